@@ -1,0 +1,88 @@
+# One target a task; `make` alone explains. Works with GNU make 3.81 (macOS) and newer.
+# Each target sets up what it needs: a Python environment in .venv, jars in .work.
+
+PYTHON ?= python3
+ARGS   ?=
+LOG    ?=
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+WORK   := $(if $(SLUICEGATE_WORK),$(SLUICEGATE_WORK),.work)
+STAMP  := $(VENV)/.installed
+# Beside infra and tests, the library and its jobs.
+TYPED  := jobs/src infra tests
+
+.DEFAULT_GOAL := help
+.PHONY: help demo services test lint format bench clean lock preflight environment jars
+
+##@ Use
+
+demo: environment jars ## Run the main job on this machine, failures included (LOG=access.log.gz: your own log)
+	@$(PY) -m infra.demo $(if $(LOG),--log "$(LOG)")
+
+services: environment jars ## Keep a Kafka and a MariaDB up until Ctrl-C, and say how to reach them
+	@$(PY) -m infra.embedded $(ARGS)
+
+##@ Develop
+
+test: environment jars ## Run the tests (ARGS="tests/unit -k name": some of them)
+	@$(PY) -m pytest $(ARGS)
+
+lint: environment ## Check style, types and the imports between layers
+	@echo "Checking style ..."
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@echo "Checking types ..."
+	@$(PY) -m mypy $(TYPED)
+	@echo "Checking layers ..."
+	@$(VENV)/bin/lint-imports
+
+format: environment ## Format the code and repair what can be repaired
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+bench: environment jars ## Measure throughput against Spark's own sinks (ARGS=...)
+	@$(PY) -m tests.bench $(ARGS)
+
+##@ Keep house
+
+lock: environment ## Pin again: requirements/*.in and infra/versions.py into their lock files
+	@echo "Pinning Python packages ..."
+	@$(PY) -m venv $(WORK)/uv && $(WORK)/uv/bin/python -m pip install --quiet \
+	    "uv==$$($(PY) -c "from infra.versions import UV; print(UV)")"
+	@for set in runtime dev; do \
+	    UV_CUSTOM_COMPILE_COMMAND="make lock" $(WORK)/uv/bin/uv pip compile --quiet --universal \
+	        --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	        requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
+	done
+	@$(PY) -m infra.jars lock
+
+clean: ## Remove everything that make made: .venv, .work, caches
+	@echo "Removing .venv, $(WORK) and caches ..."
+	@# Of a work folder of your own only what make put there.
+	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv"
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find infra jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help:
+	@awk 'BEGIN {FS = ":.*## "; print "Sluicegate: exactly-once streaming on Spark. Usage: make TARGET"} \
+	    /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	    /^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+
+# Set-up, done by the targets above.
+
+preflight:
+	@$(PYTHON) infra/preflight.py
+
+environment: $(STAMP)
+
+$(STAMP): requirements/runtime.txt requirements/dev.txt jobs/pyproject.toml | preflight
+	@echo "Making the Python environment in $(VENV) (a few minutes the first time) ..."
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e jobs
+	@touch $@
+
+jars: environment
+	@$(PY) -m infra.jars fetch

@@ -1,0 +1,1 @@
+"""Set-up, local services and images: what surrounds the library. No job imports it."""

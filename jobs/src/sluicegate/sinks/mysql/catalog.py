@@ -1,0 +1,270 @@
+"""What the server says about itself and its tables, and the table of markers.
+
+Not here: what is made of it (preflight). The queries run alike on MySQL 8 and 9 and MariaDB; what
+differs is told apart by `Server`. Called by `preflight`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+import pymysql
+from pymysql.cursors import DictCursor
+
+from sluicegate.protocol.errors import AccessDenied, PreflightFailed
+from sluicegate.sinks.mysql import faults
+from sluicegate.sinks.mysql.columns import Column, describe
+from sluicegate.sinks.mysql.session import Connection, quoted
+from sluicegate.sinks.mysql.writer import MARKERS
+
+MARKERS_DDL = f"""CREATE TABLE IF NOT EXISTS {MARKERS} (
+  lineage VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  sink VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  part INT NOT NULL,
+  epoch BIGINT NOT NULL,
+  attempt VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  updated_at DATETIME(6) NOT NULL,
+  PRIMARY KEY (lineage, sink, part)
+) ENGINE=InnoDB"""
+
+_COLUMNS = """SELECT column_name AS column_name, data_type AS data_type, column_type AS column_type,
+  is_nullable AS is_nullable, column_default AS column_default, extra AS extra,
+  generation_expression AS generation_expression,
+  character_maximum_length AS character_maximum_length,
+  character_octet_length AS character_octet_length, numeric_precision AS numeric_precision,
+  numeric_scale AS numeric_scale, datetime_precision AS datetime_precision,
+  character_set_name AS character_set_name, collation_name AS collation_name
+FROM information_schema.columns
+WHERE table_schema = DATABASE() AND table_name = %s ORDER BY ordinal_position"""
+_INDEXES = """SELECT index_name AS name, column_name AS col, sub_part AS sub_part
+FROM information_schema.statistics
+WHERE table_schema = DATABASE() AND table_name = %s AND non_unique = 0
+ORDER BY index_name, seq_in_index"""
+_CHECKS = """SELECT t.constraint_name AS name, t.constraint_type AS kind, c.check_clause AS clause
+FROM information_schema.table_constraints t
+LEFT JOIN information_schema.check_constraints c
+  ON c.constraint_schema = t.constraint_schema AND c.constraint_name = t.constraint_name{match}
+WHERE t.table_schema = DATABASE() AND t.table_name = %s
+  AND t.constraint_type IN ('CHECK', 'FOREIGN KEY') ORDER BY t.constraint_name"""
+_ALIASES_SINCE = (8, 0, 20)
+
+
+@dataclass(frozen=True)
+class Server:
+    """What matters of the server: its kind, and two settings."""
+
+    version: str
+    max_allowed_packet: int
+    loses_commits: str
+
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether it is MariaDB."""
+        return "mariadb" in self.version.lower()
+
+    @property
+    def aliases_rows(self) -> bool:
+        """Whether a new row can be named, as MySQL wants it; MariaDB keeps VALUES()."""
+        found = re.match(r"(\d+)\.(\d+)\.(\d+)", self.version)
+        number = tuple(map(int, found.groups())) if found else (0, 0, 0)
+        return not self.is_mariadb and number >= _ALIASES_SINCE
+
+
+@dataclass(frozen=True)
+class Index:
+    """A unique key; a column is None where only its beginning or an expression is indexed."""
+
+    name: str
+    columns: tuple[str | None, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(c or 'part of a column' for c in self.columns)})"
+
+    def is_exactly(self, keys: Sequence[str]) -> bool:
+        """Say whether it is over these columns, in whatever order."""
+        return len(keys) == len(self.columns) and set(keys) == set(self.columns)
+
+    def can_be_met(self, table: Table, written: set[str]) -> bool:
+        """Say whether a new row can collide on it: not where the server numbers a column."""
+        mine = [c for c in table.columns if c.name in self.columns]
+        return not any(c.auto_increment and c.name not in written for c in mine)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as the server describes it."""
+
+    name: str
+    kind: str
+    engine: str | None
+    columns: tuple[Column, ...]
+    unique: tuple[Index, ...]
+
+    def by_lower_name(self) -> dict[str, Column]:
+        """Return the columns by name in lower case, in the table's order."""
+        return {column.name.lower(): column for column in self.columns}
+
+
+class Catalog:
+    """Asks the server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.server = self._server()
+
+    def table(self, name: str) -> Table | None:
+        """Return a table of the database, None if there is none that this user may see."""
+        found = self._rows(
+            "SELECT table_name AS name, table_type AS kind, engine AS engine FROM "
+            "information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s",
+            name,
+        )
+        if not found:
+            return None
+        columns = [describe(row) for row in self._rows(_COLUMNS, name)]
+        json = {str(row["col"]) for row in self._json_checks(name)}
+        columns = [c.as_json() if c.name in json else c for c in columns]
+        row = found[0]
+        return Table(row["name"], row["kind"], row["engine"], tuple(columns), self._unique(name))
+
+    def triggers(self, table: str) -> list[str]:
+        """Return the names of a table's triggers, as far as this user may see them."""
+        return [
+            f"{row['name']} ({row['at']} {row['event']})"
+            for row in self._rows(
+                "SELECT trigger_name AS name, action_timing AS at, event_manipulation AS event "
+                "FROM information_schema.triggers WHERE event_object_schema = DATABASE() "
+                "AND event_object_table = %s ORDER BY trigger_name",
+                table,
+            )
+        ]
+
+    def constraints(self, table: str) -> list[str]:
+        """Return checks and foreign keys, which judge rows by more than their columns' types."""
+        json = {row["name"] for row in self._json_checks(table)}
+        rows = self._constraint_rows(table)
+        return [f"{r['name']} ({r['kind'].lower()})" for r in rows if r["name"] not in json]
+
+    def _json_checks(self, table: str) -> list[dict[str, Any]]:
+        """Return MariaDB's way to say JSON: CHECK (json_valid(`column`)) on a longtext."""
+        found = []
+        for row in self._constraint_rows(table):
+            match = re.fullmatch(r"\s*json_valid\(`(.*)`\)\s*", row["clause"] or "", re.IGNORECASE)
+            if match and self.server.is_mariadb:
+                found.append({"name": row["name"], "col": match[1].replace("``", "`")})
+        return found
+
+    def _constraint_rows(self, table: str) -> list[dict[str, Any]]:
+        # MariaDB's constraint names are unique in a table only, and it says which table.
+        match = " AND c.table_name = t.table_name" if self.server.is_mariadb else ""
+        return self._rows(_CHECKS.format(match=match), table)
+
+    def _unique(self, table: str) -> tuple[Index, ...]:
+        found: dict[str, list[str | None]] = {}
+        for row in self._rows(_INDEXES, table):
+            whole = row["col"] if row["sub_part"] is None else None
+            found.setdefault(row["name"], []).append(whole)
+        return tuple(Index(name, tuple(columns)) for name, columns in found.items())
+
+    def _server(self) -> Server:
+        row = self._rows(
+            "SELECT VERSION() AS version, @@max_allowed_packet AS packet, "
+            "@@innodb_flush_log_at_trx_commit AS flush_log"
+        )[0]
+        weak = row["flush_log"] != 1
+        loses = f"innodb_flush_log_at_trx_commit is {row['flush_log']}" if weak else ""
+        return Server(row["version"], int(row["packet"]), loses)
+
+    def _rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        with self._connection.cursor(DictCursor) as cursor:
+            cursor.execute(sql, values)
+            return list(cursor.fetchall())
+
+
+def create_markers(connection: Connection, catalog: Catalog, where: str) -> None:
+    """Make the table of markers, or check the one that is there.
+
+    Raises:
+        AccessDenied: it is missing and this user may not create it, or may not write to it.
+        PreflightFailed: a table of that name is something else.
+    """
+    table = catalog.table(MARKERS)
+    try:
+        if table is None:
+            with connection.cursor() as cursor:
+                cursor.execute(MARKERS_DDL)
+            table = catalog.table(MARKERS)
+        _probe_markers(connection)
+    except pymysql.err.Error as error:
+        if isinstance(faults.in_preflight(error, where, ""), AccessDenied):
+            raise AccessDenied(
+                f"{where}: the table of markers {MARKERS} cannot be created or written: "
+                f"{faults.text_of(error)}",
+                data="nothing was written; without markers nothing is exactly-once",
+                do=f"grant SELECT, INSERT and UPDATE on {MARKERS}; if it is missing, grant CREATE "
+                f"for once or let an administrator run: {MARKERS_DDL}",
+            ) from error
+        raise faults.in_preflight(error, where, f"the table of markers {MARKERS}") from error
+    keyed = table and any(i.is_exactly(("lineage", "sink", "part")) for i in table.unique)
+    if table is None or (table.engine or "").lower() != "innodb" or not keyed:
+        raise PreflightFailed(
+            f"{where}: {MARKERS} is not the table that this library makes",
+            data="nothing was written; markers there would not be safe",
+            do=f"rename that table; the library then makes its own: {MARKERS_DDL}",
+        )
+
+
+def _probe_markers(connection: Connection) -> None:
+    """Let the server check columns and privileges with statements that meet no row."""
+    connection.begin()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT IGNORE INTO {MARKERS} (lineage, sink, part, epoch, attempt, updated_at) "  # noqa: S608 - a constant
+            "SELECT '', '', 0, 0, '', UTC_TIMESTAMP(6) FROM DUAL WHERE FALSE"
+        )
+        cursor.execute(
+            f"UPDATE {MARKERS} SET epoch = 0, attempt = '', updated_at = UTC_TIMESTAMP(6) "  # noqa: S608 - a constant
+            "WHERE lineage = '' AND sink = '' AND part = -1 AND epoch = 0 AND attempt = ''"
+        )
+    connection.rollback()
+
+
+def suggested(table: str, keys: Sequence[str], values: Sequence[tuple[str, pa.DataType]]) -> str:
+    """Return a CREATE TABLE that would take the rows: a start, not a design."""
+    lines = [
+        f"{quoted(name)} {_sql_type(kind, key=name in keys)}{' NOT NULL' if name in keys else ''}"
+        for name, kind in values
+    ]
+    if keys:
+        lines.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
+    return f"CREATE TABLE {quoted(table)} ({', '.join(lines)}) ENGINE=InnoDB CHARACTER SET utf8mb4"
+
+
+_SQL_TYPES: Mapping[str, str] = {
+    "bool": "BOOLEAN",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float": "DOUBLE",
+    "double": "DOUBLE",
+    "date32[day]": "DATE",
+}
+
+
+def _sql_type(kind: pa.DataType, *, key: bool) -> str:
+    if pt.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if pt.is_timestamp(kind):
+        return "DATETIME(6)"
+    if pt.is_binary(kind):
+        return "VARBINARY(255)" if key else "LONGBLOB"
+    if pt.is_nested(kind):
+        return "JSON"
+    known = _SQL_TYPES.get(str(kind))
+    return known or ("VARCHAR(255) COLLATE utf8mb4_bin" if key else "TEXT")

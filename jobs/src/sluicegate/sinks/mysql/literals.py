@@ -1,0 +1,100 @@
+"""Values as SQL text, a column at a time, with Arrow's kernels: no Python per cell.
+
+Not here: statements. The text is for a session as `session.prepare` makes it: utf8mb4, strict,
+backslash escapes, UTC. Pure. Called by `statements`, and by `refusals` to measure rows.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from sluicegate.sinks.mysql.columns import Column
+
+_ESCAPES = (("\\", "\\\\"), ("'", "\\'"), ("\x00", "\\0"), ("\x1a", "\\Z"))
+"""The backslash first. Newlines need none; \\x1a ends a file on Windows, as the manual says."""
+_NEEDS_ESCAPE = r"[\\'\x00\x1a]"
+
+
+def row_literals(batch: pa.RecordBatch, columns: tuple[Column, ...]) -> pa.Array:
+    """Return one string a row, ',(...)': joined they are the rows of a statement behind VALUES."""
+    pieces: list[pa.Array | str] = []
+    for i, column in enumerate(columns):
+        pieces += [",(" if i == 0 else ",", literals(batch.column(column.name), column)]
+    return pc.binary_join_element_wise(*pieces, ")", "")
+
+
+def literals(values: pa.Array, column: Column) -> pa.Array:
+    """Return one SQL literal a value; NULL for null."""
+    return pc.fill_null(_not_null(values, column), "NULL")
+
+
+def _not_null(  # noqa: PLR0911 - one case a type
+    values: pa.Array, column: Column
+) -> pa.Array:
+    kind = values.type
+    if pt.is_null(kind):
+        return values.cast(pa.string())
+    if pt.is_boolean(kind):
+        return pc.if_else(values, "1", "0")
+    if pt.is_integer(kind) or pt.is_floating(kind):
+        return values.cast(pa.string())  # a float's text is the shortest that reads back exactly
+    if pt.is_decimal(kind):
+        # Quoted: Arrow may write 1E-10, and that bare would be a double, not exact.
+        return _quoted(values.cast(pa.string()))
+    if pt.is_date(kind):
+        return _quoted(values.cast(pa.string()))
+    if pt.is_time(kind):
+        us, step_us = values.cast(pa.time64("us")).cast(pa.int64()), column.step_us()
+        cut = pc.multiply(pc.divide(us, step_us), step_us)
+        return _quoted(cut.cast(pa.time64("us")).cast(pa.string()))
+    if pt.is_timestamp(kind):
+        return _quoted(wall_clock(values, column).cast(pa.string()))
+    if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
+        return _hexadecimal(values)
+    return _quoted(_escaped(values.cast(pa.string())))
+
+
+def wall_clock(values: pa.Array, column: Column) -> pa.Array:
+    """Return timestamps as UTC wall clock, cut to the fractions of a second that the column keeps.
+
+    The server would round up, into the next second or day, and so into another window.
+    """
+    clock = (
+        values.cast(pa.timestamp("us", values.type.tz), safe=False)
+        .cast(pa.int64())
+        .cast(pa.timestamp("us"))
+    )
+    step_us = column.step_us()
+    return pc.floor_temporal(clock, multiple=step_us, unit="microsecond") if step_us > 1 else clock
+
+
+def _quoted(text: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise("'", text, "'", "")
+
+
+def _escaped(text: pa.Array) -> pa.Array:
+    if not pc.any(pc.match_substring_regex(text, _NEEDS_ESCAPE)).as_py():
+        return text
+    for raw, escaped in _ESCAPES:
+        text = pc.replace_substring(text, raw, escaped)
+    return text
+
+
+def _hexadecimal(values: pa.Array) -> pa.Array:
+    """Return X'..' literals: the whole buffer at once, since Arrow has no kernel for it."""
+    values = values.cast(pa.binary())
+    if values.offset or not len(values):
+        values = pa.concat_arrays([values, pa.array([], pa.binary())])  # offsets from its own start
+    _, offsets, data = values.buffers()
+    ends = pa.Array.from_buffers(pa.int32(), values.offset + len(values) + 1, [None, offsets])
+    ends = ends.slice(values.offset)
+    first, last = ends[0].as_py(), ends[-1].as_py()
+    digits = bytes(memoryview(data)[first:last]).hex().encode() if data is not None else b""
+    doubled = pc.multiply(pc.subtract(ends, ends[0]), 2).cast(pa.int32())
+    text = pa.Array.from_buffers(
+        pa.string(), len(values), [None, doubled.buffers()[1], pa.py_buffer(digits)]
+    )
+    literal = pc.binary_join_element_wise("X'", text, "'", "")
+    return pc.if_else(values.is_valid(), literal, None)

@@ -1,0 +1,216 @@
+"""One epoch in the driver: the protocol's ports over Spark, with spans and a progress line.
+
+`EpochDriver.run` is what foreachBatch calls. Not here: starting and stopping the query
+(`query`), what staging tasks do (`staging`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from sluicegate.protocol.coordinator import Job, Settled, run_epoch
+from sluicegate.protocol.effects import drive
+from sluicegate.protocol.errors import RowRefused, SluicegateError, StageFailed
+from sluicegate.protocol.ports import Ports, Staged
+from sluicegate.protocol.record import EpochRecord, EventTime
+from sluicegate.sinks.contract import BoundSink, Receipt
+from sluicegate.spark import staging
+from sluicegate.spark.applying import AppliedSinks
+from sluicegate.spark.outputs import Outputs
+from sluicegate.spark.plan import RunningPlan, check_state
+from sluicegate.spark.staging import StageOrder, stage_with
+from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
+from sluicegate.storage.objects import Objects
+from sluicegate.tracing import Tracing
+
+log = logging.getLogger("sluicegate.epoch")
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What an epoch driver is made of; built by `query`."""
+
+    job: Job
+    outputs: Outputs
+    sinks: Mapping[str, BoundSink]
+    dead_letters: str | None
+    checkpoint: str
+    objects: Objects
+    tracing: Tracing
+    inline_bytes: int
+
+
+@dataclass
+class _Times:
+    """Milliseconds of an epoch's phases, for the progress line."""
+
+    phases: dict[str, float] = field(default_factory=dict)
+
+    def add(self, phase: str, start_ns: int) -> None:
+        self.phases[phase] = self.phases.get(phase, 0.0) + (time.time_ns() - start_ns) / 1e6
+
+    def __str__(self) -> str:
+        return ", ".join(f"{phase} {ms:.0f} ms" for phase, ms in self.phases.items())
+
+
+class EpochDriver:
+    """Runs epochs, one after another, on the thread of Spark's callback."""
+
+    def __init__(self, spark: SparkSession, wiring: Wiring) -> None:
+        self._spark, self._wiring = spark, wiring
+        self._log = _TracedLog(StoredEpochLog(wiring.objects), wiring.tracing)
+        self._offsets = StoredOffsets(wiring.objects)
+
+    def run(self, batch: DataFrame, epoch: int) -> Settled:
+        """Take one epoch to every sink; see `coordinator.run_epoch` for the errors."""
+        wiring, times = self._wiring, _Times()
+        self._log.times = times
+        with wiring.tracing.span("epoch", epoch=epoch, lineage=wiring.job.lineage) as span:
+            sinks = AppliedSinks(wiring.sinks, wiring.checkpoint, self._spark, self._applied)
+            ports = Ports(
+                log=self._log,
+                offsets=self._offsets,
+                plan=_BatchPlan(self._spark, wiring, batch, times),
+                sinks=_TracedSinks(sinks, wiring.tracing, times),
+                clock=_SystemClock(),
+            )
+            settled = drive(run_epoch(wiring.job, epoch), ports)
+            record = settled.record
+            span.set_attributes({"attempt": record.attempt, "replayed": settled.replayed})
+        log.info("%s", _progress(settled, times))
+        return settled
+
+    def _applied(self, sink: str, part: int, receipt: Receipt) -> None:
+        for step in receipt.steps:
+            self._wiring.tracing.record(step.name, step.start_ns, step.end_ns, sink=sink, part=part)
+
+
+def _progress(settled: Settled, times: _Times) -> str:
+    record = settled.record
+    rows = ", ".join(f"{sink} {record.rows(sink)}" for sink in record.sinks)
+    how = "replayed" if settled.replayed else "committed"
+    late = record.counts.get("refused", 0)
+    refused = f", {late} refused" if late else ""
+    return f"epoch {record.epoch} {how}: {rows} rows{refused}; {times}"
+
+
+class _TracedLog:
+    """The epoch log with the decision as a span."""
+
+    def __init__(self, stored: StoredEpochLog, tracing: Tracing) -> None:
+        self._stored, self._tracing = stored, tracing
+        self.times = _Times()
+        self.read, self.newest = stored.read, stored.newest
+        self.discarded, self.tidy = stored.discarded, stored.tidy
+
+    def create(self, record: EpochRecord) -> bool:
+        start = time.time_ns()
+        sizes = {
+            "rows": sum(c.rows for c in record.chunks),
+            "bytes": sum(c.size for c in record.chunks),
+        }
+        with self._tracing.span("decide", epoch=record.epoch, attempt=record.attempt, **sizes):
+            created = self._stored.create(record)
+        self.times.add("decide", start)
+        return created
+
+
+class _TracedSinks:
+    """The sinks with each apply as a span."""
+
+    def __init__(self, applied: AppliedSinks, tracing: Tracing, times: _Times) -> None:
+        self._applied, self._tracing, self._times = applied, tracing, times
+        self.settled = applied.settled
+
+    def apply(
+        self, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
+    ) -> None:
+        start = time.time_ns()
+        with self._tracing.span("apply", epoch=record.epoch, sink=sink, rows=record.rows(sink)):
+            self._applied.apply(record, sink, parts, discard=discard)
+        self._times.add(f"apply {sink}", start)
+
+
+class _SystemClock:
+    """Time and randomness of this machine."""
+
+    now_ms = staticmethod(lambda: time.time_ns() // 1_000_000)
+    pause = staticmethod(time.sleep)
+    new_attempt = staticmethod(lambda: uuid.uuid4().hex)
+    traceparent = staticmethod(Tracing.traceparent)
+
+
+class _BatchPlan:
+    """`ports.Plan` of one foreachBatch call."""
+
+    def __init__(
+        self, spark: SparkSession, wiring: Wiring, batch: DataFrame, times: _Times
+    ) -> None:
+        self._spark, self._wiring, self._batch, self._times = spark, wiring, batch, times
+        self._plan = RunningPlan(spark)
+
+    def stage(self, epoch: int, attempt: str) -> Staged:
+        start, wiring = time.time_ns(), self._wiring
+        order = StageOrder(
+            checkpoint=wiring.checkpoint,
+            epoch=epoch,
+            attempt=attempt,
+            inline_bytes=wiring.inline_bytes,
+            sinks=tuple(wiring.outputs.sinks()),
+            dead_letters=wiring.dead_letters,
+        )
+        with wiring.tracing.span("stage", epoch=epoch, attempt=attempt):
+            rows = wiring.outputs.chosen(self._batch, self._plan.late_watermark_ms())
+            try:
+                results = rows.mapInArrow(stage_with(order), staging.RESULT_DDL).toArrow()
+            except (PySparkException, Py4JJavaError) as error:
+                raise _stage_failed(epoch, error) from error
+            parts = staging.parse(results)
+            for part in parts:
+                if part.chunk is not None:
+                    chunk = part.chunk
+                    wiring.tracing.record(
+                        "stage chunk",
+                        part.start_ns,
+                        part.end_ns,
+                        sink=chunk.sink,
+                        part=chunk.part,
+                        rows=chunk.rows,
+                    )
+        self._times.add("stage", start)
+        refused = sum(part.refused for part in parts)
+        if refused and wiring.dead_letters is None:
+            reason = next(part.reason for part in parts if part.refused)
+            raise RowRefused(
+                f"epoch {epoch}: {refused} rows fit no sink; the first: {reason}",
+                data="the epoch is undecided, nothing of it is visible in any sink, nothing is lost",
+                do="give the job a dead-letter sink, widen the column or limit, or filter such rows",
+            )
+        chunks = tuple(part.chunk for part in parts if part.chunk is not None)
+        return Staged(chunks, self._plan.event_times(), {"refused": refused})
+
+    def check_state(self, epoch: int) -> None:  # noqa: ARG002 - the plan knows its version
+        check_state(self._wiring.objects, self._plan.state_operators())
+
+    def feed(self, event_times: tuple[EventTime, ...]) -> None:
+        self._plan.feed(event_times)
+
+
+def _stage_failed(epoch: int, error: Exception) -> SluicegateError:
+    text = str(error)
+    cause = next(
+        (line for line in text.splitlines() if "Error" in line or "Exception" in line), text
+    )
+    return StageFailed(
+        f"epoch {epoch} could not be staged: {cause.strip()[:500]}",
+        data="the epoch is undecided and nothing of it is visible; its input is read again",
+        do="restart the driver; if it fails again, the cause is in the job or its source",
+    )

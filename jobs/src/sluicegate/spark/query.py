@@ -1,0 +1,329 @@
+"""`epochs`: a streaming DataFrame becomes a query whose every epoch reaches all sinks exactly once.
+
+Wires settings, lineage, sinks and the epoch driver; stops at an epoch's end. Not here: one epoch
+(`driver`), starting again after a failure (`sluicegate run`, the operator).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from sluicegate.protocol import failpoints
+from sluicegate.protocol.coordinator import Job
+from sluicegate.protocol.errors import (
+    EpochTimeout,
+    Fenced,
+    SettingsInvalid,
+    SluicegateError,
+    StageFailed,
+)
+from sluicegate.sinks.contract import BoundSink, Sink
+from sluicegate.spark.applying import close_writers
+from sluicegate.spark.driver import EpochDriver, Wiring
+from sluicegate.spark.outputs import Output, Outputs, arrow_schema, frame_of
+from sluicegate.spark.session import prepare
+from sluicegate.storage.lineage import claim_lineage
+from sluicegate.storage.objects import open_objects
+from sluicegate.tracing import Tracing
+
+log = logging.getLogger("sluicegate.query")
+
+AVAILABLE_NOW = "available-now"
+"""As a trigger: process what is there in as many epochs as needed, then end."""
+
+_ALL = "rows"
+
+
+@dataclass(frozen=True)
+class EpochSettings:
+    """How epochs are run.
+
+    Args:
+        trigger: the interval between epochs' starts, such as '5 seconds', or AVAILABLE_NOW.
+        timeout_s: an epoch that takes longer ends the process, default 60 s; whoever supervises
+            it starts it again (rule 18). 0 switches it off.
+        output_mode: 'update' (default), 'append' or 'complete', as Spark's.
+        inline_bytes: chunks up to this size travel in the epoch record; larger ones go to the
+            staging area. Default 4 MiB.
+        apply_timeout_s: how long one apply may take, default 60 s.
+    """
+
+    trigger: str = "10 seconds"
+    timeout_s: float = 60.0
+    output_mode: str = "update"
+    inline_bytes: int = 4 << 20
+    apply_timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        if self.output_mode not in ("update", "append", "complete"):
+            raise SettingsInvalid(
+                f"output_mode {self.output_mode!r}", do="use 'update', 'append' or 'complete'"
+            )
+        if min(self.timeout_s, self.inline_bytes) < 0 or self.apply_timeout_s <= 0:
+            raise SettingsInvalid(
+                "timeouts and sizes must not be negative", do="use positive numbers"
+            )
+
+
+@dataclass(frozen=True)
+class EpochsWriter:
+    """A query that is described and not started."""
+
+    outputs: Mapping[str, Output]
+    sinks: Sequence[Sink]
+    name: str
+    checkpoint: str
+    dead_letters: Sink | None = None
+    settings: EpochSettings = field(default_factory=EpochSettings)
+
+    def start(self) -> EpochsQuery:
+        """Check everything, then start the query.
+
+        Raises:
+            PreflightFailed: or one of its kinds; nothing was started.
+            SinkUnavailable: a server does not answer; nothing was started.
+        """
+        spark = frame_of(next(iter(self.outputs.values()))).sparkSession
+        prepare(spark)
+        objects = open_objects(self.checkpoint)
+        lineage = claim_lineage(objects, self.name)
+        takers = self._bind(lineage.id)
+        outputs = Outputs(self.outputs, takers)
+        bound = {sink.id: sink for sink in outputs.sinks()}
+        wiring = Wiring(
+            job=Job(
+                name=self.name,
+                lineage=lineage.id,
+                first_epoch=lineage.first_epoch,
+                sinks={sink.id: sink.binding for sink in bound.values()},
+                redoable=frozenset(sink.id for sink in self._all_sinks() if sink.redoable),
+            ),
+            outputs=outputs,
+            sinks=bound,
+            dead_letters=self.dead_letters.id if self.dead_letters else None,
+            checkpoint=self.checkpoint,
+            objects=objects,
+            tracing=Tracing(self.name),
+            inline_bytes=self.settings.inline_bytes,
+        )
+        return EpochsQuery(spark, wiring, self.settings)
+
+    def _all_sinks(self) -> list[Sink]:
+        return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
+
+    def _bind(self, lineage: str) -> dict[str, list[BoundSink]]:
+        ids = [sink.id for sink in self._all_sinks()]
+        if len(set(ids)) < len(ids):
+            raise SettingsInvalid(
+                f"two sinks share an id: {', '.join(sorted(ids))}",
+                data="nothing was started",
+                do="give one of them another `id=`; it must stay the same over restarts",
+            )
+        takers: dict[str, list[BoundSink]] = {name: [] for name in self.outputs}
+        for sink in self._all_sinks():
+            output = sink.of or next(iter(self.outputs))
+            if output not in self.outputs:
+                raise SettingsInvalid(
+                    f"sink {sink.id} takes output {output!r}; there is {', '.join(self.outputs)}",
+                    data="nothing was started",
+                    do="name an output of the job in `of=`",
+                )
+            schema = arrow_schema(self.outputs[output])
+            bound = sink.bind(
+                schema, lineage=lineage, apply_timeout_s=self.settings.apply_timeout_s
+            )
+            takers[output].append(bound)
+        return takers
+
+
+def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
+    outputs: Output | Mapping[str, Output],
+    *,
+    sinks: Sequence[Sink],
+    name: str,
+    checkpoint: str,
+    trigger: str | None = None,
+    dead_letters: Sink | None = None,
+    settings: EpochSettings | None = None,
+) -> EpochsWriter:
+    """Describe a query whose every epoch reaches all sinks together, exactly once.
+
+    Args:
+        outputs: a streaming DataFrame, or several by name; each sink then says `of=` which.
+        sinks: where the rows go; applied in this order.
+        name: the job's name; the checkpoint belongs to it.
+        checkpoint: a path or `s3://bucket/prefix`, of this job alone.
+        trigger: short for `settings.trigger`.
+        dead_letters: a sink with the columns key and value (a KafkaSink) for rows that a sink
+            refuses. Takes the output named in its `of=` too.
+        settings: see `EpochSettings`.
+    """
+    given = settings or EpochSettings()
+    if trigger is not None:
+        given = EpochSettings(**{**given.__dict__, "trigger": trigger})
+    named = outputs if isinstance(outputs, Mapping) else {_ALL: outputs}
+    return EpochsWriter(named, tuple(sinks), name, checkpoint, dead_letters, given)
+
+
+class _StopRequested(Exception):  # noqa: N818 - not an error: the way out of foreachBatch
+    """Ends the query between two epochs."""
+
+
+class EpochsQuery:
+    """A running query. Made by `EpochsWriter.start`."""
+
+    def __init__(self, spark: SparkSession, wiring: Wiring, settings: EpochSettings) -> None:
+        self._wiring, self._settings = wiring, settings
+        self._driver = EpochDriver(spark, wiring)
+        self._gate = threading.Lock()
+        self._stopping = False
+        self._error: SluicegateError | None = None
+        jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
+        failpoints.hook("kill-jvm", jvm.kill)
+        writer = (
+            wiring.outputs.stream()
+            .writeStream.outputMode(settings.output_mode)
+            .queryName(wiring.job.name)
+            .option("checkpointLocation", _spark_url(wiring.checkpoint))
+            .foreachBatch(self._run)
+        )
+        triggered = (
+            writer.trigger(availableNow=True)
+            if settings.trigger == AVAILABLE_NOW
+            else writer.trigger(processingTime=settings.trigger)
+        )
+        self._query: StreamingQuery = triggered.start()
+
+    @property
+    def lineage(self) -> str:
+        """The id of the checkpoint's history."""
+        return self._wiring.job.lineage
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the query is running."""
+        return bool(self._query.isActive)
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Wait until the query ends; True if it has.
+
+        Raises:
+            SluicegateError: what ended it, unless it was asked to stop or has read all.
+        """
+        try:
+            # Spark takes fractions of a second; its annotation says whole ones
+            ended = self._query.awaitTermination(timeout_s)  # type: ignore[arg-type]
+        except StreamingQueryException as error:
+            ended = True
+            self._settle_error(error)
+        if ended is False:
+            return False
+        self._close()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def stop(self) -> None:
+        """Stop at an epoch's end: the running one is finished, the next is not begun.
+
+        `StreamingQuery.stop` during a Python callback breaks the stream's thread (and cannot
+        cancel it), so it is called only while none runs, and none can begin.
+        """
+        self._stopping = True
+        with self._gate:
+            self._query.stop()
+        self._close()
+
+    def _run(self, batch: DataFrame, epoch: int) -> None:
+        """The foreachBatch callback."""
+        with self._entered():
+            try:
+                with self._deadline(epoch):
+                    self._driver.run(batch, epoch)
+            except SluicegateError as error:
+                self._error = error
+                raise
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        """Hold the gate for an epoch; `stop` holds it while it stops the query."""
+        while not self._gate.acquire(timeout=0.05):
+            if self._stopping:
+                raise _StopRequested
+        try:
+            if self._stopping:
+                raise _StopRequested
+            yield
+        finally:
+            self._gate.release()
+
+    @contextmanager
+    def _deadline(self, epoch: int) -> Iterator[None]:
+        """End the process if the epoch takes too long: a callback cannot be cancelled (rule 18)."""
+        if not self._settings.timeout_s:
+            yield
+            return
+        timer = threading.Timer(
+            self._settings.timeout_s, _expire, (epoch, self._settings.timeout_s)
+        )
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _settle_error(self, error: StreamingQueryException) -> None:
+        if self._stopping and "_StopRequested" in str(error):
+            return
+        if self._error is None:
+            self._error = _translate(error)
+
+    def _close(self) -> None:
+        close_writers()
+        self._wiring.tracing.close()
+
+
+def _translate(error: StreamingQueryException) -> SluicegateError:
+    """Say in our terms why Spark itself ended the query."""
+    text = str(error)
+    head = next((line for line in text.splitlines() if line.strip()), text)[:600]
+    if "CONCURRENT_STREAM_LOG_UPDATE" in text or "ConcurrentModification" in text:
+        return Fenced(
+            f"another driver uses this checkpoint: {head}",
+            data="nothing was written by this driver in the epoch that it lost",
+            do="keep one driver per checkpoint",
+        )
+    return StageFailed(
+        f"Spark ended the query: {head}",
+        data="the epoch is undecided, or decided and applied at the next start; nothing is lost",
+        do="restart the driver; if it fails again, the cause is in the job, its source or Spark",
+    )
+
+
+def _expire(epoch: int, timeout_s: float) -> None:
+    error = EpochTimeout(
+        f"epoch {epoch} took longer than its timeout of {timeout_s:g} s; the process ends",
+        data="undecided: run again; decided: applied at the next start. Nothing is lost or repeated",
+        do="start the driver again; give it more time or smaller epochs if it goes on",
+    )
+    log.critical("%s", error)
+    logging.shutdown()
+    os._exit(EpochTimeout.exit_code)
+
+
+def _spark_url(checkpoint: str) -> str:
+    """Return the checkpoint as Hadoop's file systems name it."""
+    return (
+        checkpoint.replace("s3://", "s3a://", 1) if checkpoint.startswith("s3://") else checkpoint
+    )

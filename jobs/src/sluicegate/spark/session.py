@@ -1,0 +1,95 @@
+"""The Spark settings without which exactly-once does not hold, and a session that has them.
+
+Callers: `query` (checks and sets), the CLI and the demo (build a session).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sluicegate.protocol.errors import SettingsInvalid
+
+JARS_VARIABLE = "SLUICEGATE_JARS"
+"""A directory of jars that the session loads: Spark's Kafka connector and what it needs."""
+
+_STATE = "org.apache.spark.sql.execution.streaming.state"
+
+RUNTIME_SETTINGS: Mapping[str, str] = {
+    # rule 6: Spark does not know that a Python map may answer differently when it is rerun
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
+    # rule 16: a replayed epoch skips its plan, so its state is committed by the try before
+    "spark.sql.streaming.stateStore.commitValidation.enabled": "false",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
+    "spark.sql.streaming.stateStore.providerClass": f"{_STATE}.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # event times are written to sinks as UTC
+    "spark.sql.session.timeZone": "UTC",
+    # a staged batch is encoded at once: fewer, larger ones
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+}
+"""Set on the session when a query starts; a query keeps what it was started with."""
+
+_STATIC_SETTINGS: Mapping[str, str] = {
+    "spark.speculation": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "sluicegate.spark.worker_daemon",
+}
+
+
+def session(
+    name: str,
+    *,
+    master: str = "local[2]",
+    shuffle_partitions: int = 2,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a session with every setting that Sluicegate needs.
+
+    Args:
+        name: the application's name.
+        master: Spark's master URL; default two threads in this process's JVM.
+        shuffle_partitions: state partitions of a new checkpoint; an old one keeps its number.
+        settings: anything else, such as memory; wins over the defaults here.
+    """
+    if master.startswith("local"):  # workers of this machine run what the driver runs
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    jars = os.environ.get(JARS_VARIABLE)
+    if jars:
+        paths = sorted(str(path) for path in Path(jars).glob("*.jar"))
+        builder = builder.config("spark.jars", ",".join(paths))
+    builder = builder.config("spark.sql.shuffle.partitions", str(shuffle_partitions))
+    for key, value in {**_STATIC_SETTINGS, **RUNTIME_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    # an error that ends the query is raised and logged once, by us, with what to do about it
+    made.sparkContext.setLogLevel(os.environ.get("SLUICEGATE_SPARK_LOG", "FATAL"))
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    return made
+
+
+def prepare(spark: SparkSession) -> None:
+    """Give a user's session the runtime settings; refuse one whose static settings break a rule.
+
+    Raises:
+        SettingsInvalid: speculation is on: two copies of a task would stage side by side.
+    """
+    if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
+        raise SettingsInvalid(
+            "spark.speculation is on",
+            data="nothing was started",
+            do="set spark.speculation=false for streaming jobs (rule 6 of the design)",
+        )
+    for key, value in RUNTIME_SETTINGS.items():
+        spark.conf.set(key, value)

@@ -1,0 +1,258 @@
+"""Staging: the epoch's plan runs once, and executors make its rows durable for every sink.
+
+Each task splits its rows by sink and part, lets the sinks refuse what they could not write,
+packs the rest as Arrow IPC and returns small chunks in its result; large ones go to the staging
+area. A refused row stays out of every sink and goes to the dead letters. Called by `driver`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from sluicegate.protocol import failpoints
+from sluicegate.protocol.record import Chunk
+from sluicegate.sinks.chunks import pack
+from sluicegate.sinks.contract import BoundSink
+from sluicegate.spark.outputs import PART
+from sluicegate.storage.objects import open_objects
+from sluicegate.storage.staging import StagingArea
+
+CHUNK_BYTES = 16 << 20
+"""A chunk is closed at about this many bytes of rows: what one apply holds in memory at once."""
+
+_PAYLOAD_BYTES = 64 << 10
+"""How much of a refused row a dead letter carries."""
+
+RESULT = pa.schema(
+    [
+        ("sink", pa.string()),
+        ("part", pa.int32()),
+        ("task", pa.int32()),
+        ("sequence", pa.int32()),
+        ("rows", pa.int64()),
+        ("size", pa.int64()),
+        ("sha256", pa.string()),
+        ("inline", pa.binary()),
+        ("name", pa.string()),
+        ("refused", pa.int64()),
+        ("reason", pa.string()),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+    ]
+)
+RESULT_DDL = (
+    "sink string, part int, task int, sequence int, rows long, size long, sha256 string, "
+    "inline binary, name string, refused long, reason string, start_ns long, end_ns long"
+)
+
+
+@dataclass(frozen=True)
+class StageOrder:
+    """What every staging task is told; travels with the task.
+
+    Args:
+        checkpoint: where chunks go that are too large for the task's result.
+        inline_bytes: the largest chunk that travels in the result.
+        sinks: bound, in the order of the struct columns.
+        dead_letters: the sink for refused rows; None: a refused row fails the epoch.
+    """
+
+    checkpoint: str
+    epoch: int
+    attempt: str
+    inline_bytes: int
+    sinks: tuple[BoundSink, ...]
+    dead_letters: str | None
+
+
+@dataclass(frozen=True)
+class StagedPart:
+    """What one task reports of one chunk (or of its refusals, where there is no chunk)."""
+
+    chunk: Chunk | None
+    refused: int
+    reason: str
+    start_ns: int
+    end_ns: int
+
+
+Stage = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+
+def stage_with(order: StageOrder) -> Stage:
+    """Return the function that Spark runs over each partition of the chosen rows."""
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        task, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+        yield from _PartStager(order, task, attempt).run(batches)
+
+    return stage
+
+
+class _PartStager:
+    """Stages the rows of one task."""
+
+    def __init__(self, order: StageOrder, task: int, task_attempt: int) -> None:
+        self._order, self._task, self._task_attempt = order, task, task_attempt
+        self._open: dict[tuple[int, int], list[pa.RecordBatch]] = {}
+        self._bytes: dict[tuple[int, int], int] = {}
+        self._sequence = 0
+        self._refused = 0
+        self._reason = ""
+        self._start_ns = time.time_ns()
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self._take(batch)
+            for key in [k for k, size in self._bytes.items() if size >= CHUNK_BYTES]:
+                yield self._close(key)
+            failpoints.reach("stage-part", epoch=self._order.epoch)
+        for key in sorted(self._open):
+            yield self._close(key)
+        if self._refused:
+            yield self._result({"refused": self._refused, "reason": self._reason})
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        """Split a batch by sink and part, and refused rows off."""
+        columns = [self._rows_of(batch, i) for i in range(len(self._order.sinks))]
+        refused = _refusals(batch.num_rows, self._order.sinks, columns)
+        for i, (sink, (at, rows)) in enumerate(zip(self._order.sinks, columns, strict=True)):
+            accepted = rows
+            if refused:
+                bad = pc.is_in(at, value_set=pa.array(list(refused), pa.int64()))
+                accepted = rows.filter(pc.invert(bad))
+            self._add(i, sink, accepted)
+        if refused:
+            self._bury(batch, refused)
+
+    def _rows_of(self, batch: pa.RecordBatch, i: int) -> tuple[pa.Array, pa.RecordBatch]:
+        """Return a sink's rows of a batch, and at which rows of the batch they are."""
+        struct = batch.column(i)
+        at = pa.array(range(batch.num_rows), pa.int64())
+        if struct.null_count:
+            there = struct.is_valid()
+            struct, at = struct.filter(there), at.filter(there)
+        return at, pa.RecordBatch.from_struct_array(struct)
+
+    def _add(self, i: int, sink: BoundSink, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        if sink.binding.parts == 1:
+            self._put((i, 0), rows)
+            return
+        parts = rows.column(PART)
+        rows = rows.drop_columns([PART])
+        for part in pc.unique(parts).to_pylist():
+            self._put((i, part), rows.filter(pc.equal(parts, part)))
+
+    def _put(self, key: tuple[int, int], rows: pa.RecordBatch) -> None:
+        self._open.setdefault(key, []).append(rows)
+        self._bytes[key] = self._bytes.get(key, 0) + rows.nbytes
+
+    def _bury(self, batch: pa.RecordBatch, refused: dict[int, str]) -> None:
+        """Make dead letters of refused rows; without a sink for them only count."""
+        self._refused += len(refused)
+        self._reason = next(iter(refused.values()))
+        for i, sink in enumerate(self._order.sinks):
+            if sink.id == self._order.dead_letters:
+                letters: list[object] = [
+                    _letter(batch.slice(at, 1), reason) for at, reason in refused.items()
+                ]
+                schema = pa.schema(batch.schema.field(i).type.fields)
+                filled: dict[str, list[object]] = {"value": letters, PART: [0] * len(letters)}
+                empty: list[object] = [None] * len(letters)
+                columns = {name: filled.get(name, empty) for name in schema.names}
+                self._add(i, sink, pa.RecordBatch.from_pydict(columns, schema=schema))
+
+    def _close(self, key: tuple[int, int]) -> pa.RecordBatch:
+        """Make one chunk durable and describe it."""
+        i, part = key
+        rows = self._open.pop(key)
+        del self._bytes[key]
+        packed = pack(rows[0].schema, rows)
+        sink = self._order.sinks[i].id
+        sequence, self._sequence = self._sequence, self._sequence + 1
+        name = None
+        if len(packed) > self._order.inline_bytes:
+            area = StagingArea(open_objects(self._order.checkpoint))
+            tail = f"{sink}/{part}-{self._task}-{self._task_attempt}-{sequence}"
+            name = area.write(self._order.epoch, self._order.attempt, tail, packed)
+        return self._result(
+            {
+                "sink": sink,
+                "part": part,
+                "sequence": sequence,
+                "rows": sum(b.num_rows for b in rows),
+                "size": len(packed),
+                "sha256": hashlib.sha256(packed).hexdigest(),
+                "inline": None if name else packed,
+                "name": name,
+                "refused": 0,
+            }
+        )
+
+    def _result(self, values: dict[str, object]) -> pa.RecordBatch:
+        values |= {"task": self._task, "start_ns": self._start_ns, "end_ns": time.time_ns()}
+        return pa.RecordBatch.from_pylist([values], schema=RESULT)
+
+
+def _refusals(
+    rows: int, sinks: tuple[BoundSink, ...], columns: list[tuple[pa.Array, pa.RecordBatch]]
+) -> dict[int, str]:
+    """Return the rows that some sink cannot write, with its reason; usually none (rule 10)."""
+    refused: dict[int, str] = {}
+    for sink, (at, own) in zip(sinks, columns, strict=True):
+        reasons = sink.refusals(own) if rows and own.num_rows else None
+        if reasons is None or reasons.null_count == len(reasons):
+            continue
+        for where, reason in zip(at.to_pylist(), reasons.to_pylist(), strict=True):
+            if reason is not None:
+                refused.setdefault(where, f"{sink.id}: {reason}")
+    return refused
+
+
+def _letter(row: pa.RecordBatch, reason: str) -> bytes:
+    """Return a refused row as a dead letter: as it was for the sinks, cut, with its hash."""
+    parts = [value for value in row.to_pylist()[0].values() if value is not None]
+    text = json.dumps(parts, default=_printable, ensure_ascii=False)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    letter = {
+        "reason": f"refused by {reason}",
+        "payload": text.encode()[:_PAYLOAD_BYTES].decode(errors="ignore"),
+        "payload_sha256": digest,
+    }
+    return json.dumps(letter, ensure_ascii=False).encode()
+
+
+def _printable(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def parse(results: pa.Table) -> list[StagedPart]:
+    """Return what the tasks reported."""
+    parsed = []
+    for row in results.to_pylist():
+        chunk = None
+        if row["sink"] is not None:
+            chunk = Chunk(
+                sink=row["sink"],
+                part=row["part"],
+                order=(row["task"], row["sequence"]),
+                rows=row["rows"],
+                size=row["size"],
+                sha256=row["sha256"],
+                inline=row["inline"],
+                name=row["name"],
+            )
+        reason = row["reason"] or ""
+        parsed.append(StagedPart(chunk, row["refused"], reason, row["start_ns"], row["end_ns"]))
+    return parsed

@@ -1,0 +1,97 @@
+"""The epoch log and Spark's offset log on a checkpoint volume.
+
+Names: `epochs/N` is the record that decides epoch N; `epochs/N.discard/<sink>` tells an apply to
+leave the rows of a sink out (rule 14); `offsets/N` is Spark's. Callers: the coordinator by its
+ports, and the CLI.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+
+from sluicegate.protocol.errors import StoreUnavailable
+from sluicegate.protocol.record import EpochRecord, decode, encode
+from sluicegate.storage.objects import Objects
+from sluicegate.storage.staging import StagingArea
+
+log = logging.getLogger(__name__)
+
+DEFAULT_RETAINED = 100
+"""Epochs kept, as Spark's spark.sql.streaming.minBatchesToRetain."""
+
+_TIDY_EVERY = 10
+"""Tidying lists the whole log, so it is done every so many epochs."""
+
+
+class StoredEpochLog:
+    """`ports.EpochLog` on objects.
+
+    Args:
+        objects: the checkpoint volume.
+        retained: how many epochs are kept; at least as many as Spark keeps offsets.
+    """
+
+    def __init__(self, objects: Objects, *, retained: int = DEFAULT_RETAINED) -> None:
+        self._objects = objects
+        self._staging = StagingArea(objects)
+        self._retained = retained
+        self._tidied: int | None = None
+
+    def create(self, record: EpochRecord) -> bool:
+        return self._objects.create(f"epochs/{record.epoch}", encode(record))
+
+    def read(self, epoch: int) -> EpochRecord | None:
+        stored = self._objects.read(f"epochs/{epoch}")
+        return None if stored is None else decode(stored)
+
+    def epochs(self) -> list[int]:
+        """Return the decided epochs that are kept, in order."""
+        tails = (name.removeprefix("epochs/") for name in self._objects.names("epochs/"))
+        return sorted(int(tail) for tail in tails if tail.isdecimal())
+
+    def newest(self) -> int | None:
+        return max(self.epochs(), default=None)
+
+    def discarded(self, epoch: int) -> frozenset[str]:
+        prefix = f"epochs/{epoch}.discard/"
+        return frozenset(name.removeprefix(prefix) for name in self._objects.names(prefix))
+
+    def discard(self, epoch: int, sink: str, why: str) -> bool:
+        """Tell every later apply to leave a sink's rows of this epoch out; once."""
+        return self._objects.create(f"epochs/{epoch}.discard/{sink}", why.encode())
+
+    def tidy(self, record: EpochRecord) -> None:
+        """Prune records and staged chunks; see `ports.EpochLog.tidy`."""
+        if self._tidied is not None and record.epoch - self._tidied < _TIDY_EVERY:
+            return
+        try:
+            self._prune(record.epoch)
+        except StoreUnavailable as error:
+            log.warning("old epochs were not pruned, the next epochs try again: %s", error)
+            return
+        self._tidied = record.epoch
+
+    def _prune(self, newest: int) -> None:
+        kept = [epoch for epoch in self.epochs() if epoch > newest - self._retained]
+        for epoch in (e for e in self.epochs() if e not in kept and e < newest):
+            for sink in self.discarded(epoch):
+                self._objects.delete(f"epochs/{epoch}.discard/{sink}")
+            self._objects.delete(f"epochs/{epoch}")
+        attempts = {epoch: _attempt(self.read(epoch)) for epoch in kept}
+        self._staging.sweep(attempts, newest=newest)
+
+
+def _attempt(record: EpochRecord | None) -> str:
+    return record.attempt if record else ""
+
+
+class StoredOffsets:
+    """`ports.Offsets`: Spark's offset log as it is in storage, not as Spark remembers it."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def digest(self, epoch: int) -> str | None:
+        stored = self._objects.read(f"offsets/{epoch}")
+        return None if stored is None else hashlib.sha256(stored).hexdigest()

@@ -1,0 +1,63 @@
+"""The identity of a checkpoint's history: a random id in a create-once object of its own.
+
+Never copied and never Spark's query id, so that a copied checkpoint is not taken for the
+original (DESIGN.md section 4). Called once at a driver's start.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+
+from sluicegate.protocol.errors import CheckpointOfAnotherJob
+from sluicegate.storage.objects import Objects
+
+_NAME = "lineage.json"
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Who a checkpoint belongs to.
+
+    Args:
+        id: random; part of every marker's key.
+        job: the job's name.
+        first_epoch: the first epoch of this history.
+    """
+
+    id: str
+    job: str
+    first_epoch: int = 0
+
+
+def read_lineage(objects: Objects) -> Lineage | None:
+    """Return the lineage of a checkpoint, None if it has none yet."""
+    stored = objects.read(_NAME)
+    return None if stored is None else Lineage(**json.loads(stored))
+
+
+def claim_lineage(objects: Objects, job: str) -> Lineage:
+    """Return the checkpoint's lineage; a fresh checkpoint gets one.
+
+    Raises:
+        CheckpointOfAnotherJob: it belongs to another job, or Spark used it without Sluicegate.
+    """
+    found = read_lineage(objects)
+    if found is None:
+        if objects.read("metadata") is not None:
+            raise CheckpointOfAnotherJob(
+                "the checkpoint was written by a Spark query that Sluicegate never ran",
+                data="nothing was written; which of its batches are in the sinks cannot be known",
+                do="start with a fresh checkpoint directory",
+            )
+        fresh = Lineage(uuid.uuid4().hex[:16], job)
+        objects.create(_NAME, json.dumps(asdict(fresh)).encode())
+        found = read_lineage(objects) or fresh
+    if found.job != job:
+        raise CheckpointOfAnotherJob(
+            f"the checkpoint belongs to job {found.job}; this is job {job}",
+            data="nothing was written",
+            do="give each job a checkpoint of its own, or start the job by its old name",
+        )
+    return found

@@ -1,0 +1,165 @@
+"""Create-once objects on a local disk or S3: the only thing the protocol asks of a store.
+
+Not here: Spark's own checkpoint files (Spark writes those), and what any name means.
+Callers: `epoch_log`, `staging`, `lineage`, and the read-back of Spark's offset log.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import S3Store
+
+from sluicegate.protocol.errors import SettingsInvalid, StoreUnavailable
+
+
+class Objects(Protocol):
+    """A flat store of small objects by name; names have '/' between their parts."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Create an object: True if it is new, False if the name was taken (rule 1).
+
+        Raises:
+            StoreUnavailable: no answer, or one in doubt.
+        """
+
+    def read(self, name: str) -> bytes | None:
+        """Return an object's content, None if there is none."""
+
+    def names(self, prefix: str) -> Iterator[str]:
+        """Yield the names below a prefix, which ends at a '/'."""
+
+    def delete(self, name: str) -> None:
+        """Remove an object; one that is not there is no error."""
+
+
+def open_objects(url: str) -> Objects:
+    """Return the store at a checkpoint's URL: a path, `file://…` or `s3://bucket/prefix`.
+
+    S3 takes its endpoint and credentials from the usual AWS_* environment variables.
+
+    Raises:
+        SettingsInvalid: another scheme.
+    """
+    parts = urlsplit(url)
+    if parts.scheme in ("", "file"):
+        return LocalObjects(Path(parts.path if parts.scheme else url))
+    if parts.scheme in ("s3", "s3a"):
+        return S3Objects(S3Store(parts.netloc, prefix=parts.path.strip("/") or None))
+    raise SettingsInvalid(
+        f"checkpoint {url}: unknown scheme {parts.scheme}",
+        data="nothing was started",
+        do="give a path, file:///path or s3://bucket/prefix",
+    )
+
+
+class LocalObjects:
+    """Objects as files. Created by a hard link from a finished, synced file, so never half there."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def create(self, name: str, content: bytes) -> bool:
+        target = self._root / name
+        scratch = target.with_name(f".{uuid.uuid4().hex}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with scratch.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(scratch, target)
+            except FileExistsError:
+                return False
+            finally:
+                scratch.unlink(missing_ok=True)
+            _sync_directory(target.parent)
+        except OSError as error:
+            raise _unavailable(f"create {target}", error) from error
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unavailable(f"read {self._root / name}", error) from error
+
+    def names(self, prefix: str) -> Iterator[str]:
+        for path in (self._root / prefix).rglob("*"):
+            if not path.name.startswith(".") and path.is_file():
+                yield path.relative_to(self._root).as_posix()
+
+    def delete(self, name: str) -> None:
+        path = self._root / name
+        try:
+            path.unlink(missing_ok=True)
+            if path.parent != self._root and not any(path.parent.iterdir()):
+                path.parent.rmdir()
+        except OSError as error:
+            raise _unavailable(f"delete {path}", error) from error
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the new name survive a power cut, not only the bytes behind it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class S3Objects:
+    """Objects of a bucket. Creation is one PUT with `If-None-Match: *`, never a multipart upload."""
+
+    def __init__(self, store: S3Store) -> None:
+        self._store = store
+
+    def create(self, name: str, content: bytes) -> bool:
+        try:
+            obstore.put(self._store, name, content, mode="create", use_multipart=False)
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        except BaseError as error:
+            raise _unavailable(f"create {name}", error) from error
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return obstore.get(self._store, name).bytes().to_bytes()
+        except FileNotFoundError:
+            return None
+        except BaseError as error:
+            raise _unavailable(f"read {name}", error) from error
+
+    def names(self, prefix: str) -> Iterator[str]:
+        try:
+            for page in obstore.list(self._store, prefix=prefix):
+                yield from (entry["path"] for entry in page)
+        except BaseError as error:
+            raise _unavailable(f"list {prefix}", error) from error
+
+    def delete(self, name: str) -> None:
+        try:
+            obstore.delete(self._store, name)
+        except FileNotFoundError:
+            return
+        except BaseError as error:
+            raise _unavailable(f"delete {name}", error) from error
+
+
+def _unavailable(what: str, error: Exception) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the checkpoint store did not {what}: {error}",
+        data="whether a write got through is unknown; it is settled by reading it back",
+        do="look at the store (space, permissions, network); the driver tries again",
+    )

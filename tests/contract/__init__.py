@@ -1,0 +1,1 @@
+"""The sink contract, and a binding of it for each sink."""

@@ -1,0 +1,1 @@
+"""Tests against a real Kafka and a real MySQL or MariaDB."""

@@ -1,0 +1,158 @@
+"""What a user gets wrong about Kafka: the error names the thing, the data's state and the cure."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from infra.embedded import Services
+from infra.embedded.process import free_ports
+from sluicegate.protocol.errors import (
+    AccessDenied,
+    SchemaMismatch,
+    SettingsInvalid,
+    SinkUnavailable,
+    SluicegateError,
+    TargetMissing,
+    TransactionTimeoutInvalid,
+)
+from sluicegate.sinks.kafka import KafkaSink
+from sluicegate.sinks.kafka.bound import BoundKafka
+
+ROWS = pa.schema([("ip", pa.string()), ("hits", pa.int64())])
+
+
+def bind(sink: KafkaSink) -> BoundKafka:
+    return sink.bind(ROWS, lineage="lineage", apply_timeout_s=20)
+
+
+def says(error: SluicegateError, *words: str) -> None:
+    """All three sentences are there, and the words are among them."""
+    assert error.data
+    assert error.do
+    for word in words:
+        assert word in str(error)
+
+
+def new_topic(services: Services, config: dict[str, str] | None = None) -> str:
+    name = f"bad-{uuid.uuid4().hex}"
+    services.kafka.create_topic(name, 3, config)
+    return name
+
+
+def test_broker_down_names_the_address_within_seconds() -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    start = time.monotonic()
+    with pytest.raises(SinkUnavailable) as raised:
+        bind(KafkaSink("clicks", bootstrap=address))
+    assert time.monotonic() - start < 15
+    says(raised.value, address, "refused", "SLUICEGATE_KAFKA")
+
+
+@pytest.mark.integration
+def test_wrong_authentication_names_the_address_and_the_settings(services: Services) -> None:
+    config = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": "not-to-be-shown",
+    }
+    with pytest.raises(AccessDenied) as raised:
+        bind(KafkaSink("clicks", bootstrap=services.kafka.bootstrap, config=config))
+    says(raised.value, services.kafka.bootstrap, "SASL", "config=")
+    assert "not-to-be-shown" not in str(raised.value)
+
+
+@pytest.mark.integration
+def test_missing_topic_names_it_and_the_command_and_is_not_created(services: Services) -> None:
+    name = f"missing-{uuid.uuid4().hex}"
+    with pytest.raises(TargetMissing) as raised:
+        bind(KafkaSink(name, bootstrap=services.kafka.bootstrap))
+    says(raised.value, f"no topic {name}", f"--create --topic {name}", "creates no topics")
+    assert name not in services.kafka.topics()
+
+
+@pytest.mark.integration
+def test_transaction_timeout_above_the_maximum_names_both_values(services: Services) -> None:
+    sink = KafkaSink(
+        new_topic(services),
+        bootstrap=services.kafka.bootstrap,
+        transaction_timeout_ms=100_000_000,
+    )
+    with pytest.raises(TransactionTimeoutInvalid) as raised:
+        bind(sink)
+    says(raised.value, "100000000", "transaction.max.timeout.ms=", "transaction_timeout_ms to")
+
+
+@pytest.mark.integration
+def test_message_over_the_limit_names_size_topic_and_limit(services: Services) -> None:
+    name = new_topic(services, {"max.message.bytes": "1000"})
+    bound = bind(KafkaSink(name, key="ip", bootstrap=services.kafka.bootstrap))
+    staged = pa.record_batch({"key": [b"k"], "value": [b"x" * 1000]})
+    reasons = bound.refusals(staged)
+    assert reasons is not None
+    for word in ("1098 bytes", name, "1000", "max.message.bytes"):
+        assert word in str(reasons[0])
+
+
+@pytest.mark.integration
+def test_record_without_a_key_is_refused_by_a_compacted_topic(services: Services) -> None:
+    name = new_topic(services, {"cleanup.policy": "compact"})
+    bound = bind(KafkaSink(name, bootstrap=services.kafka.bootstrap))
+    staged = pa.record_batch({"key": pa.array([None, b"k"], pa.binary()), "value": [b"v", b"v"]})
+    reasons = bound.refusals(staged)
+    assert reasons is not None
+    assert reasons.to_pylist() == [f"the record has no key and topic {name} is compacted", None]
+
+
+@pytest.mark.integration
+def test_partition_that_does_not_exist_is_refused(services: Services) -> None:
+    name = new_topic(services)
+    bound = bind(KafkaSink(name, partition="hits", bootstrap=services.kafka.bootstrap))
+    numbers = pa.array([0, 2, 3, -1, None], pa.int32())
+    staged = pa.record_batch({
+        "key": pa.nulls(5, pa.binary()), "value": [b"v"] * 5, "partition": numbers,
+    })  # fmt: skip
+    reasons = bound.refusals(staged)
+    assert reasons is not None
+    assert [reason is None for reason in reasons.to_pylist()] == [True, True, False, False, True]
+    assert f"partition 3 and topic {name} has 3, from 0" in str(reasons[2])
+
+
+def test_unknown_column_names_those_that_there_are() -> None:
+    with pytest.raises(SchemaMismatch) as raised:
+        bind(KafkaSink("clicks", key="adress", bootstrap="127.0.0.1:1"))
+    says(raised.value, "clicks", "key='adress'", "ip, hits")
+
+
+def test_headers_of_another_type_name_the_type() -> None:
+    with pytest.raises(SchemaMismatch) as raised:
+        bind(KafkaSink("clicks", headers="ip", bootstrap="127.0.0.1:1"))
+    says(raised.value, "headers='ip'", "string", "array of struct")
+
+
+def test_nowhere_to_connect_to_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLUICEGATE_KAFKA", raising=False)
+    with pytest.raises(SettingsInvalid) as raised:
+        bind(KafkaSink("clicks"))
+    says(raised.value, "clicks", "SLUICEGATE_KAFKA")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"topic": ""}, "topic is empty"),
+        ({"parts": 0}, "parts=0"),
+        ({"compression": "rar"}, "compression='rar'"),
+        ({"transaction_timeout_ms": 10}, "transaction_timeout_ms=10"),
+        ({"config": {"acks": "1"}}, "acks"),
+        ({"config": {"transactional.id": "mine"}}, "transactional.id"),
+    ],
+)
+def test_arguments_that_cannot_work_are_named(arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingsInvalid) as raised:
+        KafkaSink(**{"topic": "clicks", **arguments})  # type: ignore[arg-type]
+    says(raised.value, words)

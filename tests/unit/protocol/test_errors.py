@@ -1,0 +1,76 @@
+"""Errors: what happened, what it means for the data, what to do; and whether a restart can help."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from sluicegate.protocol import errors
+from sluicegate.protocol.errors import SluicegateError
+
+
+def family(kind: type[SluicegateError]) -> list[type[SluicegateError]]:
+    return [kind, *(grandchild for child in kind.__subclasses__() for grandchild in family(child))]
+
+
+# only those of the module itself: other packages may add their own
+KINDS = [k for k in dict.fromkeys(family(SluicegateError)) if k.__module__ == errors.__name__]
+OUTCOMES = {
+    "SluicegateError": (False, 1),
+    "PreflightFailed": (False, 64),
+    "SettingsInvalid": (False, 64),
+    "TargetMissing": (False, 64),
+    "SchemaMismatch": (False, 64),
+    "AccessDenied": (False, 64),
+    "TransactionTimeoutInvalid": (False, 64),
+    "CheckpointOfAnotherJob": (False, 64),
+    "Fenced": (False, 65),
+    "OffsetLogDiverged": (False, 66),
+    "DecidedForAnotherJob": (False, 66),
+    "EpochLogBroken": (False, 66),
+    "DecisionUnknown": (True, 1),
+    "StoreUnavailable": (True, 1),
+    "StageFailed": (True, 1),
+    "StateIncomplete": (False, 1),
+    "RowRefused": (False, 1),
+    "EpochTimeout": (True, 75),
+    "SinkUnavailable": (True, 1),
+    "SinkRejected": (False, 1),
+    "SinkWentBack": (False, 66),
+    "MarkerMismatch": (False, 66),
+    "Stuck": (True, 75),
+}
+"""Restartable and exit code: what a supervisor acts on, so a change here changes operators."""
+
+
+def test_every_error_has_a_stated_outcome() -> None:
+    assert {k.__name__: (k.restartable, k.exit_code) for k in KINDS} == OUTCOMES
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_message_says_what_then_data_then_what_to_do(kind: type[SluicegateError]) -> None:
+    said = str(kind("it broke", data="nothing is lost", do="mend it"))
+    assert said == "it broke\n  data: nothing is lost\n  do: mend it"
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    assert str(SluicegateError("it broke")) == "it broke"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_survives_the_way_from_an_executor(kind: type[SluicegateError]) -> None:
+    sent = kind("it broke", data="nothing is lost", do="mend it")
+    came = pickle.loads(pickle.dumps(sent))  # noqa: S301 - our own bytes
+    assert type(came) is kind
+    assert (came.what, came.data, came.do) == (sent.what, sent.data, sent.do)
+    assert str(came) == str(sent)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_error_says_in_its_docstring_what_it_is(kind: type[SluicegateError]) -> None:
+    assert kind.__doc__
+
+
+def test_a_driver_that_was_fenced_must_not_be_started_beside_the_other() -> None:
+    assert not errors.Fenced.restartable

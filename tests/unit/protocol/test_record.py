@@ -1,0 +1,216 @@
+"""The epoch record: its bytes, and the chain of markers that it carries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluicegate.protocol.errors import EpochLogBroken
+from sluicegate.protocol.markers import GENESIS, Marker
+from sluicegate.protocol.record import (
+    MAGIC,
+    Chunk,
+    EpochRecord,
+    EventTime,
+    SinkBinding,
+    decode,
+    encode,
+)
+
+names = st.sampled_from(["kafka", "mysql", "dead letters", "ß/\u2028"])
+parts = st.integers(0, 3)
+markers = st.builds(Marker, epoch=st.integers(-1, 9), attempt=st.text(max_size=4))
+numbers = st.integers(-(2**53), 2**53)
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> Chunk:
+    data, inline = draw(st.binary(max_size=20)), draw(st.booleans())
+    return Chunk(
+        sink=draw(names),
+        part=draw(parts),
+        order=(draw(parts), draw(parts)),
+        rows=draw(st.integers(0, 9)),
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        inline=data if inline else None,
+        name=None if inline else draw(st.text(max_size=9)),
+    )
+
+
+records = st.builds(
+    EpochRecord,
+    lineage=st.text(max_size=5),
+    job=st.text(max_size=5),
+    epoch=st.integers(0, 2**40),
+    attempt=st.text(min_size=1, max_size=5),
+    delivery=st.sampled_from(["exactly-once", "at-least-once", "at-most-once"]),
+    offsets_digest=st.text(max_size=5),
+    sinks=st.dictionaries(
+        names, st.builds(SinkBinding, names, names, st.integers(1, 9), names), max_size=3
+    ),
+    prev=st.dictionaries(names, st.dictionaries(parts, markers, max_size=3), max_size=3),
+    chunks=st.lists(chunks(), max_size=5).map(tuple),
+    event_times=st.lists(
+        st.builds(
+            EventTime, numbers, numbers, st.floats(allow_nan=False, allow_infinity=False), numbers
+        ),
+        max_size=2,
+    ).map(tuple),
+    decided_at_ms=st.integers(0, 2**45),
+    traceparent=st.text(max_size=5),
+    counts=st.dictionaries(names, numbers, max_size=2),
+)
+
+
+def small(**changes: Any) -> EpochRecord:  # noqa: ANN401 - any field
+    fields: dict[str, Any] = {
+        "lineage": "L",
+        "job": "j",
+        "epoch": 7,
+        "attempt": "a",
+        "delivery": "exactly-once",
+        "offsets_digest": "d",
+        "sinks": {"s": SinkBinding("kafka", "topic t", 2, "L.s")},
+        "prev": {},
+    }
+    return EpochRecord(**(fields | changes))
+
+
+def chunk(sink: str, part: int, *, task: int = 0, data: bytes = b"rows") -> Chunk:
+    digest = hashlib.sha256(data).hexdigest()
+    return Chunk(sink, part, (task, 0), 1, len(data), digest, inline=data)
+
+
+@given(records)
+def test_what_is_decoded_is_what_was_encoded(record: EpochRecord) -> None:
+    assert decode(encode(record)) == record
+
+
+@given(records)
+def test_the_same_record_has_the_same_bytes(record: EpochRecord) -> None:
+    """A PUT that is repeated after a lost reply must carry the same object (rule 1)."""
+    assert encode(record) == encode(decode(encode(record)))
+
+
+@given(records, st.data())
+def test_a_changed_byte_is_never_taken_for_a_decision(
+    record: EpochRecord, data: st.DataObject
+) -> None:
+    stored = bytearray(encode(record))
+    stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(EpochLogBroken):
+        decode(bytes(stored))
+
+
+@given(records, st.data())
+def test_a_torn_record_is_never_taken_for_a_decision(
+    record: EpochRecord, data: st.DataObject
+) -> None:
+    stored = encode(record)
+    with pytest.raises(EpochLogBroken):
+        decode(stored[: data.draw(st.integers(0, len(stored) - 1))])
+
+
+@given(records, st.binary(min_size=1, max_size=40))
+def test_bytes_after_the_record_are_refused(record: EpochRecord, more: bytes) -> None:
+    with pytest.raises(EpochLogBroken):
+        decode(encode(record) + more)
+
+
+def seal(header: object) -> bytes:
+    packed = json.dumps(header).encode()
+    body = MAGIC + struct.pack(">Q", len(packed)) + packed
+    return body + hashlib.sha256(body).digest()
+
+
+@pytest.mark.parametrize("header", [[], {}, {"chunks": [{}]}, "text", None])
+def test_a_whole_record_of_another_format_is_refused_as_such(header: object) -> None:
+    with pytest.raises(EpochLogBroken, match="another version"):
+        decode(seal(header))
+
+
+def test_a_field_that_a_newer_version_added_is_refused() -> None:
+    stored = encode(small())
+    start = len(MAGIC) + 8
+    header = json.loads(stored[start:-32]) | {"kind": "sealed"}
+    with pytest.raises(EpochLogBroken, match="another version"):
+        decode(seal(header))
+
+
+def test_inline_bytes_that_are_not_those_that_were_staged_are_refused() -> None:
+    """The record's own digest says that it is whole, not that it was put together well."""
+    wrong = Chunk("s", 0, (0, 0), 1, 4, hashlib.sha256(b"else").hexdigest(), inline=b"rows")
+    with pytest.raises(EpochLogBroken, match="other bytes"):
+        decode(encode(small(chunks=(wrong,))))
+
+
+@pytest.mark.parametrize("stored", [b"", b"row", b"rows!", b"ROWS"])
+def test_a_staged_object_with_other_bytes_is_refused(stored: bytes) -> None:
+    with pytest.raises(EpochLogBroken):
+        chunk("s", 0).verify(stored)
+
+
+def test_a_staged_object_with_its_own_bytes_is_taken() -> None:
+    assert chunk("s", 0).verify(b"rows") == b"rows"
+
+
+def test_chunks_are_written_in_the_order_of_their_tasks() -> None:
+    record = small(chunks=(chunk("s", 0, task=2), chunk("s", 1), chunk("s", 0, task=1)))
+    assert [c.order[0] for c in record.part_chunks("s", 0)] == [1, 2]
+
+
+def test_a_part_without_rows_keeps_its_marker_in_the_chain() -> None:
+    before = Marker(3, "x")
+    record = small(prev={"s": {0: before, 1: before}}, chunks=(chunk("s", 1),))
+    assert record.chain() == {"s": {0: before, 1: record.marker}}
+    assert record.parts_with_rows("s") == (1,)
+
+
+def test_a_part_that_never_had_rows_expects_genesis() -> None:
+    assert small().prev_of("s", 0) == GENESIS
+    assert small().prev_of("unknown", 5) == GENESIS
+
+
+def test_the_chain_of_an_empty_epoch_is_the_chain_before_it() -> None:
+    prev = {"s": {0: Marker(3, "x")}}
+    assert small(prev=prev).chain() == prev
+
+
+def test_making_the_chain_leaves_the_record_as_it_is() -> None:
+    record = small(prev={"s": {0: Marker(3, "x")}}, chunks=(chunk("s", 0),))
+    record.chain()
+    assert record.prev_of("s", 0) == Marker(3, "x")
+
+
+@given(st.lists(st.sets(st.tuples(names, parts)), max_size=8))
+def test_the_chain_is_what_each_part_held_last(history: list[set[tuple[str, int]]]) -> None:
+    """Carried from record to record, `prev` names each part's last epoch with rows, and no other."""
+    last: dict[tuple[str, int], Marker] = {}
+    before: EpochRecord | None = None
+    for epoch, moved in enumerate(history):
+        made = tuple(chunk(sink, part) for sink, part in sorted(moved))
+        prev = before.chain() if before else {}
+        record = small(epoch=epoch, attempt=f"a{epoch}", prev=prev, chunks=made)
+        for sink in ("kafka", "mysql", "dead letters"):
+            for part in range(4):
+                assert record.prev_of(sink, part) == last.get((sink, part), GENESIS)
+        last |= dict.fromkeys(moved, record.marker)
+        before = decode(encode(record))
+
+
+def test_rows_are_counted_by_sink() -> None:
+    record = small(chunks=(chunk("s", 0), chunk("s", 1), chunk("t", 0)))
+    assert (record.rows("s"), record.rows("t"), record.rows("u")) == (2, 1, 0)
+
+
+def test_a_record_with_a_staged_object_is_not_inline_only() -> None:
+    named = Chunk("s", 0, (0, 0), 1, 4, "0", name="7/a/s-0")
+    assert small(chunks=(chunk("s", 0),)).inline_only()
+    assert not small(chunks=(chunk("s", 0), named)).inline_only()
