@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.demo.generate import write_log
-from infra.demo.replay import replay
+from infra.demo.replay import count_lines, replay
 from infra.demo.report import Kill, write_report
 from infra.embedded import Services
 from infra.jars import folder
@@ -45,7 +45,8 @@ KILLS = (
 )
 """Failpoint, sink, epoch, what is durable there, what the restart does."""
 
-_DRAIN_S = 150.0
+_EPOCHS = 10
+_DRAIN_S = 240.0
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Demo:
 
     folder: Path
     seconds: float
+    max_lines: int
     settings: IpCountSettings = field(init=False)
     began: float = field(default_factory=time.monotonic)
 
@@ -62,7 +64,11 @@ class Demo:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.settings = IpCountSettings(
-            checkpoint=str(self.folder / "checkpoint"), restarts=len(KILLS), restart_delay_s=1.0
+            checkpoint=str(self.folder / "checkpoint"),
+            max_lines=self.max_lines,
+            timeout_s=180.0,  # a first epoch on a busy laptop
+            restarts=len(KILLS),
+            restart_delay_s=1.0,
         )
 
     def say(self, text: str) -> None:
@@ -108,7 +114,14 @@ def driver(demo: Demo) -> Iterator[subprocess.Popen[str]]:
         "SLUICEGATE_TRACE_FILE": str(demo.traces),
         "SLUICEGATE_JARS": str(folder("spark")),
     }
-    command = [sys.executable, "-m", "sluicegate.cli", "run", "ip_count", *as_arguments(demo.settings)]
+    command = [
+        sys.executable,
+        "-m",
+        "sluicegate.cli",
+        "run",
+        "ip_count",
+        *as_arguments(demo.settings),
+    ]
     with (demo.folder / "driver.log").open("w") as log:
         process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         reader = threading.Thread(target=_relay, args=(demo, process, log), daemon=True)
@@ -143,10 +156,14 @@ def committed_lines(checkpoint: Path) -> int:
 
 def run(log: Path | None, lines: int, seconds: float) -> int:
     """Run the demo; return the exit code."""
-    demo = Demo(work_folder() / "demo", seconds)
+    count = count_lines(log) if log else lines
+    # so many epochs at least, however slow the machine is: each kill needs its own
+    demo = Demo(work_folder() / "demo", seconds, max_lines=max(1, count // _EPOCHS))
     if log is None:
         log = demo.folder / "access.log"
-        demo.say(f"Writing an access log of {lines:,} lines: heavy-tailed addresses, late and broken lines")
+        demo.say(
+            f"Writing an access log of {lines:,} lines: heavy-tailed addresses, late and broken lines"
+        )
         write_log(log, lines=lines, seed=7)
     demo.say("Starting Kafka and MariaDB")
     with Services() as services:
@@ -156,7 +173,9 @@ def run(log: Path | None, lines: int, seconds: float) -> int:
         demo.say(f"Replaying {log.name} into Kafka over {seconds:.0f} s, with its own event times")
         sent: list[int] = []
         feeder = threading.Thread(
-            target=lambda: sent.append(replay(log, services.kafka.bootstrap, demo.settings.source, seconds)),
+            target=lambda: sent.append(
+                replay(log, services.kafka.bootstrap, demo.settings.source, seconds)
+            ),
             daemon=True,
         )
         feeder.start()
@@ -177,7 +196,11 @@ def _wait(
     """Wait until every line that was sent is committed; False if that did not come about."""
     deadline = time.monotonic() + demo.seconds + _DRAIN_S
     while time.monotonic() < deadline and process.poll() is None:
-        if sent and not feeder.is_alive() and committed_lines(Path(demo.settings.checkpoint)) >= sent[0]:
+        if (
+            sent
+            and not feeder.is_alive()
+            and committed_lines(Path(demo.settings.checkpoint)) >= sent[0]
+        ):
             return len(demo.kills()) == len(KILLS)
         time.sleep(0.5)
     return False
@@ -201,7 +224,9 @@ def _conclude(demo: Demo, outcome: Verification, *, finished: bool, lines: int) 
     if outcome.exact and finished:
         demo.say(f"EXACT: nothing lost, duplicated, wrong or undecided, after {len(kills)} kills")
     else:
-        demo.say("NOT EXACT" if not outcome.exact else "the run did not come to its end; see driver.log")
+        demo.say(
+            "NOT EXACT" if not outcome.exact else "the run did not come to its end; see driver.log"
+        )
     demo.say(f"Report: {page}")
     return 0 if outcome.exact and finished else 1
 
@@ -209,12 +234,17 @@ def _conclude(demo: Demo, outcome: Verification, *, finished: bool, lines: int) 
 def main() -> int:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--log", type=Path, help="an access log, plain or .gz; default: a generated one")
+    parser.add_argument(
+        "--log", type=Path, help="an access log, plain or .gz; default: a generated one"
+    )
     parser.add_argument("--lines", type=int, default=20_000, help="lines of the generated log")
     parser.add_argument("--seconds", type=float, default=75, help="how long the replay takes")
     given = parser.parse_args()
     if given.log is not None and not given.log.is_file():
-        print(f"{given.log}: no such file; give LOG=/path/to/access.log or access.log.gz", file=sys.stderr)
+        print(
+            f"{given.log}: no such file; give LOG=/path/to/access.log or access.log.gz",
+            file=sys.stderr,
+        )
         return 2
     try:
         return run(given.log, given.lines, given.seconds)

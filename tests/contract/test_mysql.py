@@ -52,7 +52,8 @@ class MySQLKit:
         connection = self._mysql.connect(autocommit=True)
         with connection, connection.cursor() as cursor:
             cursor.execute(sql)
-            return cursor.fetchall()
+            rows: Sequence[tuple[int, str | None, bytes | None]] = cursor.fetchall()
+            return rows
 
 
 @pytest.mark.integration

@@ -317,7 +317,7 @@ def _kill_and_start(broker: KafkaBroker) -> None:
 @pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", [KafkaBroker.restart, _kill_and_start])
-@pytest.mark.parametrize("point", ["apply-written", "before-commit", "after-commit"])
+@pytest.mark.parametrize("point", ["apply-written", "before-commit"])
 def test_rule_13_a_broker_that_restarts_in_mid_apply_leaves_one_copy(
     broker: KafkaBroker, point: str, fault: Callable[[KafkaBroker], None]
 ) -> None:
@@ -334,6 +334,29 @@ def test_rule_13_a_broker_that_restarts_in_mid_apply_leaves_one_copy(
     following = PartDecision(topic.lineage, Marker(1, "a1"), Marker(0, "a0"))
     apply_until_done(sink, following, [b"next"])
     assert topic.values() == [*HUNDRED, b"next"]
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.parametrize("fault", [KafkaBroker.restart, _kill_and_start])
+def test_rule_13_a_writer_outlives_a_broker_that_restarts_after_the_commit(
+    broker: KafkaBroker, fault: Callable[[KafkaBroker], None]
+) -> None:
+    """The same writer goes on, which is what a driver does.
+
+    A new writer may find the marker unsettled for good: see `faults.unsettled`. The next commit of
+    the same producer id settles what the broker forgot to.
+    """
+    topic = Topic(broker.endpoint)
+    writer = topic.sink().open(0)
+    crash = first_epoch(topic.lineage)
+    hook: Callable[[str], None] = lambda point: fault(broker) if point == "after-commit" else None  # noqa: E731
+    writer.apply(replace(crash, reach=hook), [staged(HUNDRED)])
+    following = PartDecision(topic.lineage, Marker(1, "a1"), Marker(0, "a0"))
+    writer.apply(following, [staged([b"next"])])
+    assert topic.values() == [*HUNDRED, b"next"]
+    assert writer.marker() == Marker(1, "a1")
+    writer.close()
 
 
 @pytest.mark.slow

@@ -185,19 +185,21 @@ class _Comparison:
         self._letters = _Letters(self._findings, self._expected)
         self._newest_ms = 0
         self._late: list[tuple[int, SourceLine]] = []
-        self._checked: Counter[str] = Counter()
+        self._checked: dict[str, int] = {}
 
     def outcome(self) -> Verification:
-        checked = dict(self._checked)
-        checked["windows of an address"] = len(self._expected.hits)
-        checked["rows that a sink refused"] = len(self._expected.buried)
-        return Verification(checked, self._findings.found())
+        answer = {
+            "counts that the lines make": len(self._expected.hits),
+            "counts that a sink refused": len(self._expected.buried),
+        }
+        return Verification(self._checked | answer, self._findings.found())
 
     def read_letters(self, letters: Iterable[bytes | None]) -> None:
-        self._checked["dead letters"] = 0
+        count = 0
         for letter in letters:
-            self._checked["dead letters"] += 1
+            count += 1
             self._letters.read(letter)
+        self._checked["dead letters"] = count
 
     def read_source(self, source: Iterable[SourceLine]) -> None:
         """Compute the answer; check each letter against its line."""
@@ -218,9 +220,11 @@ class _Comparison:
                 self._findings.add(LOST, f"{self._name(line)} is {said} and has no dead letter")
         self._letters.check_none_left()
         self._check_late()
-        self._checked |= Counter(
-            {"source lines": read, "source lines not read yet": unread, "late lines": len(self._late)}
-        )
+        self._checked = {
+            "source lines": read,
+            "source lines not read yet": unread,
+            "late lines": len(self._late),
+        } | self._checked
 
     def _unread(self, line: SourceLine, said: Hit | str, letter: dict[str, Any] | None) -> None:
         if letter is not None:

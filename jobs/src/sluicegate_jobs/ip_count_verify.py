@@ -112,7 +112,7 @@ def verify(settings: IpCountSettings) -> Verification:
     checked = compared.checked | {"decided epochs in the log": len(decided.attempts)}
     if decided.rows is None:
         checked["pruned epochs, whose records are not counted"] = min(decided.attempts)
-    return Verification(checked, merged(compared.findings, compare_decided(decided, held)))
+    return Verification(checked, compared.findings + compare_decided(decided, held))
 
 
 def compare_decided(decided: Decided, held: Mapping[str, Held]) -> tuple[Finding, ...]:
@@ -181,7 +181,9 @@ def _covered(objects: Objects, epoch: int, topic: str) -> dict[int, int]:
     """Return how far an epoch has read, by Spark's own offset log."""
     stored = objects.read(f"offsets/{epoch}")
     # a version, metadata, then an offset for each source; '-' where a source has none yet
-    sources = [json.loads(line) for line in (stored or b"").decode().splitlines()[2:] if line != "-"]
+    sources = [
+        json.loads(line) for line in (stored or b"").decode().splitlines()[2:] if line != "-"
+    ]
     offsets = [{int(p): int(o) for p, o in s[topic].items()} for s in sources if topic in s]
     if not offsets or any(offset != offsets[0] for offset in offsets):
         raise EpochLogBroken(

@@ -17,6 +17,8 @@ def kafka_source(spark: SparkSession, topic: str, bootstrap: str, max_records: i
     """Return a topic from its beginning: read_committed, offsets kept in the checkpoint alone.
 
     Args:
+        spark: the session.
+        topic: its name.
         bootstrap: servers; empty: SLUICEGATE_KAFKA.
         max_records: of one epoch at most.
     """

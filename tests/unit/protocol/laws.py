@@ -160,7 +160,8 @@ def check_death(world: World, driver: Driver, error: BaseException) -> None:
         SinkWentBack: "restored" in world.events,
         MarkerMismatch: bool(world.events & {"restored", "wiped", "checkpoint restored"}),
         # a pruned record that a late request put back names rows that were removed
-        EpochLogBroken: "restored" in world.events and any(e in world.pruned for e in world.records),
+        EpochLogBroken: "restored" in world.events
+        and any(e in world.pruned for e in world.records),
         OffsetLogDiverged: "offsets hazard" in world.events,
     }
     if not because.get(type(error), False):

@@ -36,20 +36,42 @@ def recover(world: World, *, land: bool = True, epochs: int = 0) -> Driver:
     raise laws.LawBroken("progress: the only living driver goes round in circles")
 
 
+def until(driver: Driver, step: str, *, times: int = 1) -> None:
+    """Run a driver up to, not through, its next step of this name (or the one after)."""
+    for turn in range(times):
+        if turn:
+            driver.step()
+        for _ in range(STEPS_TO_THE_END):
+            if not driver.alive or driver.next_step == step:
+                break
+            driver.step()
+        assert driver.next_step == step, (
+            f"{driver.name} stands at {driver.next_step}: {driver.error!r}"
+        )
+
+
+def to_the_end(driver: Driver) -> Driver:
+    """Run a driver until it has ended, well or not."""
+    for _ in range(STEPS_TO_THE_END):
+        if not driver.alive:
+            return driver
+        driver.step()
+    raise laws.LawBroken(f"progress: {driver.name} goes round in circles")
+
+
 @dataclass(frozen=True)
 class Choice:
-    """One thing that can happen next: a driver's step, with a fault or without."""
+    """One thing that can happen next: a driver's step, with a fault or without.
+
+    No crash: a driver that is never stepped again is as good as dead, and `at_each` kills them all.
+    """
 
     driver: int
     fault: Fault = None
-    kill: bool = False
 
     def do(self, world: World) -> None:
         """Make it happen."""
-        if self.kill:
-            world.drivers[self.driver].crash()
-        else:
-            world.drivers[self.driver].step(self.fault)
+        world.drivers[self.driver].step(self.fault)
 
 
 FAULTS: dict[str, tuple[Fault, ...]] = {

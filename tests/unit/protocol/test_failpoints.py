@@ -51,7 +51,9 @@ def test_nothing_is_armed_by_nothing() -> None:
     assert parse("") == {}
 
 
-@pytest.mark.parametrize("text", ["after-lunch=raise", "after-decide", "=raise", "after-decide@x=raise"])
+@pytest.mark.parametrize(
+    "text", ["after-lunch=raise", "after-decide", "=raise", "after-decide@x=raise"]
+)
 def test_what_is_written_wrongly_is_said_at_once(text: str) -> None:
     with pytest.raises(ValueError, match=r"known:|invalid literal"):
         parse(text)

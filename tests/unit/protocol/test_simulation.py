@@ -14,7 +14,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sluicegate.protocol.errors import EpochLogBroken, MarkerMismatch, OffsetLogDiverged, SinkWentBack
+from sluicegate.protocol.errors import (
+    EpochLogBroken,
+    MarkerMismatch,
+    OffsetLogDiverged,
+    SinkWentBack,
+)
 from sluicegate.protocol.markers import GENESIS
 
 from . import laws
@@ -22,13 +27,17 @@ from .search import recover
 from .sim_sinks import cached_decode
 from .world import Driver, Setting, World
 
-EXAMPLES = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "400"))
 SETTINGS = settings(
     max_examples=EXAMPLES,
     stateful_step_count=60,
     deadline=None,
     print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+    ],
 )
 MOST_ALIVE = 3
 
@@ -72,7 +81,10 @@ class Machine(RuleBasedStateMachine):
         driver.step(fault)
 
     @precondition(lambda self: self.world.alive())
-    @rule(which=numbers, until=st.sampled_from(["CreateRecord", "NewestEpoch", "commit", "log commit", "Stage"]))
+    @rule(
+        which=numbers,
+        until=st.sampled_from(["CreateRecord", "NewestEpoch", "commit", "log commit", "Stage"]),
+    )
     def run_to_the_brink(self, which: int, until: str) -> None:
         """Stop right before a step that matters, so that others can come between."""
         driver = self.pick(which)
@@ -122,7 +134,9 @@ class Machine(RuleBasedStateMachine):
             laws.check_end(world)
         elif isinstance(driver.error, SinkWentBack | MarkerMismatch | EpochLogBroken):
             if not laws.redo_gap(world, world.sinks["mysql"]):
-                raise laws.LawBroken("progress: the records are there and the sink is not brought forward")
+                raise laws.LawBroken(
+                    "progress: the records are there and the sink is not brought forward"
+                )
         else:
             raise driver.error
 

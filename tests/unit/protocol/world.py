@@ -251,6 +251,8 @@ class Driver:
                 self.next_step = self._sub.send(self.fault)
                 return
             assert self._pending is not None
+            if isinstance(self._pending, Reach):
+                self.points.append((self._pending.point, self._pending.epoch, self._pending.sink))
             reply = self._pending.perform(self.ports)
         except StopIteration:
             self._sub, reply = None, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 
 import click
 
@@ -102,7 +102,7 @@ def _read(log: StoredEpochLog, epoch: int) -> EpochRecord:
 
 
 def _when(record: EpochRecord) -> str:
-    at = datetime.datetime.fromtimestamp(record.decided_at_ms / 1000, tz=datetime.UTC)
+    at = dt.datetime.fromtimestamp(record.decided_at_ms / 1000, tz=dt.UTC)
     return at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 

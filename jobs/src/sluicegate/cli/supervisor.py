@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 from sluicegate.cli.job import PackagedJob
 from sluicegate.cli.options import as_arguments
@@ -80,7 +80,7 @@ class _Stopper:
         self._event = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> _Stopper:
+    def __enter__(self) -> Self:
         signal.signal(signal.SIGINT, self._stop)
         signal.signal(signal.SIGTERM, self._stop)
         return self

@@ -39,7 +39,7 @@ POINTS: Mapping[str, str] = {
 _hooks: dict[str, Callable[[], None]] = {}
 
 
-class FailpointHit(Exception):  # noqa: N818 - it is an event that a test asked for
+class FailpointHit(Exception):
     """Raised by the action 'raise'."""
 
 

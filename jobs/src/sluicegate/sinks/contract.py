@@ -111,6 +111,13 @@ class BoundSink(Protocol):
         Rows that share a key must share a part: keys in two parts deadlock, and lose their order.
         """
 
+    @property
+    def refresh_every_s(self) -> float | None:
+        """How often a new writer must be opened for each part, so that no marker expires.
+
+        None where markers last for ever.
+        """
+
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
         """Say per row why it cannot be written, null where it can; None if all can.
 

@@ -149,6 +149,11 @@ class BoundMemory:
         number = f"xxhash64({_quoted(key)})" if key else "spark_partition_id()"
         return f"cast(pmod({number}, {self.parts}) as int)"
 
+    @property
+    def refresh_every_s(self) -> float | None:
+        """Markers last for ever."""
+        return None
+
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
         """Refuse nulls in required columns."""
         reasons = pa.nulls(batch.num_rows, pa.string())

@@ -7,7 +7,9 @@ any error. Called by `driver`, and by the CLI without Spark.
 
 from __future__ import annotations
 
+import logging
 import pickle
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -24,6 +26,8 @@ from sluicegate.sinks.chunks import unpack
 from sluicegate.sinks.contract import BoundSink, PartDecision, PartWriter, Receipt
 from sluicegate.storage.objects import open_objects
 from sluicegate.storage.staging import StagingArea
+
+log = logging.getLogger("sluicegate.apply")
 
 _writers: dict[tuple[str, str, int], PartWriter] = {}
 """The writers of this process (the driver, or a Python worker that Spark reuses)."""
@@ -106,6 +110,39 @@ def close_writers() -> None:
         drop_writer(key)
 
 
+class MarkerKeeper:
+    """Keeps the markers of idle parts alive: a store may let them expire (Kafka's group offsets).
+
+    Opening a writer refreshes its part's marker, and fences older writers of the part, so this is
+    done between epochs, in the driver, at the start and as often as the sink asks.
+    """
+
+    def __init__(self, sinks: Mapping[str, BoundSink]) -> None:
+        self._sinks = sinks
+        self._refreshed: dict[str, float] = {}
+
+    def keep(self, record: EpochRecord) -> None:
+        """Refresh every marker that is due; a failure is logged and the next epoch tries again."""
+        for sink, parts in record.chain().items():
+            bound = self._sinks.get(sink)
+            every = bound.refresh_every_s if bound else None
+            if bound is None or every is None or not self._due(sink, every):
+                continue
+            try:
+                for part in parts:
+                    key = (record.lineage, sink, part)
+                    drop_writer(key)
+                    _writers[key] = bound.open(part)
+            except SluicegateError as error:
+                log.warning("markers of %s were not refreshed, tried again: %s", sink, error)
+            else:
+                self._refreshed[sink] = time.monotonic()
+
+    def _due(self, sink: str, every_s: float) -> bool:
+        last = self._refreshed.get(sink)
+        return last is None or time.monotonic() - last >= every_s
+
+
 class AppliedSinks:
     """`ports.Sinks` over bound sinks.
 
@@ -152,7 +189,7 @@ def _distribute(spark: SparkSession, orders: list[PartOrder]) -> list[tuple[int,
             data="parts may be applied or not; each part's marker tells, nothing is repeated",
             do="nothing: the apply is repeated; look at the executors if it goes on",
         ) from error
-    outcomes = [pickle.loads(answer) for answer in answers]  # noqa: S301 - made by our own task
+    outcomes = [pickle.loads(answer) for answer in answers]
     for outcome in outcomes:
         if isinstance(outcome, SluicegateError):
             raise outcome
@@ -161,7 +198,7 @@ def _distribute(spark: SparkSession, orders: list[PartOrder]) -> list[tuple[int,
 
 def _apply_pickled(pickled: bytes) -> bytes:
     """Run in a task: an error travels back as a value, so that the driver sees what it was."""
-    order: PartOrder = pickle.loads(pickled)  # noqa: S301 - made by our own driver
+    order: PartOrder = pickle.loads(pickled)
     try:
         return pickle.dumps(apply_part(order))
     except SluicegateError as error:

@@ -23,7 +23,7 @@ from sluicegate.protocol.ports import Ports, Staged
 from sluicegate.protocol.record import EpochRecord, EventTime
 from sluicegate.sinks.contract import BoundSink, Receipt
 from sluicegate.spark import staging
-from sluicegate.spark.applying import AppliedSinks
+from sluicegate.spark.applying import AppliedSinks, MarkerKeeper
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.plan import RunningPlan, check_state
 from sluicegate.spark.staging import StageOrder, stage_with
@@ -68,6 +68,7 @@ class EpochDriver:
         self._spark, self._wiring = spark, wiring
         self._log = _TracedLog(StoredEpochLog(wiring.objects), wiring.tracing)
         self._offsets = StoredOffsets(wiring.objects)
+        self._keeper = MarkerKeeper(wiring.sinks)
 
     def run(self, batch: DataFrame, epoch: int) -> Settled:
         """Take one epoch to every sink; see `coordinator.run_epoch` for the errors."""
@@ -85,6 +86,7 @@ class EpochDriver:
             settled = drive(run_epoch(wiring.job, epoch), ports)
             record = settled.record
             span.set_attributes({"attempt": record.attempt, "replayed": settled.replayed})
+        self._keeper.keep(record)
         log.info("%s", _progress(settled, times))
         return settled
 

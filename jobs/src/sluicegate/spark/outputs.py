@@ -117,7 +117,7 @@ def _late(output: Output) -> Column:
     if not isinstance(output, LateRows):
         return F.lit(None).cast("timestamp")
     end = F.col(output.window_end)
-    return end if output.also is None else F.when(~F.coalesce(output.also, F.lit(False)), end)
+    return end if output.also is None else F.when(~F.coalesce(output.also, F.expr("false")), end)
 
 
 def _struct(sink: BoundSink) -> Column:

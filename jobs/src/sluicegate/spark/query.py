@@ -175,7 +175,7 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     return EpochsWriter(named, tuple(sinks), name, checkpoint, dead_letters, given)
 
 
-class _StopRequested(Exception):  # noqa: N818 - not an error: the way out of foreachBatch
+class _StopRequested(Exception):
     """Ends the query between two epochs."""
 
 

@@ -24,4 +24,4 @@ if __name__ == "__main__":
     drop_zips()
     from pyspark.daemon import manager
 
-    manager()
+    manager()  # type: ignore[no-untyped-call]

@@ -95,7 +95,8 @@ class LocalObjects:
             raise _unavailable(f"read {self._root / name}", error) from error
 
     def names(self, prefix: str) -> Iterator[str]:
-        for path in (self._root / prefix).rglob("*"):
+        # listed at once: callers delete while they go through the names
+        for path in list((self._root / prefix).rglob("*")):
             if not path.name.startswith(".") and path.is_file():
                 yield path.relative_to(self._root).as_posix()
 
@@ -103,10 +104,15 @@ class LocalObjects:
         path = self._root / name
         try:
             path.unlink(missing_ok=True)
-            if path.parent != self._root and not any(path.parent.iterdir()):
-                path.parent.rmdir()
         except OSError as error:
             raise _unavailable(f"delete {path}", error) from error
+        for folder in path.parents:
+            if folder == self._root:
+                return
+            try:
+                folder.rmdir()
+            except OSError:  # not empty, or gone: a folder is only the place of its objects
+                return
 
 
 def _sync_directory(path: Path) -> None:

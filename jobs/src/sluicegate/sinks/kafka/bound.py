@@ -68,6 +68,11 @@ class BoundKafka:
         key = f"{group_id(self.lineage, self.id)}/{MARKERS_TOPIC}"
         return SinkBinding("kafka", f"topic {self.topic}", self.parts, key)
 
+    @property
+    def refresh_every_s(self) -> float | None:
+        """A quarter of the broker's `offsets.retention.minutes`; opening a writer refreshes."""
+        return self.offsets_retention_min * 60 / 4
+
     def open(self, part: int) -> KafkaPartWriter:
         """Return a writer for a part; it fences every earlier writer of the same part."""
         return KafkaPartWriter(self, part)

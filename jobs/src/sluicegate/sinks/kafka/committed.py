@@ -49,6 +49,8 @@ class CommittedMarker:
                 if faults.error_of(raised).name() in faults.PASSING and not deadline.passed():
                     time.sleep(_PAUSE_S)
                     continue
+                if faults.error_of(raised).name() == "_TIMED_OUT":
+                    raise faults.unsettled(raised, self.where) from raised
                 raise faults.while_applying(raised, self.where, "reading") from raised
             # An offset is never negative once committed; -1001 means that there is none.
             return Marker(found.offset - 1, found.metadata or "") if found.offset >= 0 else None

@@ -137,6 +137,21 @@ def while_applying(raised: KafkaException | Undelivered, where: str, doing: str)
     )
 
 
+def unsettled(raised: KafkaException, where: str) -> SluicegateError:
+    """Return what it means that a marker cannot be read in time.
+
+    Kafka 4.4 can leave it so for good: a lone broker killed between answering a commit and writing
+    it to the partitions drops the latter when it starts ("Couldn't find leader endpoint ... likely
+    deleted already" in its log), for it loads transactions before it knows of topics.
+    """
+    return SinkUnavailable(
+        f"{where} is not settled: {said(error_of(raised))}",
+        data="nothing was written; a transaction of this part is neither in nor aborted, or the broker is silent",
+        do="wait for the broker; if it lasts, the transaction hangs: find it with kafka-transactions.sh "
+        "find-hanging and abort it there, in the topic and in __consumer_offsets",
+    )
+
+
 def before_start(error: KafkaError, address: str, doing: str) -> SluicegateError:
     """Return what an error of the preflight means.
 

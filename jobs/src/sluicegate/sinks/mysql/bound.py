@@ -52,6 +52,11 @@ class BoundMySQL:
         """The table's columns that are written."""
         return self.form.columns
 
+    @property
+    def refresh_every_s(self) -> float | None:
+        """Markers last for ever."""
+        return None
+
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
         """Say per row why the table would not take it, null where it would; None if all."""
         row_bytes = self.packet_bytes - self.form.overhead()

@@ -115,6 +115,7 @@ class Catalog:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._constraints: dict[str, list[dict[str, Any]]] = {}
         self.server = self._server()
 
     def table(self, name: str) -> Table | None:
@@ -162,7 +163,9 @@ class Catalog:
     def _constraint_rows(self, table: str) -> list[dict[str, Any]]:
         # MariaDB's constraint names are unique in a table only, and it says which table.
         match = " AND c.table_name = t.table_name" if self.server.is_mariadb else ""
-        return self._rows(_CHECKS.format(match=match), table)
+        if table not in self._constraints:
+            self._constraints[table] = self._rows(_CHECKS.format(match=match), table)
+        return self._constraints[table]
 
     def _unique(self, table: str) -> tuple[Index, ...]:
         found: dict[str, list[str | None]] = {}

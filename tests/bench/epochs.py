@@ -1,0 +1,87 @@
+"""Epochs as Spark itself reports them, for every contender alike, and the rate between them.
+
+Pure: reads the JSON of StreamingQueryProgress. Records are counted by the source's offsets, as
+Spark's own count doubles where a plan reads its source twice. Called by `throughput`, `latency`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tests.bench.plan import WARM_UP_EPOCHS
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One micro-batch that had records.
+
+    Args:
+        number: Spark's batch id.
+        records: read from the source.
+        start_ms: since 1970.
+        took_ms: from the trigger to the committed batch.
+        steps: Spark's own durations in ms, such as addBatch and walCommit.
+    """
+
+    number: int
+    records: int
+    start_ms: float
+    took_ms: float
+    steps: Mapping[str, float]
+
+    @property
+    def end_ms(self) -> float:
+        """When it was committed, since 1970."""
+        return self.start_ms + self.took_ms
+
+
+def read_epochs(progress: Iterable[Mapping[str, Any]]) -> list[Epoch]:
+    """Return the epochs with records, in order; triggers that found nothing are left out."""
+    found = []
+    for one in progress:
+        records = _records(one["sources"][0])
+        if records:
+            steps = {name: float(ms) for name, ms in one["durationMs"].items()}
+            start_ms = datetime.fromisoformat(one["timestamp"]).timestamp() * 1000
+            took_ms = steps["triggerExecution"]
+            found.append(Epoch(int(one["batchId"]), records, start_ms, took_ms, steps))
+    return found
+
+
+def _records(source: Mapping[str, Any]) -> int:
+    """Return how far an epoch moved the offsets of a topic that was read from offset 0."""
+    start = source.get("startOffset") or {}
+    return sum(
+        int(end) - int(start.get(topic, {}).get(partition, 0))
+        for topic, partitions in (source.get("endOffset") or {}).items()
+        for partition, end in partitions.items()
+    )
+
+
+def steady_rate(epochs: Sequence[Epoch], warm_up: int = WARM_UP_EPOCHS) -> float | None:
+    """Return records a second from the end of the warm-up to the end of the last epoch.
+
+    None where no epoch is left after the warm-up.
+    """
+    measured = epochs[warm_up:]
+    if not measured:
+        return None
+    begin_ms = epochs[warm_up - 1].end_ms if warm_up else measured[0].start_ms
+    took_ms = measured[-1].end_ms - begin_ms
+    return sum(e.records for e in measured) * 1000 / took_ms if took_ms > 0 else None
+
+
+def irregular(epochs: Sequence[Epoch], records: int | None) -> str:
+    """Say what is wrong with a run's epochs: a restart, a gap, records missing; empty if nothing."""
+    numbers = [epoch.number for epoch in epochs]
+    if numbers != sorted(set(numbers)):
+        return f"an epoch ran twice: {numbers}"
+    if numbers and numbers[0] != 0:
+        return f"the first epoch is {numbers[0]}: the run was started again"
+    read = sum(epoch.records for epoch in epochs)
+    if records is not None and read != records:
+        return f"{read:,} records read instead of {records:,}"
+    return ""

@@ -1,0 +1,107 @@
+"""The arithmetic of the results: percentiles, medians, and ratios of pairs in the same round.
+
+Pure. A run with an anomaly has no figures, so it can be in no median and in no ratio. Called by
+`report`, and by `throughput` and `latency` for a single run.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one contender.
+
+    Args:
+        figures: by name, such as 'records_s'; empty where there is an anomaly.
+        phases: phase -> milliseconds of each measured epoch; empty where there is an anomaly.
+        anomaly: why the run has no number; empty if it is sound.
+        detail: whatever else is kept in the JSON file.
+    """
+
+    workload: str
+    contender: str
+    round_: int
+    figures: Mapping[str, float] = field(default_factory=dict)
+    phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    anomaly: str = ""
+    detail: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Keep the rule that an anomaly gets no number."""
+        if self.anomaly and (self.figures or self.phases):
+            raise ValueError("a run with an anomaly has no figures")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Smallest, middle and largest of some values, and how many there were."""
+
+    low: float
+    median: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread | None:
+        """Return the spread; None of nothing."""
+        found = list(values)
+        if not found:
+            return None
+        return cls(min(found), statistics.median(found), max(found), len(found))
+
+
+def percentile(values: Iterable[float], percent: float) -> float:
+    """Return the smallest value that at least `percent` % of the values do not exceed.
+
+    Raises:
+        ValueError: there is no value, or the percentage is not above 0 and up to 100.
+    """
+    ordered = sorted(values)
+    if not ordered or not 0 < percent <= 100:
+        raise ValueError(f"no percentile {percent} of {len(ordered)} values")
+    return ordered[math.ceil(len(ordered) * percent / 100) - 1]
+
+
+def spread(runs: Iterable[Run], workload: str, contender: str, figure: str) -> Spread | None:
+    """Return the spread of a figure over the sound runs of a contender."""
+    return Spread.of(
+        run.figures[figure]
+        for run in runs
+        if (run.workload, run.contender) == (workload, contender) and figure in run.figures
+    )
+
+
+def ratios(
+    runs: Iterable[Run], workload: str, figure: str, ours: str, theirs: str
+) -> Spread | None:
+    """Return the spread of ours over theirs, pair by pair: both sound and of the same round."""
+    found = {
+        (run.contender, run.round_): run.figures[figure]
+        for run in runs
+        if run.workload == workload and figure in run.figures
+    }
+    return Spread.of(
+        value / found[theirs, round_]
+        for (contender, round_), value in found.items()
+        if contender == ours and found.get((theirs, round_))
+    )
+
+
+def pooled(runs: Iterable[Run], workload: str, contender: str) -> dict[str, list[float]]:
+    """Return each phase's milliseconds over all sound runs of a contender."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        if (run.workload, run.contender) == (workload, contender):
+            for phase, values in run.phases.items():
+                found.setdefault(phase, []).extend(values)
+    return found
+
+
+def anomalies(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs that have no number."""
+    return [run for run in runs if run.anomaly]

@@ -1,0 +1,112 @@
+"""One latency run: a paced producer here, the contender and a read_committed reader beside it.
+
+The time runs from the call that sends a record to the source until the reader has it from the
+sink. Called by `__main__` for each contender of each round.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from infra.embedded import Services
+from tests.bench import child, reader
+from tests.bench.child import RunFailed
+from tests.bench.contender import STOP
+from tests.bench.epochs import irregular, read_epochs
+from tests.bench.feed import PARTITIONS, paced
+from tests.bench.figures import Run
+from tests.bench.phases import phase_times, repeated
+from tests.bench.plan import LATENCY, LATENCY_EPOCH_RECORDS, PASS_THROUGH, Order, Pace
+
+WARM_EPOCHS = 5
+"""The measured records are sent once so many epochs are committed."""
+
+_START_S = 120.0
+_READ_S = 120.0
+_SLIPPED = 1.05
+
+
+def run(contender: str, round_: int, pace: Pace, services: Services, base: Path) -> Run:
+    """Run a contender once; whatever is wrong becomes the run's anomaly."""
+    folder = base / f"{LATENCY}-{contender}-{round_}"
+    folder.mkdir(parents=True)
+    stem = f"{base.name}-{LATENCY}-{contender}-{round_}"
+    order = Order(
+        kind=PASS_THROUGH,
+        contender=contender,
+        bootstrap=services.kafka.bootstrap,
+        source=f"{stem}-source",
+        sink=f"{stem}-sink",
+        dead_letters="",
+        table="",
+        epoch_records=LATENCY_EPOCH_RECORDS,
+        trigger=pace.trigger,
+    )
+    order.write(folder)
+    reader.ReaderOrder(order.bootstrap, order.sink, pace.records).write(folder)
+    for topic in (order.source, order.sink):
+        services.kafka.create_topic(topic, PARTITIONS)
+    try:
+        return _measured(order, round_, pace, folder)
+    except RunFailed as error:
+        return Run(LATENCY, contender, round_, anomaly=str(error))
+    finally:
+        for topic in (order.source, order.sink):
+            services.kafka.delete_topic(topic)
+
+
+def _measured(order: Order, round_: int, pace: Pace, folder: Path) -> Run:
+    with (
+        child.running("tests.bench.reader", folder) as reading,
+        child.running("tests.bench.contender", folder) as running,
+    ):
+        child.await_file(folder / reader.READY, reading, _START_S)
+        with _warming_up(order, pace):
+            committed = folder / "checkpoint" / "commits" / str(WARM_EPOCHS - 1)
+            child.await_file(committed, running, _START_S)
+        took_s = paced(order.bootstrap, order.source, pace, reader.MEASURED)
+        child.await_exit(reading, _READ_S, "the reader")
+        (folder / STOP).touch()
+        child.await_exit(running, _START_S, "the contender")
+    seen: dict[str, Any] = json.loads((folder / reader.SEEN).read_text(encoding="utf-8"))
+    epochs = read_epochs(child.result(folder)["progress"])
+    spans = list(child.spans(folder))
+    for wrong in (
+        f"{seen['missing']:,} records are missing" if seen["missing"] else "",
+        f"{seen['repeated']:,} records came twice" if seen["repeated"] else "",
+        f"sending took {took_s:.1f} s instead of {pace.seconds:.0f}"
+        if took_s > pace.seconds * _SLIPPED
+        else "",
+        irregular(epochs, None),
+        repeated(spans),
+    ):
+        if wrong:
+            raise RunFailed(wrong)
+    figures = {name: float(seen[name]) for name in ("p50_ms", "p99_ms", "max_ms")}
+    return Run(
+        LATENCY,
+        order.contender,
+        round_,
+        figures=figures,
+        phases=phase_times(spans, epochs, WARM_EPOCHS),
+    )
+
+
+@contextmanager
+def _warming_up(order: Order, pace: Pace) -> Iterator[None]:
+    """Send records that are not measured, at the same pace, for as long as the block lasts."""
+    done = Event()
+    sender = Thread(
+        target=paced, args=(order.bootstrap, order.source, pace, reader.WARM_UP, done), daemon=True
+    )
+    sender.start()
+    try:
+        yield
+    finally:
+        done.set()
+        sender.join()

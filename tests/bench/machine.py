@@ -1,0 +1,98 @@
+"""The machine before a round: how busy it is, and with whose work.
+
+Not a part of any figure. Reads /proc where there is one; elsewhere only the load average is known.
+Called by `__main__`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_BUSY_SHARE = 0.05
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that used a core while we did nothing."""
+
+    pid: int
+    name: str
+    cores: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is known before a round.
+
+    Args:
+        load: average of the last 1, 5 and 15 minutes; our own earlier rounds are in it.
+        cores: how many.
+        memory_free_mb: available; 0 if unknown.
+        memory_mb: in all; 0 if unknown.
+        busy: processes that are running although nothing of ours is measured.
+    """
+
+    load: tuple[float, float, float]
+    cores: int
+    memory_free_mb: int
+    memory_mb: int
+    busy: tuple[Process, ...]
+
+    def __str__(self) -> str:
+        """Describe it in one line."""
+        load = " ".join(f"{value:.2f}" for value in self.load)
+        memory = f"{self.memory_free_mb:,} of {self.memory_mb:,} MB free" if self.memory_mb else "?"
+        return f"load {load}, {self.cores} cores, memory {memory}"
+
+    def warning(self) -> str:
+        """Say what else is running; empty if nothing is known to be."""
+        if self.busy:
+            names = ", ".join(f"{p.name} ({p.pid}, {p.cores:.1f} cores)" for p in self.busy[:5])
+            return f"WARNING: something else is running, the figures are not to be trusted: {names}"
+        if not _PROC.is_dir() and self.load[0] > self.cores / 2:
+            return "WARNING: the load is high; if it is not of an earlier round, do not trust the figures"
+        return ""
+
+
+def look() -> Machine:
+    """Watch the machine for a second, during which the caller measures nothing."""
+    before, began = _cpu_s(), time.monotonic()
+    time.sleep(_LOOK_S)
+    spent_s = time.monotonic() - began
+    busy = [
+        Process(pid, name, (used_s - before[pid][1]) / spent_s)
+        for pid, (name, used_s) in _cpu_s().items()
+        if pid in before and pid != os.getpid()
+    ]
+    ranked = sorted((p for p in busy if p.cores > _BUSY_SHARE), key=lambda p: -p.cores)
+    free, total = _memory_mb()
+    return Machine(os.getloadavg(), os.cpu_count() or 1, free, total, tuple(ranked))
+
+
+def _cpu_s() -> dict[int, tuple[str, float]]:
+    """Return pid -> name and seconds of processor time so far."""
+    found = {}
+    for stat in _PROC.glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # it has ended meanwhile
+        head, _, rest = text.rpartition(")")  # a name may hold anything
+        fields = rest.split()
+        ticks = int(fields[11]) + int(fields[12])
+        found[int(stat.parent.name)] = head.partition("(")[2], ticks / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def _memory_mb() -> tuple[int, int]:
+    try:
+        lines = (_PROC / "meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0, 0
+    sizes = {line.partition(":")[0]: int(line.split()[1]) // 1024 for line in lines}
+    return sizes.get("MemAvailable", 0), sizes.get("MemTotal", 0)

@@ -1,0 +1,66 @@
+"""What our own trace says of a run: how long each phase took, and whether an epoch was repeated.
+
+Pure: reads the spans of the trace file. Spark's sinks have no such phases. Called by `throughput`
+and `latency`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tests.bench.epochs import Epoch
+from tests.bench.plan import WARM_UP_EPOCHS
+
+Span = Mapping[str, Any]
+
+AROUND = "Spark around it"
+"""What an epoch takes beyond our callback: planning, offsets, Spark's own commit."""
+
+_PHASES = ("stage", "decide", "apply")
+_STEPS = ("begin", "write", "flush", "commit")
+
+
+def phase_times(
+    spans: Iterable[Span], epochs: Sequence[Epoch], warm_up: int = WARM_UP_EPOCHS
+) -> dict[str, list[float]]:
+    """Return phase -> milliseconds of each measured epoch, in the order of the protocol."""
+    took = {epoch.number: epoch.took_ms for epoch in epochs[warm_up:]}
+    kept = list(spans)
+    applies = {s["span_id"]: s["attributes"] for s in kept if s["name"] == "apply"}
+    found: dict[str, list[float]] = {}
+    for span in sorted(kept, key=lambda s: int(s["start_ns"])):
+        name, attributes = span["name"], span["attributes"]
+        if name in _STEPS:
+            attributes = applies.get(span["parent_id"], {})
+        if attributes.get("epoch") not in took:
+            continue
+        spent_ms = (span["end_ns"] - span["start_ns"]) / 1e6
+        if name in _PHASES:
+            label = f"apply {attributes['sink']}" if name == "apply" else name
+            found.setdefault(label, []).append(spent_ms)
+        elif name in _STEPS:
+            found.setdefault(f"apply {attributes['sink']}: {name}", []).append(spent_ms)
+        elif name == "epoch":
+            found.setdefault(AROUND, []).append(took[attributes["epoch"]] - spent_ms)
+    return dict(sorted(found.items(), key=lambda item: _place(item[0])))
+
+
+def _place(label: str) -> tuple[int, str, int]:
+    """Return where a phase stands in the table: an apply's steps after it, in their order."""
+    if label == AROUND:
+        return 9, "", 0
+    apply, _, step = label.partition(": ")
+    return _PHASES.index(label.split()[0]), apply, _STEPS.index(step) + 1 if step else 0
+
+
+def repeated(spans: Iterable[Span]) -> str:
+    """Say which epochs were replayed, or staged more than once; empty if none."""
+    kept = list(spans)
+    replayed = [s["attributes"]["epoch"] for s in kept if s["attributes"].get("replayed")]
+    stages = Counter(s["attributes"].get("epoch") for s in kept if s["name"] == "stage")
+    again = [epoch for epoch, count in stages.items() if count > 1]
+    if replayed:
+        return f"epochs replayed: {replayed}"
+    return f"epochs staged more than once: {again}" if again else ""

@@ -1,0 +1,188 @@
+"""The contenders' queries: the same source and plan, three ways into the sinks.
+
+Not here: when to start and stop them (`contender`). `naive` is what people write in foreachBatch:
+nothing in it is exactly-once, nor meant to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from infra.embedded import MySQLEndpoint
+from sluicegate import KafkaSink, MySQLSink, epochs
+from sluicegate.spark.query import AVAILABLE_NOW, EpochsWriter
+from sluicegate_jobs import ip_count
+from sluicegate_jobs.ip_count import IpCountSettings
+from sluicegate_jobs.kafka_source import kafka_source
+from tests.bench.plan import BARE, COMPRESSION, NAIVE, OURS, PASS_THROUGH, SPARK, Order
+
+_UPSERT = (
+    "INSERT INTO `{table}` (window_start, ip, window_end, hits) VALUES (%s, %s, %s, %s) "
+    "ON DUPLICATE KEY UPDATE window_end = VALUES(window_end), hits = VALUES(hits)"
+)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A running query.
+
+    Args:
+        query: Spark's own handle, the same for all contenders.
+        await_end: returns when it has ended; raises what ended it.
+        stop: ends it between two epochs, while no input comes.
+    """
+
+    query: StreamingQuery
+    await_end: Callable[[], object]
+    stop: Callable[[], object]
+
+
+def start(spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, folder: Path) -> Started:
+    """Start the contender that an order names."""
+    checkpoint = str(folder / "checkpoint")
+    if order.contender in (OURS, BARE):
+        ours = _ours(spark, order, mysql, checkpoint).start()
+        return Started(ours._query, ours.await_end, ours.stop)
+    rows, keyed = _rows(spark, order)
+    writer = rows.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
+    if order.contender == SPARK:
+        records = keyed(rows).writeStream.format("kafka").outputMode("update")
+        writer = records.options(**_kafka_options(order)).option("checkpointLocation", checkpoint)
+    elif order.contender == NAIVE:
+        writer = writer.foreachBatch(_naive(order, keyed, mysql))
+    else:
+        raise ValueError(f"there is no contender {order.contender}")
+    query = _triggered(writer, order).start()
+
+    def stop() -> None:
+        query.processAllAvailable()  # stopping during a Python callback would break the stream
+        query.stop()
+
+    return Started(query, query.awaitTermination, stop)
+
+
+def _triggered(writer: DataStreamWriter, order: Order) -> DataStreamWriter:
+    if order.trigger == AVAILABLE_NOW:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=order.trigger)
+
+
+def _ours(
+    spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, checkpoint: str
+) -> EpochsWriter:
+    if order.kind == PASS_THROUGH:
+        sink = KafkaSink(
+            order.sink, value="value", bootstrap=order.bootstrap, compression=COMPRESSION
+        )
+        rows, _ = _rows(spark, order)
+        return epochs(
+            rows, name="bench", sinks=[sink], checkpoint=checkpoint, trigger=order.trigger
+        )
+    settings = _ip_count_settings(order, mysql, checkpoint)
+    if order.contender == OURS:
+        return ip_count.build(spark, settings)
+    return epochs(
+        _counts(spark, settings),
+        name="bench",
+        sinks=[
+            KafkaSink(order.sink, key="ip", value="json", bootstrap=order.bootstrap),
+            MySQLSink(order.table, keys=("window_start", "ip"), url=settings.mysql),
+        ],
+        checkpoint=checkpoint,
+        trigger=order.trigger,
+    )
+
+
+def _ip_count_settings(
+    order: Order, mysql: MySQLEndpoint | None, checkpoint: str
+) -> IpCountSettings:
+    return IpCountSettings(
+        checkpoint=checkpoint,
+        source=order.source,
+        topic=order.sink,
+        table=order.table,
+        dead_letters=order.dead_letters,
+        interval=order.trigger,
+        max_lines=order.epoch_records,
+        kafka=order.bootstrap,
+        mysql=mysql.url if mysql else "",
+    )
+
+
+def _rows(spark: SparkSession, order: Order) -> tuple[DataFrame, Callable[[DataFrame], DataFrame]]:
+    """Return a workload's rows, and how Spark's Kafka sink wants to see them."""
+    if order.kind == PASS_THROUGH:
+        source = kafka_source(spark, order.source, order.bootstrap, order.epoch_records)
+        return source.select("value"), lambda rows: rows
+    return _counts(spark, _ip_count_settings(order, None, "")), lambda rows: rows.select(
+        F.col("ip").cast("binary").alias("key"),
+        F.to_json(F.struct(*rows.columns)).cast("binary").alias("value"),
+    )
+
+
+def _counts(spark: SparkSession, settings: IpCountSettings) -> DataFrame:
+    """Return the aggregation of ip_count alone, from the same parsed lines."""
+    source = kafka_source(spark, settings.source, settings.kafka, settings.max_lines)
+    return (
+        ip_count.parsed(source, settings)
+        .where(F.col("broken").isNull())
+        .withWatermark("at", settings.lateness)
+        .groupBy(F.window("at", settings.window), "ip")
+        .agg(F.count("*").alias("hits"))
+        .select(
+            F.col("window.start").alias("window_start"),
+            "ip",
+            F.col("window.end").alias("window_end"),
+            "hits",
+        )
+    )
+
+
+def _kafka_options(order: Order) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": order.bootstrap,
+        "kafka.compression.type": COMPRESSION,
+        "topic": order.sink,
+    }
+
+
+def _naive(
+    order: Order, keyed: Callable[[DataFrame], DataFrame], mysql: MySQLEndpoint | None
+) -> Callable[[DataFrame, int], None]:
+    def to_kafka(batch: DataFrame) -> None:
+        keyed(batch).write.format("kafka").options(**_kafka_options(order)).save()
+
+    def to_both(batch: DataFrame, _epoch: int) -> None:
+        batch.persist()
+        try:
+            to_kafka(batch)
+            _upsert(order, mysql, batch)
+        finally:
+            batch.unpersist()
+
+    def to_kafka_only(batch: DataFrame, _epoch: int) -> None:
+        to_kafka(batch)
+
+    return to_kafka_only if order.kind == PASS_THROUGH else to_both
+
+
+def _upsert(order: Order, mysql: MySQLEndpoint | None, batch: DataFrame) -> None:
+    if mysql is None:
+        raise ValueError("ip_count needs a MySQL")
+    rows = [
+        (row["window_start"], row["ip"], row["window_end"], row["hits"]) for row in batch.collect()
+    ]
+    connection = mysql.connect()
+    try:
+        with connection.cursor() as cursor:
+            cursor.executemany(_UPSERT.format(table=order.table), rows)
+        connection.commit()
+    finally:
+        connection.close()

@@ -1,0 +1,132 @@
+"""Reads what a contender left in its sinks, as a read_committed consumer sees it.
+
+Independent of the product: a run whose sinks do not hold what they should gets no number. Called
+by `throughput` after each run.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from infra.embedded import MySQLEndpoint
+
+_PATIENCE_S = 60.0
+_BATCH = 10_000
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a sink holds.
+
+    Args:
+        rows: records, or counts (one of each window and address, however often it was updated).
+        total: of values the sum of their checksums, of counts the sum of hits.
+    """
+
+    rows: int
+    total: int
+
+    def differs(self, where: str, wanted: Content) -> str:
+        """Say how it differs from what it should be; empty if it does not."""
+        if self == wanted:
+            return ""
+        if self.rows != wanted.rows:
+            return f"{where} holds {self.rows:,} rows instead of {wanted.rows:,}"
+        return f"{where} holds {self.rows:,} rows, but not the right ones ({self.total:,} for {wanted.total:,})"
+
+
+def values_in(bootstrap: str, topic: str) -> Content:
+    """Return how many records a topic holds, and the sum of their values' checksums."""
+    rows = total = 0
+    for value in committed_values(bootstrap, topic):
+        rows += 1
+        total += zlib.crc32(value)
+    return Content(rows, total)
+
+
+def counts_in(bootstrap: str, topic: str) -> Content:
+    """Return how many windows and addresses a topic has counts of, and the sum of the last ones."""
+    last: dict[tuple[str, str], int] = {}
+    for value in committed_values(bootstrap, topic):
+        row = json.loads(value)
+        last[row["window_start"], row["ip"]] = int(row["hits"])
+    return Content(len(last), sum(last.values()))
+
+
+def counts_in_table(mysql: MySQLEndpoint, table: str) -> Content:
+    """Return how many rows a table of counts has, and the sum of hits."""
+    connection = mysql.connect()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT COUNT(*), COALESCE(SUM(hits), 0) FROM `{table}`")
+            rows, hits = cursor.fetchone() or (0, 0)
+    finally:
+        connection.close()
+    return Content(int(rows), int(hits))
+
+
+def committed_values(bootstrap: str, topic: str) -> Iterator[bytes]:
+    """Yield the committed values of a topic, those of a partition in their order.
+
+    Raises:
+        TimeoutError: a transaction stays open, or the topic cannot be read to its end.
+    """
+    consumer = _consumer(bootstrap, "read_committed")
+    try:
+        found = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions
+        left = set(found)
+        _wait_settled(bootstrap, consumer, topic, left)
+        consumer.assign([TopicPartition(topic, number, 0) for number in left])
+        end = time.monotonic() + _PATIENCE_S
+        while left:
+            for message in consumer.consume(_BATCH, 1.0):
+                error = message.error()
+                if error is None:
+                    end = time.monotonic() + _PATIENCE_S
+                    yield message.value() or b""
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition() or 0)
+                else:
+                    raise KafkaException(error)
+            if time.monotonic() > end:
+                raise TimeoutError(f"topic {topic} cannot be read to its end")
+    finally:
+        consumer.close()
+
+
+def _wait_settled(bootstrap: str, committed: Consumer, topic: str, partitions: set[int]) -> None:
+    """Wait until no transaction is open: an acknowledged commit is visible a little later."""
+    plain = _consumer(bootstrap, "read_uncommitted")
+    end = time.monotonic() + _PATIENCE_S
+    try:
+        for number in partitions:
+            where = TopicPartition(topic, number)
+            while committed.get_watermark_offsets(where, 10) != plain.get_watermark_offsets(
+                where, 10
+            ):
+                if time.monotonic() > end:
+                    raise TimeoutError(f"a transaction stays open in {topic} [{number}]")
+                time.sleep(0.02)
+    finally:
+        plain.close()
+
+
+def _consumer(bootstrap: str, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"bench-{uuid.uuid4().hex}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )

@@ -1,0 +1,105 @@
+"""A read_committed reader in a process of its own: `python -m tests.bench.reader FOLDER`.
+
+Takes the time when a record is seen, compares it with the time of sending in the record, and
+counts what is missing or came twice. Ends when all measured records were seen, or none comes any
+more. Started by `latency`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tests.bench.figures import percentile
+
+MEASURED, WARM_UP = b"m", b"w"
+READY = "reader-ready"
+ORDER = "reader.json"
+SEEN = "seen.json"
+
+_SILENCE_S = 30.0
+_AFTER_S = 2.0
+"""How long to look for records that come twice, after all were seen."""
+
+
+@dataclass(frozen=True)
+class ReaderOrder:
+    """What the reader is told: a file in its folder."""
+
+    bootstrap: str
+    topic: str
+    records: int
+
+    def write(self, folder: Path) -> None:
+        """Leave the order in a folder."""
+        (folder / ORDER).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+
+def main() -> int:
+    """Read to the end, then write what was seen."""
+    folder = Path(sys.argv[1])
+    order = ReaderOrder(**json.loads((folder / ORDER).read_text(encoding="utf-8")))
+    consumer = Consumer(
+        {
+            "bootstrap.servers": order.bootstrap,
+            "group.id": f"bench-{uuid.uuid4().hex}",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    partitions = consumer.list_topics(order.topic, timeout=30).topics[order.topic].partitions
+    consumer.assign([TopicPartition(order.topic, number, 0) for number in partitions])
+    (folder / READY).touch()
+    try:
+        seen = _read(consumer, order.records)
+    finally:
+        consumer.close()
+    part = folder / f"{SEEN}.part"
+    part.write_text(json.dumps(_summary(seen, order.records)), encoding="utf-8")
+    part.rename(folder / SEEN)
+    return 0
+
+
+def _read(consumer: Consumer, records: int) -> list[tuple[int, float]]:
+    """Return number and milliseconds of each measured record, repeats included."""
+    seen: list[tuple[int, float]] = []
+    numbers: set[int] = set()
+    heard = time.monotonic()
+    end = float("inf")
+    while time.monotonic() < min(heard + _SILENCE_S, end):
+        messages = consumer.consume(10_000, 0.05)
+        now_ns = time.time_ns()
+        for message in messages:
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            heard = time.monotonic()
+            kind, number, sent_ns, _ = (message.value() or b"").split(b" ", 3)
+            if kind == MEASURED:
+                seen.append((int(number), (now_ns - int(sent_ns)) / 1e6))
+                numbers.add(int(number))
+        if len(numbers) == records:
+            end = min(end, time.monotonic() + _AFTER_S)
+    return seen
+
+
+def _summary(seen: list[tuple[int, float]], records: int) -> dict[str, object]:
+    waits = [ms for _, ms in seen]
+    numbers = {number for number, _ in seen}
+    return {
+        "missing": records - len(numbers),
+        "repeated": len(seen) - len(numbers),
+        "p50_ms": percentile(waits, 50) if waits else None,
+        "p99_ms": percentile(waits, 99) if waits else None,
+        "max_ms": max(waits, default=None),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

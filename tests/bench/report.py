@@ -1,0 +1,159 @@
+"""The result as a text table, and as JSON. Called by `__main__` when all rounds are done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.bench.feed import PARTITIONS
+from tests.bench.figures import Run, Spread, anomalies, percentile, pooled, ratios, spread
+from tests.bench.machine import Machine
+from tests.bench.plan import (
+    BARE,
+    COMPRESSION,
+    LATENCY,
+    LATENCY_VALUE_BYTES,
+    OURS,
+    RIVALS,
+    SPARK,
+    WARM_UP_EPOCHS,
+    Pace,
+    Workload,
+)
+
+
+@dataclass
+class Results:
+    """All that was run."""
+
+    rounds: int
+    seed: int
+    workloads: Sequence[Workload]
+    pace: Pace | None
+    runs: list[Run] = field(default_factory=list)
+    machines: list[Machine] = field(default_factory=list)
+
+
+def write_json(results: Results, path: Path) -> None:
+    """Write everything to a file."""
+    path.write_text(json.dumps(asdict(results), indent=1), encoding="utf-8")
+
+
+def text(results: Results) -> str:
+    """Return the tables."""
+    return "\n".join(_lines(results))
+
+
+def _lines(results: Results) -> Iterator[str]:
+    for workload in results.workloads:
+        yield from _throughput(results, workload)
+    if results.pace is not None:
+        yield from _latency(results, results.pace)
+    yield ""
+    wrong = anomalies(results.runs)
+    yield f"{len(results.runs)} runs, {len(wrong)} with an anomaly (they are in no figure above)"
+    for run in wrong:
+        yield f"  round {run.round_} {run.workload} {run.contender}: {run.anomaly}"
+    warnings = [(i, m.warning()) for i, m in enumerate(results.machines, 1) if m.warning()]
+    for round_, warning in warnings:
+        yield f"  before round {round_}: {warning}"
+
+
+def _throughput(results: Results, workload: Workload) -> Iterator[str]:
+    size = f"values of {workload.value_bytes} B" if workload.value_bytes else "access-log lines"
+    yield ""
+    yield (
+        f"{workload.name}: {workload.records:,} {size}, epochs of {workload.epoch_records:,}, "
+        f"{PARTITIONS} partitions, {COMPRESSION}, the first {WARM_UP_EPOCHS} epochs left out"
+    )
+    if workload.note:
+        yield f"  ({workload.note}.)"
+    yield (
+        f"  {'':<24}{'records/s median (min - max)':>34}{'epoch p50 ms':>14}{'p99 ms':>8}"
+        f"{'whole run s':>13}{'sound':>8}"
+    )
+    for contender in workload.contenders:
+        found = {
+            name: spread(results.runs, workload.name, contender, name)
+            for name in ("records_s", "epoch_p50_ms", "epoch_p99_ms", "whole_s")
+        }
+        rate = found["records_s"]
+        yield (
+            f"  {contender:<24}{_rate(rate):>34}{_middle(found['epoch_p50_ms']):>14}"
+            f"{_middle(found['epoch_p99_ms']):>8}{_middle(found['whole_s'], 1):>13}"
+            f"{rate.count if rate else 0:>5}/{results.rounds}"
+        )
+    ours = [name for name in workload.contenders if name in (OURS, BARE)]
+    yield from _ratios(results, workload.name, "records_s", ours, "more is better")
+    for contender in ours:
+        yield from _phases(results.runs, workload.name, contender)
+
+
+def _latency(results: Results, pace: Pace) -> Iterator[str]:
+    yield ""
+    yield (
+        f"{LATENCY}: send -> seen by a read_committed reader; {pace.records_s:,} records/s of "
+        f"{LATENCY_VALUE_BYTES} B for {pace.seconds:.0f} s, trigger {pace.trigger}, pass-through"
+    )
+    yield f"  {'':<24}{'p50 ms median (min - max)':>30}{'p99 ms median (min - max)':>30}{'sound':>8}"
+    for contender in (OURS, *RIVALS):
+        p50 = spread(results.runs, LATENCY, contender, "p50_ms")
+        p99 = spread(results.runs, LATENCY, contender, "p99_ms")
+        sound = f"{p50.count if p50 else 0}/{results.rounds}"
+        yield f"  {contender:<24}{_rate(p50):>30}{_rate(p99):>30}{sound:>8}"
+    yield from _ratios(results, LATENCY, "p50_ms", [OURS], "p50, less is better")
+    yield from _ratios(results, LATENCY, "p99_ms", [OURS], "p99, less is better")
+    yield from _phases(results.runs, LATENCY, OURS)
+
+
+def _ratios(
+    results: Results, workload: str, figure: str, ours: Sequence[str], meaning: str
+) -> Iterator[str]:
+    yield f"  ratios, pair by pair in the same round ({meaning}):"
+    for contender in ours:
+        for rival in RIVALS:
+            found = ratios(results.runs, workload, figure, contender, rival)
+            kafka_only = " (Kafka only)" if rival == SPARK and workload == "ip_count" else ""
+            label = f"{contender} / {rival}{kafka_only}"
+            if found is None:
+                yield f"    {label:<56} no sound pair"
+            else:
+                yield (
+                    f"    {label:<56} min {found.low:.2f}  median {found.median:.2f}  "
+                    f"max {found.high:.2f}  ({found.count} pairs)"
+                )
+
+
+def _phases(runs: Sequence[Run], workload: str, contender: str) -> Iterator[str]:
+    found = pooled(runs, workload, contender)
+    if not found:
+        return
+    yield f"  phases of {contender}:"
+    for phase, times in found.items():
+        indent = "      " if ": " in phase else "    "
+        name = phase.partition(": ")[2] or _short(phase)
+        yield (
+            f"  {indent + name:<52}p50 {percentile(times, 50):>8.1f} ms   "
+            f"p99 {percentile(times, 99):>8.1f} ms   ({len(times)})"
+        )
+
+
+def _short(phase: str) -> str:
+    """Return a phase without the run's own name of its topic or table."""
+    kind, _, sink = phase.partition(" ")
+    if kind != "apply":
+        return phase
+    system = sink.partition(".")[0]
+    return f"apply {system} dead letters" if sink.endswith("-dead-letters") else f"apply {system}"
+
+
+def _rate(found: Spread | None) -> str:
+    if found is None:
+        return "no number"
+    return f"{found.median:,.0f} ({found.low:,.0f} - {found.high:,.0f})"
+
+
+def _middle(found: Spread | None, digits: int = 0) -> str:
+    return "-" if found is None else f"{found.median:,.{digits}f}"

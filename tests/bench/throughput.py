@@ -1,0 +1,149 @@
+"""One throughput run: fresh sinks and checkpoint, a fresh process, the sinks read back afterwards.
+
+Called by `__main__` for each contender of each round.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from infra.embedded import Services
+from sluicegate.spark.query import AVAILABLE_NOW
+from sluicegate_jobs.ip_count import TABLE
+from tests.bench import child, readback
+from tests.bench.child import RunFailed
+from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
+from tests.bench.feed import PARTITIONS
+from tests.bench.figures import Run, percentile
+from tests.bench.phases import phase_times, repeated
+from tests.bench.plan import IP_COUNT, OURS, SPARK, WARM_UP_EPOCHS, Order, Workload
+from tests.bench.readback import Content
+
+RUN_TIMEOUT_S = 900.0
+
+
+@dataclass(frozen=True)
+class Source:
+    """A filled topic, and what every sink must hold after it was read."""
+
+    topic: str
+    wanted: Content
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Which run it is."""
+
+    workload: Workload
+    contender: str
+    round_: int
+
+    @property
+    def name(self) -> str:
+        """A name for folders, topics and tables."""
+        return f"{self.workload.name}-{self.contender}-{self.round_}".replace("_", "-")
+
+
+def run(turn: Turn, source: Source, services: Services, base: Path) -> Run:
+    """Run a contender once; whatever is wrong becomes the run's anomaly."""
+    folder = base / turn.name
+    folder.mkdir(parents=True)
+    order = _order(turn, source, services)
+    order.write(folder)
+    _make_sinks(order, services)
+    try:
+        return _measured(turn, order, source.wanted, services, folder)
+    except (RunFailed, TimeoutError) as error:
+        return Run(turn.workload.name, turn.contender, turn.round_, anomaly=str(error))
+    finally:
+        _drop_sinks(order, services)
+
+
+def _order(turn: Turn, source: Source, services: Services) -> Order:
+    stem = f"{source.topic}-{turn.contender}-{turn.round_}"
+    return Order(
+        kind=turn.workload.kind,
+        contender=turn.contender,
+        bootstrap=services.kafka.bootstrap,
+        source=source.topic,
+        sink=f"{stem}-sink",
+        dead_letters=f"{stem}-dead-letters",
+        table=stem.replace("-", "_")[:60],
+        epoch_records=turn.workload.epoch_records,
+        trigger=AVAILABLE_NOW,
+    )
+
+
+def _measured(turn: Turn, order: Order, wanted: Content, services: Services, folder: Path) -> Run:
+    began = time.monotonic()
+    mysql = services.mysql if turn.workload.kind == IP_COUNT else None
+    with child.running("tests.bench.contender", folder, mysql) as process:
+        child.await_exit(process, RUN_TIMEOUT_S, "the contender")
+    whole_s = time.monotonic() - began
+    epochs = read_epochs(child.result(folder)["progress"])
+    spans = list(child.spans(folder))
+    rate = steady_rate(epochs)
+    for wrong in (
+        irregular(epochs, turn.workload.records),
+        repeated(spans),
+        "" if rate else f"{len(epochs)} epochs are too few to measure",
+        _wrong_content(turn, order, wanted, services),
+    ):
+        if wrong:
+            raise RunFailed(wrong)
+    took = [epoch.took_ms for epoch in epochs[WARM_UP_EPOCHS:]]
+    return Run(
+        turn.workload.name,
+        turn.contender,
+        turn.round_,
+        figures={
+            "records_s": rate or 0.0,
+            "whole_s": whole_s,
+            "epoch_p50_ms": percentile(took, 50),
+            "epoch_p99_ms": percentile(took, 99),
+        },
+        phases=phase_times(spans, epochs),
+        detail=_detail(epochs),
+    )
+
+
+def _detail(epochs: list[Epoch]) -> dict[str, object]:
+    return {"epochs": [asdict(epoch) for epoch in epochs]}
+
+
+def _wrong_content(turn: Turn, order: Order, wanted: Content, services: Services) -> str:
+    if turn.workload.kind != IP_COUNT:
+        return readback.values_in(order.bootstrap, order.sink).differs("the topic", wanted)
+    wrong = readback.counts_in(order.bootstrap, order.sink).differs("the topic", wanted)
+    if not wrong and turn.contender != SPARK:
+        wrong = readback.counts_in_table(services.mysql, order.table).differs("the table", wanted)
+    if not wrong and turn.contender == OURS:
+        letters = readback.values_in(order.bootstrap, order.dead_letters)
+        wrong = letters.differs("the dead-letter topic", Content(0, 0))
+    return wrong
+
+
+def _make_sinks(order: Order, services: Services) -> None:
+    services.kafka.create_topic(order.sink, PARTITIONS)
+    if order.kind == IP_COUNT:
+        services.kafka.create_topic(order.dead_letters, PARTITIONS)
+        _execute(services, TABLE.format(table=f"`{order.table}`"))
+
+
+def _drop_sinks(order: Order, services: Services) -> None:
+    """Give the space back; a server that is not ours keeps nothing of this."""
+    services.kafka.delete_topic(order.sink)
+    if order.kind == IP_COUNT:
+        services.kafka.delete_topic(order.dead_letters)
+        _execute(services, f"DROP TABLE `{order.table}`")
+
+
+def _execute(services: Services, statement: str) -> None:
+    connection = services.mysql.connect()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+    finally:
+        connection.close()

@@ -1,0 +1,236 @@
+"""Runs the ip_count job as a user does, in a process of its own, so that a test may kill it.
+
+One `Scene` a test: topics, table and checkpoint of its own, and a source that is fed beforehand.
+Not here: what is killed where; failpoints say that, never the clock. Called by the fault tests and
+by the integration tests that need a whole driver.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from infra.embedded import Services
+from infra.jars import folder as jars_folder
+from sluicegate.cli.options import as_arguments
+from sluicegate.protocol.failpoints import VARIABLE
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.objects import open_objects
+from sluicegate_jobs.ip_count import IpCountSettings, create_targets
+from sluicegate_jobs.ip_count_verify import verify
+
+LINES, EPOCH_LINES = 1200, 200
+"""A source of about six epochs."""
+
+PATIENCE_S = 150.0
+"""A driver that has not ended by then is killed and fails its test; its end takes about 10 s."""
+
+PARTITIONS = 2
+
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""A driver that lives for some seconds spends most of them compiling; one compiler is enough."""
+
+_BEGIN = datetime(2026, 1, 7, 12, 0, 0, tzinfo=UTC)
+
+
+def access_lines(count: int = LINES, *, seed: int = 7) -> list[bytes]:
+    """Return access-log lines that are always the same: out of order, some late, some broken."""
+    chance = random.Random(seed)
+    return [_line(i, chance) for i in range(count)]
+
+
+def _line(i: int, chance: random.Random) -> bytes:
+    kind = chance.random()
+    behind_s = chance.uniform(0, 4) if kind > 0.02 else chance.uniform(30, 90)
+    at = _BEGIN + timedelta(seconds=i * 0.1 - behind_s)
+    address = f"10.0.0.{min(int(chance.expovariate(0.15)), 250)}"
+    stamp = at.strftime("%d/%b/%Y:%H:%M:%S +0000")
+    text = f'{address} - - [{stamp}] "GET /{i} HTTP/1.1" 200 {i} "-" "curl/8"'
+    return (text if kind < 2 else text.replace("[", "(", 1)).encode()
+
+
+def feed(bootstrap: str, topic: str, lines: Sequence[bytes]) -> None:
+    """Put lines into a topic, spread over its partitions in turn."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20})
+    for i, line in enumerate(lines):
+        producer.produce(topic, line, partition=i % PARTITIONS)
+    if producer.flush(30):
+        raise TimeoutError(f"topic {topic} did not take the lines of the test")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a driver, or a supervisor, ended. A negative code is a signal's number."""
+
+    code: int
+    log: str
+    seconds: float
+
+    def epochs(self, how: str) -> list[int]:
+        """Return the epochs that the log calls 'committed' or 'replayed', in order."""
+        words = (line.partition(" epoch ")[2].split() for line in self.log.splitlines())
+        return [int(w[0]) for w in words if len(w) > 1 and w[1] == f"{how}:"]
+
+
+@dataclass
+class Running:
+    """A driver that was started and not yet waited for."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    began: float = field(default_factory=time.monotonic)
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> Ended:
+        """Wait for its end; nothing of its group is left behind."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"no end in {timeout_s:g} s:\n{self.text()}") from None
+        finally:
+            self.kill()
+        return Ended(code, self.text(), time.monotonic() - self.began)
+
+    def wait_for(self, said: str, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until the log says something."""
+        deadline = time.monotonic() + timeout_s
+        while said not in self.text():
+            assert self.process.poll() is None, f"it ended before it said {said!r}:\n{self.text()}"
+            assert time.monotonic() < deadline, f"it never said {said!r}:\n{self.text()}"
+            time.sleep(0.05)
+
+    def wait_stopped(self, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until the process has been stopped by SIGSTOP, as the failpoint 'stop-group' does."""
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        deadline = time.monotonic() + timeout_s
+        while stat.read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < deadline, f"it was never stopped:\n{self.text()}"
+            time.sleep(0.05)
+
+    def text(self) -> str:
+        """Return what it has logged so far."""
+        return self.log.read_text(errors="replace")
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send a signal to Python and JVM."""
+        os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        """Kill what is left of the group."""
+        try:
+            self.signal_group(signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        finally:
+            self.process.poll()
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a driver: this one, the jars, and no failpoint but those given."""
+    kept = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    ours = {"SLUICEGATE_JARS": str(jars_folder("spark")), "JDK_JAVA_OPTIONS": _SHORT_LIVED}
+    return kept | ours | dict(more or {})
+
+
+def start(command: Sequence[str], log: Path, more: Mapping[str, str] | None = None) -> Running:
+    """Start a Python module with arguments as the leader of a session of its own."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            env=environment(more),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return Running(process, log)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A source, sinks and a checkpoint that no other test shares."""
+
+    folder: Path
+    settings: IpCountSettings
+
+    @property
+    def sinks(self) -> dict[str, str]:
+        """The ids of the sinks, by what they are, in the order in which they are applied."""
+        return {
+            "kafka": f"kafka.{self.settings.topic}",
+            "mysql": f"mysql.{self.settings.table}",
+            "letters": f"kafka.{self.settings.dead_letters}",
+        }
+
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint's folder."""
+        return Path(self.settings.checkpoint)
+
+    def but(self, **changes: object) -> Scene:
+        """Return the scene with other settings."""
+        return Scene(self.folder, dataclasses.replace(self.settings, **changes))  # type: ignore[arg-type]
+
+    def start(self, failpoints: str = "", *, once: bool = True, **more: str) -> Running:
+        """Start a driver (or, with once=False, its supervisor); `more` goes into its environment."""
+        options = ["--once"] if once else ["--supervised"]
+        command = ["sluicegate.cli", "run", "ip_count", *options, *as_arguments(self.settings)]
+        log = self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
+        return start(command, log, {VARIABLE: failpoints, **more})
+
+    def run(self, failpoints: str = "", *, once: bool = True, **more: str) -> Ended:
+        """Run a driver (or its supervisor) to its end."""
+        return self.start(failpoints, once=once, **more).wait()
+
+    def epoch_log(self) -> StoredEpochLog:
+        """Return the epoch log of the checkpoint."""
+        return StoredEpochLog(open_objects(self.settings.checkpoint))
+
+    def undecided(self) -> list[int]:
+        """Return the epochs that Spark has begun and nobody has decided."""
+        begun = {int(p.name) for p in (self.checkpoint / "offsets").glob("*") if p.name.isdecimal()}
+        return sorted(begun - set(self.epoch_log().epochs()))
+
+    def check_exact(self, lines: int = LINES) -> None:
+        """Recompute everything independently; every line that was fed must be covered."""
+        outcome = verify(self.settings)
+        assert outcome.exact, outcome.findings
+        newest = self.epoch_log().newest()
+        assert newest is not None, "nothing was decided"
+        assert lines in outcome.checked.values(), f"not all lines were read: {outcome.checked}"
+
+
+@contextmanager
+def scene(
+    services: Services, tmp_path: Path, *, lines: Sequence[bytes] | None = None, **settings: object
+) -> Iterator[Scene]:
+    """Give a fresh scene with a source that holds `lines` (default: `access_lines()`)."""
+    name = f"f{uuid.uuid4().hex[:8]}"
+    given = IpCountSettings(
+        checkpoint=str(tmp_path / "checkpoint"),
+        source=f"{name}_source",
+        topic=f"{name}_sink",
+        table=f"{name}_table",
+        dead_letters=f"{name}_letters",
+        interval="available-now",
+        max_lines=EPOCH_LINES,
+        kafka=services.kafka.bootstrap,
+        mysql=services.mysql.url,
+    )
+    made = Scene(tmp_path, dataclasses.replace(given, **settings))  # type: ignore[arg-type]
+    services.kafka.create_topic(made.settings.source, PARTITIONS)
+    create_targets(made.settings)
+    feed(services.kafka.bootstrap, made.settings.source, access_lines() if lines is None else lines)
+    yield made

@@ -1,0 +1,139 @@
+"""The driver is killed with kill -9 at each failpoint that it passes; after a restart all is exact."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.embedded import Services
+from sluicegate.protocol.failpoints import POINTS
+from sluicegate_jobs.ip_count_verify import verify
+from tests.faults.harness import Ended, Scene, scene
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+
+EPOCH = 2
+"""Which epoch is killed: two are in before it, four come after it."""
+
+UNDECIDED = ("before-stage", "after-stage", "before-decide")
+DECIDED = ("after-decide", "before-done")
+APPLYING = (
+    "before-apply",
+    "apply-begun",
+    "apply-written",
+    "before-commit",
+    "after-commit",
+    "after-apply",
+)
+"""Points that are passed once for each sink."""
+
+ELSEWHERE = {"stage-part"}
+"""Passed by executors: see test_executors_killed."""
+
+WHERE = [
+    *((point, "") for point in (*UNDECIDED, *DECIDED)),
+    *((point, sink) for point in APPLYING for sink in ("kafka", "mysql")),
+    *((point, "letters") for point in ("before-commit", "after-commit")),
+]
+
+
+@pytest.fixture
+def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
+    """Give a scene with the default lines."""
+    with scene(services, tmp_path) as made:
+        yield made
+
+
+def armed(played: Scene, point: str, sink: str, action: str = "kill-group") -> str:
+    """Return a point of the epoch that is killed, as failpoints are written."""
+    return f"{point}{f':{played.sinks[sink]}' if sink else ''}@{EPOCH}={action}"
+
+
+def restarted(played: Scene) -> Ended:
+    """Run what is left, in as few epochs as it takes."""
+    ended = played.but(max_lines=100_000).run()
+    assert ended.code == 0, ended.log
+    return ended
+
+
+def check_epoch(point: str, ended: Ended) -> None:
+    """Assert that the epoch was run again where it was undecided, and replayed where it was not."""
+    again = ended.epochs("committed"), ended.epochs("replayed")
+    assert EPOCH in again[point not in UNDECIDED], ended.log
+    assert EPOCH not in again[point in UNDECIDED], ended.log
+
+
+def test_every_failpoint_of_the_driver_is_tested_here() -> None:
+    assert {point for point, _ in WHERE} | ELSEWHERE == set(POINTS)
+
+
+@pytest.mark.parametrize(("point", "sink"), WHERE, ids=lambda value: value or "driver")
+def test_driver_killed_at_a_failpoint(played: Scene, point: str, sink: str) -> None:
+    """kill -9 of Python and JVM together loses nothing, repeats nothing, and recovers as it should."""
+    killed = played.run(armed(played, point, sink))
+    assert killed.code == -signal.SIGKILL, killed.log
+    assert played.epoch_log().newest() == (EPOCH - 1 if point in UNDECIDED else EPOCH)
+    check_epoch(point, restarted(played))
+    played.check_exact()
+
+
+@pytest.mark.parametrize("point", UNDECIDED)
+def test_nothing_of_an_undecided_epoch_is_visible(played: Scene, point: str) -> None:
+    """The sinks of a killed driver hold exactly the epochs that were decided, before any restart."""
+    played.run(armed(played, point, ""))
+    assert verify(played.settings).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("point", "sink"), [("after-stage", ""), ("after-decide", ""), ("before-commit", "mysql")]
+)
+def test_only_the_jvm_killed(played: Scene, point: str, sink: str) -> None:
+    """A driver whose JVM is killed ends by itself, asks to be restarted, and the restart is exact."""
+    ended = played.run(armed(played, point, sink, "kill-jvm"))
+    assert ended.code not in (0, 64, 65, 66, -signal.SIGKILL), ended.log
+    check_epoch(point, restarted(played))
+    played.check_exact()
+
+
+@pytest.mark.parametrize(("point", "sink"), [("before-decide", ""), ("before-commit", "kafka")])
+def test_only_python_killed(played: Scene, point: str, sink: str) -> None:
+    """A JVM whose Python is killed ends by itself, and the next driver is exact."""
+    driver = played.start(armed(played, point, sink, "kill-self"))
+    assert driver.process.wait(120) == -signal.SIGKILL, driver.text()
+    wait_until_gone(driver.process.pid)
+    check_epoch(point, restarted(played))
+    played.check_exact()
+
+
+def wait_until_gone(group: int, timeout_s: float = 30.0) -> None:
+    """Wait until a process group has no process."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.killpg(group, signal.SIGKILL)
+    raise AssertionError(f"processes of group {group} live on {timeout_s:g} s after their leader")
+
+
+@pytest.mark.timeout(900)
+def test_killed_at_every_failpoint_in_one_life(played: Scene) -> None:
+    """A supervisor whose drivers die one after the other, each a point later, ends exact."""
+    passed = [*UNDECIDED, "after-decide"]
+    sinks = [f"{point}:{sink}" for sink in played.sinks.values() for point in APPLYING]
+    points = [*passed, *sinks, "before-done"]
+    once = {point: played.folder / f"once-{i}" for i, point in enumerate(points)}
+    failpoints = ";".join(f"{p}@{EPOCH}=kill-group~{path}" for p, path in once.items())
+    lived = played.but(restarts=len(points), restart_delay_s=0.2)
+    ended = lived.start(failpoints, once=False).wait(timeout_s=840)
+    assert ended.code == 0, ended.log
+    assert [p for p, path in once.items() if not path.exists()] == []
+    assert ended.epochs("replayed") == [EPOCH]
+    played.check_exact()

@@ -1,0 +1,156 @@
+"""What the MySQL tests share: tables of their own, decisions, and looks at the server.
+
+Not collected by itself. Called by test_mysql_*.py; each file makes a fixture of `MySQL`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pymysql
+import pytest
+
+from infra.embedded import Services
+from infra.embedded.endpoints import MySQLEndpoint, ServiceError
+from sluicegate.protocol.markers import GENESIS, Marker
+from sluicegate.sinks.contract import PartDecision, Reach
+from sluicegate.sinks.mysql import MySQLSink
+from sluicegate.sinks.mysql.bound import BoundMySQL
+from sluicegate.sinks.mysql.writer import MySQLPartWriter
+
+HITS = pa.schema([("ip", pa.string()), ("hits", pa.int64())])
+HITS_TABLE = "ip VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY, hits BIGINT NOT NULL"
+
+
+def no_hook(point: str) -> None:
+    """Do nothing at a failpoint."""
+    del point
+
+
+def at(wanted: str, act: Callable[[], object]) -> Reach:
+    """Return a failpoint hook that acts at one point."""
+
+    def reach(point: str) -> None:
+        if point == wanted:
+            act()
+
+    return reach
+
+
+def until(true: Callable[[], bool], *, seconds: float = 20.0) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            pytest.fail("waited in vain")
+        time.sleep(0.02)
+
+
+def hits(**counts: int) -> pa.RecordBatch:
+    """Return staged rows of `HITS`."""
+    return pa.record_batch({"ip": list(counts), "hits": list(counts.values())}, schema=HITS)
+
+
+@dataclass
+class MySQL:
+    """A database, and one lineage of its own for each test.
+
+    Args:
+        server: as a job logs in.
+        admin: as somebody with all rights, where we have one; else as the job.
+    """
+
+    server: MySQLEndpoint
+    admin: MySQLEndpoint
+    lineage: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @classmethod
+    def of(cls, services: Services) -> MySQL:
+        """Return the services' database, with a new lineage."""
+        try:
+            return cls(services.mysql, services.database.admin)
+        except ServiceError:  # a server that the environment names
+            return cls(services.mysql, services.mysql)
+
+    def execute(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run a statement in a session of its own, with all rights, committed."""
+        with self.admin.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall())
+
+    def table(self, body: str = HITS_TABLE, *, engine: str = "InnoDB") -> str:
+        """Create a table with a name that no other test has."""
+        name = f"t_{uuid.uuid4().hex[:16]}"
+        self.execute(f"CREATE TABLE {name} ({body}) ENGINE={engine} CHARACTER SET utf8mb4")
+        return name
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """Return what is committed, in order."""
+        return sorted(self.execute(f"SELECT * FROM {table}"))
+
+    def url(self, **changes: object) -> str:
+        """Return the url, with changes."""
+        parts = {name: getattr(self.server, name) for name in ("host", "port", "user")}
+        parts |= {"password": self.server.password, "database": self.server.database, **changes}
+        who = f"{quote(str(parts['user']), safe='')}:{quote(str(parts['password']), safe='')}"
+        return f"mysql://{who}@{parts['host']}:{parts['port']}/{parts['database']}"
+
+    def bind(
+        self,
+        table: str,
+        *,
+        rows: pa.Schema = HITS,
+        apply_timeout_s: float = 20,
+        **settings: Any,  # noqa: ANN401 - passed on
+    ) -> BoundMySQL:
+        """Return a bound sink with key ip, unless told otherwise."""
+        settings = {"keys": ["ip"], "url": self.url(), **settings}
+        sink = MySQLSink(table, **settings)
+        return sink.bind(rows, lineage=self.lineage, apply_timeout_s=apply_timeout_s)
+
+    def decided(
+        self,
+        epoch: int,
+        reach: Reach = no_hook,
+        **changes: Any,  # noqa: ANN401 - passed on
+    ) -> PartDecision:
+        """Return the order to write an epoch, of the chain 0, 1, 2, ..."""
+        prev = Marker(epoch - 1, f"attempt-{epoch - 1}") if epoch else GENESIS
+        decision = {"this": Marker(epoch, f"attempt-{epoch}"), "prev": prev, "reach": reach}
+        return PartDecision(lineage=self.lineage, **{**decision, **changes})
+
+    def markers(self) -> list[tuple[Any, ...]]:
+        """Return part, epoch and attempt of this lineage's markers."""
+        found = self.execute(
+            "SELECT part, epoch, attempt FROM sluicegate_markers WHERE lineage = %s", self.lineage
+        )
+        return sorted(found)
+
+    def kill(self, writer: MySQLPartWriter) -> None:
+        """End a writer's session from the server's side."""
+        assert writer._connection is not None
+        session = int(writer._connection.server_thread_id[0])
+        self.execute(f"KILL {session}")
+        until(lambda: session not in self.sessions())
+
+    def sessions(self, like: str = "%") -> list[int]:
+        """Return the sessions whose current statement is like this; '%' for all, idle ones too."""
+        where = "" if like == "%" else "WHERE info LIKE %s AND id <> CONNECTION_ID()"
+        sql = f"SELECT id FROM information_schema.processlist {where}"
+        return [row[0] for row in self.execute(sql, *([like] if where else []))]
+
+    def user(self, name: str, *grants: str) -> str:
+        """Create a user with these grants; return a url. Skips where we may not."""
+        try:
+            self.execute(f"CREATE USER '{name}'@'%' IDENTIFIED BY 'geheim'")
+            for grant in grants:
+                self.execute(f"GRANT {grant} TO '{name}'@'%'")
+        except pymysql.err.OperationalError as error:
+            pytest.skip(f"this server's user may not create users: {error}")
+        return self.url(user=name, password="geheim")

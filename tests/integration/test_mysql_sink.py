@@ -1,0 +1,391 @@
+"""Rule 12, and rule 11 as MySQL shows it, against a real server."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pyarrow as pa
+import pymysql
+import pytest
+
+from infra.embedded import Services
+from sluicegate.protocol.errors import (
+    Fenced,
+    MarkerMismatch,
+    PreflightFailed,
+    SinkRejected,
+    SinkUnavailable,
+    SinkWentBack,
+    SluicegateError,
+)
+from sluicegate.protocol.markers import GENESIS, Marker, Verdict
+from sluicegate.sinks.contract import Receipt
+from sluicegate.sinks.mysql import MySQLSink
+from sluicegate.sinks.mysql.session import SQL_MODE, Address, connect, prepare
+
+from .mysql_fixtures import HITS, HITS_TABLE, MySQL, at, hits, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.mysql]
+
+BEFORE_COMMIT = ("apply-begun", "apply-written", "before-commit")
+KEYLESS = {"keys": (), "on_conflict": "error"}
+
+
+@pytest.fixture
+def mysql(services: Services) -> MySQL:
+    return MySQL.of(services)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(max_workers=4) as threads:
+        yield threads
+
+
+# --- rule 12: the marker row -----------------------------------------------------------------
+
+
+def test_rule_12_two_appliers_on_a_missing_marker_row_apply_once(
+    mysql: MySQL, pool: ThreadPoolExecutor
+) -> None:
+    table = mysql.table("ip VARCHAR(20), hits BIGINT")  # nothing in the table would stop a repeat
+    bound = mysql.bind(table, **KEYLESS)
+
+    def other_waits() -> None:
+        until(lambda: bool(mysql.sessions("%sluicegate_markers%")))
+
+    def apply() -> Verdict:
+        decision = mysql.decided(0, at("apply-begun", other_waits))
+        return bound.open(0).apply(decision, [hits(a=1)]).verdict
+
+    outcomes = [f.result(30) for f in [pool.submit(apply), pool.submit(apply)]]
+    assert sorted(v.value for v in outcomes) == ["apply", "skip"]
+    assert mysql.rows(table) == [("a", 1)]
+
+
+def test_rule_12_a_marker_is_seeded_only_before_the_first_epoch(mysql: MySQL) -> None:
+    bound = mysql.bind(mysql.table())
+    with pytest.raises(MarkerMismatch, match="absent"):
+        bound.open(0).apply(mysql.decided(5), [hits(a=1)])
+    assert mysql.markers() == []
+
+
+def test_rule_12_the_marker_advances_only_from_prev(mysql: MySQL) -> None:
+    table = mysql.table()
+    writer = mysql.bind(table).open(0)
+
+    def meddle() -> None:
+        assert writer._connection is not None
+        with writer._connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE sluicegate_markers SET epoch = 7 WHERE lineage = %s", (mysql.lineage,)
+            )
+
+    with pytest.raises(MarkerMismatch, match="moved by 0 rows"):
+        writer.apply(mysql.decided(0, at("apply-written", meddle)), [hits(a=1)])
+    assert (mysql.rows(table), mysql.markers()) == ([], [(0, -1, "")])
+
+
+def test_rule_12_marker_and_rows_become_visible_together(mysql: MySQL) -> None:
+    table = mysql.table()
+    seen: list[object] = []
+
+    def look() -> None:
+        seen.append((mysql.rows(table), mysql.markers()))
+
+    mysql.bind(table).open(0).apply(mysql.decided(0, at("before-commit", look)), [hits(a=1)])
+    assert seen == [([], [(0, -1, "")])]
+    assert (mysql.rows(table), mysql.markers()) == ([("a", 1)], [(0, 0, "attempt-0")])
+
+
+# --- rule 12: any error rolls everything back ------------------------------------------------
+
+
+def test_rule_12_a_lock_timeout_does_not_half_commit(mysql: MySQL) -> None:
+    table = mysql.table()
+    mysql.execute(f"INSERT INTO {table} VALUES ('b', 100)")
+    writer = mysql.bind(table, apply_timeout_s=2, statement_rows=1).open(0)
+    with mysql.server.connect() as holder, holder.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {table} WHERE ip = 'b' FOR UPDATE")
+        with pytest.raises(SinkUnavailable, match=r"writing rows.*1205"):
+            writer.apply(mysql.decided(0), [hits(a=1, b=2, c=3)])
+        assert mysql.rows(table) == [("b", 100)]
+    assert writer.apply(mysql.decided(0), [hits(a=1, b=2, c=3)]).verdict is Verdict.APPLY
+    assert mysql.rows(table) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_rule_12_a_refused_row_rolls_back_the_statements_before_it(mysql: MySQL) -> None:
+    table = mysql.table()
+    writer = mysql.bind(table, on_conflict="error", statement_rows=1).open(0)
+    with pytest.raises(SinkRejected, match=r"Duplicate entry.*1062"):
+        writer.apply(mysql.decided(0), [hits(a=1, b=2), hits(a=3)])
+    assert (mysql.rows(table), mysql.markers()) == ([], [(0, -1, "")])
+
+
+def test_rule_12_an_error_of_the_rows_themselves_rolls_back_and_is_kept(mysql: MySQL) -> None:
+    table = mysql.table()
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield hits(a=1)
+        yield hits(b=1)
+        raise OSError("the chunk is gone")
+
+    with pytest.raises(OSError, match="the chunk is gone"):
+        mysql.bind(table, statement_rows=1).open(0).apply(mysql.decided(0), rows())
+    assert mysql.rows(table) == []
+
+
+@pytest.mark.parametrize("point", BEFORE_COMMIT)
+def test_rule_12_a_connection_killed_mid_apply_leaves_nothing_and_is_never_reopened_inside(
+    mysql: MySQL, point: str
+) -> None:
+    table = mysql.table("ip VARCHAR(20), hits BIGINT")
+    writer = mysql.bind(table, statement_rows=1, **KEYLESS).open(0)
+    hook = at(point, lambda: mysql.kill(writer))
+    with pytest.raises(SinkUnavailable, match="sink mysql"):
+        writer.apply(mysql.decided(0, hook), [hits(a=1, b=2)])
+    assert (mysql.rows(table), mysql.markers()) == ([], [(0, -1, "")])
+    assert writer.apply(mysql.decided(0), [hits(a=1, b=2)]).rows == 2
+    assert mysql.rows(table) == [("a", 1), ("b", 2)]
+
+
+def test_rule_12_a_lost_answer_to_commit_is_settled_by_the_marker(mysql: MySQL) -> None:
+    table = mysql.table("ip VARCHAR(20), hits BIGINT")
+    writer = mysql.bind(table, **KEYLESS).open(0)
+
+    def lose_the_answer() -> None:
+        connection = writer._connection
+        assert connection is not None
+        really_commit = connection.commit
+
+        def commit() -> None:
+            really_commit()
+            raise pymysql.err.OperationalError(2013, "Lost connection during query")
+
+        connection.commit = commit  # type: ignore[method-assign]
+
+    with pytest.raises(SinkUnavailable, match="as a whole or not at all"):
+        writer.apply(mysql.decided(0, at("before-commit", lose_the_answer)), [hits(a=1)])
+    assert writer.apply(mysql.decided(0), [hits(a=1)]).verdict is Verdict.SKIP
+    assert mysql.rows(table) == [("a", 1)]
+
+
+def test_a_session_that_ended_between_epochs_is_opened_again(mysql: MySQL) -> None:
+    table = mysql.table()
+    writer = mysql.bind(table).open(0)
+    writer.apply(mysql.decided(0), [hits(a=1)])
+    mysql.kill(writer)
+    writer.apply(mysql.decided(1), [hits(b=1)])
+    assert mysql.rows(table) == [("a", 1), ("b", 1)]
+
+
+# --- rule 12: tables and sessions ------------------------------------------------------------
+
+
+def test_rule_12_a_table_that_cannot_roll_back_is_refused(mysql: MySQL) -> None:
+    with pytest.raises(PreflightFailed, match="of engine MyISAM"):
+        mysql.bind(mysql.table(engine="MyISAM"))
+
+
+def test_rule_12_a_lax_server_does_not_matter(mysql: MySQL) -> None:
+    with mysql.server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = '', time_zone = '+05:00', completion_type = 1")
+        prepare(connection, 20)
+        cursor.execute("SELECT @@sql_mode, @@time_zone, @@completion_type")
+        mode, zone, completion = cursor.fetchone() or ("", "", "")
+    assert set(mode.split(",")) == set(SQL_MODE.split(","))
+    assert (zone, completion) == ("+00:00", "NO_CHAIN")
+
+
+def test_rule_12_the_server_cuts_nothing_to_make_it_fit(mysql: MySQL) -> None:
+    table = mysql.table()
+    with pytest.raises(SinkRejected, match="1406"):
+        mysql.bind(table).open(0).apply(mysql.decided(0), [hits(**{"x" * 21: 1})])
+    assert mysql.rows(table) == []
+
+
+def test_rule_12_triggers_are_named_in_the_preflight(
+    mysql: MySQL, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = mysql.table()
+    trigger = f"audit_{table}"
+    mysql.execute(f"CREATE TRIGGER {trigger} AFTER INSERT ON {table} FOR EACH ROW SET @seen = 1")
+    with caplog.at_level(logging.WARNING):
+        mysql.bind(table)
+    assert f"trigger {trigger} (AFTER INSERT) runs in every apply" in caplog.text
+
+
+def test_rule_12_no_timeout_of_a_session_is_longer_than_the_apply_s(mysql: MySQL) -> None:
+    connection = connect(Address.parse(mysql.url()), timeout_s=7)
+    names = ("wait", "innodb_lock_wait", "lock_wait", "net_read", "net_write")
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT " + ", ".join(f"@@SESSION.{name}_timeout" for name in names))
+        assert [int(v) for v in cursor.fetchone() or ()] == [7] * len(names)
+
+
+def test_rule_12_the_lock_of_a_vanished_node_ends_with_its_session(
+    mysql: MySQL, pool: ThreadPoolExecutor
+) -> None:
+    table = mysql.table()
+    locked, found_out = threading.Event(), threading.Event()
+
+    def vanish() -> None:
+        locked.set()
+        found_out.wait(30)
+
+    gone = mysql.bind(table, apply_timeout_s=2).open(0)
+    lost = pool.submit(gone.apply, mysql.decided(0, at("apply-written", vanish)), [hits(a=1)])
+    assert locked.wait(10)
+    started = time.monotonic()
+    writer = mysql.bind(table, apply_timeout_s=20).open(0)
+    assert writer.apply(mysql.decided(0), [hits(a=1)]).verdict is Verdict.APPLY
+    waited_s = time.monotonic() - started
+    found_out.set()
+    assert isinstance(lost.exception(10), SinkUnavailable)
+    assert waited_s < 10
+    assert (mysql.rows(table), mysql.markers()) == ([("a", 1)], [(0, 0, "attempt-0")])
+
+
+# --- rule 12: parts ---------------------------------------------------------------------------
+
+
+def crossing(
+    mysql: MySQL, pool: ThreadPoolExecutor, keys: tuple[tuple[str, str], tuple[str, str]]
+) -> list[Future[Receipt]]:
+    """Two parts write two rows each; both have written the first before either the second."""
+    table, meet = mysql.table(), threading.Barrier(2)
+    bound = mysql.bind(table, statement_rows=1, apply_timeout_s=10, parts=2)
+
+    def rows(part: int) -> Iterator[pa.RecordBatch]:
+        first, second = keys[part]
+        yield hits(**{first: 1})
+        yield hits(**{f"filler{part}": 1})
+        meet.wait(10)  # a statement is sent when the next row is asked for
+        yield hits(**{second: 1})
+
+    return [pool.submit(bound.open(p).apply, mysql.decided(0), rows(p)) for p in (0, 1)]
+
+
+def test_rule_12_parts_that_share_keys_deadlock(mysql: MySQL, pool: ThreadPoolExecutor) -> None:
+    errors = [f.exception(30) for f in crossing(mysql, pool, (("a", "b"), ("b", "a")))]
+    (failed,) = [e for e in errors if e]
+    assert isinstance(failed, SinkUnavailable)
+    assert "1213" in str(failed)
+
+
+def test_rule_12_parts_told_apart_by_key_do_not_deadlock(
+    mysql: MySQL, pool: ThreadPoolExecutor
+) -> None:
+    done = [f.result(30).verdict for f in crossing(mysql, pool, (("a", "c"), ("b", "d")))]
+    assert done == [Verdict.APPLY, Verdict.APPLY]
+    assert [marker[:2] for marker in mysql.markers()] == [(0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("key", "expression"),
+    [
+        ("ip VARCHAR(20) COLLATE utf8mb4_bin", "CAST(pmod(xxhash64(rtrim(`ip`)), 4L) AS INT)"),
+        (
+            "ip VARCHAR(20) CHARACTER SET ascii",
+            "CAST(pmod(xxhash64(lower(rtrim(`ip`))), 4L) AS INT)",
+        ),
+    ],
+)
+def test_keys_that_the_server_holds_equal_share_a_part(
+    mysql: MySQL, key: str, expression: str
+) -> None:
+    bound = mysql.bind(mysql.table(f"{key} PRIMARY KEY, hits BIGINT"), parts=4)
+    assert bound.part_expression == expression
+
+
+def test_parts_are_refused_where_only_the_server_knows_which_keys_are_equal(mysql: MySQL) -> None:
+    table = mysql.table("ip VARCHAR(20) COLLATE utf8mb4_unicode_ci PRIMARY KEY, hits BIGINT")
+    with pytest.raises(PreflightFailed, match="utf8mb4_unicode_ci"):
+        mysql.bind(table, parts=2)
+
+
+# --- rule 11, via the sink --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("held", "error"),
+    [
+        (Marker(9, "attempt-9"), Fenced),
+        (Marker(2, "attempt-2"), SinkWentBack),
+        (Marker(4, "somebody's"), MarkerMismatch),
+        (Marker(5, "somebody's"), MarkerMismatch),
+        (GENESIS, MarkerMismatch),
+    ],
+    ids=str,
+)
+def test_rule_11_a_marker_that_is_not_prev_stops_the_apply(
+    mysql: MySQL, held: Marker, error: type[SluicegateError]
+) -> None:
+    table = mysql.table()
+    writer = mysql.bind(table).open(0)
+    first = mysql.decided(0, this=held) if held != GENESIS else mysql.decided(0)
+    writer.apply(first, [hits(a=1)])
+    mysql.execute(
+        "UPDATE sluicegate_markers SET epoch = %s, attempt = %s WHERE lineage = %s",
+        held.epoch,
+        held.attempt,
+        mysql.lineage,
+    )
+    assert writer.marker() == held
+    with pytest.raises(error):
+        writer.apply(mysql.decided(5), [hits(b=1)])
+    assert mysql.rows(table) == [("a", 1)]
+
+
+# --- what a conflict does ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("on_conflict", "found"),
+    [
+        ("replace", [("a", 30), ("b", 2), ("c", 5)]),
+        ("add", [("a", 41), ("b", 2), ("c", 5)]),
+        ("ignore", [("a", 1), ("b", 2), ("c", 5)]),
+    ],
+)
+@pytest.mark.parametrize("statement_rows", [1, 100])
+def test_a_repeated_key_is_taken_in_order_in_one_statement_as_in_many(
+    mysql: MySQL, on_conflict: str, found: list[tuple[str, int]], statement_rows: int
+) -> None:
+    table = mysql.table()
+    bound = mysql.bind(table, on_conflict=on_conflict, statement_rows=statement_rows)
+    writer = bound.open(0)
+    writer.apply(mysql.decided(0), [hits(a=1, b=2)])
+    writer.apply(mysql.decided(1), [hits(a=10, c=5), hits(a=30)])
+    assert mysql.rows(table) == found
+
+
+def test_at_least_once_writes_without_a_marker(mysql: MySQL) -> None:
+    table = mysql.table("ip VARCHAR(20), hits BIGINT")
+    writer = mysql.bind(table, **KEYLESS).open(0)
+    for _ in range(2):
+        writer.apply(mysql.decided(0, markers=False), [hits(a=1)])
+    assert (mysql.rows(table), mysql.markers()) == ([("a", 1), ("a", 1)], [])
+
+
+def test_an_apply_that_takes_too_long_is_rolled_back(mysql: MySQL) -> None:
+    table = mysql.table()
+    writer = mysql.bind(table, apply_timeout_s=1).open(0)
+    slow: Callable[[], object] = lambda: setattr(writer, "_deadline", 0.0)  # noqa: E731
+    with pytest.raises(SinkUnavailable, match="took longer than the apply may, 1 s"):
+        writer.apply(mysql.decided(0, at("apply-written", slow)), [hits(a=1)])
+    assert mysql.rows(table) == []
+
+
+def test_the_binding_names_the_table_and_no_secret(mysql: MySQL) -> None:
+    table = mysql.table(HITS_TABLE)
+    bound = MySQLSink(table, keys=["ip"], url=mysql.url()).bind(
+        HITS, lineage=mysql.lineage, apply_timeout_s=20
+    )
+    assert bound.binding.target == f"table {mysql.server.database}.{table}"
+    shown = f"{bound!r} {bound.binding!r} {MySQLSink(table, keys=['ip'], url=mysql.url())!r}"
+    assert mysql.server.password not in shown

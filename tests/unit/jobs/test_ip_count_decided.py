@@ -1,0 +1,102 @@
+"""The check of ip_count compares what each sink says of itself with what the epoch log decided."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sluicegate.protocol.errors import EpochLogBroken
+from sluicegate.protocol.markers import GENESIS, Marker
+from sluicegate.protocol.record import Chunk, EpochRecord, SinkBinding
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.objects import open_objects
+from sluicegate_jobs.ip_count_verify import Decided, Held, compare_decided, read_decided
+
+TOPIC = "lines"
+SINK = "kafka.counts"
+BINDING = SinkBinding("kafka", "topic counts", 1, "group")
+
+
+def epoch(number: int, rows: int, prev: Marker = GENESIS) -> EpochRecord:
+    body = b"-" * number
+    chunk = Chunk(SINK, 0, (0, 0), rows, len(body), hashlib.sha256(body).hexdigest(), inline=body)
+    return EpochRecord(
+        lineage="l",
+        job="ip_count",
+        epoch=number,
+        attempt=f"a{number}",
+        delivery="exactly-once",
+        offsets_digest="",
+        sinks={SINK: BINDING},
+        prev={SINK: {0: prev}},
+        chunks=(chunk,),
+    )
+
+
+DECIDED = Decided(
+    newest=epoch(1, 2, Marker(0, "a0")), attempts={0: "a0", 1: "a1"}, rows={SINK: 5}, covered={0: 8}
+)
+
+
+@pytest.mark.parametrize(
+    ("marker", "records", "expected"),
+    [
+        (Marker(1, "a1"), 5, []),
+        (Marker(0, "a0"), 5, ["lost"]),  # decided and not applied yet
+        (None, 5, ["lost"]),
+        (Marker(1, "zombie"), 5, ["undecided-but-visible"]),
+        (Marker(0, "zombie"), 5, ["undecided-but-visible"]),
+        (Marker(2, "a2"), 5, ["undecided-but-visible"]),
+        (Marker(1, "a1"), 4, ["lost"]),
+        (Marker(1, "a1"), 6, ["undecided-but-visible"]),
+    ],
+)
+def test_what_a_sink_holds_must_have_been_decided(
+    marker: Marker | None, records: int, expected: list[str]
+) -> None:
+    found = compare_decided(DECIDED, {SINK: Held({0: marker}, records)})
+    assert [finding.kind for finding in found] == expected
+
+
+def test_a_marker_in_a_sink_without_any_decision_is_found() -> None:
+    found = compare_decided(Decided(), {SINK: Held({0: Marker(0, "a0")}, None)})
+    assert [finding.kind for finding in found] == ["undecided-but-visible"]
+
+
+def test_records_are_not_counted_against_a_pruned_log() -> None:
+    found = compare_decided(replace(DECIDED, rows=None), {SINK: Held({0: Marker(1, "a1")}, 3)})
+    assert found == ()
+
+
+def checkpoint(folder: Path, offsets: str) -> None:
+    log = StoredEpochLog(open_objects(str(folder)))
+    assert log.create(epoch(0, 3))
+    assert log.create(epoch(1, 2, Marker(0, "a0")))
+    (folder / "offsets").mkdir()
+    (folder / "offsets" / "1").write_text(offsets)
+
+
+def test_the_epoch_log_and_the_offsets_are_read(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 'v1\n{"batchWatermarkMs":0}\n{"lines":{"0":8,"1":3}}')
+    read = read_decided(open_objects(str(tmp_path)), TOPIC)
+    assert read.attempts == {0: "a0", 1: "a1"}
+    assert read.rows == {SINK: 5}
+    assert read.covered == {0: 8, 1: 3}
+
+
+def test_discarded_rows_are_not_expected_to_be_visible(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 'v1\n{}\n{"lines":{"0":8}}')
+    StoredEpochLog(open_objects(str(tmp_path))).discard(1, SINK, "given up")
+    assert read_decided(open_objects(str(tmp_path)), TOPIC).rows == {SINK: 3}
+
+
+@pytest.mark.parametrize("offsets", ["v1\n{}\n-", 'v1\n{}\n{"other":{"0":8}}', ""])
+def test_offsets_that_do_not_name_the_source_end_the_check(tmp_path: Path, offsets: str) -> None:
+    checkpoint(tmp_path, offsets)
+    with pytest.raises(EpochLogBroken, match="how far lines was read"):
+        read_decided(open_objects(str(tmp_path)), TOPIC)
+
+
+def test_a_checkpoint_without_epochs_has_decided_nothing(tmp_path: Path) -> None:
+    assert read_decided(open_objects(str(tmp_path)), TOPIC) == Decided(rows={})

@@ -1,0 +1,351 @@
+"""The check of ip_count finds and names every kind of damage; results broken on purpose prove it."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sluicegate.cli.job import Verification
+from sluicegate_jobs.access_lines import Hit, LineReader, interval_ms
+from sluicegate_jobs.ip_count_answer import Rules, SourceLine, TableRow, compare
+
+TOPIC = "lines"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WINDOW = timedelta(seconds=5)
+
+
+def line(second: int, ip: str = "10.0.0.1") -> bytes:
+    at = START + timedelta(seconds=second)
+    return f'{ip} - - [{at:%d/%b/%Y:%H:%M:%S +0000}] "GET / HTTP/1.1" 200 1 "-" "-"'.encode()
+
+
+def letter(offset: int, reason: str, value: bytes | None) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "reason": reason,
+        "source": {"topic": TOPIC, "partition": 0, "offset": offset, "timestamp": "-"},
+    }
+    if value is not None:
+        made |= {"payload": "-", "payload_sha256": hashlib.sha256(value).hexdigest()}
+    return made
+
+
+def record(window: int, ip: str, hits: int) -> dict[str, Any]:
+    start = START + timedelta(seconds=window)
+    times = {"window_start": start, "window_end": start + WINDOW}
+    written = {name: f"{at:%Y-%m-%dT%H:%M:%S}.000Z" for name, at in times.items()}
+    return {**written, "ip": ip, "hits": hits}
+
+
+def row(window: int, ip: str, hits: int) -> TableRow:
+    start = START.replace(tzinfo=None) + timedelta(seconds=window)
+    return TableRow(start, ip, start + WINDOW, hits)
+
+
+@dataclass
+class World:
+    """A source with the results that it should have; tests damage one of them."""
+
+    source: list[bytes | None] = field(
+        default_factory=lambda: [
+            line(0),
+            line(1),
+            line(2, "10.0.0.2"),
+            b"garbage",
+            line(60),
+            line(3),  # late: behind the window that line 4 closed
+            None,
+            line(61, "2001:db8::1"),
+        ]
+    )
+    kafka: list[dict[str, Any]] = field(
+        default_factory=lambda: [
+            record(0, "10.0.0.1", 1),
+            record(0, "10.0.0.1", 2),
+            record(0, "10.0.0.2", 1),
+            record(60, "10.0.0.1", 1),
+            record(60, "2001:db8::1", 1),
+        ]
+    )
+    mysql: list[TableRow] = field(
+        default_factory=lambda: [
+            row(0, "10.0.0.1", 2),
+            row(0, "10.0.0.2", 1),
+            row(60, "10.0.0.1", 1),
+            row(60, "2001:db8::1", 1),
+        ]
+    )
+    letters: list[dict[str, Any]] = field(
+        default_factory=lambda: [
+            letter(3, "unparsed: not a line", b"garbage"),
+            letter(5, "late: the window was closed", line(3)),
+            letter(6, "empty: no value", None),
+        ]
+    )
+    covered: int = 8
+
+    def verify(self) -> Verification:
+        return compare(
+            [SourceLine(0, offset, value) for offset, value in enumerate(self.source)],
+            [(one["ip"].encode(), json.dumps(one).encode()) for one in self.kafka],
+            self.mysql,
+            [json.dumps(one).encode() for one in self.letters],
+            Rules(TOPIC, {0: self.covered}, 5000, 5000),
+        )
+
+
+def kinds(outcome: Verification) -> dict[str, int]:
+    return {finding.kind: finding.count for finding in outcome.findings}
+
+
+def test_a_right_result_passes_and_says_what_was_compared() -> None:
+    outcome = World().verify()
+    assert outcome.exact, outcome.findings
+    assert outcome.checked == {
+        "dead letters": 3,
+        "source lines": 8,
+        "source lines not read yet": 0,
+        "late lines": 1,
+        "records in Kafka": 5,
+        "rows in MySQL": 4,
+        "counts that the lines make": 4,
+        "counts that a sink refused": 0,
+    }
+
+
+def test_lines_that_no_epoch_has_read_are_not_missed() -> None:
+    world = World()
+    world.source += [line(70), b"broken too"]
+    outcome = world.verify()
+    assert outcome.exact
+    assert outcome.checked["source lines not read yet"] == 2
+
+
+def _lose_kafka_key(world: World) -> None:
+    del world.kafka[2]
+
+
+def _lose_kafka_update(world: World) -> None:
+    del world.kafka[1]
+
+
+def _lose_mysql_row(world: World) -> None:
+    del world.mysql[0]
+
+
+def _lose_line(world: World) -> None:
+    world.mysql[0] = row(0, "10.0.0.1", 1)
+
+
+def _lose_letter_of_garbage(world: World) -> None:
+    del world.letters[0]
+
+
+def _lose_letter_of_late_line(world: World) -> None:
+    del world.letters[1]
+
+
+def _double_record(world: World) -> None:
+    world.kafka.append(world.kafka[-1])
+
+
+def _replay_updates(world: World) -> None:
+    world.kafka.insert(2, world.kafka[0])
+
+
+def _double_letter(world: World) -> None:
+    world.letters.append(world.letters[0])
+
+
+def _count_too_many(world: World) -> None:
+    world.mysql[1] = row(0, "10.0.0.2", 7)
+
+
+def _shrink(world: World) -> None:
+    world.kafka.insert(2, record(0, "10.0.0.1", 0))
+
+
+def _invent_address(world: World) -> None:
+    world.mysql.append(row(0, "10.9.9.9", 1))
+
+
+def _wrong_end(world: World) -> None:
+    world.mysql[1] = world.mysql[1]._replace(window_end=world.mysql[1].window_start)
+
+
+def _wrong_record(world: World) -> None:
+    world.kafka.append({"ip": "10.0.0.1"})
+
+
+def _late_letter_for_garbage(world: World) -> None:
+    world.letters[0]["reason"] = "late: it was not"
+
+
+def _unparsed_letter_for_fine_line(world: World) -> None:
+    world.letters.append(letter(0, "unparsed: it is not", line(0)))
+
+
+def _late_letter_within_lateness(world: World) -> None:
+    world.letters.append(letter(4, "late: nothing is newer", line(60)))
+
+
+def _other_payload(world: World) -> None:
+    world.letters[0]["payload_sha256"] = "0" * 64
+
+
+def _letter_about_nothing(world: World) -> None:
+    world.letters.append(letter(99, "unparsed: where is it", b"?"))
+
+
+def _letter_without_source(world: World) -> None:
+    world.letters.append({"reason": "unparsed: from nowhere"})
+
+
+def _letter_of_undecided_line(world: World) -> None:
+    world.source.append(b"broken too")
+    world.letters.append(letter(8, "unparsed: not a line", b"broken too"))
+
+
+def _row_of_undecided_line(world: World) -> None:
+    world.source.append(line(70))
+    world.kafka.append(record(70, "10.0.0.1", 1))
+
+
+def _update_of_undecided_line(world: World) -> None:
+    world.source.append(line(62))
+    world.mysql[2] = row(60, "10.0.0.1", 2)
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (_lose_kafka_key, {"lost": 1}),
+        (_lose_kafka_update, {"lost": 1}),
+        (_lose_mysql_row, {"lost": 1}),
+        (_lose_line, {"lost": 1}),
+        (_lose_letter_of_garbage, {"lost": 1}),
+        (_lose_letter_of_late_line, {"lost": 2}),  # a count in each sink lacks it
+        (_double_record, {"duplicated": 1}),
+        (_replay_updates, {"duplicated": 1}),
+        (_double_letter, {"duplicated": 1}),
+        (_count_too_many, {"wrong": 1}),
+        (_shrink, {"wrong": 1}),
+        (_invent_address, {"wrong": 1}),
+        (_wrong_end, {"wrong": 1}),
+        (_wrong_record, {"wrong": 1}),
+        (_late_letter_for_garbage, {"wrong": 1}),
+        (_unparsed_letter_for_fine_line, {"wrong": 1}),
+        # the letter is illegal, and both sinks have a hit that it says they lack
+        (_late_letter_within_lateness, {"wrong": 3}),
+        (_other_payload, {"wrong": 1}),
+        (_letter_about_nothing, {"wrong": 1}),
+        (_letter_without_source, {"wrong": 1}),
+        (_letter_of_undecided_line, {"undecided-but-visible": 1}),
+        (_row_of_undecided_line, {"undecided-but-visible": 1}),
+        (_update_of_undecided_line, {"undecided-but-visible": 1}),
+    ],
+)
+def test_each_damage_is_found_and_named(
+    damage: Callable[[World], None], expected: dict[str, int]
+) -> None:
+    world = World()
+    damage(world)
+    outcome = world.verify()
+    assert kinds(outcome) == expected
+    assert all(finding.examples for finding in outcome.findings)
+
+
+def test_a_count_under_another_key_is_wrong() -> None:
+    one = json.dumps(record(0, "10.0.0.1", 1)).encode()
+    world = World(source=[line(0)], mysql=[row(0, "10.0.0.1", 1)], covered=1)
+    outcome = compare(
+        [SourceLine(0, 0, world.source[0])],
+        [(b"10.0.0.2", one)],
+        world.mysql,
+        [],
+        Rules(TOPIC, {0: 1}, 5000, 5000),
+    )
+    assert kinds(outcome) == {"wrong": 1}
+
+
+def test_a_letter_that_is_no_json_is_wrong() -> None:
+    outcome = compare([], [], [], [b"\xff{", None], Rules(TOPIC, {}, 5000, 5000))
+    assert kinds(outcome) == {"wrong": 2}
+
+
+def test_a_row_that_a_sink_refused_is_buried_and_not_lost() -> None:
+    world = World()
+    refused = json.dumps(record(0, "10.0.0.2", 1))
+    payload = json.dumps([{"key": "10.0.0.2", "value": refused}, {"ip": "10.0.0.2"}])
+    world.letters.append({"reason": "refused by mysql.ip_count: too long", "payload": payload})
+    del world.kafka[2], world.mysql[1]
+    outcome = world.verify()
+    assert outcome.exact, outcome.findings
+    assert outcome.checked["counts that a sink refused"] == 1
+
+
+def test_a_refusal_excuses_no_other_row() -> None:
+    world = World()
+    payload = json.dumps([{"value": json.dumps(record(0, "10.0.0.1", 9))}])
+    world.letters.append({"reason": "refused by mysql.ip_count: too long", "payload": payload})
+    del world.mysql[0]
+    assert kinds(world.verify()) == {"lost": 1}
+
+
+def test_a_dead_letter_that_was_itself_refused_still_speaks_for_its_line() -> None:
+    world = World()
+    inner = json.dumps([{"value": json.dumps(world.letters[0])}])
+    world.letters[0] = {"reason": "refused by kafka.letters: too large", "payload": inner}
+    assert world.verify().exact
+
+
+def test_examples_are_few_however_much_is_wrong() -> None:
+    world = World(kafka=[], source=[line(s, f"10.0.0.{s}") for s in range(60)], letters=[])
+    world.covered = 60
+    lost = next(f for f in world.verify().findings if f.kind == "lost")
+    assert lost.count > 60
+    assert len(lost.examples) == 5
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"\x16\x03\x01\x02\x00",
+        b"10.0.0.1 - - ",
+        line(0)[:40],
+        line(0).replace(b"01/Jan", b"31/Feb"),
+        line(0).replace(b"Jan", b"Foo"),
+        line(0).replace(b":00:00:00", b":24:00:00"),
+        line(0).replace(b":00:00:00", b":00:60:00"),
+        line(0).replace(b":00:00:00", b":00:00:60"),
+        line(0).replace(b"+0000", b"+1500"),
+        line(0).replace(b"10.0.0.1", b"host.example"),
+    ],
+)
+def test_a_broken_line_is_unparsed(value: bytes) -> None:
+    assert LineReader().read(value) == "unparsed"
+
+
+def test_a_record_without_a_value_is_empty() -> None:
+    assert LineReader().read(None) == "empty"
+
+
+@pytest.mark.parametrize(("zone", "hours"), [(b"+0200", -2), (b"-0800", 8), (b"-0000", 0)])
+def test_a_time_counts_in_its_zone(zone: bytes, hours: int) -> None:
+    at = START + timedelta(hours=hours)
+    expected = Hit(int(at.timestamp()) * 1000, "10.0.0.1")
+    assert LineReader().read(line(0).replace(b"+0000", zone)) == expected
+
+
+def test_an_interval_is_read_in_any_fixed_unit() -> None:
+    assert [interval_ms(t) for t in ("5 seconds", "1 minute", "2 Hours")] == [
+        5000,
+        60_000,
+        7_200_000,
+    ]
+    with pytest.raises(ValueError, match="no interval"):
+        interval_ms("1 month")

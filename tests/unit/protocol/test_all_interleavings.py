@@ -1,0 +1,75 @@
+"""Small scope, nothing left out: every interleaving of two drivers, with a crash in every state.
+
+In every state that two drivers can reach, both are killed, what is in the network lands (and, in
+a world of its own, gets lost), and a third driver must bring everything to a good end.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from . import laws
+from .search import everywhere, recover
+from .world import Setting, World
+
+KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
+ALL = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "0")) >= 1000
+slow = pytest.mark.skipif(not ALL, reason="minutes; SLUICEGATE_SIM_EXAMPLES=1000 includes it")
+
+
+def two_drivers(*sinks: tuple[str, str], last: int = 0) -> World:
+    world = World(Setting(sinks=sinks, parts=1, size=lambda _name, _epoch: 2))
+    world.start("A", last=last)
+    world.start("B", last=last)
+    return world
+
+
+def ends_well(world: World) -> None:
+    driver = recover(world, land=True)
+    assert driver.error is None, driver.error
+    laws.check_end(world)
+
+
+def ends_well_without_late_requests(world: World) -> None:
+    driver = recover(world, land=False)
+    assert driver.error is None, driver.error
+    laws.check_end(world)
+
+
+def test_two_drivers_two_sinks_one_epoch() -> None:
+    found = everywhere(lambda: two_drivers(KAFKA, MYSQL), ends_well)
+    assert found.states > 3000
+
+
+def test_one_request_fails_or_is_late_or_its_reply_is_lost() -> None:
+    found = everywhere(lambda: two_drivers(MYSQL), ends_well, faults=1)
+    assert found.states > 6000
+
+
+def test_two_epochs() -> None:
+    """The chain, pruning, and a driver that is an epoch behind."""
+    found = everywhere(lambda: two_drivers(MYSQL, last=1), ends_well)
+    assert found.states > 4000
+
+
+@slow
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("at_each", [ends_well, ends_well_without_late_requests])
+@pytest.mark.parametrize(
+    ("sinks", "last", "faults"),
+    [
+        ((KAFKA, MYSQL), 0, 1),
+        ((KAFKA,), 0, 2),
+        ((MYSQL,), 0, 2),
+        ((KAFKA,), 1, 1),
+        ((MYSQL,), 1, 1),
+    ],
+)
+def test_larger_scopes(
+    sinks: tuple[tuple[str, str], ...], last: int, faults: int, at_each: object
+) -> None:
+    assert callable(at_each)
+    everywhere(lambda: two_drivers(*sinks, last=last), at_each, faults=faults)

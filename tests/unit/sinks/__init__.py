@@ -1,0 +1,1 @@
+"""Tests of `sluicegate.protocol`: a simulated world, searches through it, and directed tests."""

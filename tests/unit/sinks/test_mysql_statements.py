@@ -1,0 +1,215 @@
+"""Statements of the MySQL sink, read back by a small parser of MySQL's literals of its own.
+
+The same properties against a real server: tests/integration/test_mysql_values.py.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluicegate.sinks.mysql.columns import Column, Family
+from sluicegate.sinks.mysql.literals import literals
+from sluicegate.sinks.mysql.statements import PACKET_SLACK, InsertForm, Statement, inserts
+
+NAUGHTY = st.sampled_from(
+    ["'", "\\", "\x00", "\x1a", '"', "\n", "%", "_", "😀", "ß", "\\'", "--", ""]
+)
+TEXTS = st.lists(st.one_of(NAUGHTY, st.text(max_size=5)), max_size=6).map("".join)
+STAMPS = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999))  # noqa: DTZ001
+DECIMALS = st.decimals(min_value=-(10**20), max_value=10**20, places=10)
+ADDING = (
+    " ON DUPLICATE KEY UPDATE `v` ="
+    " IF(VALUES(`v`) IS NULL, `t`.`v`, COALESCE(`t`.`v`, 0) + VALUES(`v`))"
+)
+_UNESCAPED = {"0": "\0", "Z": "\x1a", "n": "\n", "r": "\r", "t": "\t", "b": "\b"}
+
+
+def column(name: str, **changes: Any) -> Column:  # noqa: ANN401 - passed on
+    return Column(
+        **{"name": name, "declared": "any", "family": Family.TEXT, "kind": "any", **changes}
+    )
+
+
+def values_of(sql: str) -> Iterator[list[object]]:
+    """Yield the rows behind VALUES, as the MySQL manual reads literals."""
+    at = sql.index(" VALUES ") + len(" VALUES ")
+    while True:
+        assert sql[at] == "("
+        row: list[object] = []
+        while sql[at] != ")":
+            value, at = literal(sql, at + 1)
+            row.append(value)
+            assert sql[at] in ",)"
+        yield row
+        at += 1
+        if sql[at : at + 1] != ",":
+            return
+        at += 1
+
+
+def literal(sql: str, at: int) -> tuple[object, int]:
+    if sql.startswith("NULL", at):
+        return None, at + 4
+    if sql.startswith("X'", at):
+        end = sql.index("'", at + 2)
+        return bytes.fromhex(sql[at + 2 : end]), end + 1
+    if sql[at] == "'":
+        return quoted(sql, at + 1)
+    number = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?").match(sql, at)
+    assert number
+    return (float(number[0]) if re.search(r"[.e]", number[0]) else int(number[0])), number.end()
+
+
+def quoted(sql: str, at: int) -> tuple[str, int]:
+    text = ""
+    while sql[at] != "'" or sql[at : at + 2] == "''":
+        if sql[at] == "\\":
+            text += _UNESCAPED.get(sql[at + 1], sql[at + 1])
+            at += 2
+        else:
+            text += sql[at]
+            at += 2 if sql[at] == "'" else 1
+    return text, at + 1
+
+
+def form(*names: str, **changes: Any) -> InsertForm:  # noqa: ANN401 - passed on
+    columns = tuple(column(name) for name in names)
+    given = {"table": "t", "columns": columns, "keys": names[:1], "on_conflict": "replace"}
+    return InsertForm(**{**given, "aliased": False, **changes})
+
+
+def written(batches: list[pa.RecordBatch], made: InsertForm, rows: int = 10_000) -> list[Statement]:
+    return list(inserts(batches, made, statement_rows=rows, packet_bytes=1 << 24))
+
+
+def read_back(values: pa.Array, **changes: Any) -> list[object]:  # noqa: ANN401 - passed on
+    """Return what a server would read of one column."""
+    made = form("v", columns=(column("v", **changes),))
+    batch = pa.RecordBatch.from_arrays([values], ["v"])
+    return [row[0] for s in written([batch], made) for row in values_of(s.sql.decode())]
+
+
+@given(st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=8))
+def test_any_string_reads_back_as_it_was(texts: list[str | None]) -> None:
+    assert read_back(pa.array(texts, pa.string())) == texts
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=9)), min_size=1, max_size=8), st.data())
+def test_any_bytes_read_back_as_they_were_from_any_slice(
+    blobs: list[bytes | None], data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(blobs) - 1))
+    values = pa.array(blobs, pa.binary()).slice(start)
+    assert read_back(values) == blobs[start:]
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False)), min_size=1))
+def test_any_double_reads_back_exactly(numbers: list[float | None]) -> None:
+    assert read_back(pa.array(numbers, pa.float64())) == numbers
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=1))
+def test_any_integer_reads_back_as_it_was(numbers: list[int | None]) -> None:
+    assert read_back(pa.array(numbers, pa.int64())) == numbers
+
+
+@given(st.lists(st.one_of(st.none(), DECIMALS), min_size=1))
+def test_any_decimal_reads_back_exactly(numbers: list[Decimal | None]) -> None:
+    found = read_back(pa.array(numbers, pa.decimal128(38, 10)))
+    assert [v if v is None else Decimal(str(v)) for v in found] == numbers
+
+
+def test_a_decimal_is_never_a_double_literal() -> None:
+    found = literals(pa.array([Decimal("1E-10")], pa.decimal128(38, 10)), column("v"))
+    assert found.to_pylist()[0].startswith("'")
+
+
+@given(st.lists(st.one_of(st.none(), STAMPS), min_size=1), st.integers(0, 6))
+def test_a_timestamp_is_cut_to_the_column_never_rounded(
+    stamps: list[dt.datetime | None], fraction: int
+) -> None:
+    found = read_back(pa.array(stamps, pa.timestamp("us", "UTC")), fraction=fraction)
+    step = 10 ** (6 - fraction)
+    cut = [s and s.replace(microsecond=s.microsecond // step * step) for s in stamps]
+    assert [f and dt.datetime.fromisoformat(str(f)) for f in found] == cut
+
+
+def test_a_timestamp_is_written_in_utc_whatever_its_zone_is_called() -> None:
+    noon = dt.datetime(2024, 6, 1, 12, tzinfo=dt.UTC)
+    found = read_back(pa.array([noon], pa.timestamp("us", "Europe/Berlin")))
+    assert str(found[0]).startswith("2024-06-01 12:00:00")
+
+
+def test_booleans_are_one_and_zero() -> None:
+    assert read_back(pa.array([True, None, False])) == [1, None, 0]
+
+
+def test_a_time_is_cut_to_the_column() -> None:
+    late = dt.time(23, 59, 59, 999999)
+    assert read_back(pa.array([late], pa.time64("us"))) == ["23:59:59.000000"]
+
+
+@given(st.lists(st.integers(0, 9), max_size=6), st.integers(1, 7))
+def test_all_rows_are_written_once_in_order_whatever_the_batches(
+    sizes: list[int], statement_rows: int
+) -> None:
+    ids = iter(range(1000))
+    batches = [
+        pa.record_batch({"v": pa.array([next(ids) for _ in range(size)], pa.int64())})
+        for size in sizes
+    ]
+    made = written(batches, form("v"), statement_rows)
+    rows = [row[0] for s in made for row in values_of(s.sql.decode())]
+    assert rows == list(range(sum(sizes)))
+    assert all(s.rows <= statement_rows for s in made)
+    assert sum(s.rows for s in made) == sum(sizes)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=30))
+def test_a_statement_fits_the_packet_unless_one_row_does_not(sizes: list[int]) -> None:
+    batch = pa.record_batch({"v": ["'" * size for size in sizes]})
+    packet = PACKET_SLACK + 600
+    for s in inserts([batch], form("v"), statement_rows=100, packet_bytes=packet):
+        assert len(s.sql) <= packet or s.rows == 1
+
+
+def test_an_identifier_cannot_end_its_quotes() -> None:
+    (made,) = written([pa.record_batch({"a`b": [1]})], form("a`b", table="t`; DROP"))
+    assert b"INSERT INTO `t``; DROP` (`a``b`)" in made.sql
+
+
+@pytest.mark.parametrize(
+    ("on_conflict", "aliased", "tail"),
+    [
+        ("replace", False, " ON DUPLICATE KEY UPDATE `v` = VALUES(`v`)"),
+        ("replace", True, " AS incoming ON DUPLICATE KEY UPDATE `v` = incoming.`v`"),
+        ("ignore", True, " AS incoming ON DUPLICATE KEY UPDATE `k` = `t`.`k`"),
+        (
+            "add",
+            False,
+            ADDING,
+        ),
+        ("error", True, ""),
+    ],
+)
+def test_each_conflict_has_its_clause(on_conflict: str, tail: str, *, aliased: bool) -> None:
+    assert form("k", "v", on_conflict=on_conflict, aliased=aliased).tail() == tail
+
+
+def test_the_parser_of_this_file_is_no_echo() -> None:
+    assert list(values_of(r"INSERT VALUES (1,'a''b\\\Z\0\'',X'00ff',-1.5e-3,NULL),('',2)")) == [
+        [1, "a'b\\\x1a\0'", b"\x00\xff", -0.0015, None],
+        ["", 2],
+    ]
+    assert math.isclose(float("1e22"), 1e22)
