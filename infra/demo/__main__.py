@@ -217,7 +217,8 @@ def _conclude(demo: Demo, outcome: Verification, *, finished: bool, lines: int) 
         print(f"  {number:>10,}  {label}")
     for finding in outcome.findings:
         print(f"  {finding.kind.upper()}: {finding.count:,}  {'; '.join(finding.examples)}")
-    spans = [json.loads(line) for line in demo.traces.read_text().splitlines()]
+    traces = demo.traces.read_text().splitlines() if demo.traces.exists() else []
+    spans = [json.loads(line) for line in traces]
     page = demo.folder / "report.html"
     write_report(page, spans, kills, outcome, {"lines sent": f"{lines:,}"})
     print()

@@ -67,7 +67,8 @@ def write_report(
     tries = tries_of(spans, [kill.at_ns for kill in kills])
     phases = dict.fromkeys(bar.phase for one in tries for bar in one.bars)
     applied = [phase for phase in phases if phase.startswith("apply ")]
-    colours = {"stage": "stage", "decide": "decide", "recover": "recover"}
+    colours = {"stage": "stage", "decide": "decide"}
+    colours |= {"recover": "recover"} if "recover" in phases else {}
     colours |= {phase: f"apply{n % _COLOURS}" for n, phase in enumerate(applied)}
     sections = [
         _headline(verification, kills, tries, facts),

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from infra.embedded import ServiceError, Services
 from infra.jars import JarError
@@ -119,13 +122,18 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     options = _parse(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` leaves nothing running either
     results = _chosen(options)
     base = work_folder() / "bench"
     base.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="run-", dir=base))
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
     print("Starting Kafka and MariaDB (or using those that the environment names)", flush=True)
     try:
         with Services() as services:

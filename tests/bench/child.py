@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,8 @@ def running(
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """A JVM outlives its Python for a moment, and a run that failed does not end by itself."""
-    try:
+    with suppress(ProcessLookupError):  # raised where all of it has ended
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # all of it has ended
     process.wait()
 
 

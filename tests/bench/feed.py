@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from threading import Event
+from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -90,6 +91,9 @@ def paced(bootstrap: str, topic: str, pace: Pace, kind: bytes, until: Event | No
     """Send records at a steady pace, each with its number and the time of its sending.
 
     Args:
+        bootstrap: of Kafka.
+        topic: that they are sent to.
+        pace: how many a second, and how long.
         kind: one byte that tells measured records from those of the warm-up.
         until: go on until it is set; None: `pace.records`.
 
@@ -141,7 +145,7 @@ class _Sender:
         if self._sent % 1000 == 0:
             self._producer.poll(0)
 
-    def __enter__(self) -> _Sender:
+    def __enter__(self) -> Self:
         """Begin."""
         return self
 

@@ -52,7 +52,7 @@ def _place(label: str) -> tuple[int, str, int]:
     if label == AROUND:
         return 9, "", 0
     apply, _, step = label.partition(": ")
-    return _PHASES.index(label.split()[0]), apply, _STEPS.index(step) + 1 if step else 0
+    return _PHASES.index(label.split(maxsplit=1)[0]), apply, _STEPS.index(step) + 1 if step else 0
 
 
 def repeated(spans: Iterable[Span]) -> str:

@@ -72,21 +72,23 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         yield f"  ({workload.note}.)"
     yield (
         f"  {'':<24}{'records/s median (min - max)':>34}{'epoch p50 ms':>14}{'p99 ms':>8}"
-        f"{'whole run s':>13}{'sound':>8}"
+        f"{'CPU us/record':>15}{'whole run s':>13}{'sound':>8}"
     )
     for contender in workload.contenders:
         found = {
             name: spread(results.runs, workload.name, contender, name)
-            for name in ("records_s", "epoch_p50_ms", "epoch_p99_ms", "whole_s")
+            for name in ("records_s", "epoch_p50_ms", "epoch_p99_ms", "cpu_us", "whole_s")
         }
         rate = found["records_s"]
         yield (
             f"  {contender:<24}{_rate(rate):>34}{_middle(found['epoch_p50_ms']):>14}"
-            f"{_middle(found['epoch_p99_ms']):>8}{_middle(found['whole_s'], 1):>13}"
+            f"{_middle(found['epoch_p99_ms']):>8}{_middle(found['cpu_us'], 2):>15}"
+            f"{_middle(found['whole_s'], 1):>13}"
             f"{rate.count if rate else 0:>5}/{results.rounds}"
         )
     ours = [name for name in workload.contenders if name in (OURS, BARE)]
-    yield from _ratios(results, workload.name, "records_s", ours, "more is better")
+    yield from _ratios(results, workload.name, "records_s", ours, "records/s, more is better")
+    yield from _ratios(results, workload.name, "cpu_us", ours, "CPU, less is better")
     for contender in ours:
         yield from _phases(results.runs, workload.name, contender)
 

@@ -6,13 +6,14 @@ Called by `__main__` for each contender of each round.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.embedded import Services
 from sluicegate.spark.query import AVAILABLE_NOW
 from sluicegate_jobs.ip_count import TABLE
-from tests.bench import child, readback
+from tests.bench import child, cpu, readback
 from tests.bench.child import RunFailed
 from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
 from tests.bench.feed import PARTITIONS
@@ -79,7 +80,10 @@ def _order(turn: Turn, source: Source, services: Services) -> Order:
 def _measured(turn: Turn, order: Order, wanted: Content, services: Services, folder: Path) -> Run:
     began = time.monotonic()
     mysql = services.mysql if turn.workload.kind == IP_COUNT else None
-    with child.running("tests.bench.contender", folder, mysql) as process:
+    with (
+        child.running("tests.bench.contender", folder, mysql) as process,
+        cpu.watching(process.pid) as samples,
+    ):
         child.await_exit(process, RUN_TIMEOUT_S, "the contender")
     whole_s = time.monotonic() - began
     epochs = read_epochs(child.result(folder)["progress"])
@@ -93,24 +97,24 @@ def _measured(turn: Turn, order: Order, wanted: Content, services: Services, fol
     ):
         if wrong:
             raise RunFailed(wrong)
-    took = [epoch.took_ms for epoch in epochs[WARM_UP_EPOCHS:]]
     return Run(
         turn.workload.name,
         turn.contender,
         turn.round_,
-        figures={
-            "records_s": rate or 0.0,
-            "whole_s": whole_s,
-            "epoch_p50_ms": percentile(took, 50),
-            "epoch_p99_ms": percentile(took, 99),
-        },
+        figures={"records_s": rate or 0.0, "whole_s": whole_s, **_figures(epochs, samples)},
         phases=phase_times(spans, epochs),
-        detail=_detail(epochs),
+        detail={"epochs": [asdict(epoch) for epoch in epochs]},
     )
 
 
-def _detail(epochs: list[Epoch]) -> dict[str, object]:
-    return {"epochs": [asdict(epoch) for epoch in epochs]}
+def _figures(epochs: Sequence[Epoch], samples: Sequence[cpu.Sample]) -> dict[str, float]:
+    measured = epochs[WARM_UP_EPOCHS:]
+    took = [epoch.took_ms for epoch in measured]
+    figures = {"epoch_p50_ms": percentile(took, 50), "epoch_p99_ms": percentile(took, 99)}
+    used_s = cpu.spent_s(samples, epochs[WARM_UP_EPOCHS - 1].end_ms, measured[-1].end_ms)
+    if used_s is not None:
+        figures["cpu_us"] = used_s * 1e6 / sum(epoch.records for epoch in measured)
+    return figures
 
 
 def _wrong_content(turn: Turn, order: Order, wanted: Content, services: Services) -> str:

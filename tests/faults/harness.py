@@ -8,6 +8,7 @@ by the integration tests that need a whole driver.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import random
 import signal
@@ -39,6 +40,8 @@ PATIENCE_S = 150.0
 """A driver that has not ended by then is killed and fails its test; its end takes about 10 s."""
 
 PARTITIONS = 2
+
+_ROOT = Path(__file__).parents[2]
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """A driver that lives for some seconds spends most of them compiling; one compiler is enough."""
@@ -137,10 +140,18 @@ class Running:
             self.process.poll()
 
 
+CLUSTER = {"SLUICEGATE_MASTER": "local-cluster[2,1,1024]"}
+"""Makes a driver start two executors in processes of their own."""
+
+
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a driver: this one, the jars, and no failpoint but those given."""
     kept = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    ours = {"SLUICEGATE_JARS": str(jars_folder("spark")), "JDK_JAVA_OPTIONS": _SHORT_LIVED}
+    ours = {
+        "SLUICEGATE_JARS": str(jars_folder("spark")),
+        "JDK_JAVA_OPTIONS": _SHORT_LIVED,
+        "PYTHONPATH": str(_ROOT),  # of tests.faults.jobs, which executors import
+    }
     return kept | ours | dict(more or {})
 
 
@@ -183,16 +194,26 @@ class Scene:
         """Return the scene with other settings."""
         return Scene(self.folder, dataclasses.replace(self.settings, **changes))  # type: ignore[arg-type]
 
-    def start(self, failpoints: str = "", *, once: bool = True, **more: str) -> Running:
-        """Start a driver (or, with once=False, its supervisor); `more` goes into its environment."""
-        options = ["--once"] if once else ["--supervised"]
+    def start(self, failpoints: str = "", *, supervised: bool = False, **more: str) -> Running:
+        """Start a driver (or its supervisor); `more` goes into its environment."""
+        options = ["--supervised" if supervised else "--once"]
         command = ["sluicegate.cli", "run", "ip_count", *options, *as_arguments(self.settings)]
         log = self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
         return start(command, log, {VARIABLE: failpoints, **more})
 
-    def run(self, failpoints: str = "", *, once: bool = True, **more: str) -> Ended:
+    def run(self, failpoints: str = "", *, supervised: bool = False, **more: str) -> Ended:
         """Run a driver (or its supervisor) to its end."""
-        return self.start(failpoints, once=once, **more).wait()
+        return self.start(failpoints, supervised=supervised, **more).wait()
+
+    def run_job(self, name: str, failpoints: str = "", **more: str) -> Ended:
+        """Run a driver of a job of tests.faults.jobs to its end."""
+        return self.start_job(name, failpoints, **more).wait()
+
+    def start_job(self, name: str, failpoints: str = "", **more: str) -> Running:
+        """Start a driver of a job of tests.faults.jobs."""
+        settings = json.dumps(dataclasses.asdict(self.settings))
+        log = self.folder / f"job-{uuid.uuid4().hex[:6]}.log"
+        return start(["tests.faults.jobs", name, settings], log, {VARIABLE: failpoints, **more})
 
     def epoch_log(self) -> StoredEpochLog:
         """Return the epoch log of the checkpoint."""
@@ -203,20 +224,33 @@ class Scene:
         begun = {int(p.name) for p in (self.checkpoint / "offsets").glob("*") if p.name.isdecimal()}
         return sorted(begun - set(self.epoch_log().epochs()))
 
-    def check_exact(self, lines: int = LINES) -> None:
-        """Recompute everything independently; every line that was fed must be covered."""
+    def check_exact(self, lines: int = LINES) -> Mapping[str, int]:
+        """Recompute everything independently, with every line read; return what was counted."""
         outcome = verify(self.settings)
         assert outcome.exact, outcome.findings
-        newest = self.epoch_log().newest()
-        assert newest is not None, "nothing was decided"
-        assert lines in outcome.checked.values(), f"not all lines were read: {outcome.checked}"
+        read = outcome.checked["source lines"], outcome.checked["source lines not read yet"]
+        assert read == (lines, 0)
+        return outcome.checked
 
 
 @contextmanager
 def scene(
-    services: Services, tmp_path: Path, *, lines: Sequence[bytes] | None = None, **settings: object
+    services: Services,
+    tmp_path: Path,
+    *,
+    lines: Sequence[bytes] | None = None,
+    configs: Mapping[str, Mapping[str, str]] | None = None,
+    **settings: object,
 ) -> Iterator[Scene]:
-    """Give a fresh scene with a source that holds `lines` (default: `access_lines()`)."""
+    """Give a fresh scene.
+
+    Args:
+        services: where Kafka and MySQL are.
+        tmp_path: for the checkpoint and the logs.
+        lines: what the source holds; default `access_lines()`.
+        configs: 'topic' or 'dead_letters' -> configuration of that topic.
+        settings: of the job, besides those that a scene has.
+    """
     name = f"f{uuid.uuid4().hex[:8]}"
     given = IpCountSettings(
         checkpoint=str(tmp_path / "checkpoint"),
@@ -231,6 +265,8 @@ def scene(
     )
     made = Scene(tmp_path, dataclasses.replace(given, **settings))  # type: ignore[arg-type]
     services.kafka.create_topic(made.settings.source, PARTITIONS)
+    for role, config in (configs or {}).items():
+        services.kafka.create_topic(getattr(made.settings, role), PARTITIONS, config)
     create_targets(made.settings)
     feed(services.kafka.bootstrap, made.settings.source, access_lines() if lines is None else lines)
     yield made

@@ -74,7 +74,7 @@ def test_every_failpoint_of_the_driver_is_tested_here() -> None:
 
 @pytest.mark.parametrize(("point", "sink"), WHERE, ids=lambda value: value or "driver")
 def test_driver_killed_at_a_failpoint(played: Scene, point: str, sink: str) -> None:
-    """kill -9 of Python and JVM together loses nothing, repeats nothing, and recovers as it should."""
+    """A kill -9 of Python and JVM together loses and repeats nothing, and recovers as it should."""
     killed = played.run(armed(played, point, sink))
     assert killed.code == -signal.SIGKILL, killed.log
     assert played.epoch_log().newest() == (EPOCH - 1 if point in UNDECIDED else EPOCH)
@@ -132,7 +132,7 @@ def test_killed_at_every_failpoint_in_one_life(played: Scene) -> None:
     once = {point: played.folder / f"once-{i}" for i, point in enumerate(points)}
     failpoints = ";".join(f"{p}@{EPOCH}=kill-group~{path}" for p, path in once.items())
     lived = played.but(restarts=len(points), restart_delay_s=0.2)
-    ended = lived.start(failpoints, once=False).wait(timeout_s=840)
+    ended = lived.start(failpoints, supervised=True).wait(timeout_s=840)
     assert ended.code == 0, ended.log
     assert [p for p, path in once.items() if not path.exists()] == []
     assert ended.epochs("replayed") == [EPOCH]

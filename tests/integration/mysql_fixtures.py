@@ -17,7 +17,8 @@ import pymysql
 import pytest
 
 from infra.embedded import Services
-from infra.embedded.endpoints import MySQLEndpoint, ServiceError
+from infra.embedded.endpoints import MySQLEndpoint
+from infra.embedded.process import ServiceError
 from sluicegate.protocol.markers import GENESIS, Marker
 from sluicegate.sinks.contract import PartDecision, Reach
 from sluicegate.sinks.mysql import MySQLSink
@@ -135,7 +136,7 @@ class MySQL:
     def kill(self, writer: MySQLPartWriter) -> None:
         """End a writer's session from the server's side."""
         assert writer._connection is not None
-        session = int(writer._connection.server_thread_id[0])
+        session = int(writer._connection.thread_id())  # type: ignore[no-untyped-call]
         self.execute(f"KILL {session}")
         until(lambda: session not in self.sessions())
 

@@ -317,7 +317,7 @@ def _kill_and_start(broker: KafkaBroker) -> None:
 @pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", [KafkaBroker.restart, _kill_and_start])
-@pytest.mark.parametrize("point", ["apply-written", "before-commit"])
+@pytest.mark.parametrize("point", ["apply-written", "before-commit", "after-commit"])
 def test_rule_13_a_broker_that_restarts_in_mid_apply_leaves_one_copy(
     broker: KafkaBroker, point: str, fault: Callable[[KafkaBroker], None]
 ) -> None:
@@ -329,6 +329,8 @@ def test_rule_13_a_broker_that_restarts_in_mid_apply_leaves_one_copy(
             hit.append(reached)
             fault(broker)
 
+    # Killed right after the commit, the broker may forget to end the transaction: the writer that
+    # comes next ends it (`KafkaPartWriter._settled_marker`).
     apply_until_done(sink, replace(first_epoch(topic.lineage), reach=reach), HUNDRED)
     assert hit
     following = PartDecision(topic.lineage, Marker(1, "a1"), Marker(0, "a0"))
@@ -339,23 +341,23 @@ def test_rule_13_a_broker_that_restarts_in_mid_apply_leaves_one_copy(
 @pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", [KafkaBroker.restart, _kill_and_start])
-def test_rule_13_a_writer_outlives_a_broker_that_restarts_after_the_commit(
+def test_rule_13_a_writer_outlives_a_broker_that_restarts_between_epochs(
     broker: KafkaBroker, fault: Callable[[KafkaBroker], None]
 ) -> None:
-    """The same writer goes on, which is what a driver does.
-
-    A new writer may find the marker unsettled for good: see `faults.unsettled`. The next commit of
-    the same producer id settles what the broker forgot to.
-    """
+    """Librdkafka's own call then never returns (see `producers._bounded`); a retry is due."""
     topic = Topic(broker.endpoint)
     writer = topic.sink().open(0)
-    crash = first_epoch(topic.lineage)
-    hook: Callable[[str], None] = lambda point: fault(broker) if point == "after-commit" else None  # noqa: E731
-    writer.apply(replace(crash, reach=hook), [staged(HUNDRED)])
+    writer.apply(first_epoch(topic.lineage), [staged(HUNDRED)])
+    fault(broker)
     following = PartDecision(topic.lineage, Marker(1, "a1"), Marker(0, "a0"))
-    writer.apply(following, [staged([b"next"])])
-    assert topic.values() == [*HUNDRED, b"next"]
+    for _ in range(3):
+        try:
+            writer.apply(following, [staged([b"next"])])
+        except SinkUnavailable:
+            continue
+        break
     assert writer.marker() == Marker(1, "a1")
+    assert topic.values() == [*HUNDRED, b"next"]
     writer.close()
 
 

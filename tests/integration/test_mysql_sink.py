@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 import pymysql
@@ -32,7 +33,7 @@ from .mysql_fixtures import HITS, HITS_TABLE, MySQL, at, hits, until
 pytestmark = [pytest.mark.integration, pytest.mark.mysql]
 
 BEFORE_COMMIT = ("apply-begun", "apply-written", "before-commit")
-KEYLESS = {"keys": (), "on_conflict": "error"}
+KEYLESS: dict[str, Any] = {"keys": (), "on_conflict": "error"}
 
 
 @pytest.fixture

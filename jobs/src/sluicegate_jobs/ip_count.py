@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   window_end DATETIME NOT NULL,
   hits BIGINT NOT NULL,
   PRIMARY KEY (window_start, ip)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 """
 
 
@@ -110,8 +110,10 @@ def parsed(source: DataFrame, settings: IpCountSettings) -> DataFrame:
     line = source.withColumn("line", F.col("value").cast("string"))
     at = F.try_to_timestamp(F.regexp_extract("line", LINE, 2), F.lit(TIME))
     taken = line.withColumn("ip", F.regexp_extract("line", LINE, 1)).withColumn("at", at)
+    # F.window drops rows without a time; a broken line must come through, with any window
+    timed = F.coalesce("at", F.timestamp_seconds(F.lit(0)))
     return taken.withColumn("broken", _broken()).withColumn(
-        "window_end", F.window("at", settings.window).end
+        "window_end", F.window(timed, settings.window).end
     )
 
 

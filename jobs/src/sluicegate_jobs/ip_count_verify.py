@@ -24,6 +24,7 @@ from sluicegate.protocol.errors import (
     SettingsInvalid,
     SinkUnavailable,
     SluicegateError,
+    TargetMissing,
 )
 from sluicegate.protocol.markers import GENESIS, Marker
 from sluicegate.protocol.record import EpochRecord
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from sluicegate_jobs.ip_count import IpCountSettings
 
 _TIMEOUT_S = 120.0
+_NO_SUCH_TABLE = 1146
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def verify(settings: IpCountSettings) -> Verification:
     """Recompute the counts from the source topic and compare both sinks and the dead letters.
 
     Raises:
-        SluicegateError: something could not be read, or the job went on meanwhile.
+        SluicegateError: something could not be read, nothing was ever decided, or the job went on
+            meanwhile.
     """
     rules = _rules(settings)
     objects = open_objects(settings.checkpoint)
@@ -108,6 +111,13 @@ def verify(settings: IpCountSettings) -> Verification:
             "the job decided an epoch while it was being checked",
             data="nothing is known to be wrong; the comparison was thrown away",
             do="stop the job, or wait until its input is read, and check again",
+        )
+    if decided.newest is None and compared.exact:
+        # no finding here would read as a proof
+        raise SluicegateError(
+            f"no epoch is decided in checkpoint {settings.checkpoint}, and the sinks are empty",
+            data="nothing was compared, so nothing is proved",
+            do="run the job first; if it has run, give the checkpoint that it ran with",
         )
     checked = compared.checked | {"decided epochs in the log": len(decided.attempts)}
     if decided.rows is None:
@@ -272,6 +282,12 @@ def _session(database: Address, what: str) -> Iterator[Connection]:
     try:
         yield connection
     except pymysql.err.Error as error:
+        if error.args[:1] == (_NO_SUCH_TABLE,):
+            raise TargetMissing(
+                f"{database}: {what}: there is no such table",
+                data="nothing was compared; if the job has run, the table was dropped since",
+                do="check the name and the url; `sluicegate targets` creates missing tables",
+            ) from error
         raise SinkUnavailable(
             f"{database} gave no answer for {what}: {error}",
             data="nothing was compared; nothing was changed",

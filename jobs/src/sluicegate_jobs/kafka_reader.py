@@ -25,6 +25,9 @@ _ANSWER_S = 30.0
 
 _BATCH = 10_000
 
+_TICK_S = 0.2
+"""A batch that is not full is waited for so long, so it is the time of the last one of a topic."""
+
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001 - its names
 """librdkafka connects again by itself; if it cannot, `_ANSWER_S` ends the wait."""
 
@@ -81,7 +84,7 @@ class TopicReader:
             )
             heard = time.monotonic()
             while left:
-                messages = self._consumer.consume(_BATCH, timeout=1.0)
+                messages = self._consumer.consume(_BATCH, timeout=_TICK_S)
                 if messages:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > _ANSWER_S:

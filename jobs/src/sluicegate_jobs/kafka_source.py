@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.protocol.errors import SettingsInvalid, SinkUnavailable, TargetMissing
+
+_ANSWER_S = 10.0
+_METADATA_LAG_S = 2.0
+"""Brokers learn of a new topic a little late."""
 
 PAYLOAD_CHARACTERS = 65_536
 """How much of a record a dead letter carries; the hash is of the whole."""
@@ -21,10 +29,15 @@ def kafka_source(spark: SparkSession, topic: str, bootstrap: str, max_records: i
         topic: its name.
         bootstrap: servers; empty: SLUICEGATE_KAFKA.
         max_records: of one epoch at most.
+
+    Raises:
+        TargetMissing: there is no such topic; Spark itself would say so only in its first epoch.
+        SinkUnavailable: no broker answers.
     """
     servers = bootstrap or os.environ.get("SLUICEGATE_KAFKA", "")
     if not servers:
         raise SettingsInvalid("no Kafka servers are given", do="set SLUICEGATE_KAFKA or --kafka")
+    check_topic(servers, topic)
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
@@ -35,6 +48,35 @@ def kafka_source(spark: SparkSession, topic: str, bootstrap: str, max_records: i
         .option("maxOffsetsPerTrigger", max_records)
         .load()
     )
+
+
+def check_topic(servers: str, topic: str) -> None:
+    """See that a topic is there; it is never created by asking."""
+    admin = AdminClient({"bootstrap.servers": servers}, logger=logging.getLogger(__name__))
+    lag = time.monotonic() + _METADATA_LAG_S
+    while True:
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)
+        try:
+            asked[topic].result(_ANSWER_S)
+        except (KafkaException, TimeoutError) as error:
+            said = error.args[0] if isinstance(error, KafkaException) else None
+            if said is None or said.name() != "UNKNOWN_TOPIC_OR_PART":
+                raise SinkUnavailable(
+                    f"Kafka at {servers} does not say whether there is a source topic {topic}: "
+                    f"{said.str() if said else f'no answer in {_ANSWER_S:.0f} s'}",
+                    data="nothing was read or written",
+                    do="start the broker, or correct the servers (SLUICEGATE_KAFKA)",
+                ) from error
+            if time.monotonic() > lag:
+                raise TargetMissing(
+                    f"Kafka at {servers}: there is no source topic {topic}",
+                    data="nothing was read or written; Sluicegate creates no topics but its own",
+                    do=f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic} "
+                    "--partitions <n>, or correct its name",
+                ) from error
+            time.sleep(0.05)
+        else:
+            return
 
 
 def dead_letter(reason: Column) -> Column:

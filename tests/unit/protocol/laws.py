@@ -34,7 +34,7 @@ class LawBroken(AssertionError):
     """The world is in a state that the protocol promises never to be in."""
 
 
-class SparkLogConflict(Exception):  # noqa: N818 - Spark's own name for it has no Error either
+class SparkLogConflict(Exception):
     """Spark found another writer's file in its log and stops."""
 
 

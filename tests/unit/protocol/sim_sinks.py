@@ -191,11 +191,11 @@ class SimSink:
         for part, (rows, marker) in zip(self.parts, self.history[index], strict=True):
             part.rows, part.marker = list(rows), marker
         del self.history[index + 1 :]
-        self.end_sessions()
+        self.end_connections()
         self.version += 1
 
-    def end_sessions(self) -> None:
-        """Roll every open transaction back, as a server does after its session timeout."""
+    def end_connections(self) -> None:
+        """Roll every open transaction back, as a server does after its wait timeout."""
         for part in self.parts:
             part.txn = None
             part.generation += 1
@@ -204,7 +204,7 @@ class SimSink:
         """Lose the markers and keep the rows: somebody re-created the markers' topic or table."""
         for part in self.parts:
             part.marker = None
-        self.end_sessions()
+        self.end_connections()
         self.version += 1
 
     def discard(self, record: EpochRecord) -> bool:

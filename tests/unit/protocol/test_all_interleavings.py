@@ -12,7 +12,8 @@ import pytest
 
 from . import laws
 from .search import everywhere, recover
-from .world import Setting, World
+from .setting import Setting
+from .world import World
 
 KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
 ALL = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "0")) >= 1000

@@ -21,7 +21,8 @@ from sluicegate.protocol.record import EpochRecord
 
 from . import laws
 from .search import everywhere, recover, to_the_end, until
-from .world import Call, Setting, World
+from .setting import Call, Setting
+from .world import World
 
 KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
 Broken = Callable[[Job, int], Steps[Any]]
@@ -66,7 +67,7 @@ def test_an_apply_without_a_marker_is_caught() -> None:
 def test_a_decision_after_the_apply_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     decide = coordinator._decide
 
-    def not_yet(_job: Job, record: EpochRecord) -> Iterator[Any]:
+    def not_yet(_job: Job, record: EpochRecord) -> Steps[EpochRecord]:
         yield NewestEpoch()
         return record
 
@@ -120,7 +121,7 @@ def test_applying_from_memory_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
     Each attempt has its rows in a part of its own, where no marker of the other stops it.
     """
 
-    def trusting(_job: Job, record: EpochRecord) -> Iterator[Any]:
+    def trusting(_job: Job, record: EpochRecord) -> Steps[EpochRecord]:
         yield CreateRecord(record)
         return record
 
@@ -203,5 +204,5 @@ def test_cleaning_the_staging_area_before_the_decision_is_caught() -> None:
 
         return run
 
-    with pytest.raises(laws.LawBroken, match="redo log: .* was removed"):
+    with pytest.raises(laws.LawBroken, match=r"redo log: .* was removed"):
         rival_worlds(one_sink(), breaking)

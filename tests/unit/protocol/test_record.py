@@ -99,6 +99,12 @@ def test_the_same_record_has_the_same_bytes(record: EpochRecord) -> None:
     assert encode(record) == encode(decode(encode(record)))
 
 
+@given(records)
+def test_the_order_of_the_sinks_is_kept(record: EpochRecord) -> None:
+    """It is the order in which they are applied, also by whoever replays the record."""
+    assert list(decode(encode(record)).sinks) == list(record.sinks)
+
+
 @given(records, st.data())
 def test_a_changed_byte_is_never_taken_for_a_decision(
     record: EpochRecord, data: st.DataObject

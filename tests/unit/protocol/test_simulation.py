@@ -24,8 +24,9 @@ from sluicegate.protocol.markers import GENESIS
 
 from . import laws
 from .search import recover
+from .setting import Setting
 from .sim_sinks import cached_decode
-from .world import Driver, Setting, World
+from .world import Driver, World
 
 EXAMPLES = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "400"))
 SETTINGS = settings(
@@ -104,8 +105,8 @@ class Machine(RuleBasedStateMachine):
         self.world.settle_late(which % len(self.world.late), land=land)
 
     @rule()
-    def server_ends_sessions(self) -> None:
-        self.world.sinks["mysql"].end_sessions()
+    def server_ends_connections(self) -> None:
+        self.world.sinks["mysql"].end_connections()
         for driver in self.world.alive():
             driver.faulted = True
 

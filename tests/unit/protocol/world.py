@@ -10,73 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from sluicegate.protocol import coordinator
 from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.effects import (
     Apply,
-    AwaitSettled,
-    Begin,
-    CheckState,
     Effect,
-    Feed,
-    Now,
-    Pause,
     Reach,
     Steps,
 )
 from sluicegate.protocol.errors import OffsetLogDiverged, StageFailed, StoreUnavailable
-from sluicegate.protocol.markers import Verdict, judge
 from sluicegate.protocol.ports import Ports, Staged
 from sluicegate.protocol.record import Chunk, EpochRecord, EventTime, SinkBinding, encode
 
 from . import laws
+from .setting import LOCAL, Call, Setting
 from .sim_sinks import Fault, Late, SimSink, SubSteps, Surroundings, cached_decode
-
-LOCAL = (Begin, Now, Reach, Pause, AwaitSettled, CheckState, Feed)
-"""Effects that nobody else can see: nothing is gained by letting another driver come between."""
-
-
-def spread(name: str, epoch: int) -> int:
-    """Return how much input a driver takes into an epoch: none, or some."""
-    return zlib.crc32(f"{name}/{epoch}".encode()) % 4
-
-
-def salted(offset: int, attempt: str, parts: int) -> int:
-    """Route a row as a nondeterministic plan does: another attempt, another part."""
-    return (offset + zlib.crc32(attempt.encode())) % parts
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a world is made of; the defaults are the real protocol."""
-
-    run_epoch: Callable[[Job, int], Steps[Any]] = lambda job, epoch: coordinator.run_epoch(
-        job, epoch
-    )
-    judge: Callable[..., Verdict] = judge
-    sinks: tuple[tuple[str, str], ...] = (("kafka", "fencing"), ("mysql", "locking"))
-    parts: int = 2
-    retention: int = 2
-    """Records and offsets of this many epochs are kept; below 2 Spark itself could not go on."""
-    size: Callable[[str, int], int] = spread
-    route: Callable[[int, str, int], int] = salted
-
-
-@dataclass(frozen=True)
-class Call:
-    """An effect of Spark's own loop."""
-
-    name: str
-    do: Callable[[], Any]
-
-    def perform(self, ports: Ports) -> Any:  # noqa: ANN401, ARG002 - as any effect
-        """Do it."""
-        return self.do()
 
 
 @dataclass
@@ -86,7 +36,7 @@ class World:
     setting: Setting = field(default_factory=Setting)
 
     def __post_init__(self) -> None:
-        around = Surroundings(self.setting.judge, lambda name: self.staged.get(name), self.delay)
+        around = Surroundings(self.setting.judge, self._staged, self.delay)
         self.sinks = {
             n: SimSink(n, kind, self.setting.parts, around) for n, kind in self.setting.sinks
         }
@@ -134,6 +84,10 @@ class World:
             pruned = epoch <= record.epoch - self.setting.retention
             if pruned or (kept is not None and cached_decode(kept).attempt != attempt):
                 del self.staged[name]
+
+    def _staged(self, name: str) -> bytes | None:
+        # looked up anew each time: a checkpoint from a backup puts another staging area here
+        return self.staged.get(name)
 
     def delay(self, late: Late) -> None:
         """Keep a request in the network."""
@@ -234,7 +188,7 @@ class Driver:
             return
         self.fault, self.faulted = fault, self.faulted or fault is not None
         self._perform()
-        while self.alive and isinstance(self._pending, LOCAL):
+        while isinstance(self._pending, LOCAL):
             self.fault = None
             self._perform()
         laws.check(self.world)
@@ -272,10 +226,10 @@ class Driver:
         try:
             self._pending = resume()
         except StopIteration:
-            self.alive = False
+            self.alive, self._pending = False, None
             return
         except Exception as error:  # noqa: BLE001 - the driver dies of it; the laws judge it
-            self.alive, self.error = False, error
+            self.alive, self.error, self._pending = False, error, None
             laws.check_death(self.world, self, error)
             return
         self.next_step = type(self._pending).__name__

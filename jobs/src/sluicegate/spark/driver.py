@@ -68,6 +68,7 @@ class EpochDriver:
         self._spark, self._wiring = spark, wiring
         self._log = _TracedLog(StoredEpochLog(wiring.objects), wiring.tracing)
         self._offsets = StoredOffsets(wiring.objects)
+        self._primed = False
         self._keeper = MarkerKeeper(wiring.sinks)
 
     def run(self, batch: DataFrame, epoch: int) -> Settled:
@@ -79,7 +80,7 @@ class EpochDriver:
             ports = Ports(
                 log=self._log,
                 offsets=self._offsets,
-                plan=_BatchPlan(self._spark, wiring, batch, times),
+                plan=self._plan(batch, times),
                 sinks=_TracedSinks(sinks, wiring.tracing, times),
                 clock=_SystemClock(),
             )
@@ -89,6 +90,13 @@ class EpochDriver:
         self._keeper.keep(record)
         log.info("%s", _progress(settled, times))
         return settled
+
+    def _plan(self, batch: DataFrame, times: _Times) -> _BatchPlan:
+        plan = RunningPlan(self._spark)
+        if not self._primed:
+            plan.prime_sources()
+            self._primed = True
+        return _BatchPlan(plan, self._wiring, batch, times)
 
     def _applied(self, sink: str, part: int, receipt: Receipt) -> None:
         for step in receipt.steps:
@@ -153,11 +161,8 @@ class _SystemClock:
 class _BatchPlan:
     """`ports.Plan` of one foreachBatch call."""
 
-    def __init__(
-        self, spark: SparkSession, wiring: Wiring, batch: DataFrame, times: _Times
-    ) -> None:
-        self._spark, self._wiring, self._batch, self._times = spark, wiring, batch, times
-        self._plan = RunningPlan(spark)
+    def __init__(self, plan: RunningPlan, wiring: Wiring, batch: DataFrame, times: _Times) -> None:
+        self._plan, self._wiring, self._batch, self._times = plan, wiring, batch, times
 
     def stage(self, epoch: int, attempt: str) -> Staged:
         start, wiring = time.time_ns(), self._wiring

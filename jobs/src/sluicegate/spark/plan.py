@@ -35,7 +35,22 @@ class RunningPlan:
     def __init__(self, spark: SparkSession) -> None:
         query_id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         query = spark._jsparkSession.streams().get(query_id)  # noqa: SLF001 - no public door
-        self._root = query.streamingQuery().lastExecution().executedPlan()
+        self._execution = query.streamingQuery().lastExecution()
+        self._root = self._execution.executedPlan()
+        self._limit = spark._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit  # type: ignore[union-attr] # noqa: SLF001
+
+    def prime_sources(self) -> None:
+        """Let each Kafka source look once at where its topics end.
+
+        Spark 4.1 ends a query whose first epoch was begun by the driver before (SPARK-55271): after
+        that epoch its source reports how far it is behind, and has never looked.
+        """
+        for node in _nodes(self._execution.logical()):
+            if node.getClass().getSimpleName() == "StreamingDataSourceV2ScanRelation":
+                stream, start = node.stream(), node.startOffset()
+                if stream.getClass().getSimpleName() == "KafkaMicroBatchStream":
+                    offset = start.get() if start.isDefined() else stream.initialOffset()
+                    stream.latestOffset(offset, self._limit.allAvailable())
 
     def event_times(self) -> tuple[EventTime, ...]:
         """Return what each watermark operator has seen in the plan that has run."""
@@ -65,27 +80,32 @@ class RunningPlan:
         """
         late = [
             node.eventTimeWatermarkForLateEvents()
-            for node in self._walk()
+            for node in _nodes(self._root)
             if _is_stateful(node) and node.eventTimeWatermarkForLateEvents().isDefined()
         ]
         return min((int(value.get()) for value in late), default=None)
 
     def state_operators(self) -> list[StateOperator]:
         """Return the stateful operators of the plan."""
-        infos = [node.stateInfo().get() for node in self._walk() if _is_stateful(node)]
+        infos = [node.stateInfo().get() for node in _nodes(self._root) if _is_stateful(node)]
         found = {(i.operatorId(), i.storeVersion() + 1, i.numPartitions()) for i in infos}
         return [StateOperator(*operator) for operator in sorted(found)]
 
     def _watermarks(self) -> list[JavaObject]:
-        return [n for n in self._walk() if n.getClass().getSimpleName() == "EventTimeWatermarkExec"]
+        return [
+            node
+            for node in _nodes(self._root)
+            if node.getClass().getSimpleName() == "EventTimeWatermarkExec"
+        ]
 
-    def _walk(self) -> Iterator[JavaObject]:
-        pending = [self._root]
-        while pending:
-            node = pending.pop()
-            yield node
-            children = node.children()
-            pending.extend(children.apply(i) for i in range(children.size()))
+
+def _nodes(root: JavaObject) -> Iterator[JavaObject]:
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        children = node.children()
+        pending.extend(children.apply(i) for i in range(children.size()))
 
 
 def _is_stateful(node: JavaObject) -> bool:

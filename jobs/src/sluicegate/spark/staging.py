@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from sluicegate.protocol import failpoints
+from sluicegate.protocol.errors import RowRefused
 from sluicegate.protocol.record import Chunk
 from sluicegate.sinks.chunks import pack
 from sluicegate.sinks.contract import BoundSink
@@ -164,14 +165,12 @@ class _PartStager:
         self._reason = next(iter(refused.values()))
         for i, sink in enumerate(self._order.sinks):
             if sink.id == self._order.dead_letters:
-                letters: list[object] = [
-                    _letter(batch.slice(at, 1), reason) for at, reason in refused.items()
-                ]
                 schema = pa.schema(batch.schema.field(i).type.fields)
-                filled: dict[str, list[object]] = {"value": letters, PART: [0] * len(letters)}
-                empty: list[object] = [None] * len(letters)
-                columns = {name: filled.get(name, empty) for name in schema.names}
-                self._add(i, sink, pa.RecordBatch.from_pydict(columns, schema=schema))
+                for at, reason in refused.items():
+                    row = batch.slice(at, 1)
+                    own = row.column(i)[0].as_py()
+                    letter = (own and _read_letter(own.get("value"))) or _letter(row, reason)
+                    self._add(i, sink, _fitting(sink, schema, letter))
 
     def _close(self, key: tuple[int, int]) -> pa.RecordBatch:
         """Make one chunk durable and describe it."""
@@ -220,17 +219,51 @@ def _refusals(
     return refused
 
 
-def _letter(row: pa.RecordBatch, reason: str) -> bytes:
+Letter = dict[str, object]
+
+
+def _letter(row: pa.RecordBatch, reason: str) -> Letter:
     """Return a refused row as a dead letter: as it was for the sinks, cut, with its hash."""
     parts = [value for value in row.to_pylist()[0].values() if value is not None]
     text = json.dumps(parts, default=_printable, ensure_ascii=False)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    letter = {
+    return {
         "reason": f"refused by {reason}",
         "payload": text.encode()[:_PAYLOAD_BYTES].decode(errors="ignore"),
-        "payload_sha256": digest,
+        "payload_sha256": hashlib.sha256(text.encode()).hexdigest(),
     }
-    return json.dumps(letter, ensure_ascii=False).encode()
+
+
+def _read_letter(value: object) -> Letter | None:
+    """Return a row of the dead letters' own output, if it is a letter whose payload can be cut."""
+    try:
+        letter = json.loads(value) if isinstance(value, str | bytes) else None
+    except ValueError:
+        return None
+    return letter if isinstance(letter, dict) and isinstance(letter.get("payload"), str) else None
+
+
+def _fitting(sink: BoundSink, schema: pa.Schema, letter: Letter) -> pa.RecordBatch:
+    """Return a letter as a staged row, its payload cut until the sink takes it (rule 10).
+
+    Raises:
+        RowRefused: it takes none, not even without a payload.
+    """
+    while True:
+        value = json.dumps(letter, ensure_ascii=False).encode()
+        filled: dict[str, list[object]] = {"value": [value], PART: [0]}
+        columns = {name: filled.get(name, [None]) for name in schema.names}
+        staged = pa.RecordBatch.from_pydict(columns, schema=schema)
+        refusals = sink.refusals(staged)
+        if refusals is None:
+            return staged
+        payload = str(letter["payload"])
+        if not payload:
+            raise RowRefused(
+                f"sink {sink.id} takes no dead letter: {refusals[0]}",
+                data="the epoch is undecided, nothing of it is visible in any sink, nothing is lost",
+                do="raise the limit of the dead letters' topic",
+            )
+        letter = letter | {"payload": payload[: len(payload) // 2]}
 
 
 def _printable(value: object) -> str:

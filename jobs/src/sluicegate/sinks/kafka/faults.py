@@ -137,18 +137,17 @@ def while_applying(raised: KafkaException | Undelivered, where: str, doing: str)
     )
 
 
-def unsettled(raised: KafkaException, where: str) -> SluicegateError:
-    """Return what it means that a marker cannot be read in time.
+class Unsettled(SinkUnavailable):
+    """A marker could not be read in time: a transaction of the part is neither in nor out."""
 
-    Kafka 4.4 can leave it so for good: a lone broker killed between answering a commit and writing
-    it to the partitions drops the latter when it starts ("Couldn't find leader endpoint ... likely
-    deleted already" in its log), for it loads transactions before it knows of topics.
-    """
-    return SinkUnavailable(
+
+def unsettled(raised: KafkaException, where: str) -> Unsettled:
+    """Return what it means that a marker cannot be read in time."""
+    return Unsettled(
         f"{where} is not settled: {said(error_of(raised))}",
-        data="nothing was written; a transaction of this part is neither in nor aborted, or the broker is silent",
-        do="wait for the broker; if it lasts, the transaction hangs: find it with kafka-transactions.sh "
-        "find-hanging and abort it there, in the topic and in __consumer_offsets",
+        data="a transaction of this part is neither in nor aborted yet, or the broker is silent",
+        do="wait for the broker; if it lasts, a transaction hangs: kafka-transactions.sh find-hanging "
+        "and abort, in the topic and in __consumer_offsets; then the apply is repeated",
     )
 
 

@@ -8,8 +8,8 @@ an ambiguous reply only a new `init_transactions` and the marker tell what is in
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,8 @@ _QUEUE_KIB = 131_072
 _POLL_EVERY = 1000
 _ABORT_S = 5.0
 _ERRORS_KEPT = 1000
+_MARK_S = 10.0
+_GRACE_S = 1.0
 
 
 class TransactionState(enum.Enum):
@@ -91,20 +93,28 @@ def producer_settings(
     }
 
 
-@contextmanager
-def _real_cause() -> Iterator[None]:
-    """Raise the KafkaException behind a SystemError.
+def _bounded(call: Callable[[], None], timeout_s: float) -> None:
+    """Run a call of the transactional API, and give it up a little after its own timeout.
 
-    At a fatal error (being fenced is one) confluent-kafka sets an exception while it serves events,
-    and goes on serving: the next delivery callback then fails with "returned a result with an
-    exception set", which hides it.
+    librdkafka 2.16 does not always keep to the timeout that it is given: after a restart of the only
+    broker `send_offsets_to_transaction` of a producer that lived through it waited without end. The
+    thread that is given up never comes back; it holds nothing but a producer to be thrown away.
     """
-    try:
-        yield
-    except SystemError as raised:
-        if isinstance(raised.__cause__, KafkaException):
-            raise raised.__cause__ from None
-        raise
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as raised:  # noqa: BLE001 - raised again by the caller, below
+            failed.append(raised)
+
+    thread = threading.Thread(target=run, name="sluicegate-kafka-call", daemon=True)
+    thread.start()
+    thread.join(timeout_s + _GRACE_S)
+    if thread.is_alive():
+        raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, "librdkafka did not return"))
+    if failed:
+        raise failed[0]
 
 
 class TransactionalProducer:
@@ -129,7 +139,8 @@ class TransactionalProducer:
         # Without a connection that is up init_transactions waits out two back-offs (18 ms become 60).
         # A topic is named because asking for all of them is slow where there are thousands.
         self._producer.list_topics(MARKERS_TOPIC, timeout=deadline.left())
-        self._producer.init_transactions(deadline.left())
+        timeout_s, producer = deadline.left(), self._producer
+        _bounded(lambda: producer.init_transactions(timeout_s), timeout_s)
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -143,21 +154,19 @@ class TransactionalProducer:
             KafkaException: a record was refused at once, or the queue stays full.
             Undelivered: a record that was handed over earlier is lost.
         """
-        produce, poll = self._producer.produce, self._producer.poll
+        produce, poll, serve = self._producer.produce, self._producer.poll, self._serve
         for count, row in enumerate(rows, 1):
             try:
                 produce(topic, *row)
             except BufferError:
                 self._produce_late(topic, row, deadline)
             if count % _POLL_EVERY == 0:
-                with _real_cause():
-                    poll(0)
+                serve(poll, 0)
                 self.check()
 
     def _produce_late(self, topic: str, row: tuple[Any, ...], deadline: Deadline) -> None:
         while not deadline.passed():
-            with _real_cause():
-                self._producer.poll(deadline.left(0.1))
+            self._serve(self._producer.poll, deadline.left(0.1))
             self.check()
             try:
                 return self._producer.produce(topic, *row)
@@ -172,13 +181,26 @@ class TransactionalProducer:
             Undelivered: one is not. `flush` of librdkafka returns as if all were well.
             KafkaException: the time is up.
         """
-        with _real_cause():
-            left = self._producer.flush(deadline.left())
+        left = self._serve(self._producer.flush, deadline.left())
         self.check()
         if left:
             raise KafkaException(
                 KafkaError(KafkaError.REQUEST_TIMED_OUT, f"{left} records are unacknowledged")
             )
+
+    def _serve(self, call: Callable[[float], int], timeout_s: float) -> int:
+        """Poll or flush, and raise the cause where confluent-kafka hides it behind a SystemError.
+
+        At a fatal error (being fenced is one) it sets an exception while it serves events, and goes
+        on serving: the next delivery callback then fails, with or without the first as the cause.
+        """
+        try:
+            return call(timeout_s)
+        except SystemError as raised:
+            if isinstance(raised.__cause__, KafkaException):
+                raise raised.__cause__ from None
+            self._producer.begin_transaction()  # after a fatal error every call raises it
+            raise
 
     def check(self) -> None:
         """Raise Undelivered if a record of this producer has failed."""
@@ -188,19 +210,26 @@ class TransactionalProducer:
 
     def mark(self, committed: CommittedMarker, marker: Marker, deadline: Deadline) -> None:
         """Put the marker into the open transaction."""
-        self._producer.send_offsets_to_transaction(
-            [committed.position(marker)], committed.group(), deadline.left()
-        )
+        timeout_s = deadline.left(_MARK_S)
+        offsets, group, producer = [committed.position(marker)], committed.group(), self._producer
+        _bounded(lambda: producer.send_offsets_to_transaction(offsets, group, timeout_s), timeout_s)
 
     def commit(self, deadline: Deadline) -> None:
         """Commit; an error other than one that demands an abort leaves it in doubt."""
         self.state = TransactionState.COMMITTING
+        timeout_s, producer = deadline.left(), self._producer
         try:
-            self._producer.commit_transaction(deadline.left())
+            _bounded(lambda: producer.commit_transaction(timeout_s), timeout_s)
         except KafkaException as raised:
             if faults.error_of(raised).txn_requires_abort():
                 self.state = TransactionState.OPEN
             raise
+        self.state = TransactionState.NONE
+
+    def abort(self) -> None:
+        """Abort the open transaction."""
+        producer = self._producer
+        _bounded(lambda: producer.abort_transaction(_ABORT_S), _ABORT_S)
         self.state = TransactionState.NONE
 
     def throw_away(self, *, abort: bool) -> None:
@@ -213,7 +242,7 @@ class TransactionalProducer:
         """
         if abort and self.state is TransactionState.OPEN:
             try:
-                self._producer.abort_transaction(_ABORT_S)
+                self.abort()
             except KafkaException as raised:
                 reason = faults.said(faults.error_of(raised))
                 LOG.info("abort failed; the next init aborts, or the broker's timeout: %s", reason)

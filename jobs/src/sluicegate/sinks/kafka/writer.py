@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 _BACKOFF_S = (0.5, 2.0)
 _MARKER_PEEK_S = 1.0
+_UNSETTLED_S = 5.0
+_CONFIRM_S = 10.0
+_NEVER_SEEN = b"aborted"
 
 
 class KafkaPartWriter:
@@ -89,9 +92,8 @@ class KafkaPartWriter:
                 return self._give_way(decision, deadline, raised)
             raise faults.while_applying(raised, self._where, "applying") from raised
         except BaseException:
-            # Of the rows' iterator or of a failpoint. After the commit there is nothing to undo.
-            if self._producer and self._producer.state is not TransactionState.NONE:
-                self._throw_away()
+            # Of the rows' iterator, a failpoint or `_confirm`. What is committed is not undone by it.
+            self._throw_away()
             raise
 
     def close(self) -> None:
@@ -137,13 +139,12 @@ class KafkaPartWriter:
     def _judge(self, decision: PartDecision, deadline: Deadline) -> Verdict:
         """Judge by the marker that is known; where that says neither apply nor skip, by a new read.
 
-        The known marker was read after our init, or committed by us since. Every marker of this
+        The known marker was read after our init, or after our last commit. Every marker of this
         part is committed under our transactional id, and another producer of that id must init it
         first, after which nothing of ours commits. So while we are alive and not fenced it is the
         committed one; and if we are fenced and do not know it: SKIP stands, as what we committed is
         in for ever; APPLY is harmless, as our transaction cannot commit, and raises. Anything else
-        may only mean that another writer has been here: take the part over and read. The read that
-        this saves is not free: within some ms of a commit the broker does not answer it yet.
+        may only mean that another writer has been here: take the part over and read.
         """
         if self._producer is not None:
             try:
@@ -185,10 +186,10 @@ class KafkaPartWriter:
             producer.mark(self._committed, decision.this, deadline)
         decision.reach("before-commit")
         producer.commit(deadline)
-        times.append(time.time_ns())
-        if decision.markers:
-            self._found, self._marked_at = decision.this, time.monotonic()
         decision.reach("after-commit")
+        if decision.markers:
+            self._confirm(decision, deadline)
+        times.append(time.time_ns())
         names = ("begin", "write", "flush", "commit")
         steps = tuple(Step(n, a, b) for n, a, b in zip(names, times, times[1:], strict=False))
         return Receipt(Verdict.APPLY, rows=rows, bytes=size, steps=steps)
@@ -234,7 +235,7 @@ class KafkaPartWriter:
         producer = TransactionalProducer(producer_settings(sink.connection, name, limits))
         try:
             producer.init(deadline)
-            self._found = self._committed.read(deadline)
+            self._found = self._settled_marker(producer, deadline)
         except KafkaException as raised:
             producer.throw_away(abort=False)
             if faults.is_fenced(faults.error_of(raised)):
@@ -245,6 +246,42 @@ class KafkaPartWriter:
             raise
         self._producer = producer
         return producer
+
+    def _settled_marker(self, producer: TransactionalProducer, deadline: Deadline) -> Marker | None:
+        """Return the committed marker, after aborting what the broker has forgotten to end.
+
+        Init returns when our id has no transaction left. If a marker is pending even so, the broker
+        has lost track of it: Kafka 4.4, killed between answering a commit and writing it to the
+        partitions, and started again as the only broker, loads transactions before it knows of
+        topics and skips the writing ("Couldn't find leader endpoint ... likely deleted already" in
+        its log). Readers would wait for ever. Aborting is right: no apply returned before it had
+        read its marker (`_confirm`), so the epoch in question is still being retried. The broker
+        ends transactions by producer, so an abort of ours ends them in every partition it touches.
+        """
+        try:
+            return self._committed.read(Deadline(deadline.left(_UNSETTLED_S)))
+        except faults.Unsettled as error:
+            LOG.warning("%s: %s: aborting it", self._where, error.what)
+        producer.begin()
+        everywhere = (
+            (_NEVER_SEEN, _NEVER_SEEN, partition) for partition in range(self._sink.partitions)
+        )
+        producer.produce(self._sink.topic, everywhere, deadline)
+        producer.mark(self._committed, Marker(-1, "aborted"), deadline)
+        producer.flush(deadline)
+        producer.abort()
+        return self._committed.read(deadline)
+
+    def _confirm(self, decision: PartDecision, deadline: Deadline) -> None:
+        """Read back the marker of a commit; see `_settled_marker` for why an answer is not enough."""
+        found = self._committed.read(Deadline(deadline.left(_CONFIRM_S)))
+        if found is None or found.epoch < decision.this.epoch:
+            raise SinkUnavailable(
+                f"{self._where}: the commit was acknowledged and the marker is {found or 'absent'}",
+                data="the broker has lost the transaction that it acknowledged",
+                do="nothing: the apply is repeated and the marker tells",
+            )
+        self._found, self._marked_at = found, time.monotonic()
 
     def _throw_away(self, *, abort: bool = True) -> None:
         producer, self._producer = self._producer, None

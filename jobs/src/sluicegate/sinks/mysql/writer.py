@@ -134,7 +134,7 @@ class MySQLPartWriter:
         for statement in inserts(
             batches, plan.form, statement_rows=plan.statement_rows, packet_bytes=plan.packet_bytes
         ):
-            connection.ping(reconnect=True)
+            self._in_time()
             connection.query(statement.sql)
             rows, size = rows + statement.rows, size + len(statement.sql)
         decision.reach("apply-written")

@@ -1,0 +1,75 @@
+"""Processor time of a contender, all its processes together, while its measured epochs ran.
+
+Neighbours on the machine slow a run down but hardly change what it spends, so this tells contenders
+apart where the clock cannot. The brokers' own time is not in it. Linux only: elsewhere there is no
+such figure. Called by `throughput`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+Sample = tuple[float, float]
+"""Milliseconds since 1970, and seconds of processor time so far."""
+
+_PROC = Path("/proc")
+EVERY_S = 0.2
+"""Between two samples."""
+
+
+def spent_s(samples: Sequence[Sample], begin_ms: float, end_ms: float) -> float | None:
+    """Return the processor time between two moments; None where the samples do not cover them."""
+    begin, end = _at(samples, begin_ms), _at(samples, end_ms)
+    return None if begin is None or end is None else end - begin
+
+
+def _at(samples: Sequence[Sample], moment_ms: float) -> float | None:
+    """Return the processor time at a moment, on the line between the samples around it."""
+    after = bisect_left(samples, (moment_ms, 0.0))
+    if not 0 < after < len(samples):
+        return None
+    (t0, c0), (t1, c1) = samples[after - 1], samples[after]
+    return c0 + (c1 - c0) * (moment_ms - t0) / (t1 - t0)
+
+
+@contextmanager
+def watching(session: int) -> Iterator[list[Sample]]:
+    """Sample the processes of a session for as long as the block lasts."""
+    samples: list[Sample] = []
+    done = Event()
+
+    def watch() -> None:
+        while not done.wait(EVERY_S):
+            now_ms = time.time() * 1000
+            used_s = _session_s(session)
+            # It falls when a process ends whose parent does not count it: the run is over.
+            if used_s is not None and (not samples or used_s >= samples[-1][1]):
+                samples.append((now_ms, used_s))
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield samples
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _session_s(session: int) -> float | None:
+    """Return what the processes of a session, and their ended children, have used."""
+    ticks, found = 0, False
+    for stat in _PROC.glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended meanwhile
+        if int(fields[3]) == session:
+            ticks += sum(int(field) for field in fields[11:15])
+            found = True
+    return ticks / os.sysconf("SC_CLK_TCK") if found else None

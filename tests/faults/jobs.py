@@ -1,0 +1,186 @@
+"""Jobs that exist only to be broken: `python -m tests.faults.jobs NAME SETTINGS`, settings as JSON.
+
+Run in a process of its own by `Scene.run_job`. Not here: what is expected of them. Spark's Python
+workers import this module, so the repository's root must be on their path.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+from sluicegate import KafkaSink, MySQLSink, epochs
+from sluicegate.cli.job import PackagedJob
+from sluicegate.cli.supervisor import drive
+from sluicegate.spark import session
+from sluicegate.spark.plan import RunningPlan
+from sluicegate_jobs import ip_count
+from sluicegate_jobs.ip_count import IpCountSettings
+from sluicegate_jobs.kafka_source import kafka_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sluicegate.sinks.contract import Sink
+    from sluicegate.spark.query import EpochsWriter
+
+Build = Callable[["SparkSession", IpCountSettings], "EpochsWriter"]
+
+TOO_LONG_MS = 86_400_000
+"""Above any broker's transaction.max.timeout.ms in these tests."""
+
+DIE_ONCE = "SLUICEGATE_TESTS_DIE_ONCE"
+"""Names the file by which `shuffled` kills an executor only once."""
+
+SHUFFLE_PARTS = 6
+
+
+def main(name: str, settings: str) -> int:
+    """Run a job by its name."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    given = IpCountSettings(**json.loads(settings))
+    job = PackagedJob("ip_count", "", IpCountSettings, _JOBS[name], lambda _: [])
+    return drive(job, given)
+
+
+def too_long_transactions(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """ip_count with transactions that no broker allows."""
+    return _with_sinks(ip_count.build(spark, settings), transaction_timeout_ms=TOO_LONG_MS)
+
+
+def distributed(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """ip_count whose every row is staged as a file and applied by executors, two parts a sink."""
+    writer = ip_count.build(spark, settings)
+    sinks = tuple(_in_parts(sink) for sink in writer.sinks)
+    few = dataclasses.replace(writer.settings, inline_bytes=1)
+    return dataclasses.replace(writer, sinks=sinks, settings=few)
+
+
+def _in_parts(sink: Sink) -> Sink:
+    assert isinstance(sink, KafkaSink | MySQLSink)
+    return dataclasses.replace(sink, parts=2)
+
+
+def append(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """Counts of windows that are closed, and of no others: what a watermark that stops shows in."""
+    source = kafka_source(spark, settings.source, settings.kafka, settings.max_lines)
+    lines = ip_count.parsed(source, settings)
+    counts = (
+        lines.where(F.col("broken").isNull())
+        .withWatermark("at", settings.lateness)
+        .groupBy(F.window("at", settings.window), "ip")
+        .agg(F.count("*").alias("hits"))
+    )
+    sink = KafkaSink(settings.topic, key="ip", bootstrap=settings.kafka)
+    writer = epochs(counts, name="ip_count", sinks=[sink], checkpoint=settings.checkpoint)
+    ends = dataclasses.replace(writer.settings, output_mode="append", trigger=settings.interval)
+    return dataclasses.replace(writer, settings=ends)
+
+
+def append_unfed(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """The same with rule 16 taken out: a skipped plan's watermark is not fed."""
+    RunningPlan.feed = lambda *_: None  # type: ignore[method-assign]
+    return append(spark, settings)
+
+
+def undrained(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """Counts of which only one row is asked for, so that Spark leaves state partitions out."""
+    writer = append(spark, settings)
+    counted = writer.outputs["rows"]
+    some = dataclasses.replace(writer.settings, output_mode="update")
+    return dataclasses.replace(writer, outputs={"rows": counted.limit(1)}, settings=some)  # type: ignore[union-attr]
+
+
+def refusing(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """ip_count without dead letters: a row that a sink refuses has nowhere to go."""
+    writer = ip_count.build(spark, settings)
+    counts = {"counts": writer.outputs["counts"]}
+    return dataclasses.replace(writer, outputs=counts, dead_letters=None)
+
+
+def shuffled(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """Rows with a key that is another when it is asked for again, shuffled by that key."""
+    source = kafka_source(spark, settings.source, settings.kafka, settings.max_lines)
+    keyed = source.select(F.col("value").cast("string").alias("id")).mapInArrow(
+        _look_up, "id string, k long"
+    )
+    rows = keyed.repartition(SHUFFLE_PARTS, "k").mapInArrow(_die_once, "id string")
+    sink = KafkaSink(settings.topic, value="id", bootstrap=settings.kafka)
+    return epochs(
+        rows,
+        name="ip_count",
+        sinks=[sink],
+        checkpoint=settings.checkpoint,
+        trigger=settings.interval,
+    )
+
+
+def shuffled_unsafe(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """The same with rule 6 taken out."""
+    checksum = "spark.sql.shuffle.orderIndependentChecksum"
+    off = {f"{checksum}.enabled": "false", f"{checksum}.enableFullRetryOnMismatch": "false"}
+    session.RUNTIME_SETTINGS = {**session.RUNTIME_SETTINGS, **off}
+    return shuffled(spark, settings)
+
+
+def _look_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        keys = [random.randrange(1000) for _ in range(batch.num_rows)]
+        yield pa.record_batch({"id": batch.column(0), "k": pa.array(keys, pa.int64())})
+
+
+def _die_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Kill the executor when most of the shuffle's readers are through, once."""
+    context = TaskContext.get()
+    if context is not None and context.partitionId() == SHUFFLE_PARTS - 2:
+        try:
+            Path(os.environ[DIE_ONCE]).touch(exist_ok=False)
+        except FileExistsError:
+            pass
+        else:
+            stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+            time.sleep(60)  # it dies with its executor
+    for batch in batches:
+        yield batch.select(["id"])
+
+
+def _with_sinks(writer: EpochsWriter, **changes: object) -> EpochsWriter:
+    sinks = [
+        dataclasses.replace(sink, **changes) if isinstance(sink, KafkaSink) else sink  # type: ignore[arg-type]
+        for sink in writer.sinks
+    ]
+    return dataclasses.replace(writer, sinks=tuple(sinks))
+
+
+_JOBS: dict[str, Build] = {
+    build.__name__: build
+    for build in (
+        too_long_transactions,
+        distributed,
+        append,
+        append_unfed,
+        undrained,
+        refusing,
+        shuffled,
+        shuffled_unsafe,
+    )
+}
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

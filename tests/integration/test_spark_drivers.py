@@ -1,0 +1,84 @@
+"""Whole drivers beside and after each other: zombies, epochs without end, and a stop that is asked for."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.embedded import Services
+from tests.faults.harness import Scene, scene
+
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
+
+EPOCH = 2
+
+
+@pytest.fixture
+def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
+    """Give a scene with the default lines."""
+    with scene(services, tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("point", "sink"),
+    [("after-stage", ""), ("after-decide", ""), ("before-commit", "kafka"), ("before-done", "")],
+)
+def test_rule_17_a_zombie_is_harmless_to_sinks(played: Scene, point: str, sink: str) -> None:
+    """A driver that is paused, overtaken by another and awake again ends Fenced; all is exact."""
+    where = f"{point}{f':{played.sinks[sink]}' if sink else ''}@{EPOCH}"
+    zombie = played.but(timeout_s=0.0).start(f"{where}=stop-group")
+    try:
+        zombie.wait_stopped()
+        ended = played.but(max_lines=100_000).run()
+        assert ended.code == 0, ended.log
+        zombie.signal_group(signal.SIGCONT)
+        ended = zombie.wait()
+    finally:
+        zombie.kill()
+    assert ended.code == 65, ended.log
+    assert "Fenced: " in ended.log
+    played.check_exact()
+
+
+def test_rule_18_an_epoch_beyond_its_timeout_is_started_again(played: Scene) -> None:
+    """The process ends with exit code 75, the supervisor starts it again, and the result is exact."""
+    hang = f"after-stage@{EPOCH}=hang~{played.folder / 'hung'}"
+    patient = played.but(timeout_s=40.0, restarts=1, restart_delay_s=0.2)
+    ended = patient.run(hang, supervised=True)
+    assert ended.code == 0, ended.log
+    assert f"epoch {EPOCH} took longer than its timeout of 40 s" in ended.log
+    assert "exit code 75; restart 1 of 1" in ended.log
+    played.check_exact()
+
+
+@pytest.mark.parametrize("supervised", [False, True], ids=["driver", "supervisor"])
+def test_sigterm_ends_the_driver_at_the_end_of_its_epoch(played: Scene, supervised: bool) -> None:  # noqa: FBT001
+    """The running epoch is finished, none is left decided and not applied, and the code is 0."""
+    paused = played.folder / "paused"
+    driver = played.but(restarts=0).start(
+        f"after-stage@{EPOCH}=pause~{paused}", supervised=supervised
+    )
+    del driver
+
+
+def test_the_next_start_goes_on_where_a_stopped_one_ended(played: Scene) -> None:
+    """A stop that is asked for needs no recovery: no epoch is replayed."""
+    driver = played.start(f"after-stage@{EPOCH}=stop-group")
+    driver.wait_stopped()
+    driver.process.send_signal(signal.SIGTERM)  # it is told as soon as it goes on
+    driver.signal_group(signal.SIGCONT)
+    ended = driver.wait()
+    assert ended.code == 0, ended.log
+    assert EPOCH in ended.epochs("committed")
+    newest = played.epoch_log().newest()
+    assert newest is not None
+    assert newest < 5, "it has not stopped"
+    assert (played.checkpoint / "commits" / str(newest)).exists()
+    ended = played.but(max_lines=100_000).run()
+    assert ended.code == 0, ended.log
+    assert ended.epochs("replayed") == []
+    played.check_exact()

@@ -1,0 +1,238 @@
+"""Rules of the design that only a running Spark can break; each test fails when its rule is taken out.
+
+In this process, on files and memory. Rules that need a killed driver are in test_spark_drivers and
+in tests/faults.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluicegate import LateRows, session
+from sluicegate.protocol.errors import OffsetLogDiverged, RowRefused, StateIncomplete
+from sluicegate.sinks.memory import MemorySink
+from sluicegate.spark.outputs import Outputs
+from sluicegate.spark.plan import RunningPlan
+from tests.integration.spark_streams import Stream, dying_at
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    # pyspark leaves the sockets of its results to the garbage collector
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """Give one session to all tests of this file."""
+    made = session("rules")
+    yield made
+    made.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()  # now, not in the middle of another file's test
+
+
+@pytest.fixture
+def hits(spark: SparkSession, tmp_path: Path) -> Stream:
+    """Give a stream of hits: five epochs, each ten seconds on, two addresses, a late hit in each."""
+    made = Stream(spark, tmp_path, "ip string, at timestamp")
+    for epoch in range(5):
+        times = [epoch * 10 + s for s in (0, 3, 7)] + [max(epoch * 10 - 20, 0)]
+        made.add([{"ip": f"10.0.0.{s % 2}", "at": f"2026-01-07 12:00:{s:02}"} for s in times])
+    return made
+
+
+def counts(stream: Stream) -> DataFrame:
+    """Return hits by address in windows of five seconds."""
+    windows = F.window("at", "5 seconds")
+    grouped = stream.rows.withWatermark("at", "5 seconds").groupBy(windows, "ip")
+    return grouped.agg(F.count("*").alias("hits")).select(
+        F.col("window.start").cast("string").alias("at"), "ip", "hits"
+    )
+
+
+def as_set(rows: list[dict[str, object]]) -> set[tuple[object, ...]]:
+    """Return rows for comparison; every one must be there once."""
+    found = {tuple(row.values()) for row in rows}
+    assert len(found) == len(rows), "a row is there twice"
+    return found
+
+
+# --- 3: the offsets must be the same ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["edited", "removed"])
+def test_rule_03_offsets_changed_after_the_decision(hits: Stream, how: str) -> None:
+    """The job stops with exit code 66, and the decided epoch is not applied with other offsets."""
+    sinks = [MemorySink(hits.store("out"))]
+    with dying_at("after-decide@2"):
+        hits.run(hits.rows, sinks)
+    offsets = hits.checkpoint / "offsets" / "2"
+    offsets.with_name(".2.crc").unlink()
+    text = offsets.read_text()
+    offsets.unlink()
+    if how == "edited":
+        offsets.write_text(text.replace('"batchTimestampMs":', '"batchTimestampMs":1'))
+    with pytest.raises(OffsetLogDiverged) as raised:
+        hits.run(hits.rows, sinks)
+    assert raised.value.exit_code == 66
+    assert len(hits.seen("out")) == 2 * 4
+
+
+# --- 7: one pass ---------------------------------------------------------------------------------
+
+
+def test_rule_07_two_sinks_of_an_output_get_the_same_rows(hits: Stream) -> None:
+    """A column that is another whenever it is computed is the same in both sinks."""
+    rows = hits.rows.select("ip", F.expr("uuid()").alias("id"))
+    hits.run(rows, [MemorySink(hits.store("one")), MemorySink(hits.store("other"))])
+    assert len(hits.seen("one")) == 5 * 4
+    assert as_set(hits.seen("one")) == as_set(hits.seen("other"))
+
+
+def test_rule_07_two_outputs_are_staged_by_one_job(hits: Stream, spark: SparkSession) -> None:
+    """Spark runs one job an epoch, however many outputs there are."""
+    outputs = {"all": hits.rows, "some": hits.rows.where("ip = '10.0.0.1'")}
+    sinks = [
+        MemorySink(hits.store("all"), of="all"),
+        MemorySink(hits.store("some"), of="some"),
+    ]
+    tracker = spark.sparkContext.statusTracker()
+    query = hits.run(outputs, sinks)
+    jobs = len(tracker.getJobIdsForGroup(str(query._query.runId)))
+    assert jobs == 5
+    assert len(hits.seen("some")) == len([r for r in hits.seen("all") if r["ip"] == "10.0.0.1"])
+
+
+# --- 9: state is in --------------------------------------------------------------------------------
+
+
+def test_rule_09_state_that_is_left_out(hits: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that does not drain its state ends the epoch undecided; the checkpoint stays good."""
+    whole = Outputs.chosen
+    out = [MemorySink(hits.store("out"))]
+
+    def some(self: Outputs, batch: DataFrame, late: int | None) -> DataFrame:
+        return whole(self, batch, late).limit(1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Outputs, "chosen", some)
+        with pytest.raises(StateIncomplete):
+            hits.run(counts(hits), out)
+    assert hits.newest() is None
+    assert hits.seen("out") == []
+    hits.run(counts(hits), out)
+    assert sum(row["hits"] for row in _last(hits.seen("out"))) == 5 * 4 - LATE
+
+
+LATE = 3
+"""Late hits of the fixture: one an epoch, as soon as there is a watermark beyond its window."""
+
+
+def _last(rows: list[dict[str, object]]) -> list[dict[str, int]]:
+    """Return the newest count of each window and address."""
+    return list({(row["at"], row["ip"]): row for row in rows}.values())  # type: ignore[arg-type]
+
+
+# --- 10: refuse early ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def named(spark: SparkSession, tmp_path: Path) -> Stream:
+    """Give a stream of named things, one of them without a name."""
+    made = Stream(spark, tmp_path, "id long, name string")
+    made.add([{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 3, "name": "c"}])
+    return made
+
+
+def both(stream: Stream) -> list[MemorySink]:
+    """Return a sink that needs a name, and one that does not."""
+    strict = MemorySink(stream.store("strict"), required=("name",), of="things")
+    return [strict, MemorySink(stream.store("lax"), of="things")]
+
+
+def test_rule_10_a_refused_row_is_a_dead_letter_and_in_no_sink(named: Stream) -> None:
+    """Not in the sink that would have taken it either: a row is in all sinks or in none."""
+    letters = named.rows.where("id < 0").select(F.col("name").cast("binary").alias("value"))
+    named.run(
+        {"things": named.rows, "letters": letters},
+        both(named),
+        dead_letters=MemorySink(named.store("letters"), of="letters"),
+    )
+    assert [row["id"] for row in named.seen("strict")] == [1, 3]
+    assert [row["id"] for row in named.seen("lax")] == [1, 3]
+    (letter,) = (json.loads(row["value"]) for row in named.seen("letters"))
+    assert "column name is null" in letter["reason"]
+    assert '"id": 2' in letter["payload"]
+
+
+def test_rule_10_without_dead_letters_a_refused_row_stops_the_epoch(named: Stream) -> None:
+    """The reason is named, the epoch undecided, and nothing of it visible."""
+    with pytest.raises(RowRefused, match="column name is null"):
+        named.run({"things": named.rows}, both(named))
+    assert named.newest() is None
+    assert named.seen("strict") == named.seen("lax") == []
+
+
+# --- 16: skipping the plan ---------------------------------------------------------------------------
+
+
+def closed_windows(stream: Stream, name: str, *, dying: bool) -> set[tuple[object, ...]]:
+    """Return the windows that a finite run closes, if need be with its last epoch replayed."""
+    sinks = [MemorySink(stream.store(name))]
+    if dying:
+        with dying_at(f"after-decide@{stream.files - 1}"):
+            stream.run(counts(stream), sinks, output_mode="append")
+        assert stream.newest() == stream.files - 1
+    stream.run(counts(stream), sinks, output_mode="append")
+    return as_set(stream.seen(name))
+
+
+@pytest.fixture
+def uninterrupted(hits: Stream, tmp_path: Path) -> set[tuple[object, ...]]:
+    """Give the windows that a run closes which nothing disturbs."""
+    found = closed_windows(hits, "undisturbed", dying=False)
+    hits.checkpoint.rename(tmp_path / "other-checkpoint")
+    return found
+
+
+def test_rule_16_a_replayed_last_epoch_closes_the_windows(
+    hits: Stream, uninterrupted: set[tuple[object, ...]]
+) -> None:
+    """The watermark of the plan that was skipped is fed back: the output is the uninterrupted one."""
+    assert closed_windows(hits, "replayed", dying=True) == uninterrupted
+
+
+def test_rule_16_without_the_feed_windows_stay_open(
+    hits: Stream, uninterrupted: set[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the rule taken out windows are missing, so that the test above tests the rule."""
+    monkeypatch.setattr(RunningPlan, "feed", lambda *_: None)
+    assert closed_windows(hits, "unfed", dying=True) < uninterrupted
+
+
+# --- what is late is not silently gone ---------------------------------------------------------------
+
+
+def test_late_rows_are_exactly_those_that_spark_drops(hits: Stream) -> None:
+    """Every hit is in a count or among the late rows, and Spark says that it has dropped some."""
+    late = hits.rows.select(F.window("at", "5 seconds").end.alias("window_end"), "ip")
+    query = hits.run(
+        {"counts": counts(hits), "late": LateRows(late, "window_end")},
+        [MemorySink(hits.store("counts"), of="counts"), MemorySink(hits.store("late"), of="late")],
+    )
+    progress = query._query.recentProgress
+    dropped = sum(o.numRowsDroppedByWatermark for p in progress for o in p.stateOperators)
+    counted = sum(row["hits"] for row in _last(hits.seen("counts")))
+    assert dropped == len(hits.seen("late")) == LATE
+    assert counted + len(hits.seen("late")) == 5 * 4

@@ -1,0 +1,55 @@
+"""Rounds are shuffled in a way that can be repeated, and sizes leave epochs to measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.plan import WORKLOADS, Order, Workload, shuffled
+from tests.bench.readback import Content
+
+NAMES = ("a", "b", "c")
+
+
+def test_the_same_seed_gives_the_same_order() -> None:
+    first, again = (shuffled(NAMES, seed=7, round_=2, workload="w") for _ in range(2))
+    assert first == again
+
+
+def test_every_contender_runs_once_in_a_round() -> None:
+    assert sorted(shuffled(NAMES, seed=7, round_=2, workload="w")) == list(NAMES)
+
+
+def test_rounds_differ() -> None:
+    orders = {tuple(shuffled(NAMES, seed=1, round_=n, workload="w")) for n in range(20)}
+    assert len(orders) > 3
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
+@pytest.mark.parametrize("records", [100, 12_345, 50_000_000])
+def test_any_size_has_ten_epochs_or_more(workload: Workload, records: int) -> None:
+    sized = workload.of_size(records)
+    assert sized.records == records
+    assert records / sized.epoch_records >= 10
+    assert sized.epoch_records <= workload.epoch_records
+
+
+def test_an_order_survives_its_file(tmp_path: Path) -> None:
+    order = Order("ip_count", "a", "host:1", "in", "out", "dead", "t", 10, "1 second")
+    order.write(tmp_path)
+    assert Order.read(tmp_path) == order
+
+
+def test_a_sink_that_holds_what_it_should_does_not_differ() -> None:
+    assert Content(3, 9).differs("the topic", Content(3, 9)) == ""
+
+
+def test_missing_rows_are_told() -> None:
+    assert (
+        Content(2, 9).differs("the topic", Content(3, 9)) == "the topic holds 2 rows instead of 3"
+    )
+
+
+def test_as_many_rows_with_other_values_are_told() -> None:
+    assert "not the right ones" in Content(3, 8).differs("the topic", Content(3, 9))
