@@ -102,7 +102,7 @@ def result(folder: Path) -> Mapping[str, Any]:
     """
     found = folder / RESULT
     if not found.exists():
-        raise RunFailed(f"no result; see {folder}")
+        raise RunFailed(f"it ended without a result; its log ends with: {_last_words(folder)}")
     read: dict[str, Any] = json.loads(found.read_text(encoding="utf-8"))
     if read["error"]:
         raise RunFailed(" ".join(str(read["error"]).split())[:300])
@@ -114,7 +114,17 @@ def _error(folder: Path) -> str:
         result(folder)
     except RunFailed as error:
         return str(error)
-    return f"see {folder}"
+    return "it left no error"
+
+
+def _last_words(folder: Path) -> str:
+    lines = [
+        line.strip()
+        for log in folder.glob("contender.log")
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+        if line.strip()
+    ]
+    return " / ".join(lines[-3:])[:300] or "nothing"
 
 
 def spans(folder: Path) -> Iterable[Mapping[str, Any]]:

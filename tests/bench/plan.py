@@ -32,6 +32,9 @@ SESSION: Final = {
 }
 """Of all contenders alike, on top of the session that `sluicegate.session` makes."""
 
+EPOCH_TIMEOUT_S: Final = 600.0
+"""Of ours; the others have none. A slow machine is to give a slow figure, not an anomaly."""
+
 COMPRESSION: Final = "lz4"
 """Of every producer: Sluicegate's default, which Spark's sink is given too."""
 

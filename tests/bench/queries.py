@@ -16,12 +16,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from infra.embedded import MySQLEndpoint
-from sluicegate import KafkaSink, MySQLSink, epochs
+from sluicegate import EpochSettings, KafkaSink, MySQLSink, epochs
 from sluicegate.spark.query import AVAILABLE_NOW, EpochsWriter
 from sluicegate_jobs import ip_count
 from sluicegate_jobs.ip_count import IpCountSettings
 from sluicegate_jobs.kafka_source import kafka_source
-from tests.bench.plan import BARE, COMPRESSION, NAIVE, OURS, PASS_THROUGH, SPARK, Order
+from tests.bench.plan import (
+    BARE,
+    COMPRESSION,
+    EPOCH_TIMEOUT_S,
+    NAIVE,
+    OURS,
+    PASS_THROUGH,
+    SPARK,
+    Order,
+)
 
 _UPSERT = (
     "INSERT INTO `{table}` (window_start, ip, window_end, hits) VALUES (%s, %s, %s, %s) "
@@ -83,7 +92,7 @@ def _ours(
         )
         rows, _ = _rows(spark, order)
         return epochs(
-            rows, name="bench", sinks=[sink], checkpoint=checkpoint, trigger=order.trigger
+            rows, name="bench", sinks=[sink], checkpoint=checkpoint, settings=_epochs(order)
         )
     settings = _ip_count_settings(order, mysql, checkpoint)
     if order.contender == OURS:
@@ -96,8 +105,12 @@ def _ours(
             MySQLSink(order.table, keys=("window_start", "ip"), url=settings.mysql),
         ],
         checkpoint=checkpoint,
-        trigger=order.trigger,
+        settings=_epochs(order),
     )
+
+
+def _epochs(order: Order) -> EpochSettings:
+    return EpochSettings(trigger=order.trigger, timeout_s=EPOCH_TIMEOUT_S)
 
 
 def _ip_count_settings(
@@ -110,6 +123,7 @@ def _ip_count_settings(
         table=order.table,
         dead_letters=order.dead_letters,
         interval=order.trigger,
+        timeout_s=EPOCH_TIMEOUT_S,
         max_lines=order.epoch_records,
         kafka=order.bootstrap,
         mysql=mysql.url if mysql else "",

@@ -62,7 +62,7 @@ def _line(i: int, chance: random.Random) -> bytes:
     address = f"10.0.0.{min(int(chance.expovariate(0.15)), 250)}"
     stamp = at.strftime("%d/%b/%Y:%H:%M:%S +0000")
     text = f'{address} - - [{stamp}] "GET /{i} HTTP/1.1" 200 {i} "-" "curl/8"'
-    return (text if kind < 2 else text.replace("[", "(", 1)).encode()
+    return (text if kind < 0.98 else text.replace("[", "(", 1)).encode()
 
 
 def feed(bootstrap: str, topic: str, lines: Sequence[bytes]) -> None:
@@ -140,7 +140,9 @@ class Running:
             self.process.poll()
 
 
-CLUSTER = {"SLUICEGATE_MASTER": "local-cluster[2,1,1024]"}
+NOTHING: Mapping[str, str] = {}
+
+CLUSTER: Mapping[str, str] = {"SLUICEGATE_MASTER": "local-cluster[2,1,1024]"}
 """Makes a driver start two executors in processes of their own."""
 
 
@@ -194,26 +196,29 @@ class Scene:
         """Return the scene with other settings."""
         return Scene(self.folder, dataclasses.replace(self.settings, **changes))  # type: ignore[arg-type]
 
-    def start(self, failpoints: str = "", *, supervised: bool = False, **more: str) -> Running:
-        """Start a driver (or its supervisor); `more` goes into its environment."""
+    def start(
+        self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
+    ) -> Running:
+        """Start a driver, or its supervisor."""
         options = ["--supervised" if supervised else "--once"]
         command = ["sluicegate.cli", "run", "ip_count", *options, *as_arguments(self.settings)]
         log = self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
-        return start(command, log, {VARIABLE: failpoints, **more})
+        return start(command, log, {VARIABLE: failpoints, **env})
 
-    def run(self, failpoints: str = "", *, supervised: bool = False, **more: str) -> Ended:
-        """Run a driver (or its supervisor) to its end."""
-        return self.start(failpoints, supervised=supervised, **more).wait()
+    def run(
+        self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
+    ) -> Ended:
+        """Run a driver, or its supervisor, to its end."""
+        return self.start(failpoints, supervised=supervised, env=env).wait()
 
-    def run_job(self, name: str, failpoints: str = "", **more: str) -> Ended:
+    def run_job(
+        self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NOTHING
+    ) -> Ended:
         """Run a driver of a job of tests.faults.jobs to its end."""
-        return self.start_job(name, failpoints, **more).wait()
-
-    def start_job(self, name: str, failpoints: str = "", **more: str) -> Running:
-        """Start a driver of a job of tests.faults.jobs."""
         settings = json.dumps(dataclasses.asdict(self.settings))
         log = self.folder / f"job-{uuid.uuid4().hex[:6]}.log"
-        return start(["tests.faults.jobs", name, settings], log, {VARIABLE: failpoints, **more})
+        command = ["tests.faults.jobs", name, settings]
+        return start(command, log, {VARIABLE: failpoints, **env}).wait()
 
     def epoch_log(self) -> StoredEpochLog:
         """Return the epoch log of the checkpoint."""

@@ -46,7 +46,7 @@ def check_survived(ended: Ended, fired: Path) -> None:
 def test_executor_killed_while_it_stages(played: Scene, action: str) -> None:
     """A Python worker, or its whole executor, dies with rows half staged: they are staged once."""
     failpoint, fired = once(played, "stage-part", action)
-    check_survived(played.run(failpoint, **CLUSTER), fired)
+    check_survived(played.run(failpoint, env=CLUSTER), fired)
     played.check_exact()
 
 
@@ -61,7 +61,7 @@ def test_worker_killed_while_it_stages_in_one_process(played: Scene) -> None:
 
 def test_parts_are_applied_by_executors(played: Scene) -> None:
     """The job of the next tests does what they are about: staged files, two parts a sink."""
-    ended = played.run_job("distributed", "before-done@1=kill-group", **CLUSTER)
+    ended = played.run_job("distributed", "before-done@1=kill-group", env=CLUSTER)
     assert ended.code == -signal.SIGKILL, ended.log
     record = played.epoch_log().read(1)
     assert record is not None
@@ -77,7 +77,7 @@ def test_executor_killed_while_it_applies(
 ) -> None:
     """A part whose applier dies before or after its commit is in the sink once."""
     failpoint, fired = once(played, f"{point}:{played.sinks[sink]}", action)
-    check_survived(played.run_job("distributed", failpoint, **CLUSTER), fired)
+    check_survived(played.run_job("distributed", failpoint, env=CLUSTER), fired)
     played.check_exact()
 
 
@@ -94,13 +94,13 @@ def staged_ids(services: Services, tmp_path: Path, job: str) -> Counter[bytes]:
         "PYSPARK_SUBMIT_ARGS": f"{impatient} pyspark-shell",
     }
     with scene(services, tmp_path, lines=lines, max_lines=IDS * 10) as played:
-        ended = played.run_job(job, **settings)
+        ended = played.run_job(job, env=settings)
         assert (tmp_path / "died").exists(), ended.log
         for _ in range(3):
             if ended.code == 0:
                 break
             assert "StageFailed" in ended.log, ended.log
-            ended = played.run_job(job, **settings)
+            ended = played.run_job(job, env=settings)
         assert ended.code == 0, ended.log
         records = TopicReader(services.kafka.bootstrap, played.settings.topic)
         return Counter(record.value or b"" for record in records)

@@ -36,6 +36,8 @@ from sluicegate.protocol.markers import GENESIS, Marker, Verdict
 from sluicegate.sinks.contract import PartDecision, Receipt
 from sluicegate.sinks.kafka.bound import BoundKafka
 from sluicegate.sinks.kafka.clients import Deadline
+from sluicegate.sinks.kafka.committed import CommittedMarker
+from sluicegate.sinks.kafka.faults import Unsettled
 
 from .kafka_reader import read_topic
 from .kafka_victim import bound, first_epoch, staged
@@ -295,6 +297,27 @@ def test_rule_13_two_drivers_on_one_part_do_not_fence_each_other_for_ever(topic:
     # Whoever is an epoch behind meets Fenced, as a second driver of one lineage should.
     assert all(type(error).__name__ == "Fenced" for error in failed)
     assert topic.values() == [b"%d" % n for n in range(epochs)]
+
+
+def test_rule_13_a_transaction_that_the_broker_forgot_is_aborted_when_the_part_opens(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is aborted is never seen, in any partition, and takes no committed marker along."""
+    apply_until_done(topic.sink(), first_epoch(topic.lineage), HUNDRED)
+    truly, asked = CommittedMarker.read, list[CommittedMarker]()
+
+    def read(self: CommittedMarker, deadline: Deadline) -> Marker | None:
+        asked.append(self)
+        if len(asked) == 1:
+            raise Unsettled("pending", data="d", do="d")
+        return truly(self, deadline)
+
+    monkeypatch.setattr(CommittedMarker, "read", read)
+    writer = topic.sink().open(0)
+    assert len(asked) == 2
+    assert writer.marker() == Marker(0, "a0")
+    assert topic.values() == HUNDRED
+    writer.close()
 
 
 # --- the broker -----------------------------------------------------------------------------

@@ -55,18 +55,8 @@ def test_rule_18_an_epoch_beyond_its_timeout_is_started_again(played: Scene) -> 
     played.check_exact()
 
 
-@pytest.mark.parametrize("supervised", [False, True], ids=["driver", "supervisor"])
-def test_sigterm_ends_the_driver_at_the_end_of_its_epoch(played: Scene, supervised: bool) -> None:  # noqa: FBT001
-    """The running epoch is finished, none is left decided and not applied, and the code is 0."""
-    paused = played.folder / "paused"
-    driver = played.but(restarts=0).start(
-        f"after-stage@{EPOCH}=pause~{paused}", supervised=supervised
-    )
-    del driver
-
-
-def test_the_next_start_goes_on_where_a_stopped_one_ended(played: Scene) -> None:
-    """A stop that is asked for needs no recovery: no epoch is replayed."""
+def test_sigterm_ends_the_driver_at_the_end_of_its_epoch(played: Scene) -> None:
+    """The epoch that runs is finished, the code is 0, and the next start has nothing to replay."""
     driver = played.start(f"after-stage@{EPOCH}=stop-group")
     driver.wait_stopped()
     driver.process.send_signal(signal.SIGTERM)  # it is told as soon as it goes on

@@ -21,7 +21,7 @@ from sluicegate.protocol.errors import OffsetLogDiverged, RowRefused, StateIncom
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.plan import RunningPlan
-from tests.integration.spark_streams import Stream, dying_at
+from tests.faults.streams import Stream, dying_at
 
 pytestmark = [
     pytest.mark.integration,
@@ -47,7 +47,7 @@ def hits(spark: SparkSession, tmp_path: Path) -> Stream:
     """Give a stream of hits: five epochs, each ten seconds on, two addresses, a late hit in each."""
     made = Stream(spark, tmp_path, "ip string, at timestamp")
     for epoch in range(5):
-        times = [epoch * 10 + s for s in (0, 3, 7)] + [max(epoch * 10 - 20, 0)]
+        times = [epoch * 10 + s for s in (0, 3, 7)] + [max(epoch * 10 - 30, 0)]
         made.add([{"ip": f"10.0.0.{s % 2}", "at": f"2026-01-07 12:00:{s:02}"} for s in times])
     return made
 
@@ -135,8 +135,8 @@ def test_rule_09_state_that_is_left_out(hits: Stream, monkeypatch: pytest.Monkey
     assert sum(row["hits"] for row in _last(hits.seen("out"))) == 5 * 4 - LATE
 
 
-LATE = 3
-"""Late hits of the fixture: one an epoch, as soon as there is a watermark beyond its window."""
+LATE = 2
+"""Late hits of the fixture: one an epoch, from the first whose watermark is beyond its window."""
 
 
 def _last(rows: list[dict[str, object]]) -> list[dict[str, int]]:

@@ -28,7 +28,7 @@ from .setting import Setting
 from .sim_sinks import cached_decode
 from .world import Driver, World
 
-EXAMPLES = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "200"))
 SETTINGS = settings(
     max_examples=EXAMPLES,
     stateful_step_count=60,
@@ -51,7 +51,7 @@ class Machine(RuleBasedStateMachine):
 
     world: World
 
-    @initialize(retention=st.sampled_from([2, 3, 8]), parts=st.sampled_from([1, 2]))
+    @initialize(retention=st.sampled_from([2, 3, 8]), parts=st.sampled_from([1, 2, 4]))
     def begin(self, retention: int, parts: int) -> None:
         self.world = World(Setting(retention=retention, parts=parts))
         self.names = iter(f"{letter}{n}" for n in range(1000) for letter in "ABCDEFGH")
@@ -130,7 +130,7 @@ class Machine(RuleBasedStateMachine):
     def end(self) -> None:
         """Rows for every part come, so that a sink that went back is seen to have gone back."""
         world = self.world
-        driver = recover(world, epochs=6)
+        driver = recover(world, epochs=9)
         if driver.error is None:
             laws.check_end(world)
         elif isinstance(driver.error, SinkWentBack | MarkerMismatch | EpochLogBroken):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sluicegate.sinks.mysql.columns import Column, Family
@@ -31,6 +31,8 @@ ADDING = (
     " ON DUPLICATE KEY UPDATE `v` ="
     " IF(VALUES(`v`) IS NULL, `t`.`v`, COALESCE(`t`.`v`, 0) + VALUES(`v`))"
 )
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
 _UNESCAPED = {"0": "\0", "Z": "\x1a", "n": "\n", "r": "\r", "t": "\t", "b": "\b"}
 
 
@@ -99,11 +101,13 @@ def read_back(values: pa.Array, **changes: Any) -> list[object]:  # noqa: ANN401
     return [row[0] for s in written([batch], made) for row in values_of(s.sql.decode())]
 
 
+@UNHURRIED
 @given(st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=8))
 def test_any_string_reads_back_as_it_was(texts: list[str | None]) -> None:
     assert read_back(pa.array(texts, pa.string())) == texts
 
 
+@UNHURRIED
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=9)), min_size=1, max_size=8), st.data())
 def test_any_bytes_read_back_as_they_were_from_any_slice(
     blobs: list[bytes | None], data: st.DataObject
@@ -113,16 +117,19 @@ def test_any_bytes_read_back_as_they_were_from_any_slice(
     assert read_back(values) == blobs[start:]
 
 
+@UNHURRIED
 @given(st.lists(st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False)), min_size=1))
 def test_any_double_reads_back_exactly(numbers: list[float | None]) -> None:
     assert read_back(pa.array(numbers, pa.float64())) == numbers
 
 
+@UNHURRIED
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=1))
 def test_any_integer_reads_back_as_it_was(numbers: list[int | None]) -> None:
     assert read_back(pa.array(numbers, pa.int64())) == numbers
 
 
+@UNHURRIED
 @given(st.lists(st.one_of(st.none(), DECIMALS), min_size=1))
 def test_any_decimal_reads_back_exactly(numbers: list[Decimal | None]) -> None:
     found = read_back(pa.array(numbers, pa.decimal128(38, 10)))
@@ -134,6 +141,7 @@ def test_a_decimal_is_never_a_double_literal() -> None:
     assert found.to_pylist()[0].startswith("'")
 
 
+@UNHURRIED
 @given(st.lists(st.one_of(st.none(), STAMPS), min_size=1), st.integers(0, 6))
 def test_a_timestamp_is_cut_to_the_column_never_rounded(
     stamps: list[dt.datetime | None], fraction: int
@@ -159,6 +167,7 @@ def test_a_time_is_cut_to_the_column() -> None:
     assert read_back(pa.array([late], pa.time64("us"))) == ["23:59:59.000000"]
 
 
+@UNHURRIED
 @given(st.lists(st.integers(0, 9), max_size=6), st.integers(1, 7))
 def test_all_rows_are_written_once_in_order_whatever_the_batches(
     sizes: list[int], statement_rows: int
@@ -175,7 +184,7 @@ def test_all_rows_are_written_once_in_order_whatever_the_batches(
     assert sum(s.rows for s in made) == sum(sizes)
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=30))
 def test_a_statement_fits_the_packet_unless_one_row_does_not(sizes: list[int]) -> None:
     batch = pa.record_batch({"v": ["'" * size for size in sizes]})

@@ -29,6 +29,7 @@ from sluicegate.protocol.effects import (
     Tidy,
 )
 from sluicegate.protocol.errors import (
+    AccessDenied,
     CheckpointOfAnotherJob,
     DecidedForAnotherJob,
     DecisionUnknown,
@@ -284,7 +285,7 @@ def _apply_sink(
             if tried == job.apply_tries - 1:
                 raise _stuck(record, sink, error) from error
             yield job.pause(tried)
-        except SinkRejected as error:
+        except (SinkRejected, AccessDenied) as error:
             raise _stuck(record, sink, error) from error
         else:
             return

@@ -245,7 +245,8 @@ def _warn(
         )
     for f in fitted:
         # The ends of a window are whole seconds nearly always.
-        if f.column.family is Family.DATETIME and f.column.step_us() > 1 and not f.source.spared:
+        cut = f.column.family is Family.DATETIME and f.column.step_us() > 1
+        if cut and pa.types.is_timestamp(f.source.type) and not f.source.spared:
             _log.warning(
                 "%s: column %s is %s; further digits of a second are cut off",
                 where,

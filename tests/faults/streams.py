@@ -1,7 +1,7 @@
 """A streaming source of files and queries into memory, in this process: the fast half of the rules.
 
-Not collected by itself. Called by test_spark_rules and test_spark_outputs. A driver that is killed
-is in tests/faults; here a failpoint raises, which leaves the same behind and needs no new JVM.
+Not collected by itself. Called by tests/integration/test_spark_rules. A driver that is killed
+is in the test files beside this; here a failpoint raises, which leaves the same behind and needs no new JVM.
 """
 
 from __future__ import annotations
