@@ -10,7 +10,9 @@ from infra.embedded import Services
 
 def pytest_report_header() -> list[str]:
     """Say which servers the sinks are tested against, and what is not tested at all."""
-    kafka, mysql, s3 = (os.environ.get(f"SLUICEGATE_{name}", "") for name in ("KAFKA", "MYSQL", "S3"))
+    kafka, mysql, s3 = (
+        os.environ.get(f"SLUICEGATE_{name}", "") for name in ("KAFKA", "MYSQL", "S3")
+    )
     return [
         f"Kafka: {kafka or 'embedded broker'}",
         f"MySQL: {mysql.rpartition('@')[2] or 'embedded MariaDB, no real MySQL (SLUICEGATE_MYSQL)'}",

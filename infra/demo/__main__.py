@@ -46,7 +46,7 @@ KILLS = (
 """Failpoint, sink, epoch, what is durable there, what the restart does."""
 
 _EPOCHS = 10
-_DRAIN_S = 240.0
+_DRAIN_S = 400.0
 
 
 @dataclass

@@ -8,22 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from infra.embedded import Services
-from infra.embedded.endpoints import KafkaEndpoint
 from infra.embedded.kafka import KafkaBroker
 from sluicegate.protocol.errors import (
     MarkerMismatch,
@@ -33,14 +25,14 @@ from sluicegate.protocol.errors import (
     TransactionTimeoutInvalid,
 )
 from sluicegate.protocol.markers import GENESIS, Marker, Verdict
-from sluicegate.sinks.contract import PartDecision, Receipt
-from sluicegate.sinks.kafka.bound import BoundKafka
+from sluicegate.sinks.contract import PartDecision
 from sluicegate.sinks.kafka.clients import Deadline
 from sluicegate.sinks.kafka.committed import CommittedMarker
 from sluicegate.sinks.kafka.faults import Unsettled
 
 from .kafka_reader import read_topic
-from .kafka_victim import bound, first_epoch, staged
+from .kafka_topic import Topic, apply_until_done
+from .kafka_victim import first_epoch, staged
 
 pytestmark = pytest.mark.integration
 
@@ -49,46 +41,9 @@ HUNDRED = [b"%d" % n for n in range(100)]
 BEFORE_COMMIT = ("apply-begun", "apply-written", "before-commit")
 
 
-class Topic:
-    """A new topic, a new lineage and what is in it."""
-
-    def __init__(self, kafka: KafkaEndpoint, config: dict[str, str] | None = None) -> None:
-        self.kafka, self.lineage = kafka, uuid.uuid4().hex
-        self.name = f"rule13-{self.lineage}"
-        kafka.create_topic(self.name, 1, config)
-
-    def sink(self, **more: object) -> BoundKafka:
-        return bound(self.kafka.bootstrap, self.name, self.lineage, **more)
-
-    def values(self) -> list[bytes | None]:
-        return [record.value for record in read_topic(self.kafka.bootstrap, self.name)]
-
-    def set(self, name: str, value: str) -> None:
-        """Change the topic behind the sink's back."""
-        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=[entry])
-        admin = self.kafka.admin()
-        admin.incremental_alter_configs([resource])[resource].result(timeout=20)
-
-
 @pytest.fixture
 def topic(services: Services) -> Topic:
     return Topic(services.kafka)
-
-
-def apply_until_done(sink: BoundKafka, decision: PartDecision, rows: list[bytes]) -> Receipt:
-    """Apply as the coordinator does: with a new writer for as long as it is in doubt."""
-    for _ in range(10):
-        writer = None
-        try:
-            writer = sink.open(0)
-            return writer.apply(decision, [staged(rows)])
-        except SinkUnavailable:
-            continue
-        finally:
-            if writer is not None:
-                writer.close()
-    raise AssertionError("still in doubt after 10 tries")
 
 
 # --- death ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ a world of its own, gets lost), and a third driver must bring everything to a go
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -60,17 +61,9 @@ def test_two_epochs() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("at_each", [ends_well, ends_well_without_late_requests])
 @pytest.mark.parametrize(
-    ("sinks", "last", "faults"),
-    [
-        ((KAFKA, MYSQL), 0, 1),
-        ((KAFKA,), 0, 2),
-        ((MYSQL,), 0, 2),
-        ((KAFKA,), 1, 1),
-        ((MYSQL,), 1, 1),
-    ],
+    ("sinks", "last", "faults"), [((KAFKA, MYSQL), 0, 1), ((KAFKA,), 0, 1), ((KAFKA,), 1, 0)]
 )
 def test_larger_scopes(
-    sinks: tuple[tuple[str, str], ...], last: int, faults: int, at_each: object
+    sinks: tuple[tuple[str, str], ...], last: int, faults: int, at_each: Callable[[World], None]
 ) -> None:
-    assert callable(at_each)
     everywhere(lambda: two_drivers(*sinks, last=last), at_each, faults=faults)

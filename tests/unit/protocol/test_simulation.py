@@ -84,7 +84,9 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.alive())
     @rule(
         which=numbers,
-        until=st.sampled_from(["CreateRecord", "NewestEpoch", "commit", "log commit", "Stage"]),
+        until=st.sampled_from(
+            ["CreateRecord", "NewestEpoch", "commit", "log offsets", "log commit", "Stage"]
+        ),
     )
     def run_to_the_brink(self, which: int, until: str) -> None:
         """Stop right before a step that matters, so that others can come between."""

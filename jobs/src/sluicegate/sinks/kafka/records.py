@@ -2,16 +2,17 @@
 
 Not here: sending. Staged columns are `key` and `value` (binary, null allowed), and where asked for
 `headers` (list of struct key, value) and `partition` (int32, null: by key). Called by `writer` for
-every batch of an apply, so it is the hot loop: no Arrow scalar is made per row.
+every batch of an apply: the hot loop, so all rows of a column are converted by one call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise, repeat
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -40,40 +41,19 @@ def arguments(batch: pa.RecordBatch, traceparent: str) -> Iterator[tuple[Any, ..
 
 
 def binaries(column: pa.Array) -> list[bytes | None]:
-    """Return a binary or string column as bytes.
-
-    Slicing one copy of the data takes a third of the time of `to_pylist`, which makes a scalar
-    object for each row (and the kernels that would not need numpy).
-    """
-    if column.type != pa.binary():
-        column = column.cast(pa.binary())
-    _, offsets, data = column.buffers()
-    if data is None or not len(column):
-        return [None if null else b"" for null in column.is_null().to_pylist()]
-    ends = memoryview(offsets).cast("i")[column.offset : column.offset + len(column) + 1].tolist()
-    first = ends[0]
-    held = data.slice(first, ends[-1] - first).to_pybytes()
-    cut: list[bytes | None] = [held[a - first : b - first] for a, b in pairwise(ends)]
-    if column.null_count:
-        cut = [
-            one if there else None
-            for one, there in zip(cut, column.is_valid().to_pylist(), strict=True)
-        ]
-    return cut
+    """Return a binary or string column as bytes. `to_pylist` beats cutting the buffer up, by three."""
+    found: list[bytes | None] = _as_binary(column).to_pylist()
+    return found
 
 
 def size_of(batch: pa.RecordBatch) -> int:
     """Return the bytes of keys and values."""
-    return sum(_length(batch.column(name)) for name in ("key", "value"))
+    lengths = (pc.binary_length(_as_binary(batch.column(name))) for name in ("key", "value"))
+    return sum(pc.sum(length).as_py() or 0 for length in lengths)
 
 
-def _length(column: pa.Array) -> int:
-    if column.type != pa.binary():
-        column = column.cast(pa.binary())
-    if not len(column):
-        return 0
-    ends = memoryview(column.buffers()[1]).cast("i")
-    return int(ends[column.offset + len(column)] - ends[column.offset])
+def _as_binary(column: pa.Array) -> pa.Array:
+    return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
 def _headers(batch: pa.RecordBatch, traceparent: str) -> Iterable[Headers | None]:
