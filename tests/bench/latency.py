@@ -70,6 +70,7 @@ def _measured(order: Order, round_: int, pace: Pace, folder: Path) -> Run:
             committed = folder / "checkpoint" / "commits" / str(WARM_EPOCHS - 1)
             child.await_file(committed, running, _START_S)
         took_s = paced(order.bootstrap, order.source, pace, reader.MEASURED)
+        (folder / reader.SENT).touch()
         child.await_exit(reading, _READ_S, "the reader")
         (folder / STOP).touch()
         child.await_exit(running, _START_S, "the contender")
