@@ -26,7 +26,6 @@ from sluicegate import KafkaSink, MySQLSink, epochs
 from sluicegate.cli.job import PackagedJob
 from sluicegate.cli.supervisor import drive
 from sluicegate.spark import session
-from sluicegate.spark.plan import RunningPlan
 from sluicegate_jobs import ip_count
 from sluicegate_jobs.ip_count import IpCountSettings
 from sluicegate_jobs.kafka_source import kafka_source
@@ -74,43 +73,6 @@ def distributed(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
 def _in_parts(sink: Sink) -> Sink:
     assert isinstance(sink, KafkaSink | MySQLSink)
     return dataclasses.replace(sink, parts=2)
-
-
-def append(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
-    """Counts of windows that are closed, and of no others: what a watermark that stops shows in."""
-    source = kafka_source(spark, settings.source, settings.kafka, settings.max_lines)
-    lines = ip_count.parsed(source, settings)
-    counts = (
-        lines.where(F.col("broken").isNull())
-        .withWatermark("at", settings.lateness)
-        .groupBy(F.window("at", settings.window), "ip")
-        .agg(F.count("*").alias("hits"))
-    )
-    sink = KafkaSink(settings.topic, key="ip", bootstrap=settings.kafka)
-    writer = epochs(counts, name="ip_count", sinks=[sink], checkpoint=settings.checkpoint)
-    ends = dataclasses.replace(writer.settings, output_mode="append", trigger=settings.interval)
-    return dataclasses.replace(writer, settings=ends)
-
-
-def append_unfed(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
-    """The same with rule 16 taken out: a skipped plan's watermark is not fed."""
-    RunningPlan.feed = lambda *_: None  # type: ignore[method-assign]
-    return append(spark, settings)
-
-
-def undrained(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
-    """Counts of which only one row is asked for, so that Spark leaves state partitions out."""
-    writer = append(spark, settings)
-    counted = writer.outputs["rows"]
-    some = dataclasses.replace(writer.settings, output_mode="update")
-    return dataclasses.replace(writer, outputs={"rows": counted.limit(1)}, settings=some)  # type: ignore[union-attr]
-
-
-def refusing(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
-    """ip_count without dead letters: a row that a sink refuses has nowhere to go."""
-    writer = ip_count.build(spark, settings)
-    counts = {"counts": writer.outputs["counts"]}
-    return dataclasses.replace(writer, outputs=counts, dead_letters=None)
 
 
 def shuffled(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
@@ -173,10 +135,6 @@ _JOBS: dict[str, Build] = {
     for build in (
         too_long_transactions,
         distributed,
-        append,
-        append_unfed,
-        undrained,
-        refusing,
         shuffled,
         shuffled_unsafe,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +42,9 @@ AVAILABLE_NOW = "available-now"
 """As a trigger: process what is there in as many epochs as needed, then end."""
 
 _ALL = "rows"
+
+_COMMIT_S = 10.0
+"""How long a stop waits for Spark's own commit of an epoch; without it the epoch is replayed."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +191,7 @@ class EpochsQuery:
         self._driver = EpochDriver(spark, wiring)
         self._gate = threading.Lock()
         self._stopping = False
+        self._done: int | None = None
         self._error: SluicegateError | None = None
         jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
         failpoints.hook("kill-jvm", jvm.kill)
@@ -241,8 +246,17 @@ class EpochsQuery:
         """
         self._stopping = True
         with self._gate:
+            self._await_commit()
             self._query.stop()
         self._close()
+
+    def _await_commit(self) -> None:
+        """Let Spark note the epoch that is in, or the next start would have it to replay."""
+        deadline = time.monotonic() + _COMMIT_S
+        while self._done is not None and self.is_active and time.monotonic() < deadline:
+            if self._wiring.objects.read(f"commits/{self._done}") is not None:
+                return
+            time.sleep(0.02)
 
     def _run(self, batch: DataFrame, epoch: int) -> None:
         """The foreachBatch callback."""
@@ -250,6 +264,7 @@ class EpochsQuery:
             try:
                 with self._deadline(epoch):
                     self._driver.run(batch, epoch)
+                self._done = epoch
             except SluicegateError as error:
                 self._error = error
                 raise

@@ -51,7 +51,6 @@ class KafkaPartWriter:
         )
         self._producer: TransactionalProducer | None = None
         self._found: Marker | None = None
-        self._marked_at = time.monotonic()
         try:
             self._reopen(Deadline(sink.apply_timeout_s))
             self.refresh()
@@ -106,7 +105,7 @@ class KafkaPartWriter:
     def refresh(self) -> None:
         """Commit the present marker once more, alone: group offsets expire.
 
-        Called at open. Does nothing where there is no marker yet.
+        Called at open, which `MarkerKeeper` does often enough. Does nothing where there is no marker yet.
 
         Raises:
             SinkUnavailable: in doubt, which for a refresh is harmless; open a new writer.
@@ -120,19 +119,9 @@ class KafkaPartWriter:
                 producer.begin()
                 producer.mark(self._committed, self._found, deadline)
                 producer.commit(deadline)
-                self._marked_at = time.monotonic()
         except (KafkaException, Undelivered) as raised:
             self._throw_away(abort=faults.is_answer(raised))
             raise faults.while_applying(raised, self._where, "refreshing the marker") from raised
-
-    def refresh_if_due(self) -> None:
-        """Refresh once a quarter of the broker's `offsets.retention.minutes` has gone by.
-
-        Called by whoever keeps the writers, after each epoch and for every part, also for parts
-        that had no rows: theirs are the markers that would expire.
-        """
-        if time.monotonic() - self._marked_at > self._sink.offsets_retention_min * 60 / 4:
-            self.refresh()
 
     # --- the parts of an apply --------------------------------------------------------------
 
@@ -281,7 +270,7 @@ class KafkaPartWriter:
                 data="the broker has lost the transaction that it acknowledged",
                 do="nothing: the apply is repeated and the marker tells",
             )
-        self._found, self._marked_at = found, time.monotonic()
+        self._found = found
 
     def _throw_away(self, *, abort: bool = True) -> None:
         producer, self._producer = self._producer, None
