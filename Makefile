@@ -1,9 +1,11 @@
 # One target a task; `make` alone explains. Works with GNU make 3.81 (macOS) and newer.
 # Each target sets up what it needs: a Python environment in .venv, jars in .work.
 
-PYTHON ?= python3
-ARGS   ?=
-LOG    ?=
+PYTHON  ?= python3
+ARGS    ?=
+LOG     ?=
+# Test processes side by side, each with its own Kafka and MariaDB: 1 GB of memory a process.
+WORKERS ?= 2
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -13,11 +15,11 @@ STAMP  := $(VENV)/.installed
 TYPED  := jobs/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo services test lint format bench clean lock preflight environment jars
+.PHONY: help demo services test lint format bench clean lock preflight environment jars classes
 
 ##@ Use
 
-demo: environment jars ## Run the main job on this machine, failures included (LOG=access.log.gz: your own log)
+demo: environment classes ## Run the main job on this machine, failures included (LOG=access.log.gz: your own log)
 	@$(PY) -m infra.demo $(if $(LOG),--log "$(LOG)")
 
 services: environment jars ## Keep a Kafka and a MariaDB up until Ctrl-C, and say how to reach them
@@ -25,8 +27,8 @@ services: environment jars ## Keep a Kafka and a MariaDB up until Ctrl-C, and sa
 
 ##@ Develop
 
-test: environment jars ## Run the tests (ARGS="tests/unit -k name": some of them)
-	@$(PY) -m pytest $(ARGS)
+test: environment classes ## Run the tests (ARGS="tests/unit -k name": some of them)
+	@$(PY) -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 lint: environment ## Check style, types and the imports between layers
 	@echo "Checking style ..."
@@ -41,7 +43,7 @@ format: environment ## Format the code and repair what can be repaired
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 
-bench: environment jars ## Measure throughput against Spark's own sinks (ARGS=...)
+bench: environment classes ## Measure throughput against Spark's own sinks (ARGS=...)
 	@$(PY) -m tests.bench $(ARGS)
 
 ##@ Keep house
@@ -86,3 +88,6 @@ $(STAMP): requirements/runtime.txt requirements/dev.txt jobs/pyproject.toml | pr
 
 jars: environment
 	@$(PY) -m infra.jars fetch
+
+classes: jars
+	@$(PY) -m infra.classes

@@ -135,11 +135,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     base.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
     print("Starting Kafka and MariaDB (or using those that the environment names)", flush=True)
+    code = 0
     try:
         with Services() as services:
             Bench(results, services, folder).run()
     except KeyboardInterrupt:
         print("\nInterrupted; what was measured until then:")
+        code = 130
     except (ServiceError, JarError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -153,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"The logs of the runs are kept in {folder}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    return 0
+    return code
 
 
 if __name__ == "__main__":

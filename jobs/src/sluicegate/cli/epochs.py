@@ -6,6 +6,7 @@ import datetime as dt
 
 import click
 
+from sluicegate.cli.applied import applied, readers
 from sluicegate.protocol.errors import EpochLogBroken
 from sluicegate.protocol.record import EpochRecord
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -42,8 +43,11 @@ def list_(checkpoint: str, last: int) -> None:
 @epochs.command()
 @click.argument("checkpoint")
 @click.argument("epoch", type=int)
-def show(checkpoint: str, epoch: int) -> None:
-    """Show one epoch: attempt, offsets, and for every part what it holds and expects."""
+@click.option("--kafka", envvar="SLUICEGATE_KAFKA", default="", help="where to ask for markers")
+@click.option("--mysql", envvar="SLUICEGATE_MYSQL", default="", help="the same, of MySQL: a url")
+def show(checkpoint: str, epoch: int, kafka: str, mysql: str) -> None:
+    """Show one epoch: when decided, by which attempt, and what each sink was given and holds."""
+    asks = readers(kafka, mysql)
     objects = open_objects(checkpoint)
     log = StoredEpochLog(objects)
     record = _read(log, epoch)
@@ -64,7 +68,7 @@ def show(checkpoint: str, epoch: int) -> None:
             inline = sum(c.inline is not None for c in chunks)
             click.echo(
                 f"    part {part}: {sum(c.rows for c in chunks):,} rows, {sum(c.size for c in chunks):,} B in "
-                f"{len(chunks)} chunks ({inline} inline); expects {record.prev_of(sink, part)}"
+                f"{len(chunks)} chunks ({inline} inline); {applied(record, sink, part, asks)}"
             )
     for label, number in record.counts.items():
         click.echo(f"  {label}: {number:,}")

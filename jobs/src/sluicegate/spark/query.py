@@ -309,11 +309,19 @@ class EpochsQuery:
         self._wiring.tracing.close()
 
 
+_ANOTHER_DRIVER = (
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "ConcurrentModification",
+    "Multiple streaming queries are concurrently using",  # has no error class in Spark 4.1
+)
+"""What Spark says when a file of its log that it is about to write is there already."""
+
+
 def _translate(error: StreamingQueryException) -> SluicegateError:
     """Say in our terms why Spark itself ended the query."""
     text = str(error)
     head = next((line for line in text.splitlines() if line.strip()), text)[:600]
-    if "CONCURRENT_STREAM_LOG_UPDATE" in text or "ConcurrentModification" in text:
+    if any(sign in text for sign in _ANOTHER_DRIVER):
         return Fenced(
             f"another driver uses this checkpoint: {head}",
             data="nothing was written by this driver in the epoch that it lost",

@@ -1,6 +1,7 @@
 """The committed marker of a part: group offsets, read with a consumer that never joins the group.
 
-Not here: moving the marker; that is part of the writer's transaction. Called by `writer`.
+Not here: moving the marker; that is part of the writer's transaction. Called by `writer`, and by
+the CLI, which only looks.
 """
 
 from __future__ import annotations
@@ -12,12 +13,33 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sluicegate.protocol.markers import Marker
 from sluicegate.sinks.kafka import faults
-from sluicegate.sinks.kafka.clients import MARKERS_TOPIC, RDKAFKA_LOG, Connection, Deadline
+from sluicegate.sinks.kafka.clients import (
+    MARKERS_TOPIC,
+    RDKAFKA_LOG,
+    Connection,
+    Deadline,
+    group_id,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _PAUSE_S = 0.02
+
+
+def committed_marker(
+    connection: Connection, lineage: str, sink: str, part: int, *, timeout_s: float = 10.0
+) -> Marker | None:
+    """Return a part's marker without disturbing a living driver: nothing is fenced or moved.
+
+    Raises:
+        SinkUnavailable: no answer in time, or a transaction is open for all of it.
+    """
+    reader = CommittedMarker(connection, group_id(lineage, sink), part)
+    try:
+        return reader.read(Deadline(timeout_s))
+    finally:
+        reader.close()
 
 
 class CommittedMarker:

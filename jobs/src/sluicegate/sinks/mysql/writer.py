@@ -172,11 +172,7 @@ class MySQLPartWriter:
             )
 
     def _read(self, connection: Connection, lineage: str, *, lock: bool) -> Marker | None:
-        with connection.cursor() as cursor:
-            sql = _READ + (" FOR UPDATE" if lock else "")
-            cursor.execute(sql, (lineage, self._plan.sink, self._plan.part))
-            found = cursor.fetchone()
-        return Marker(int(found[0]), str(found[1])) if found else None
+        return _read(connection, lineage, self._plan.sink, self._plan.part, lock=lock)
 
     @staticmethod
     def _execute(connection: Connection, sql: str, values: tuple[object, ...]) -> int:
@@ -238,3 +234,30 @@ class MySQLPartWriter:
                 do="look for locks and load on the server; raise the apply timeout, or take "
                 "smaller epochs or more parts",
             )
+
+
+def committed_marker(
+    address: Address, lineage: str, sink: str, part: int, *, timeout_s: float = 10.0
+) -> Marker | None:
+    """Return a part's marker without waiting for a transaction that is open.
+
+    Raises:
+        SinkUnavailable, AccessDenied, TargetMissing: no connection, or no table of markers.
+    """
+    connection = connect(address, timeout_s=timeout_s)
+    try:
+        return _read(connection, lineage, sink, part, lock=False)
+    except pymysql.err.Error as error:
+        where = f"sink {sink}, part {part}, {address}"
+        raise faults.in_apply(error, where, "reading the marker", committing=False) from error
+    finally:
+        connection.close()
+
+
+def _read(
+    connection: Connection, lineage: str, sink: str, part: int, *, lock: bool
+) -> Marker | None:
+    with connection.cursor() as cursor:
+        cursor.execute(_READ + (" FOR UPDATE" if lock else ""), (lineage, sink, part))
+        found = cursor.fetchone()
+    return Marker(int(found[0]), str(found[1])) if found else None
