@@ -9,7 +9,8 @@ from typing import NoReturn
 
 from infra.embedded.process import ServiceError
 from infra.embedded.services import KAFKA_VARIABLE, MYSQL_VARIABLE, Services
-from infra.jars import JarError
+from infra.jars import JarError, folder
+from sluicegate.spark.session import JARS_VARIABLE
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -30,6 +31,7 @@ def main() -> int:
             print("\nTo use them in another terminal:")
             print(f"  export {KAFKA_VARIABLE}={services.kafka.bootstrap}")
             print(f"  export {MYSQL_VARIABLE}={services.mysql.url}")
+            print(f"  export {JARS_VARIABLE}={folder('spark')}  # Spark's Kafka connector")
             kept = f"kept in {options.folder}" if options.folder else "thrown away at the end"
             print(f"\nThe data are {kept}. Ctrl-C stops both.", flush=True)
             while True:

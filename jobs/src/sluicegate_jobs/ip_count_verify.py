@@ -28,7 +28,8 @@ from sluicegate.protocol.errors import (
 )
 from sluicegate.protocol.markers import GENESIS, Marker
 from sluicegate.protocol.record import EpochRecord
-from sluicegate.sinks.kafka.clients import group_id
+from sluicegate.sinks.kafka.clients import Connection as Brokers
+from sluicegate.sinks.kafka.committed import committed_marker
 from sluicegate.sinks.mysql.session import Address, Connection, connect, quoted
 from sluicegate.sinks.mysql.writer import MARKERS
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -43,7 +44,7 @@ from sluicegate_jobs.ip_count_answer import (
     TableRow,
     compare,
 )
-from sluicegate_jobs.kafka_reader import Record, TopicReader, committed_marker
+from sluicegate_jobs.kafka_reader import Record, TopicReader
 
 if TYPE_CHECKING:
     from sluicegate_jobs.ip_count import IpCountSettings
@@ -259,8 +260,10 @@ def _held(
     parts = {sink: range(binding.parts) for sink, binding in newest.sinks.items()}
     held = {}
     for sink, count in topics.items():
-        group = group_id(newest.lineage, sink)
-        markers = {p: committed_marker(servers, group, p) for p in parts.get(sink, ())}
+        markers = {
+            p: committed_marker(Brokers(servers), newest.lineage, sink, p, timeout_s=_TIMEOUT_S)
+            for p in parts.get(sink, ())
+        }
         held[sink] = Held(markers, count)
     found = _table_markers(database, newest.lineage, table)
     held[table] = Held({p: found.get(p) for p in {*parts.get(table, ()), *found}}, None)

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sluicegate.protocol.errors import SinkUnavailable, TargetMissing
-from sluicegate.protocol.markers import Marker
-from sluicegate.sinks.kafka.clients import MARKERS_TOPIC
 
 RDKAFKA_LOG = logging.getLogger("sluicegate_jobs.librdkafka")
 
@@ -138,25 +136,6 @@ class TopicReader:
         # transaction of somebody else is never waited for.
         low, high = self._consumer.get_watermark_offsets(where, timeout=_ANSWER_S)
         return int(low), int(high)
-
-
-def committed_marker(bootstrap: str, group: str, part: int) -> Marker | None:
-    """Return the marker that a Kafka sink keeps for one of its parts; None if there is none.
-
-    Raises:
-        SinkUnavailable: no answer, or a transaction that moves it has not ended in time.
-    """
-    consumer = _consumer(bootstrap, group)
-    try:
-        (found,) = consumer.committed([TopicPartition(MARKERS_TOPIC, part)], timeout=_ANSWER_S)
-    except KafkaException as error:
-        raise _unanswered(f"the marker of group {group}", error) from error
-    finally:
-        consumer.close()
-    refusal: KafkaError | None = found.error
-    if refusal is not None:
-        raise _unanswered(f"the marker of group {group}", KafkaException(refusal))
-    return Marker(found.offset - 1, found.metadata or "") if found.offset >= 0 else None
 
 
 def _consumer(bootstrap: str, group: str) -> Consumer:

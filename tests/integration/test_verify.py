@@ -1,0 +1,49 @@
+"""`sluicegate verify` against sinks that somebody has damaged; each kind of damage is in tests/unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from infra.embedded import Services
+from sluicegate.cli.commands import app
+from sluicegate.cli.options import as_arguments
+from sluicegate_jobs.kafka_reader import TopicReader
+from tests.faults.harness import Scene, scene
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+@pytest.fixture
+def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
+    """Give a scene whose job has read everything and is right."""
+    with scene(services, tmp_path, max_lines=100_000) as made:
+        ended = made.run()
+        assert ended.code == 0, ended.log
+        made.check_exact()
+        yield made
+
+
+def test_verify_names_what_somebody_did_to_the_sinks(services: Services, played: Scene) -> None:
+    """A row deleted, a count changed and a record sent twice: three findings, and exit code 1."""
+    settings = played.settings
+    with services.mysql.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {settings.table} ORDER BY window_start, ip LIMIT 1")
+        cursor.execute(
+            f"UPDATE {settings.table} SET hits = hits + 1 ORDER BY window_start DESC, ip LIMIT 1"
+        )
+        connection.commit()
+    first = next(iter(TopicReader(services.kafka.bootstrap, settings.topic)))
+    producer = Producer({"bootstrap.servers": services.kafka.bootstrap})
+    producer.produce(settings.topic, first.value, first.key)
+    assert producer.flush(30) == 0
+    done = CliRunner().invoke(app, ["verify", "ip_count", *as_arguments(settings)])
+    assert done.exit_code == 1
+    assert "LOST: 1" in done.output
+    assert "WRONG: 1" in done.output
+    assert "DUPLICATED: 1" in done.output
+    assert "NOT EXACT" in done.output
