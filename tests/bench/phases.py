@@ -42,7 +42,7 @@ def phase_times(
             found.setdefault(label, []).append(spent_ms)
         elif name in _STEPS:
             found.setdefault(f"apply {attributes['sink']}: {name}", []).append(spent_ms)
-        elif name == "epoch":
+        elif name == "epoch" and spent_ms <= took[attributes["epoch"]]:  # else they overlap
             found.setdefault(AROUND, []).append(took[attributes["epoch"]] - spent_ms)
     return dict(sorted(found.items(), key=lambda item: _place(item[0])))
 

@@ -25,8 +25,9 @@ from tests.bench.plan import (
     BARE,
     COMPRESSION,
     EPOCH_TIMEOUT_S,
+    MEASURED,
     NAIVE,
-    OURS,
+    OVERLAP,
     PASS_THROUGH,
     SPARK,
     Order,
@@ -56,7 +57,7 @@ class Started:
 def start(spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, folder: Path) -> Started:
     """Start the contender that an order names."""
     checkpoint = str(folder / "checkpoint")
-    if order.contender in (OURS, BARE):
+    if order.contender in MEASURED:
         ours = _ours(spark, order, mysql, checkpoint).start()
         return Started(ours._query, ours.await_end, ours.stop)
     rows, keyed = _rows(spark, order)
@@ -95,7 +96,7 @@ def _ours(
             rows, name="bench", sinks=[sink], checkpoint=checkpoint, settings=_epochs(order)
         )
     settings = _ip_count_settings(order, mysql, checkpoint)
-    if order.contender == OURS:
+    if order.contender != BARE:
         return ip_count.build(spark, settings)
     return epochs(
         _counts(spark, settings),
@@ -110,7 +111,9 @@ def _ours(
 
 
 def _epochs(order: Order) -> EpochSettings:
-    return EpochSettings(trigger=order.trigger, timeout_s=EPOCH_TIMEOUT_S)
+    return EpochSettings(
+        trigger=order.trigger, timeout_s=EPOCH_TIMEOUT_S, overlap=order.contender == OVERLAP
+    )
 
 
 def _ip_count_settings(
@@ -124,6 +127,7 @@ def _ip_count_settings(
         dead_letters=order.dead_letters,
         interval=order.trigger,
         timeout_s=EPOCH_TIMEOUT_S,
+        overlap=order.contender == OVERLAP,
         max_lines=order.epoch_records,
         kafka=order.bootstrap,
         mysql=mysql.url if mysql else "",

@@ -11,10 +11,10 @@ from tests.bench.feed import PARTITIONS
 from tests.bench.figures import Run, Spread, anomalies, percentile, pooled, ratios, spread
 from tests.bench.machine import Machine
 from tests.bench.plan import (
-    BARE,
     COMPRESSION,
     LATENCY,
     LATENCY_VALUE_BYTES,
+    MEASURED,
     OURS,
     RIVALS,
     SPARK,
@@ -86,7 +86,7 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
             f"{_middle(found['whole_s'], 1):>13}"
             f"{rate.count if rate else 0:>5}/{results.rounds}"
         )
-    ours = [name for name in workload.contenders if name in (OURS, BARE)]
+    ours = [name for name in workload.contenders if name in MEASURED]
     yield from _ratios(results, workload.name, "records_s", ours, "records/s, more is better")
     yield from _ratios(results, workload.name, "cpu_us", ours, "CPU, less is better")
     for contender in ours:

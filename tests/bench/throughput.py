@@ -19,7 +19,7 @@ from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
 from tests.bench.feed import PARTITIONS
 from tests.bench.figures import Run, percentile
 from tests.bench.phases import phase_times, repeated
-from tests.bench.plan import IP_COUNT, OURS, SPARK, WARM_UP_EPOCHS, Order, Workload
+from tests.bench.plan import IP_COUNT, OURS, OVERLAP, SPARK, WARM_UP_EPOCHS, Order, Workload
 from tests.bench.readback import Content
 
 RUN_TIMEOUT_S = 900.0
@@ -123,7 +123,7 @@ def _wrong_content(turn: Turn, order: Order, wanted: Content, services: Services
     wrong = readback.counts_in(order.bootstrap, order.sink).differs("the topic", wanted)
     if not wrong and turn.contender != SPARK:
         wrong = readback.counts_in_table(services.mysql, order.table).differs("the table", wanted)
-    if not wrong and turn.contender == OURS:
+    if not wrong and turn.contender in (OURS, OVERLAP):
         letters = readback.values_in(order.bootstrap, order.dead_letters)
         wrong = letters.differs("the dead-letter topic", Content(0, 0))
     return wrong

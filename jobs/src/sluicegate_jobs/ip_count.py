@@ -53,6 +53,7 @@ class IpCountSettings:
     lateness: str = option("5 seconds", "how far behind the newest event a hit may be")
     max_lines: int = option(200_000, "lines of one epoch at most")
     timeout_s: float = option(60.0, "an epoch that takes longer ends the driver")
+    overlap: bool = option(default=False, text="apply an epoch while the next is staged")
     kafka: str = option("", "bootstrap servers; default $SLUICEGATE_KAFKA")
     mysql: str = option("", "mysql://user:password@host:port/db; default $SLUICEGATE_MYSQL")
     restarts: int = option(3, "how often a failed driver is started again")
@@ -101,7 +102,9 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
             settings.dead_letters, value="value", of="dead_letters", bootstrap=kafka
         ),
         checkpoint=settings.checkpoint,
-        settings=EpochSettings(trigger=settings.interval, timeout_s=settings.timeout_s),
+        settings=EpochSettings(
+            trigger=settings.interval, timeout_s=settings.timeout_s, overlap=settings.overlap
+        ),
     )
 
 

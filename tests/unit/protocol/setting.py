@@ -52,6 +52,7 @@ class Setting:
     judge: Callable[..., Verdict] = judge
     sinks: tuple[tuple[str, str], ...] = (("kafka", "fencing"), ("mysql", "locking"))
     parts: int = 2
+    overlap: bool = False
     retention: int = 2
     """Records and offsets of this many epochs are kept; below 2 Spark itself could not go on."""
     size: Callable[[str, int], int] = spread

@@ -51,9 +51,13 @@ class Machine(RuleBasedStateMachine):
 
     world: World
 
-    @initialize(retention=st.sampled_from([2, 3, 8]), parts=st.sampled_from([1, 2, 4]))
-    def begin(self, retention: int, parts: int) -> None:
-        self.world = World(Setting(retention=retention, parts=parts))
+    @initialize(
+        retention=st.sampled_from([2, 3, 8]),
+        parts=st.sampled_from([1, 2, 4]),
+        overlap=st.booleans(),
+    )
+    def begin(self, retention: int, parts: int, overlap: bool) -> None:  # noqa: FBT001 - drawn by name
+        self.world = World(Setting(retention=retention, parts=parts, overlap=overlap))
         self.names = iter(f"{letter}{n}" for n in range(1000) for letter in "ABCDEFGH")
         self.world.start(next(self.names))
 

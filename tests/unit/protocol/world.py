@@ -13,9 +13,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from sluicegate.protocol.coordinator import Job
+from sluicegate.protocol import coordinator
+from sluicegate.protocol.coordinator import Job, Settled
 from sluicegate.protocol.effects import (
     Apply,
+    AwaitSettled,
     Effect,
     Reach,
     Steps,
@@ -45,7 +47,16 @@ class World:
             for n, k in self.setting.sinks
         }
         redoable = frozenset(n for n, kind in self.setting.sinks if kind == "locking")
-        self.job = Job("sim", "L", sinks=bindings, redoable=redoable, decide_tries=3, apply_tries=3)
+        self.job = Job(
+            "sim",
+            "L",
+            sinks=bindings,
+            overlap=self.setting.overlap,
+            redoable=redoable,
+            decide_tries=3,
+            apply_tries=3,
+        )
+        self.finished_epochs: set[int] = set()
         self.records: dict[int, bytes] = {}
         self.staged: dict[str, bytes] = {}
         self.offsets: dict[int, int] = {}
@@ -163,6 +174,8 @@ class Driver:
         self.fault: Fault = None
         self.history = 0
         self.attempts = 0
+        self._behind: Settled | None = None
+        self._caught_up: int | None = None
         self._in_doubt: set[int] = set()
         self._sub: SubSteps | None = None
         self.next_step = ""
@@ -243,6 +256,10 @@ class Driver:
 
     def _spark(self) -> Steps[None]:
         world = self.world
+        if world.setting.overlap:  # without, no record asks for it
+            late = yield from coordinator.owed(world.job)
+            if late is not None:
+                yield from coordinator.apply(world.job, late)
         latest: int = yield Call("look", lambda: max(world.offsets, default=-1))
         # a driver reads its logs once, at its start; from there on it believes its memory
         end = world.offsets.get(latest - 1, 0)
@@ -255,6 +272,10 @@ class Driver:
             yield Call("log offsets", lambda e=epoch: self._log_offsets(e))  # type: ignore[misc]
             yield from self._epoch(epoch)
             end = self.memory[epoch][1]
+        behind = self._behind
+        yield from self._catch_up()
+        if behind is not None:
+            yield from coordinator.finish(behind)
 
     def _epochs(self, first: int) -> Iterator[int]:
         epoch = first
@@ -263,8 +284,42 @@ class Driver:
             epoch += 1
 
     def _epoch(self, epoch: int) -> Steps[None]:
-        yield from self.world.setting.run_epoch(self.world.job, epoch)
+        if self.world.setting.overlap:
+            settled = yield from self._settle(epoch)
+            yield from self._catch_up()
+            self._behind = settled
+        else:
+            yield from self.world.setting.run_epoch(self.world.job, epoch)
         yield Call("log commit", lambda: self._log_commit(epoch))
+
+    def _settle(self, epoch: int) -> Steps[Settled]:
+        """Settle an epoch; the one before is applied as late as that is allowed.
+
+        Staging is seen by nobody, so to apply late, or before Spark's commit as without overlap,
+        and to crash in between, is all that can be told apart.
+        """
+        steps = coordinator.settle(self.world.job, epoch)
+        resume: Callable[[], Effect] = lambda: next(steps)  # noqa: E731
+        while True:
+            try:
+                effect = resume()
+            except StopIteration as end:
+                settled: Settled = end.value
+                return settled
+            try:
+                if isinstance(effect, AwaitSettled):
+                    yield from self._catch_up()
+                reply = yield effect
+            except Exception as error:  # noqa: BLE001 - as `effects.drive` does
+                resume = lambda e=error: steps.throw(e)  # type: ignore[misc] # noqa: E731
+            else:
+                resume = lambda r=reply: steps.send(r)  # type: ignore[misc] # noqa: E731
+
+    def _catch_up(self) -> Steps[None]:
+        behind, self._behind = self._behind, None
+        if behind is not None:
+            yield from coordinator.apply(self.world.job, behind)
+            self._caught_up = behind.record.epoch
 
     def _log_offsets(self, epoch: int) -> None:
         if self.fault == "vanish":
@@ -319,6 +374,17 @@ class Driver:
         self._ask()
         return frozenset(sink for e, sink in self.world.discards if e == epoch)
 
+    def finished(self, epoch: int) -> bool:
+        self._ask()
+        return epoch in self.world.finished_epochs
+
+    def finish(self, epoch: int) -> None:
+        self.world.finished_epochs.add(epoch)
+
+    def committed(self, epoch: int) -> bool:
+        self._ask()
+        return epoch in self.world.commits
+
     def tidy(self, record: EpochRecord) -> None:
         if self.fault is None:
             self.world.tidy(record)
@@ -367,8 +433,9 @@ class Driver:
         for _ in self.world.sinks[sink].applying(Apply(record, sink, parts, discard)):
             pass
 
-    def settled(self) -> None:
-        """Applying does not overlap with staging, here."""
+    def settled(self) -> int | None:
+        """Return what was caught up with; nothing runs beside the generator."""
+        return self._caught_up
 
     def now_ms(self) -> int:
         return 0

@@ -17,6 +17,9 @@ from sluicegate.protocol.effects import (
     CheckState,
     CreateRecord,
     Feed,
+    Finish,
+    IsCommitted,
+    IsFinished,
     NewestEpoch,
     Now,
     Pause,
@@ -57,6 +60,8 @@ class Job:
         first_epoch: the first epoch of this lineage; no record is expected before it.
         delivery: see `EpochRecord.delivery`.
         sinks: in the order in which they are applied.
+        overlap: an epoch is applied while the next is staged. Spark is then told that it is done
+            as soon as it is decided; `owed` makes that good.
         redoable: sinks that may be brought forward from kept records (rule 11).
         decide_tries: how often an unanswered creation is repeated, default 30.
         apply_tries: how often an apply in doubt is repeated, default 8.
@@ -68,6 +73,7 @@ class Job:
     sinks: Mapping[str, SinkBinding]
     first_epoch: int = 0
     delivery: str = "exactly-once"
+    overlap: bool = False
     redoable: frozenset[str] = frozenset()
     decide_tries: int = 30
     apply_tries: int = 8
@@ -94,6 +100,35 @@ def run_epoch(job: Job, epoch: int) -> Steps[Settled]:
     return settled
 
 
+def owed(job: Job) -> Steps[Settled | None]:
+    """Find the epoch that Spark counts as done and a killed driver may not have applied.
+
+    Before the query starts; to be given to `apply`. There is at most one: an epoch is decided only
+    when the one before is in. Any other decided epoch is run again by Spark.
+    """
+    newest: int | None = yield NewestEpoch()
+    record: EpochRecord | None = None if newest is None else (yield ReadRecord(newest))
+    if record is None or not (yield IsCommitted(record.epoch)):
+        return None
+    return (yield from _owed_of(job, record))
+
+
+def _owed_of(job: Job, record: EpochRecord) -> Steps[Settled | None]:
+    """Return an overlapped epoch of another driver, unless that one noted that it is in."""
+    if not record.overlapped or (yield IsFinished(record.epoch)):
+        return None
+    yield from _recognise(job, record)
+    settled = Settled(record, replayed=True, course=Course())
+    settled.course.enter(Phase.DECIDED)
+    return settled
+
+
+def finish(settled: Settled) -> Steps[None]:
+    """Note, when a driver ends well, that nothing is owed to any sink: they may be changed now."""
+    if settled.record.overlapped:
+        yield Finish(settled.record.epoch)
+
+
 def settle(job: Job, epoch: int) -> Steps[Settled]:
     """Find the epoch's decision, or stage and decide it. Nothing is visible when this returns."""
     course = Course()
@@ -116,7 +151,12 @@ def settle(job: Job, epoch: int) -> Steps[Settled]:
     staged: Staged = yield Stage(epoch, attempt)
     yield CheckState(epoch)
     yield Reach("after-stage", epoch)
-    yield AwaitSettled()
+    applied: int | None = yield AwaitSettled()
+    if before is not None and before.epoch != applied:
+        # another driver decided it, and may have died since this one looked for that at its start
+        late = yield from _owed_of(job, before)
+        if late is not None:
+            yield from apply(job, late)
     course.enter(Phase.DECIDING)
     now: int = yield Now()
     record = EpochRecord(
@@ -133,6 +173,7 @@ def settle(job: Job, epoch: int) -> Steps[Settled]:
         decided_at_ms=now,
         traceparent=traceparent,
         counts=dict(staged.counts),
+        overlapped=job.overlap,
     )
     stored = yield from _decide(job, record)
     course.enter(Phase.DECIDED)

@@ -67,6 +67,26 @@ class ReadDiscarded:
 
 
 @dataclass(frozen=True)
+class IsFinished:
+    """Read whether a driver that ended well has noted this epoch as applied."""
+
+    epoch: int
+
+    def perform(self, ports: Ports) -> bool:
+        return ports.log.finished(self.epoch)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Note an overlapped epoch as applied."""
+
+    epoch: int
+
+    def perform(self, ports: Ports) -> None:
+        ports.log.finish(self.epoch)
+
+
+@dataclass(frozen=True)
 class Tidy:
     """Remove what nobody can need any more."""
 
@@ -84,6 +104,16 @@ class ReadOffsets:
 
     def perform(self, ports: Ports) -> str | None:
         return ports.offsets.digest(self.epoch)
+
+
+@dataclass(frozen=True)
+class IsCommitted:
+    """Read whether Spark counts the epoch as done."""
+
+    epoch: int
+
+    def perform(self, ports: Ports) -> bool:
+        return ports.offsets.committed(self.epoch)
 
 
 @dataclass(frozen=True)
@@ -158,10 +188,10 @@ class Apply:
 
 @dataclass(frozen=True)
 class AwaitSettled:
-    """Wait until the previous epoch is applied, where applying overlaps with staging."""
+    """Wait until no apply of this driver is running; the reply is the last epoch that it applied."""
 
-    def perform(self, ports: Ports) -> None:
-        ports.sinks.settled()
+    def perform(self, ports: Ports) -> int | None:
+        return ports.sinks.settled()
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,12 @@ class EpochLog(Protocol):
     def discarded(self, epoch: int) -> frozenset[str]:
         """Return the sinks for which somebody discarded this decided epoch (rule 14)."""
 
+    def finished(self, epoch: int) -> bool:
+        """Return whether `finish` was called for the epoch."""
+
+    def finish(self, epoch: int) -> None:
+        """Note that an overlapped epoch is in every sink, at the end of a driver that ends well."""
+
     def tidy(self, record: EpochRecord) -> None:
         """Remove what nobody can need once `record` is applied (rules 2 and 8).
 
@@ -62,6 +68,9 @@ class Offsets(Protocol):
                 there: another driver's file, with which this plan's rows must not be decided.
             StoreUnavailable: no answer.
         """
+
+    def committed(self, epoch: int) -> bool:
+        """Return whether Spark has written `commits/N`: it will not run the epoch again."""
 
 
 class Plan(Protocol):
@@ -99,8 +108,12 @@ class Sinks(Protocol):
             Fenced, SinkWentBack, MarkerMismatch: see `markers.judge`.
         """
 
-    def settled(self) -> None:
-        """Return once every apply that was started before has ended well; raise its error if not."""
+    def settled(self) -> int | None:
+        """Return once every apply that was started before has ended well; raise its error if not.
+
+        Returns:
+            The last epoch that this driver has applied, None if it has applied none.
+        """
 
 
 class Clock(Protocol):

@@ -109,6 +109,7 @@ class EpochRecord:
         decided_at_ms: the driver's clock, ms since 1970, for people only.
         traceparent: W3C trace context of the epoch, empty if not traced.
         counts: numbers for people (rows in, dead letters, ...).
+        overlapped: Spark may count the epoch as done before it is applied (`Job.overlap`).
     """
 
     lineage: str
@@ -124,6 +125,7 @@ class EpochRecord:
     decided_at_ms: int = 0
     traceparent: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    overlapped: bool = False
 
     @property
     def marker(self) -> Marker:

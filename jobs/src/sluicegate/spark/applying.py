@@ -151,6 +151,7 @@ class AppliedSinks:
         checkpoint: where staged chunks are.
         spark: the session whose executors apply large parts; None applies all here.
         seen: told of each part that was applied.
+        settled: waits for an apply that runs behind; see `ports.Sinks`.
     """
 
     def __init__(
@@ -159,8 +160,10 @@ class AppliedSinks:
         checkpoint: str,
         spark: SparkSession | None,
         seen: Callable[[str, int, Receipt], None],
+        settled: Callable[[], int | None],
     ) -> None:
         self._sinks, self._checkpoint, self._spark, self._seen = sinks, checkpoint, spark, seen
+        self.settled = settled
 
     def apply(
         self, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
@@ -173,9 +176,6 @@ class AppliedSinks:
             return
         for part, receipt in _distribute(self._spark, orders):
             self._seen(sink, part, receipt)
-
-    def settled(self) -> None:
-        """Nothing is ever left running: `apply` returns when the sink has the rows."""
 
 
 def _distribute(spark: SparkSession, orders: list[PartOrder]) -> list[tuple[int, Receipt]]:

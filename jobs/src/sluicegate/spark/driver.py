@@ -9,21 +9,25 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 
+from opentelemetry.trace import Span
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sluicegate.protocol.coordinator import Job, Settled, run_epoch
+from sluicegate.protocol.coordinator import Job, Settled, apply, finish, owed, settle
 from sluicegate.protocol.effects import drive
 from sluicegate.protocol.errors import RowRefused, SluicegateError, StageFailed
-from sluicegate.protocol.ports import Ports, Staged
+from sluicegate.protocol.ports import Plan, Ports, Staged
 from sluicegate.protocol.record import EpochRecord, EventTime
 from sluicegate.sinks.contract import BoundSink, Receipt
 from sluicegate.spark import staging
 from sluicegate.spark.applying import AppliedSinks, MarkerKeeper
+from sluicegate.spark.behind import Behind
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.plan import RunningPlan, check_state
 from sluicegate.spark.staging import StageOrder, stage_with
@@ -62,34 +66,91 @@ class _Times:
 
 
 class EpochDriver:
-    """Runs epochs, one after another, on the thread of Spark's callback."""
+    """Runs epochs, one after another, on the thread of Spark's callback.
 
-    def __init__(self, spark: SparkSession, wiring: Wiring) -> None:
-        self._spark, self._wiring = spark, wiring
+    Args:
+        spark: the session.
+        wiring: what the job is made of.
+        deadline: the time that an apply behind the stream has, by epoch (rule 18).
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        wiring: Wiring,
+        deadline: Callable[[int], AbstractContextManager[None]],
+    ) -> None:
+        self._spark, self._wiring, self._deadline = spark, wiring, deadline
         self._log = _TracedLog(StoredEpochLog(wiring.objects), wiring.tracing)
         self._offsets = StoredOffsets(wiring.objects)
         self._primed = False
         self._keeper = MarkerKeeper(wiring.sinks)
+        self._behind = Behind()
+        self._newest: Settled | None = None
 
-    def run(self, batch: DataFrame, epoch: int) -> Settled:
+    def recover(self) -> None:
+        """Apply what a killed driver owes, before the query starts; see `coordinator.owed`."""
+        wiring, times = self._wiring, _Times()
+        ports = self._ports(_NoPlan(), times)
+        settled = drive(owed(wiring.job), ports)
+        if settled is not None:
+            epoch = settled.record.epoch
+            with wiring.tracing.root("epoch", epoch=epoch, lineage=wiring.job.lineage) as span:
+                self._apply(settled, ports, times, span)
+
+    def run(self, batch: DataFrame, epoch: int) -> None:
         """Take one epoch to every sink; see `coordinator.run_epoch` for the errors."""
         wiring, times = self._wiring, _Times()
         self._log.times = times
-        with wiring.tracing.span("epoch", epoch=epoch, lineage=wiring.job.lineage) as span:
-            sinks = AppliedSinks(wiring.sinks, wiring.checkpoint, self._spark, self._applied)
-            ports = Ports(
-                log=self._log,
-                offsets=self._offsets,
-                plan=self._plan(batch, times),
-                sinks=_TracedSinks(sinks, wiring.tracing, times),
-                clock=_SystemClock(),
-            )
-            settled = drive(run_epoch(wiring.job, epoch), ports)
-            record = settled.record
+        with wiring.tracing.root("epoch", epoch=epoch, lineage=wiring.job.lineage) as span:
+            ports = self._ports(self._plan(batch, times), times)
+            settled = drive(settle(wiring.job, epoch), ports)
+        work = partial(self._apply, settled, ports, times, span)
+        if wiring.job.overlap:
+            self._behind.start(work)
+        else:
+            work()
+
+    def _apply(self, settled: Settled, ports: Ports, times: _Times, span: Span) -> int:
+        wiring, record = self._wiring, settled.record
+        with self._deadline(record.epoch), wiring.tracing.within(span):
+            drive(apply(wiring.job, settled), ports)
             span.set_attributes({"attempt": record.attempt, "replayed": settled.replayed})
         self._keeper.keep(record)
+        self._newest = settled
         log.info("%s", _progress(settled, times))
-        return settled
+        return record.epoch
+
+    def failed(self) -> bool:
+        """Return whether an apply behind the stream has failed, so that the query must end."""
+        return self._behind.failed()
+
+    def finish(self) -> None:
+        """Wait for what is behind the stream, and note that nothing is owed to any sink.
+
+        Raises:
+            SluicegateError: what ended the apply; the next start makes it good.
+        """
+        self._behind.settled()
+        if self._newest is not None:
+            drive(finish(self._newest), self._ports(_NoPlan(), _Times()))
+
+    def close(self) -> None:
+        """Let go of the thread behind the stream."""
+        self._behind.close()
+
+    def _ports(self, plan: Plan, times: _Times) -> Ports:
+        wiring = self._wiring
+        sinks = AppliedSinks(
+            wiring.sinks, wiring.checkpoint, self._spark, self._applied, self._behind.settled
+        )
+        return Ports(
+            log=self._log,
+            offsets=self._offsets,
+            plan=plan,
+            sinks=_TracedSinks(sinks, wiring.tracing, times),
+            clock=_SystemClock(),
+        )
 
     def _plan(self, batch: DataFrame, times: _Times) -> _BatchPlan:
         plan = RunningPlan(self._spark)
@@ -120,6 +181,7 @@ class _TracedLog:
         self.times = _Times()
         self.read, self.newest = stored.read, stored.newest
         self.discarded, self.tidy = stored.discarded, stored.tidy
+        self.finished, self.finish = stored.finished, stored.finish
 
     def create(self, record: EpochRecord) -> bool:
         start = time.time_ns()
@@ -156,6 +218,19 @@ class _SystemClock:
     pause = staticmethod(time.sleep)
     new_attempt = staticmethod(lambda: uuid.uuid4().hex)
     traceparent = staticmethod(Tracing.traceparent)
+
+
+class _NoPlan:
+    """`ports.Plan` outside of an epoch: nothing that is decided needs one."""
+
+    def stage(self, epoch: int, attempt: str) -> Staged:
+        raise AssertionError(f"epoch {epoch} is staged as {attempt} without a plan")
+
+    def check_state(self, epoch: int) -> None:
+        raise AssertionError(f"epoch {epoch} has no plan")
+
+    def feed(self, event_times: tuple[EventTime, ...]) -> None:
+        """Spark runs on from the epoch after, whose offsets log holds the watermark."""
 
 
 class _BatchPlan:

@@ -43,6 +43,9 @@ AVAILABLE_NOW = "available-now"
 
 _ALL = "rows"
 
+_MOMENT_S = 0.2
+"""How long a failed apply behind the stream may go unnoticed."""
+
 _COMMIT_S = 10.0
 """How long a stop waits for Spark's own commit of an epoch; without it the epoch is replayed."""
 
@@ -59,6 +62,8 @@ class EpochSettings:
         inline_bytes: chunks up to this size travel in the epoch record; larger ones go to the
             staging area. Default 4 MiB.
         apply_timeout_s: how long one apply may take, default 60 s.
+        overlap: apply an epoch while the next is staged; the next is decided only when it is in.
+            More epochs a second where applying takes long; off by default.
     """
 
     trigger: str = "10 seconds"
@@ -66,6 +71,7 @@ class EpochSettings:
     output_mode: str = "update"
     inline_bytes: int = 4 << 20
     apply_timeout_s: float = 60.0
+    overlap: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -110,6 +116,7 @@ class EpochsWriter:
                 lineage=lineage.id,
                 first_epoch=lineage.first_epoch,
                 sinks={sink.id: sink.binding for sink in bound.values()},
+                overlap=self.settings.overlap,
                 redoable=frozenset(sink.id for sink in self._all_sinks() if sink.redoable),
             ),
             outputs=outputs,
@@ -188,7 +195,7 @@ class EpochsQuery:
 
     def __init__(self, spark: SparkSession, wiring: Wiring, settings: EpochSettings) -> None:
         self._wiring, self._settings = wiring, settings
-        self._driver = EpochDriver(spark, wiring)
+        self._driver = EpochDriver(spark, wiring, self._deadline)
         self._gate = threading.Lock()
         self._stopping = False
         self._done: int | None = None
@@ -207,6 +214,7 @@ class EpochsQuery:
             if settings.trigger == AVAILABLE_NOW
             else writer.trigger(processingTime=settings.trigger)
         )
+        self._driver.recover()
         self._query: StreamingQuery = triggered.start()
 
     @property
@@ -225,18 +233,34 @@ class EpochsQuery:
         Raises:
             SluicegateError: what ended it, unless it was asked to stop or has read all.
         """
-        try:
-            # Spark takes fractions of a second; its annotation says whole ones
-            ended = self._query.awaitTermination(timeout_s)  # type: ignore[arg-type]
-        except StreamingQueryException as error:
-            ended = True
-            self._settle_error(error)
-        if ended is False:
-            return False
-        self._close()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._ended(deadline):
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            if self._driver.failed():
+                self._halt()
+        self._end()
         if self._error is not None:
             raise self._error
         return True
+
+    def _ended(self, deadline: float | None) -> bool:
+        """Wait for the query's end, at most for a moment: an apply behind it may fail meanwhile."""
+        left = _MOMENT_S if deadline is None else deadline - time.monotonic()
+        try:
+            # Spark takes fractions of a second; its annotation says whole ones
+            moment = max(0.001, min(left, _MOMENT_S))
+            return self._query.awaitTermination(moment) is not False  # type: ignore[arg-type]
+        except StreamingQueryException as error:
+            self._settle_error(error)
+            return True
+
+    def _halt(self) -> None:
+        """Stop the query between two epochs."""
+        self._stopping = True
+        with self._gate:
+            self._await_commit()
+            self._query.stop()
 
     def stop(self) -> None:
         """Stop at an epoch's end: the running one is finished, the next is not begun.
@@ -244,11 +268,10 @@ class EpochsQuery:
         `StreamingQuery.stop` during a Python callback breaks the stream's thread (and cannot
         cancel it), so it is called only while none runs, and none can begin.
         """
-        self._stopping = True
-        with self._gate:
-            self._await_commit()
-            self._query.stop()
-        self._close()
+        self._halt()
+        self._end()
+        if self._error is not None:
+            raise self._error
 
     def _await_commit(self) -> None:
         """Let Spark note the epoch that is in, or the next start would have it to replay."""
@@ -304,7 +327,13 @@ class EpochsQuery:
         if self._error is None:
             self._error = _translate(error)
 
-    def _close(self) -> None:
+    def _end(self) -> None:
+        """Wait for what is behind the stream, and let go of everything."""
+        try:
+            self._driver.finish()
+        except SluicegateError as error:
+            self._error = self._error or error
+        self._driver.close()
         close_writers()
         self._wiring.tracing.close()
 

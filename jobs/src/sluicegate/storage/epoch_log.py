@@ -1,6 +1,7 @@
 """The epoch log and Spark's offset log on a checkpoint volume.
 
-Names: `epochs/N` is the record that decides epoch N; `epochs/N.discard/<sink>` tells an apply to
+Names: `epochs/N` is the record that decides epoch N; `epochs/N.applied` says that a driver ended
+well with it; `epochs/N.discard/<sink>` tells an apply to
 leave the rows of a sink out (rule 14); `offsets/N` is Spark's. Callers: the coordinator by its
 ports, and the CLI.
 """
@@ -61,6 +62,12 @@ class StoredEpochLog:
         """Tell every later apply to leave a sink's rows of this epoch out; once."""
         return self._objects.create(f"epochs/{epoch}.discard/{sink}", why.encode())
 
+    def finished(self, epoch: int) -> bool:
+        return self._objects.read(f"epochs/{epoch}.applied") is not None
+
+    def finish(self, epoch: int) -> None:
+        self._objects.create(f"epochs/{epoch}.applied", b"applied")
+
     def tidy(self, record: EpochRecord) -> None:
         """Prune records and staged chunks; see `ports.EpochLog.tidy`."""
         if self._tidied is not None and record.epoch - self._tidied < _TIDY_EVERY:
@@ -77,6 +84,7 @@ class StoredEpochLog:
         for epoch in (e for e in self.epochs() if e not in kept and e < newest):
             for sink in self.discarded(epoch):
                 self._objects.delete(f"epochs/{epoch}.discard/{sink}")
+            self._objects.delete(f"epochs/{epoch}.applied")
             self._objects.delete(f"epochs/{epoch}")
         attempts = {epoch: _attempt(self.read(epoch)) for epoch in kept}
         self._staging.sweep(attempts, newest=newest)
@@ -95,3 +103,6 @@ class StoredOffsets:
     def digest(self, epoch: int) -> str | None:
         stored = self._objects.read(f"offsets/{epoch}")
         return None if stored is None else hashlib.sha256(stored).hexdigest()
+
+    def committed(self, epoch: int) -> bool:
+        return self._objects.read(f"commits/{epoch}") is not None

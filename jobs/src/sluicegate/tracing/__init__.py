@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -88,6 +89,23 @@ class Tracing:
     def span(self, name: str, **attributes: str | int | bool) -> Iterator[Span]:
         """Time a block as a child of the span around it; an error is recorded and goes on."""
         with self._tracer.start_as_current_span(name, attributes=dict(attributes)) as span:
+            yield span
+
+    @contextmanager
+    def root(self, name: str, **attributes: str | int | bool) -> Iterator[Span]:
+        """Begin a trace whose span outlives the block, unless the block raises; see `within`."""
+        span = self._tracer.start_span(name, context=Context(), attributes=dict(attributes))
+        with self.within(span, ended=False):
+            try:
+                yield span
+            except BaseException:
+                span.end()
+                raise
+
+    @contextmanager
+    def within(self, span: Span, *, ended: bool = True) -> Iterator[Span]:
+        """Go on inside a span, in whichever thread, and end it unless told otherwise."""
+        with trace.use_span(span, end_on_exit=ended):
             yield span
 
     def record(self, name: str, start_ns: int, end_ns: int, **attributes: str | int) -> None:

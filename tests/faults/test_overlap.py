@@ -1,0 +1,74 @@
+"""Drivers that apply an epoch while the next is staged are killed, stopped and cut off: still exact."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.embedded import Services
+from tests.faults.harness import Ended, Running, Scene, scene
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+
+EPOCH = 2
+
+
+@pytest.fixture
+def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
+    """Give a scene whose epochs overlap."""
+    with scene(services, tmp_path, overlap=True) as made:
+        yield made
+
+
+def restarted(played: Scene) -> Ended:
+    """Run what is left, in as few epochs as it takes."""
+    ended = played.but(max_lines=100_000).run()
+    assert ended.code == 0, ended.log
+    return ended
+
+
+def wait_committed(played: Scene, driver: Running, epoch: int, timeout_s: float = 60.0) -> None:
+    """Wait until Spark counts an epoch as done."""
+    deadline = time.monotonic() + timeout_s
+    while not (played.checkpoint / "commits" / str(epoch)).exists():
+        assert time.monotonic() < deadline, driver.text()
+        time.sleep(0.05)
+
+
+def test_an_epoch_that_spark_counts_as_done_and_no_sink_has_is_applied(played: Scene) -> None:
+    """Killed between Spark's commit and the apply: Spark does not run it again, the next start does."""
+    driver = played.start(f"before-apply:{played.sinks['kafka']}@{EPOCH}=hang")
+    wait_committed(played, driver, EPOCH)
+    driver.kill()
+    driver.wait()
+    assert played.epoch_log().newest() == EPOCH
+    ended = restarted(played)
+    assert ended.epochs("replayed") == [EPOCH]
+    played.check_exact()
+
+
+@pytest.mark.parametrize(
+    ("point", "sink"), [("apply-written", "kafka"), ("after-commit", "kafka"), ("before-done", "")]
+)
+def test_killed_behind_the_stream(played: Scene, point: str, sink: str) -> None:
+    """A kill -9 amid the apply, with the next epoch half staged, loses and repeats nothing."""
+    where = f"{point}{f':{played.sinks[sink]}' if sink else ''}"
+    killed = played.run(f"{where}@{EPOCH}=kill-group")
+    assert killed.code == -signal.SIGKILL, killed.log
+    assert EPOCH in restarted(played).epochs("replayed")
+    played.check_exact()
+
+
+def test_a_driver_that_ends_well_owes_nothing(played: Scene) -> None:
+    """Its last epoch is noted as applied, so the next start does not look at the sinks for it."""
+    ended = restarted(played)
+    newest = played.epoch_log().newest()
+    assert newest is not None
+    assert newest in ended.epochs("committed")
+    assert played.epoch_log().finished(newest)
+    assert restarted(played).epochs("replayed") == []
+    played.check_exact()
