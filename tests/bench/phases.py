@@ -38,13 +38,20 @@ def phase_times(
             continue
         spent_ms = (span["end_ns"] - span["start_ns"]) / 1e6
         if name in _PHASES:
-            label = f"apply {attributes['sink']}" if name == "apply" else name
+            label = f"apply {_sink(attributes['sink'])}" if name == "apply" else name
             found.setdefault(label, []).append(spent_ms)
         elif name in _STEPS:
-            found.setdefault(f"apply {attributes['sink']}: {name}", []).append(spent_ms)
+            label = f"apply {_sink(attributes['sink'])}: {name}"
+            found.setdefault(label, []).append(spent_ms)
         elif name == "epoch" and spent_ms <= took[attributes["epoch"]]:  # else they overlap
             found.setdefault(AROUND, []).append(took[attributes["epoch"]] - spent_ms)
     return dict(sorted(found.items(), key=lambda item: _place(item[0])))
+
+
+def _sink(sink: str) -> str:
+    """Return a sink's name without the run's own name of its topic or table, to pool the rounds."""
+    system = sink.partition(".")[0]
+    return f"{system} dead letters" if sink.endswith("-dead-letters") else system
 
 
 def _place(label: str) -> tuple[int, str, int]:

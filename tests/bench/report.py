@@ -135,20 +135,11 @@ def _phases(runs: Sequence[Run], workload: str, contender: str) -> Iterator[str]
     yield f"  phases of {contender}:"
     for phase, times in found.items():
         indent = "      " if ": " in phase else "    "
-        name = phase.partition(": ")[2] or _short(phase)
+        name = phase.partition(": ")[2] or phase
         yield (
             f"  {indent + name:<52}p50 {percentile(times, 50):>8.1f} ms   "
             f"p99 {percentile(times, 99):>8.1f} ms   ({len(times)})"
         )
-
-
-def _short(phase: str) -> str:
-    """Return a phase without the run's own name of its topic or table."""
-    kind, _, sink = phase.partition(" ")
-    if kind != "apply":
-        return phase
-    system = sink.partition(".")[0]
-    return f"apply {system} dead letters" if sink.endswith("-dead-letters") else f"apply {system}"
 
 
 def _rate(found: Spread | None) -> str:

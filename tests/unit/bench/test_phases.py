@@ -38,6 +38,11 @@ def test_each_sink_has_its_own_apply() -> None:
     assert phase_times(spans, EPOCHS) == {"apply a": [4.0], "apply b": [3.0]}
 
 
+def test_rounds_are_pooled_whatever_their_topics_are_called() -> None:
+    spans = [span("apply", ms, epoch=2, sink=f"kafka.round-{ms}") for ms in (3, 4)]
+    assert phase_times(spans, EPOCHS) == {"apply kafka": [3.0, 4.0]}
+
+
 def test_the_steps_of_an_apply_are_known_by_their_parent() -> None:
     spans = [
         span("commit", 2, parent="x", sink="a"),
