@@ -54,8 +54,9 @@ def show(checkpoint: str, epoch: int, kafka: str, mysql: str) -> None:
     committed = objects.read(f"commits/{epoch}") is not None
     click.echo(f"epoch {epoch} of job {record.job}, lineage {record.lineage}, {record.delivery}")
     click.echo(f"  decided   {_when(record)} by attempt {record.attempt}")
+    sinks = "the sinks may be behind, see below" if record.overlapped else "every sink holds it"
     click.echo(
-        f"  Spark     {'has committed it: every sink holds it' if committed else 'has not committed it'}"
+        f"  Spark     {f'has committed it: {sinks}' if committed else 'has not committed it'}"
     )
     click.echo(f"  offsets   sha256 {record.offsets_digest}")
     click.echo(f"  trace     {record.traceparent or 'not traced'}")
