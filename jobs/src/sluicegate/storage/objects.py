@@ -7,6 +7,7 @@ Callers: `epoch_log`, `staging`, `lineage`, and the read-back of Spark's offset 
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,13 @@ class Objects(Protocol):
 
     def delete(self, name: str) -> None:
         """Remove an object; one that is not there is no error."""
+
+    def clear(self) -> None:
+        """Remove everything below the store's prefix, whoever put it there.
+
+        Raises:
+            StoreUnavailable: some of it may be left.
+        """
 
 
 def open_objects(url: str) -> Objects:
@@ -100,6 +108,14 @@ class LocalObjects:
             if not path.name.startswith(".") and path.is_file():
                 yield path.relative_to(self._root).as_posix()
 
+    def clear(self) -> None:
+        try:
+            shutil.rmtree(self._root)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unavailable(f"delete {self._root}", error) from error
+
     def delete(self, name: str) -> None:
         path = self._root / name
         try:
@@ -153,6 +169,10 @@ class S3Objects:
                 yield from (entry["path"] for entry in page)
         except BaseError as error:
             raise _unavailable(f"list {prefix}", error) from error
+
+    def clear(self) -> None:
+        for name in list(self.names("")):
+            self.delete(name)
 
     def delete(self, name: str) -> None:
         try:
