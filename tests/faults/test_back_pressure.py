@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -122,7 +123,8 @@ def test_a_slow_sink_slows_reading_and_memory_stays_flat(
     services: Services, tmp_path: Path
 ) -> None:
     """While hundreds of MB wait, memory grows by a fraction; the lag is told, and worked off after."""
-    settings = {"interval": "100 milliseconds", "min_pause_ms": 0, "max_records": EPOCH_RECORDS}
+    settings: dict[str, Any] = {"interval": "100 milliseconds", "min_pause_ms": 0}
+    settings["max_records"] = EPOCH_RECORDS
     with scene(services, tmp_path, lines=[], **settings) as played, running(played) as driver:
         source = Input(services.kafka.bootstrap, played.settings.source)
         source.start()
