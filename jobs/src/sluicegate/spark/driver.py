@@ -272,7 +272,7 @@ class _BatchPlan:
         if refused and wiring.dead_letters is None:
             reason = next(part.reason for part in parts if part.refused)
             raise RowRefused(
-                f"epoch {epoch}: {refused} rows fit no sink; the first: {reason}",
+                f"epoch {epoch}: {refused} rows are refused; the first: {reason}",
                 data="the epoch is undecided, nothing of it is visible in any sink, nothing is lost",
                 do="give the job a dead-letter sink, widen the column or limit, or filter such rows",
             )

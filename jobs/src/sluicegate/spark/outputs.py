@@ -22,6 +22,14 @@ from sluicegate.sinks.contract import BoundSink
 PART = "__part"
 """The column of a sink's struct that says which part a row belongs to, where there are several."""
 
+REFUSED = "__refused"
+"""A column by which an output refuses rows of its own: the reason, null for a good row.
+
+A refused row is in no sink and becomes a dead letter, as one that a sink refuses (rule 10). Both are
+told by one evaluation of the row (rule 7); two outputs that each ask whether a row is good could
+both have it, or neither.
+"""
+
 _LATE = "__late"
 
 
@@ -47,6 +55,21 @@ class LateRows:
 Output = DataFrame | LateRows
 
 
+def refuse(rows: DataFrame, reason: Column) -> DataFrame:
+    """Return the rows, those with a reason marked to become dead letters instead of reaching a sink.
+
+    Args:
+        rows: an output, or what will be one: keep the column `__refused` in a select.
+        reason: why, as text; null for a good row. JSON with a `payload` is taken for the whole
+            letter, else the letter is made of what the sinks would have got. A row that is refused
+            already keeps its first reason.
+    """
+    reason = reason.cast("string")
+    return rows.withColumn(
+        REFUSED, F.coalesce(REFUSED, reason) if REFUSED in rows.columns else reason
+    )
+
+
 def frame_of(output: Output) -> DataFrame:
     """Return the streaming DataFrame behind an output."""
     return output.rows if isinstance(output, LateRows) else output
@@ -54,7 +77,8 @@ def frame_of(output: Output) -> DataFrame:
 
 def arrow_schema(output: Output) -> pa.Schema:
     """Return the schema of an output's rows, as the sinks see it."""
-    return to_arrow_schema(frame_of(output).schema)
+    rows = frame_of(output)
+    return to_arrow_schema((rows.drop(REFUSED) if REFUSED in rows.columns else rows).schema)
 
 
 class Outputs:
@@ -93,17 +117,23 @@ class Outputs:
             i: frame_of(self._outputs[name]).select(struct.alias("s")).schema["s"].dataType
             for i, (name, struct) in enumerate(structs)
         }
+        refusing = any(REFUSED in frame_of(output).columns for output in self._outputs.values())
         frames = []
         for name, output in self._outputs.items():
             columns = [
                 (struct if taker == name else F.lit(None).cast(types[i])).alias(f"s{i}")
                 for i, (taker, struct) in enumerate(structs)
             ]
+            if refusing:
+                columns.append(_reason(frame_of(output)).alias(REFUSED))
             frames.append(frame_of(output).select(_late(output).alias(_LATE), *columns))
         return reduce(DataFrame.union, frames)
 
     def chosen(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
-        """Return the rows of an epoch that are staged: a struct column per sink and no other."""
+        """Return the rows of an epoch that are staged.
+
+        A struct column per sink; where an output refuses rows, the reason follows them.
+        """
         if any(isinstance(output, LateRows) for output in self._outputs.values()):
             late = F.col(_LATE).isNull()
             if late_watermark_ms is not None:
@@ -118,6 +148,11 @@ def _late(output: Output) -> Column:
         return F.lit(None).cast("timestamp")
     end = F.col(output.window_end)
     return end if output.also is None else F.when(~F.coalesce(output.also, F.expr("false")), end)
+
+
+def _reason(rows: DataFrame) -> Column:
+    column = F.col(REFUSED) if REFUSED in rows.columns else F.lit(None)
+    return column.cast("string")
 
 
 def _struct(sink: BoundSink) -> Column:
