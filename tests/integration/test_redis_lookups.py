@@ -14,10 +14,10 @@ import pytest
 
 from infra.embedded import RedisEndpoint, RedisServer
 from infra.embedded.process import free_ports
-from sluicegate.lookup.asking import Asker, NoAnswer
-from sluicegate.lookup.client import LookupClient
-from sluicegate.lookup.redis_store import RedisHash, RedisKeys
-from sluicegate.lookup.settings import LookupSettings
+from sluicegate.lookups.asking import Asker, NoAnswer
+from sluicegate.lookups.client import LookupClient
+from sluicegate.lookups.redis_store import RedisHash, RedisKeys
+from sluicegate.lookups.settings import LookupSettings
 from sluicegate.protocol.errors import AccessDenied, LookupUnanswered, SchemaMismatch, TargetMissing
 
 SETTINGS = LookupSettings("city", timeout_s=30.0, retries=0)

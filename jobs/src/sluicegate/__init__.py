@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sluicegate.lookup.client import AskEach
-    from sluicegate.lookup.redis_store import RedisHash, RedisKeys
-    from sluicegate.lookup.settings import Cache
+    from sluicegate.lookups.client import AskEach
+    from sluicegate.lookups.redis_store import RedisHash, RedisKeys
+    from sluicegate.lookups.settings import Cache
     from sluicegate.sinks.kafka import KafkaSink
     from sluicegate.sinks.mysql import MySQLSink
     from sluicegate.spark.lookups import lookup
@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AskEach": "sluicegate.lookup.client",
-    "Cache": "sluicegate.lookup.settings",
-    "RedisHash": "sluicegate.lookup.redis_store",
-    "RedisKeys": "sluicegate.lookup.redis_store",
+    "AskEach": "sluicegate.lookups.client",
+    "Cache": "sluicegate.lookups.settings",
+    "RedisHash": "sluicegate.lookups.redis_store",
+    "RedisKeys": "sluicegate.lookups.redis_store",
     "lookup": "sluicegate.spark.lookups",
     "refuse": "sluicegate.spark.outputs",
     "KafkaSink": "sluicegate.sinks.kafka",

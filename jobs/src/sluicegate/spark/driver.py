@@ -28,6 +28,7 @@ from sluicegate.sinks.contract import BoundSink, Receipt
 from sluicegate.spark import staging
 from sluicegate.spark.applying import AppliedSinks, MarkerKeeper
 from sluicegate.spark.behind import Behind
+from sluicegate.spark.causes import raised_in_task
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.plan import RunningPlan, check_state
 from sluicegate.spark.staging import StageOrder, stage_with
@@ -288,6 +289,9 @@ class _BatchPlan:
 
 def _stage_failed(epoch: int, error: Exception) -> SluicegateError:
     text = str(error)
+    ours = raised_in_task(text, f"epoch {epoch}")
+    if ours is not None:
+        return ours
     cause = next(
         (line for line in text.splitlines() if "Error" in line or "Exception" in line), text
     )

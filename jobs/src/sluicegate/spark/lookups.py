@@ -1,6 +1,6 @@
 """`lookup`: a DataFrame with a column of answers from a store, asked for by the executors.
 
-Not here: how the store is asked (`sluicegate.lookup`), how a row becomes a dead letter
+Not here: how the store is asked (`sluicegate.lookups`), how a row becomes a dead letter
 (`outputs.refuse`, `staging`). Called by jobs.
 """
 
@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from sluicegate.lookup.batches import LookupOrder, answered_by
-from sluicegate.lookup.client import AskEach, CheckedClient, LookupClient
-from sluicegate.lookup.loop import LoopThread
-from sluicegate.lookup.settings import Cache, LookupSettings, Mode, OnTimeout
+from sluicegate.lookups.batches import LookupOrder, answered_by
+from sluicegate.lookups.client import AskEach, CheckedClient, LookupClient
+from sluicegate.lookups.loop import LoopThread
+from sluicegate.lookups.settings import Cache, LookupSettings, Mode, OnTimeout
 from sluicegate.protocol.errors import LookupUnanswered, SettingsInvalid
 from sluicegate.spark.outputs import REFUSED
 
@@ -61,7 +61,7 @@ def lookup(  # noqa: PLR0913 - all by keyword, one for each thing a lookup can b
         rows: streaming or not.
         key: the column to look up: text, whole numbers or binary.
         client: where: `RedisHash`, `RedisKeys`, an `AskEach`, anything like
-            `sluicegate.lookup.client.LookupClient`, or an async function of a key that returns
+            `sluicegate.lookups.client.LookupClient`, or an async function of a key that returns
             text. Must be picklable; it is opened once in each Python worker and kept.
         into: the name of the new column; its type is the client's `answer`.
         mode: 'ordered': rows stay in their order; 'unordered': the Arrow batches of a task (of

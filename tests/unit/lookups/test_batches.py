@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sluicegate.lookup import loop
-from sluicegate.lookup.asking import Asker
-from sluicegate.lookup.batches import BatchLookup, LookupOrder, answered_by
-from sluicegate.lookup.client import Key
-from sluicegate.lookup.loop import LoopThread
-from sluicegate.lookup.settings import LookupSettings
+from sluicegate.lookups import loop
+from sluicegate.lookups.asking import Asker
+from sluicegate.lookups.batches import BatchLookup, LookupOrder, answered_by
+from sluicegate.lookups.client import Key
+from sluicegate.lookups.loop import LoopThread
+from sluicegate.lookups.settings import LookupSettings
 from sluicegate.protocol.errors import SchemaMismatch
-from tests.unit.lookup.stores import Store
+from tests.unit.lookups.stores import Store
 
 CITIES: dict[Any, Any] = {i: f"city {i}" for i in range(100)}
 

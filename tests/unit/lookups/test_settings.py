@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sluicegate.lookup.redis_store import RedisHash
-from sluicegate.lookup.settings import Cache, LookupSettings
+from sluicegate.lookups.redis_store import RedisHash
+from sluicegate.lookups.settings import Cache, LookupSettings
 from sluicegate.protocol.errors import SettingsInvalid
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from sluicegate.lookup.asking import Asker
+from sluicegate.lookups.asking import Asker
 
 T = TypeVar("T")
 

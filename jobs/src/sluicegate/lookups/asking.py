@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from cachetools import TTLCache
 
-from sluicegate.lookup.client import Answer, Key, LookupClient
-from sluicegate.lookup.settings import LookupSettings
+from sluicegate.lookups.client import Answer, Key, LookupClient
+from sluicegate.lookups.settings import LookupSettings
 from sluicegate.protocol.errors import LookupUnanswered, SchemaMismatch
 
 _FIRST_PAUSE_S = 0.05

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sluicegate.lookup.client import Answer, Key
+from sluicegate.lookups.client import Answer, Key
 
 
 @dataclass

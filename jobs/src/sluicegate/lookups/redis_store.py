@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from sluicegate.lookup.client import Answer, Key
+from sluicegate.lookups.client import Answer, Key
 from sluicegate.protocol.errors import AccessDenied, SchemaMismatch, SettingsInvalid, TargetMissing
 
 REDIS_VARIABLE = "SLUICEGATE_REDIS"

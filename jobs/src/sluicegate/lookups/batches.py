@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluicegate.lookup.asking import Asker, NoAnswer
-from sluicegate.lookup.client import LookupClient
-from sluicegate.lookup.loop import LoopThread, kept
-from sluicegate.lookup.settings import LookupSettings
+from sluicegate.lookups.asking import Asker, NoAnswer
+from sluicegate.lookups.client import LookupClient
+from sluicegate.lookups.loop import LoopThread, kept
+from sluicegate.lookups.settings import LookupSettings
 from sluicegate.protocol.errors import SchemaMismatch
 
 log = logging.getLogger("sluicegate.lookup")

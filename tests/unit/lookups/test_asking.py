@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sluicegate.lookup.asking import Asker, NoAnswer, pause_s
-from sluicegate.lookup.client import AskEach, Key, LookupClient
-from sluicegate.lookup.settings import Cache, LookupSettings, OnTimeout
+from sluicegate.lookups.asking import Asker, NoAnswer, pause_s
+from sluicegate.lookups.client import AskEach, Key, LookupClient
+from sluicegate.lookups.settings import Cache, LookupSettings, OnTimeout
 from sluicegate.protocol.errors import AccessDenied, LookupUnanswered, SchemaMismatch
-from tests.unit.lookup.stores import Store
+from tests.unit.lookups.stores import Store
 
 CITIES = {i: f"city {i}" for i in range(10)}
 
