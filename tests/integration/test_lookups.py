@@ -79,12 +79,8 @@ def letters(stream: Stream) -> list[dict[str, object]]:
 
 def run_with_letters(stream: Stream, rows: DataFrame) -> None:
     """Run an output into two sinks and the dead letters."""
-    own = stream.rows.where("id < 0").select(F.col("at").cast("binary").alias("value"))
-    stream.run(
-        {"rows": rows, "letters": own},
-        [MemorySink(stream.store(name), of="rows") for name in ("one", "other")],
-        dead_letters=MemorySink(stream.store("letters"), of="letters"),
-    )
+    sinks = [MemorySink(stream.store(name)) for name in ("one", "other")]
+    stream.run(rows, sinks, dead_letters=MemorySink(stream.store("letters")))
 
 
 def test_rows_get_their_answers_in_order(ids: Stream, redis: RedisEndpoint) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, NullType
 
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate.sinks.contract import BoundSink
@@ -29,6 +30,9 @@ A refused row is in no sink and becomes a dead letter, as one that a sink refuse
 told by one evaluation of the row (rule 7); two outputs that each ask whether a row is good could
 both have it, or neither.
 """
+
+LETTERS = pa.schema([("value", pa.binary())])
+"""What a dead-letter sink that takes no output is bound to."""
 
 _LATE = "__late"
 
@@ -87,15 +91,19 @@ class Outputs:
     Args:
         outputs: by name.
         takers: output name -> its sinks, bound.
+        letters: a sink of dead letters that takes no output: only rows that are refused.
 
     Raises:
         SettingsInvalid: an output without a sink: its rows would be silently gone.
     """
 
     def __init__(
-        self, outputs: Mapping[str, Output], takers: Mapping[str, Sequence[BoundSink]]
+        self,
+        outputs: Mapping[str, Output],
+        takers: Mapping[str, Sequence[BoundSink]],
+        letters: BoundSink | None = None,
     ) -> None:
-        self._outputs, self._takers = outputs, takers
+        self._outputs, self._takers, self._letters = outputs, takers, letters
         idle = sorted(name for name in outputs if not takers.get(name))
         if idle or not outputs:
             raise SettingsInvalid(
@@ -106,7 +114,8 @@ class Outputs:
 
     def sinks(self) -> list[BoundSink]:
         """Return all sinks, in the order of the struct columns."""
-        return [sink for name in self._outputs for sink in self._takers[name]]
+        taking = [sink for name in self._outputs for sink in self._takers[name]]
+        return [*taking, self._letters] if self._letters else taking
 
     def stream(self) -> DataFrame:
         """Return the one streaming DataFrame that the query runs."""
@@ -117,6 +126,7 @@ class Outputs:
             i: frame_of(self._outputs[name]).select(struct.alias("s")).schema["s"].dataType
             for i, (name, struct) in enumerate(structs)
         }
+        letter = self._letter_type()
         refusing = any(REFUSED in frame_of(output).columns for output in self._outputs.values())
         frames = []
         for name, output in self._outputs.items():
@@ -124,10 +134,19 @@ class Outputs:
                 (struct if taker == name else F.lit(None).cast(types[i])).alias(f"s{i}")
                 for i, (taker, struct) in enumerate(structs)
             ]
+            if self._letters:
+                columns.append(F.lit(None).cast(letter).alias(f"s{len(structs)}"))
             if refusing:
                 columns.append(_reason(frame_of(output)).alias(REFUSED))
             frames.append(frame_of(output).select(_late(output).alias(_LATE), *columns))
         return reduce(DataFrame.union, frames)
+
+    def _letter_type(self) -> DataType:
+        if self._letters is None:
+            return NullType()
+        spark = frame_of(next(iter(self._outputs.values()))).sparkSession
+        letters = spark.range(0).select(F.lit(None).cast("binary").alias("value"))
+        return letters.select(_struct(self._letters).alias("s")).schema["s"].dataType
 
     def chosen(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
         """Return the rows of an epoch that are staged.
