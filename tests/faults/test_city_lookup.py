@@ -10,7 +10,6 @@ import os
 import random
 import signal
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -83,7 +82,7 @@ class Played:
 
 
 @pytest.fixture
-def played(services: Services, tmp_path: Path) -> Iterator[Played]:
+def played(services: Services, tmp_path: Path) -> Played:
     """Give a scene whose store has old cities."""
     if redis_gap():
         pytest.skip("no Redis: see the head of the run")
@@ -106,7 +105,7 @@ def played(services: Services, tmp_path: Path) -> Iterator[Played]:
     feed(services.kafka.bootstrap, settings.source, ids())
     made = Played(tmp_path, services, settings)
     made.fill("old")
-    yield made
+    return made
 
 
 def decided_values(record: EpochRecord, sink: str) -> list[bytes]:
