@@ -37,7 +37,7 @@ class Services:
         self._claim: TextIO | None = None
         self._broker: KafkaBroker | None = None
         self._database: MariaDB | None = None
-        self._store: RedisServer | None = None
+        self._redis_server: RedisServer | None = None
         self._running = False
         kafka, mysql = os.environ.get(KAFKA_VARIABLE), os.environ.get(MYSQL_VARIABLE)
         self._kafka = KafkaEndpoint(kafka) if kafka else None
@@ -83,13 +83,13 @@ class Services:
         """The Redis server that runs here: to restart or kill it. The first to ask starts it."""
         if self._redis:
             raise ServiceError(_NOT_OURS.format("Redis", REDIS_VARIABLE))
-        if self._store is None:
+        if self._redis_server is None:
             if not self._running:
                 raise ServiceError(_NOT_STARTED)
             self._folder = self._folder or self._claim_folder()
-            self._store = RedisServer(self._folder)
-            self._store.start()
-        return self._store
+            self._redis_server = RedisServer(self._folder)
+            self._redis_server.start()
+        return self._redis_server
 
     def start(self) -> Self:
         """Start what the environment does not give, both at once."""
@@ -114,11 +114,13 @@ class Services:
 
     def stop(self) -> None:
         """Stop what was started here. Safe to repeat."""
-        servers = [server for server in (self._broker, self._database, self._store) if server]
+        servers = [
+            server for server in (self._broker, self._database, self._redis_server) if server
+        ]
         with ThreadPoolExecutor(max_workers=3) as pool:
             for stopped in [pool.submit(server.stop) for server in servers]:
                 stopped.result()
-        self._broker = self._database = self._store = None
+        self._broker = self._database = self._redis_server = None
         self._running = False
         if self._folder and self._keep is None:
             shutil.rmtree(self._folder, ignore_errors=True)

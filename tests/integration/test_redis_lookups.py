@@ -88,7 +88,7 @@ def test_a_thousand_keys_are_three_commands(cities: RedisHash, redis: RedisEndpo
 def test_binary_answers_are_left_alone(redis: RedisEndpoint) -> None:
     name = f"blobs-{uuid.uuid4().hex[:8]}"
     with redis.connect() as client:
-        client.hset(name, "a", b"\xff\xfe")  # type: ignore[arg-type]
+        client.hset(name, "a", b"\xff\xfe")
 
     async def work() -> None:
         async with asker(RedisHash(name, url=redis.url, answer="binary")) as one:

@@ -15,7 +15,7 @@ from sluicegate.lookups.settings import Cache, LookupSettings, OnTimeout
 from sluicegate.protocol.errors import AccessDenied, LookupUnanswered, SchemaMismatch
 from tests.unit.lookups.stores import Store
 
-CITIES = {i: f"city {i}" for i in range(10)}
+CITIES: dict[Key, str] = {i: f"city {i}" for i in range(10)}
 
 AWAY = ConnectionError("refused")
 
@@ -39,7 +39,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 def asker(
     store: LookupClient, settings: LookupSettings = SETTINGS, **more: Callable[..., Any]
 ) -> Asker:
-    return Asker(store, settings, **{"pause": Pauses(), **more})
+    given: dict[str, Any] = {"pause": Pauses(), **more}
+    return Asker(store, settings, **given)
 
 
 def test_a_key_is_asked_for_once_however_often_it_is_wanted() -> None:

@@ -59,7 +59,7 @@ def test_each_row_gets_the_answer_to_its_key_and_keeps_its_place(thread: LoopThr
     assert done.column("city").to_pylist() == ["city 3", None, "city 1", "city 3", None]
     assert done.column("id").to_pylist() == [3, None, 1, 3, 777]
     assert done.schema.names == ["id", "at", "city"]
-    assert sorted(itertools.chain(*store.requests)) == [1, 3, 777]  # type: ignore[type-var]
+    assert sorted(itertools.chain(*store.requests)) == [1, 3, 777]
 
 
 def test_batches_without_rows_or_keys_pass(thread: LoopThread) -> None:
