@@ -120,6 +120,12 @@ class StageFailed(SluicegateError):
     restartable = True
 
 
+class LookupUnanswered(SluicegateError):
+    """The store of a lookup did not answer, however often it was asked; the epoch is undecided."""
+
+    restartable = True
+
+
 class StateIncomplete(SluicegateError):
     """The plan left state partitions without their next version (rule 9)."""
 

@@ -28,6 +28,7 @@ from sluicegate.sinks.contract import BoundSink, Receipt
 from sluicegate.spark import staging
 from sluicegate.spark.applying import AppliedSinks, MarkerKeeper
 from sluicegate.spark.behind import Behind
+from sluicegate.spark.causes import raised_in_task
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.plan import RunningPlan, check_state
 from sluicegate.spark.staging import StageOrder, stage_with
@@ -293,7 +294,7 @@ class _BatchPlan:
         if refused and wiring.dead_letters is None:
             reason = next(part.reason for part in parts if part.refused)
             raise RowRefused(
-                f"epoch {epoch}: {refused} rows fit no sink; the first: {reason}",
+                f"epoch {epoch}: {refused} rows are refused; the first: {reason}",
                 data="the epoch is undecided, nothing of it is visible in any sink, nothing is lost",
                 do="give the job a dead-letter sink, widen the column or limit, or filter such rows",
             )
@@ -309,6 +310,9 @@ class _BatchPlan:
 
 def _stage_failed(epoch: int, error: Exception) -> SluicegateError:
     text = str(error)
+    ours = raised_in_task(text, f"epoch {epoch}")
+    if ours is not None:
+        return ours
     cause = next(
         (line for line in text.splitlines() if "Error" in line or "Exception" in line), text
     )

@@ -33,7 +33,7 @@ from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark.applying import close_writers
 from sluicegate.spark.driver import EpochDriver, Wiring
-from sluicegate.spark.outputs import Output, Outputs, arrow_schema, frame_of
+from sluicegate.spark.outputs import LETTERS, Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.pace import Pace
 from sluicegate.spark.session import check_state_backend, prepare
 from sluicegate.storage.lineage import claim_lineage
@@ -76,7 +76,7 @@ class EpochsWriter:
         prepare(spark, self.settings.state_backend)
         lineage = claim_lineage(objects, self.name)
         takers = self._bind(lineage.id)
-        outputs = Outputs(self.outputs, takers)
+        outputs = Outputs(self.outputs, takers, self._bind_letters(lineage.id))
         bound = {sink.id: sink for sink in outputs.sinks()}
         wiring = Wiring(
             job=Job(
@@ -111,6 +111,8 @@ class EpochsWriter:
             )
         takers: dict[str, list[BoundSink]] = {name: [] for name in self.outputs}
         for sink in self._all_sinks():
+            if sink is self.dead_letters and sink.of is None:
+                continue
             output = sink.of or next(iter(self.outputs))
             if output not in self.outputs:
                 raise SettingsInvalid(
@@ -124,6 +126,14 @@ class EpochsWriter:
             )
             takers[output].append(bound)
         return takers
+
+    def _bind_letters(self, lineage: str) -> BoundSink | None:
+        """Bind the dead letters' sink if it takes no output."""
+        sink = self.dead_letters
+        if sink is None or sink.of is not None:
+            return None
+        timeout_s = self.settings.apply_timeout_s
+        return sink.bind(LETTERS, lineage=lineage, apply_timeout_s=timeout_s)
 
 
 def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
@@ -145,8 +155,8 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
         name: the job's name; the checkpoint belongs to it.
         checkpoint: a path or `s3://bucket/prefix`, of this job alone.
         trigger: short for `settings.interval`.
-        dead_letters: a sink with the columns key and value (a KafkaSink) for rows that a sink
-            refuses. Takes the output named in its `of=` too.
+        dead_letters: a KafkaSink with value='value' for rows that a sink, or the job (`refuse`),
+            refuses. With `of=` it takes that output too, which must have such a column.
         settings: see `EpochSettings`; a job's own `JobSettings` will do.
         output_mode: 'update' (default: rows that have changed), 'append' (rows that will not change
             again) or 'complete' (all rows of an aggregation, in each epoch), as Spark's.

@@ -22,7 +22,7 @@ from sluicegate.protocol.errors import RowRefused
 from sluicegate.protocol.record import Chunk
 from sluicegate.sinks.chunks import pack
 from sluicegate.sinks.contract import BoundSink
-from sluicegate.spark.outputs import PART
+from sluicegate.spark.outputs import PART, REFUSED
 from sluicegate.storage.objects import open_objects
 from sluicegate.storage.staging import StagingArea
 
@@ -125,7 +125,7 @@ class _PartStager:
     def _take(self, batch: pa.RecordBatch) -> None:
         """Split a batch by sink and part, and refused rows off."""
         columns = [self._rows_of(batch, i) for i in range(len(self._order.sinks))]
-        refused = _refusals(batch.num_rows, self._order.sinks, columns)
+        refused = _refusals(batch.num_rows, self._order.sinks, columns) | _refused_before(batch)
         for i, (sink, (at, rows)) in enumerate(zip(self._order.sinks, columns, strict=True)):
             accepted = rows
             if refused:
@@ -162,14 +162,19 @@ class _PartStager:
     def _bury(self, batch: pa.RecordBatch, refused: dict[int, str]) -> None:
         """Make dead letters of refused rows; without a sink for them only count."""
         self._refused += len(refused)
-        self._reason = next(iter(refused.values()))
+        first = next(iter(refused.values()))
+        self._reason = str((_read_letter(first) or {}).get("reason", first))
         for i, sink in enumerate(self._order.sinks):
             if sink.id == self._order.dead_letters:
                 schema = pa.schema(batch.schema.field(i).type.fields)
                 for at, reason in refused.items():
                     row = batch.slice(at, 1)
                     own = row.column(i)[0].as_py()
-                    letter = (own and _read_letter(own.get("value"))) or _letter(row, reason)
+                    letter = (
+                        (own and _read_letter(own.get("value")))
+                        or _read_letter(reason)
+                        or _letter(row, reason)
+                    )
                     self._add(i, sink, _fitting(sink, schema, letter))
 
     def _close(self, key: tuple[int, int]) -> pa.RecordBatch:
@@ -204,6 +209,17 @@ class _PartStager:
         return pa.RecordBatch.from_pylist([values], schema=RESULT)
 
 
+def _refused_before(batch: pa.RecordBatch) -> dict[int, str]:
+    """Return the rows that the job itself refuses, with its reason."""
+    at = batch.schema.get_field_index(REFUSED)
+    reasons = batch.column(at).to_pylist() if at >= 0 and not _all_null(batch.column(at)) else []
+    return {i: reason for i, reason in enumerate(reasons) if reason is not None}
+
+
+def _all_null(column: pa.Array) -> bool:
+    return bool(column.null_count == len(column))
+
+
 def _refusals(
     rows: int, sinks: tuple[BoundSink, ...], columns: list[tuple[pa.Array, pa.RecordBatch]]
 ) -> dict[int, str]:
@@ -211,11 +227,11 @@ def _refusals(
     refused: dict[int, str] = {}
     for sink, (at, own) in zip(sinks, columns, strict=True):
         reasons = sink.refusals(own) if rows and own.num_rows else None
-        if reasons is None or reasons.null_count == len(reasons):
+        if reasons is None or _all_null(reasons):
             continue
         for where, reason in zip(at.to_pylist(), reasons.to_pylist(), strict=True):
             if reason is not None:
-                refused.setdefault(where, f"{sink.id}: {reason}")
+                refused.setdefault(where, f"refused by {sink.id}: {reason}")
     return refused
 
 
@@ -224,17 +240,18 @@ Letter = dict[str, object]
 
 def _letter(row: pa.RecordBatch, reason: str) -> Letter:
     """Return a refused row as a dead letter: as it was for the sinks, cut, with its hash."""
-    parts = [value for value in row.to_pylist()[0].values() if value is not None]
+    values = row.to_pylist()[0]
+    parts = [value for name, value in values.items() if value is not None and name != REFUSED]
     text = json.dumps(parts, default=_printable, ensure_ascii=False)
     return {
-        "reason": f"refused by {reason}",
+        "reason": reason,
         "payload": text.encode()[:_PAYLOAD_BYTES].decode(errors="ignore"),
         "payload_sha256": hashlib.sha256(text.encode()).hexdigest(),
     }
 
 
 def _read_letter(value: object) -> Letter | None:
-    """Return a row of the dead letters' own output, if it is a letter whose payload can be cut."""
+    """Return what the job itself has made a letter, if its payload can be cut."""
     try:
         letter = json.loads(value) if isinstance(value, str | bytes) else None
     except ValueError:
