@@ -24,17 +24,34 @@ class Lineage:
         id: random; part of every marker's key.
         job: the job's name.
         first_epoch: the first epoch of this history.
+        parent: the lineage that it was restored from, empty for a fresh one.
+        moved: the parent was sealed for it: it goes on in the parent's place, into its sinks.
+        same_sinks: a branch that was told that it may write to the parent's sinks.
     """
 
     id: str
     job: str
     first_epoch: int = 0
+    parent: str = ""
+    moved: bool = False
+    same_sinks: bool = False
+
+
+def new_lineage_id() -> str:
+    """Draw the id of a new history."""
+    return uuid.uuid4().hex[:16]
 
 
 def read_lineage(objects: Objects) -> Lineage | None:
     """Return the lineage of a checkpoint, None if it has none yet."""
     stored = objects.read(_NAME)
     return None if stored is None else Lineage(**json.loads(stored))
+
+
+def create_lineage(objects: Objects, lineage: Lineage) -> Lineage:
+    """Create the lineage of a checkpoint that has none, and return the one that is there then."""
+    objects.create(_NAME, json.dumps(asdict(lineage)).encode())
+    return read_lineage(objects) or lineage
 
 
 def claim_lineage(objects: Objects, job: str) -> Lineage:
@@ -51,9 +68,7 @@ def claim_lineage(objects: Objects, job: str) -> Lineage:
                 data="nothing was written; which of its batches are in the sinks cannot be known",
                 do="start with a fresh checkpoint directory",
             )
-        fresh = Lineage(uuid.uuid4().hex[:16], job)
-        objects.create(_NAME, json.dumps(asdict(fresh)).encode())
-        found = read_lineage(objects) or fresh
+        found = create_lineage(objects, Lineage(new_lineage_id(), job))
     if found.job != job:
         raise CheckpointOfAnotherJob(
             f"the checkpoint belongs to job {found.job}; this is job {job}",
