@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from sluicegate.protocol import coordinator
 from sluicegate.protocol.coordinator import Job, Settled
@@ -378,6 +379,9 @@ class Driver:
     def _put(self, stored: bytes) -> None:
         self.world.put(stored)
 
+    def _put_seal(self, seal: Seal) -> None:
+        self.world.put_seal(seal)
+
     def read(self, epoch: int) -> EpochRecord | None:
         self._ask()
         if self.fault == "glitch" and epoch in self._in_doubt:
@@ -390,7 +394,7 @@ class Driver:
 
     def create_seal(self, seal: Seal) -> bool:
         if self.fault == "late":
-            land = lambda: None if self.world.put_seal(seal) else None  # noqa: E731
+            land = partial(self._put_seal, seal)
             self.world.delay(Late(f"seal {seal.id}", land, lambda: None))
         created = self.fault not in ("late", "failed") and self.world.put_seal(seal)
         self._ask()

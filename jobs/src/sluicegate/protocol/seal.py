@@ -66,13 +66,17 @@ def decode_seal(stored: bytes) -> Seal:
         EpochLogBroken: it is torn, changed, or of another version.
     """
     body, digest = stored[:-_DIGEST_BYTES], stored[-_DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != digest:
+        raise _unreadable()
     try:
-        if hashlib.sha256(body).digest() != digest:
-            raise ValueError("another digest")
         return Seal(**json.loads(body.removeprefix(MAGIC)))
     except (TypeError, ValueError) as error:
-        raise EpochLogBroken(
-            "a seal is torn, changed, or was written by another version",
-            data="nothing can be decided behind it, so nothing is written",
-            do="restore the object, or run the version of Sluicegate that wrote it",
-        ) from error
+        raise _unreadable() from error
+
+
+def _unreadable() -> EpochLogBroken:
+    return EpochLogBroken(
+        "a seal is torn, changed, or was written by another version",
+        data="nothing can be decided behind it, so nothing is written",
+        do="restore the object, or run the version of Sluicegate that wrote it",
+    )

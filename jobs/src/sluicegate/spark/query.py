@@ -18,6 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sluicegate.checkpoint.takeover import settle_with_parent
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.errors import (
@@ -29,6 +30,7 @@ from sluicegate.protocol.errors import (
 )
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark.applying import close_writers
+from sluicegate.spark.departure import Departure
 from sluicegate.spark.driver import EpochDriver, Wiring
 from sluicegate.spark.outputs import Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.session import prepare
@@ -110,6 +112,7 @@ class EpochsWriter:
         takers = self._bind(lineage.id)
         outputs = Outputs(self.outputs, takers)
         bound = {sink.id: sink for sink in outputs.sinks()}
+        settle_with_parent(objects, lineage, bound, self._bound_for)
         wiring = Wiring(
             job=Job(
                 name=self.name,
@@ -128,6 +131,9 @@ class EpochsWriter:
             inline_bytes=self.settings.inline_bytes,
         )
         return EpochsQuery(spark, wiring, self.settings)
+
+    def _bound_for(self, lineage: str) -> dict[str, BoundSink]:
+        return {sink.id: sink for sinks in self._bind(lineage).values() for sink in sinks}
 
     def _all_sinks(self) -> list[Sink]:
         return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
@@ -196,6 +202,7 @@ class EpochsQuery:
     def __init__(self, spark: SparkSession, wiring: Wiring, settings: EpochSettings) -> None:
         self._wiring, self._settings = wiring, settings
         self._driver = EpochDriver(spark, wiring, self._deadline)
+        self._departure = Departure(wiring.checkpoint, wiring.objects, wiring.job.lineage)
         self._gate = threading.Lock()
         self._stopping = False
         self._done: int | None = None
@@ -235,10 +242,10 @@ class EpochsQuery:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._ended(deadline):
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-            if self._driver.failed():
+            if self._driver.failed() or self._departure.asked():
                 self._halt()
+            elif deadline is not None and time.monotonic() >= deadline:
+                return False
         self._end()
         if self._error is not None:
             raise self._error
@@ -335,6 +342,7 @@ class EpochsQuery:
             self._error = self._error or error
         self._driver.close()
         close_writers()
+        self._error = self._departure.leave(self._error)
         self._wiring.tracing.close()
 
 

@@ -14,6 +14,8 @@ from sluicegate.protocol.errors import CheckpointOfAnotherJob
 from sluicegate.storage.objects import Objects
 
 _NAME = "lineage.json"
+RESTORING = "restoring.json"
+"""There while a savepoint is being copied into a checkpoint that has no lineage yet."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,17 @@ def claim_lineage(objects: Objects, job: str) -> Lineage:
     """Return the checkpoint's lineage; a fresh checkpoint gets one.
 
     Raises:
-        CheckpointOfAnotherJob: it belongs to another job, or Spark used it without Sluicegate.
+        CheckpointOfAnotherJob: it belongs to another job, Spark used it without Sluicegate, or a
+            savepoint is half restored into it.
     """
     found = read_lineage(objects)
     if found is None:
+        if objects.read(RESTORING) is not None:
+            raise CheckpointOfAnotherJob(
+                "a savepoint was being restored into this checkpoint, and that was not finished",
+                data="nothing was written; the savepoint is as it was",
+                do="run the same `sluicegate savepoint restore` again, it goes on; or empty the folder",
+            )
         if objects.read("metadata") is not None:
             raise CheckpointOfAnotherJob(
                 "the checkpoint was written by a Spark query that Sluicegate never ran",

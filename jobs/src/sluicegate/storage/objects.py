@@ -131,7 +131,6 @@ class LocalObjects:
             except OSError:  # not empty, or gone: a folder is only the place of its objects
                 return
 
-
     def chunks(self, name: str) -> Iterator[bytes] | None:
         try:
             file = (self._root / name).open("rb")
