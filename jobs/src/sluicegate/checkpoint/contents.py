@@ -118,9 +118,7 @@ def _named_by(snapshot: str, prefix: str, read: Callable[[str], bytes | None]) -
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             head, _, body = archive.read("metadata").partition(b"\n")
-        listed = json.loads(body)
-        if head != b"v1":
-            raise ValueError(f"version {head!r}")
+        listed = json.loads(body if head == b"v1" else b"null")  # null: has no files
         ssts = {f"{prefix}SSTs/{file['dfsSstFileName']}" for file in listed["sstFiles"]}
         logs = {f"{prefix}logs/{file['dfsLogFileName']}" for file in listed.get("logFiles") or ()}
     except (zipfile.BadZipFile, LookupError, TypeError, ValueError) as error:

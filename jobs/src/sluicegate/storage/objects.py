@@ -10,15 +10,17 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 from urllib.parse import urlsplit
 
 import obstore
-from obstore import GetResult
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
 
 from sluicegate.protocol.errors import SettingsInvalid, StoreUnavailable
+
+if TYPE_CHECKING:
+    from obstore import GetResult
 
 PIECE_BYTES = 4 << 20
 """How much of a large object is in memory at a time."""
