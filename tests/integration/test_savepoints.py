@@ -62,12 +62,12 @@ def spark() -> Iterator[SparkSession]:
 def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Let queries of the test use a state store, with a snapshot every few versions."""
     monkeypatch.setitem(
-        RUNTIME_SETTINGS,  # type: ignore[arg-type] # a dict, to all but the type checker
+        RUNTIME_SETTINGS,
         "spark.sql.streaming.stateStore.providerClass",
         f"{STATE}.{PROVIDERS[request.param]}",
     )
     monkeypatch.setitem(
-        RUNTIME_SETTINGS,  # type: ignore[arg-type] # the same
+        RUNTIME_SETTINGS,
         "spark.sql.streaming.stateStore.minDeltasForSnapshot",
         "3",
     )

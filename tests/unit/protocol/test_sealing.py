@@ -119,7 +119,7 @@ class Sealing(Machine):
 
     @precondition(lambda self: False)  # noqa: ARG005 - hypothesis's signature
     @rule()
-    def restore_mysql(self) -> None:  # type: ignore[override]
+    def restore_mysql(self) -> None:
         """See the class."""
 
     @precondition(lambda self: "sealed" not in self.world.events and self.world.decided)
