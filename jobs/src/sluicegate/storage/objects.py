@@ -7,6 +7,7 @@ Callers: `epoch_log`, `staging`, `lineage`, and the read-back of Spark's offset 
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -226,10 +227,15 @@ class S3Objects:
         return _streamed(found, name)
 
     def put(self, name: str, content: Iterable[bytes]) -> None:
-        try:
-            obstore.put(self._store, name, iter(content))
-        except BaseError as error:
-            raise _unavailable(f"write {name}", error) from error
+        # through a file: obstore would take the pieces within its own runtime, from which it cannot
+        # be asked for pieces of another object
+        with tempfile.SpooledTemporaryFile(max_size=2 * PIECE_BYTES) as whole:
+            whole.writelines(content)
+            whole.seek(0)
+            try:
+                obstore.put(self._store, name, whole)
+            except (BaseError, OSError) as error:
+                raise _unavailable(f"write {name}", error) from error
 
 
 def _streamed(found: GetResult, name: str) -> Iterator[bytes]:
