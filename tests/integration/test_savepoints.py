@@ -12,6 +12,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,29 +128,31 @@ def sealed(stream: Stream) -> Savepoint:
 def test_a_savepoint_of_a_running_job_goes_on_with_exact_counts(
     hits: Stream, provider: str
 ) -> None:
-    """Several are taken while it runs; one is restored beside it, into another store."""
-    add(hits, 14)
+    """Several are taken while it runs; one is restored and run beside it, into another store."""
+    add(hits, 10)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds")
     taken: list[Savepoint] = []
     deadline = time.monotonic() + PATIENCE_S
-    while (hits.newest() or 0) < 11:
+    while (hits.newest() or 0) < 8:
         assert not query.await_end(0.1)
         assert time.monotonic() < deadline
         try:
             taken.append(take(str(hits.checkpoint), str(hits.folder / "savepoints")))
         except SavepointRefused:
             assert not taken, "only before the first epoch"
-    chosen = next(s for s in taken if s.manifest and s.manifest.epoch >= 7)
+    chosen = next(s for s in taken if s.manifest and s.manifest.epoch >= 5)
     assert chosen.manifest is not None
     assert not chosen.manifest.sealed
     first = chosen.manifest.epoch + 1
     branch = str(hits.folder / "branch")
     restore(chosen.url, branch)
-    run(hits, branch, "branch")
-    assert totals(hits, "branch") == exact(first, 13)
+    # Spark wants the names of the queries of one session to differ
+    run(replace(hits, spark=hits.spark.newSession()), branch, "branch")
+    assert totals(hits, "branch") == exact(first, 9)
+    assert query.is_active
     query.stop()
     run(hits, str(hits.checkpoint), "out")
-    assert totals(hits, "out") == exact(0, 13)
+    assert totals(hits, "out") == exact(0, 9)
     kinds = {"rocksdb": {".zip", ".changelog", ".sst"}, "hdfs": {".snapshot", ".delta"}}[provider]
     assert kinds <= {Path(name).suffix for name in chosen.manifest.files}
 
