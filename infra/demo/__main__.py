@@ -65,9 +65,9 @@ class Demo:
         self.folder.mkdir(parents=True)
         self.settings = IpCountSettings(
             checkpoint=str(self.folder / "checkpoint"),
-            max_lines=self.max_lines,
+            max_records=self.max_lines,
             timeout_s=180.0,  # a first epoch on a busy laptop
-            restarts=len(KILLS),
+            restart_attempts=len(KILLS),
             restart_delay_s=1.0,
         )
 

@@ -17,7 +17,7 @@ from typing import Any
 from infra.embedded import MySQLEndpoint
 from infra.embedded.services import MYSQL_VARIABLE
 from sluicegate import session
-from sluicegate.spark.query import AVAILABLE_NOW
+from sluicegate.settings.epoch import AVAILABLE_NOW
 from tests.bench.cpu import EVERY_S
 from tests.bench.plan import SESSION, Order
 from tests.bench.queries import Started, start

@@ -17,7 +17,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from infra.embedded import MySQLEndpoint
 from sluicegate import EpochSettings, KafkaSink, MySQLSink, epochs
-from sluicegate.spark.query import AVAILABLE_NOW, EpochsWriter
+from sluicegate.settings.epoch import AVAILABLE_NOW
+from sluicegate.spark.query import EpochsWriter
 from sluicegate_jobs import ip_count
 from sluicegate_jobs.ip_count import IpCountSettings
 from sluicegate_jobs.kafka_source import kafka_source
@@ -112,7 +113,10 @@ def _ours(
 
 def _epochs(order: Order) -> EpochSettings:
     return EpochSettings(
-        trigger=order.trigger, timeout_s=EPOCH_TIMEOUT_S, overlap=order.contender == OVERLAP
+        interval=order.trigger,
+        min_pause_ms=0,
+        timeout_s=EPOCH_TIMEOUT_S,
+        overlap=order.contender == OVERLAP,
     )
 
 
@@ -126,9 +130,10 @@ def _ip_count_settings(
         table=order.table,
         dead_letters=order.dead_letters,
         interval=order.trigger,
+        min_pause_ms=0,
         timeout_s=EPOCH_TIMEOUT_S,
         overlap=order.contender == OVERLAP,
-        max_lines=order.epoch_records,
+        max_records=order.epoch_records,
         kafka=order.bootstrap,
         mysql=mysql.url if mysql else "",
     )
@@ -147,7 +152,7 @@ def _rows(spark: SparkSession, order: Order) -> tuple[DataFrame, Callable[[DataF
 
 def _counts(spark: SparkSession, settings: IpCountSettings) -> DataFrame:
     """Return the aggregation of ip_count alone, from the same parsed lines."""
-    source = kafka_source(spark, settings.source, settings.kafka, settings.max_lines)
+    source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
     return (
         ip_count.parsed(source, settings)
         .where(F.col("broken").isNull())

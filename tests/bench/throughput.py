@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.embedded import Services
-from sluicegate.spark.query import AVAILABLE_NOW
+from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate_jobs.ip_count import TABLE
 from tests.bench import child, cpu, readback
 from tests.bench.child import RunFailed

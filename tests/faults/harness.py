@@ -264,7 +264,7 @@ def scene(
         table=f"{name}_table",
         dead_letters=f"{name}_letters",
         interval="available-now",
-        max_lines=EPOCH_LINES,
+        max_records=EPOCH_LINES,
         kafka=services.kafka.bootstrap,
         mysql=services.mysql.url,
     )

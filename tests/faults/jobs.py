@@ -77,7 +77,7 @@ def _in_parts(sink: Sink) -> Sink:
 
 def shuffled(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     """Rows with a key that is another when it is asked for again, shuffled by that key."""
-    source = kafka_source(spark, settings.source, settings.kafka, settings.max_lines)
+    source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
     keyed = source.select(F.col("value").cast("string").alias("id")).mapInArrow(
         _look_up, "id string, k long"
     )

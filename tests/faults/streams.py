@@ -19,10 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.errors import StageFailed
+from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import Sink
 from sluicegate.sinks.memory import Row, committed
 from sluicegate.spark.outputs import Output
-from sluicegate.spark.query import AVAILABLE_NOW, EpochSettings, EpochsQuery, epochs
+from sluicegate.spark.query import EpochsQuery, epochs
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.objects import open_objects
 
@@ -77,6 +78,7 @@ class Stream:
         *,
         dead_letters: Sink | None = None,
         output_mode: str = "update",
+        settings: EpochSettings | None = None,
     ) -> EpochsQuery:
         """Read all files that are there, to the end."""
         query = epochs(
@@ -85,7 +87,8 @@ class Stream:
             name="stream",
             checkpoint=str(self.checkpoint),
             dead_letters=dead_letters,
-            settings=EpochSettings(trigger=AVAILABLE_NOW, output_mode=output_mode),
+            settings=settings or EpochSettings(interval=AVAILABLE_NOW),
+            output_mode=output_mode,
         ).start()
         query.await_end()
         return query

@@ -65,7 +65,7 @@ def armed(played: Scene, point: str, sink: str, action: str = "kill-group") -> s
 
 def restarted(played: Scene) -> Ended:
     """Run what is left, in as few epochs as it takes."""
-    ended = played.but(max_lines=100_000).run()
+    ended = played.but(max_records=100_000).run()
     assert ended.code == 0, ended.log
     return ended
 
@@ -159,7 +159,7 @@ def test_killed_at_every_failpoint_in_one_life(played: Scene) -> None:
     points = [*passed, *sinks, "before-done"]
     once = {point: played.folder / f"once-{i}" for i, point in enumerate(points)}
     failpoints = ";".join(f"{p}@{EPOCH}=kill-group~{path}" for p, path in once.items())
-    lived = played.but(restarts=len(points), restart_delay_s=0.2)
+    lived = played.but(restart_attempts=len(points), restart_delay_s=0.2)
     ended = lived.start(failpoints, supervised=True).wait(timeout_s=840)
     assert ended.code == 0, ended.log
     assert [p for p, path in once.items() if not path.exists()] == []

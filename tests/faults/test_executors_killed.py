@@ -53,7 +53,7 @@ def test_executor_killed_while_it_stages(played: Scene, action: str) -> None:
 def test_worker_killed_while_it_stages_in_one_process(played: Scene) -> None:
     """Local mode retries no task: the epoch fails undecided, and the supervisor's restart is exact."""
     failpoint, fired = once(played, "stage-part", "kill-self")
-    ended = played.but(restarts=1, restart_delay_s=0.2).run(failpoint, supervised=True)
+    ended = played.but(restart_attempts=1, restart_delay_s=0.2).run(failpoint, supervised=True)
     assert "StageFailed" in ended.log
     check_survived(ended, fired)
     played.check_exact()
@@ -93,7 +93,7 @@ def staged_ids(services: Services, tmp_path: Path, job: str) -> Counter[bytes]:
         DIE_ONCE: str(tmp_path / "died"),
         "PYSPARK_SUBMIT_ARGS": f"{impatient} pyspark-shell",
     }
-    with scene(services, tmp_path, lines=lines, max_lines=IDS * 10) as played:
+    with scene(services, tmp_path, lines=lines, max_records=IDS * 10) as played:
         ended = played.run_job(job, env=settings)
         assert (tmp_path / "died").exists(), ended.log
         for _ in range(3):

@@ -26,7 +26,7 @@ def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
 
 def restarted(played: Scene) -> Ended:
     """Run what is left, in as few epochs as it takes."""
-    ended = played.but(max_lines=100_000).run()
+    ended = played.but(max_records=100_000).run()
     assert ended.code == 0, ended.log
     return ended
 

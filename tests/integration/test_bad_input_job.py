@@ -169,7 +169,7 @@ def _remove_checksum(file: Path) -> None:
 
 def test_second_driver_on_the_same_checkpoint(played: Scene, services: Services) -> None:
     """One of two living drivers ends by itself and says why; what both did is exact."""
-    both = played.but(interval="200 milliseconds", max_lines=100_000)
+    both = played.but(interval="200 milliseconds", max_records=100_000)
     first = both.start()
     first.wait_for("epoch 0 committed")
     second = both.start()
@@ -188,7 +188,7 @@ def test_second_driver_on_the_same_checkpoint(played: Scene, services: Services)
     second.wait()
     check_says(ended, "Fenced", "driver")
     assert ended.code == 65
-    ended = played.but(max_lines=100_000).run()
+    ended = played.but(max_records=100_000).run()
     assert ended.code == 0, ended.log
     played.check_exact(LINES + sent)
 
@@ -221,6 +221,6 @@ def test_dead_letter_over_the_brokers_limit(services: Services, tmp_path: Path) 
     with scene(
         services, tmp_path, lines=lines, configs={"dead_letters": {"max.message.bytes": "4000"}}
     ) as played:
-        ended = played.but(max_lines=EPOCH_LINES).run()
+        ended = played.but(max_records=EPOCH_LINES).run()
         assert ended.code == 0, ended.log
         played.check_exact()

@@ -24,8 +24,9 @@ from sluicegate.checkpoint.requests import ask, await_answer
 from sluicegate.checkpoint.restoring import Wish, restore
 from sluicegate.checkpoint.savepoints import Savepoint, take
 from sluicegate.protocol.errors import Fenced, SavepointRefused, Sealed, SinksOfParent
+from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.memory import MemorySink
-from sluicegate.spark.query import AVAILABLE_NOW, EpochSettings, EpochsQuery, epochs
+from sluicegate.spark.query import EpochsQuery, epochs
 from sluicegate.spark.session import RUNTIME_SETTINGS
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
@@ -39,8 +40,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
-STATE = "org.apache.spark.sql.execution.streaming.state"
-PROVIDERS = {"rocksdb": "RocksDBStateStoreProvider", "hdfs": "HDFSBackedStateStoreProvider"}
+FILES = {"rocksdb": {".zip", ".changelog", ".sst"}, "hdfs": {".snapshot", ".delta"}}
+"""What the state is kept in, by backend."""
+
 PATIENCE_S = 120.0
 HITS = 3
 """Of each address, in each epoch."""
@@ -59,19 +61,11 @@ def spark() -> Iterator[SparkSession]:
         gc.collect()  # now, not in the middle of another file's test
 
 
-@pytest.fixture(params=list(PROVIDERS))
-def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let queries of the test use a state store, with a snapshot every few versions."""
-    monkeypatch.setitem(
-        RUNTIME_SETTINGS,
-        "spark.sql.streaming.stateStore.providerClass",
-        f"{STATE}.{PROVIDERS[request.param]}",
-    )
-    monkeypatch.setitem(
-        RUNTIME_SETTINGS,
-        "spark.sql.streaming.stateStore.minDeltasForSnapshot",
-        "3",
-    )
+@pytest.fixture(params=list(FILES))
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Give a state backend that makes a snapshot every few versions."""
+    few = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
+    monkeypatch.setitem(RUNTIME_SETTINGS, few, "3")
     return str(request.param)
 
 
@@ -86,7 +80,13 @@ def add(stream: Stream, count: int) -> None:
     stream.add(*[[{"ip": f"10.0.0.{i % 2}"} for i in range(2 * HITS)] for _ in range(count)])
 
 
-def start(stream: Stream, checkpoint: str, store: str, trigger: str = AVAILABLE_NOW) -> EpochsQuery:
+def start(
+    stream: Stream,
+    checkpoint: str,
+    store: str,
+    interval: str = AVAILABLE_NOW,
+    backend: str = "rocksdb",
+) -> EpochsQuery:
     """Start the job on a checkpoint, into a store."""
     counts = stream.rows.groupBy("ip").agg(F.count("*").alias("hits"))
     return epochs(
@@ -94,13 +94,13 @@ def start(stream: Stream, checkpoint: str, store: str, trigger: str = AVAILABLE_
         sinks=[MemorySink(stream.store(store))],
         name="counts",
         checkpoint=checkpoint,
-        settings=EpochSettings(trigger=trigger),
+        settings=EpochSettings(interval=interval, min_pause_ms=0, state_backend=backend),
     ).start()
 
 
-def run(stream: Stream, checkpoint: str, store: str) -> None:
+def run(stream: Stream, checkpoint: str, store: str, backend: str = "rocksdb") -> None:
     """Run the job over all files that are there."""
-    assert start(stream, checkpoint, store).await_end(PATIENCE_S)
+    assert start(stream, checkpoint, store, backend=backend).await_end(PATIENCE_S)
 
 
 def totals(stream: Stream, store: str) -> list[int]:
@@ -115,22 +115,20 @@ def exact(first: int, last: int) -> list[int]:
     return [HITS * (epoch + 1) for epoch in range(first, last + 1)]
 
 
-def sealed(stream: Stream) -> Savepoint:
+def sealed(stream: Stream, backend: str = "rocksdb") -> Savepoint:
     """Run three epochs, and take a savepoint that moves the job."""
     add(stream, 3)
-    run(stream, str(stream.checkpoint), "out")
+    run(stream, str(stream.checkpoint), "out", backend)
     return take(str(stream.checkpoint), str(stream.folder / "savepoints"), seal=True)
 
 
 # --- of a running job ------------------------------------------------------------------------------
 
 
-def test_a_savepoint_of_a_running_job_goes_on_with_exact_counts(
-    hits: Stream, provider: str
-) -> None:
+def test_a_savepoint_of_a_running_job_goes_on_with_exact_counts(hits: Stream, backend: str) -> None:
     """Several are taken while it runs; one is restored and run beside it, into another store."""
     add(hits, 10)
-    query = start(hits, str(hits.checkpoint), "out", "0 seconds")
+    query = start(hits, str(hits.checkpoint), "out", "0 seconds", backend)
     taken: list[Savepoint] = []
     deadline = time.monotonic() + PATIENCE_S
     while (hits.newest() or 0) < 8:
@@ -147,14 +145,13 @@ def test_a_savepoint_of_a_running_job_goes_on_with_exact_counts(
     branch = str(hits.folder / "branch")
     restore(chosen.url, branch)
     # Spark wants the names of the queries of one session to differ
-    run(replace(hits, spark=hits.spark.newSession()), branch, "branch")
+    run(replace(hits, spark=hits.spark.newSession()), branch, "branch", backend)
     assert totals(hits, "branch") == exact(first, 9)
     assert query.is_active
     query.stop()
-    run(hits, str(hits.checkpoint), "out")
+    run(hits, str(hits.checkpoint), "out", backend)
     assert totals(hits, "out") == exact(0, 9)
-    kinds = {"rocksdb": {".zip", ".changelog", ".sst"}, "hdfs": {".snapshot", ".delta"}}[provider]
-    assert kinds <= {Path(name).suffix for name in chosen.manifest.files}
+    assert FILES[backend] <= {Path(name).suffix for name in chosen.manifest.files}
 
 
 def test_a_branch_into_the_stores_of_the_original_is_refused_unless_told(hits: Stream) -> None:
@@ -175,14 +172,13 @@ def test_a_branch_into_the_stores_of_the_original_is_refused_unless_told(hits: S
 # --- a move ----------------------------------------------------------------------------------------
 
 
-def test_a_moved_job_goes_on_into_its_sinks_exactly(hits: Stream, provider: str) -> None:
-    made = sealed(hits)
+def test_a_moved_job_goes_on_into_its_sinks_exactly(hits: Stream, backend: str) -> None:
+    made = sealed(hits, backend)
     moved = str(hits.folder / "moved")
     restore(made.url, moved)
     add(hits, 4)
-    run(hits, moved, "out")
+    run(hits, moved, "out", backend)
     assert totals(hits, "out") == exact(0, 6)
-    assert provider in PROVIDERS
 
 
 def test_the_sealed_parent_writes_nothing_and_says_so(hits: Stream) -> None:

@@ -33,7 +33,7 @@ def test_rule_17_a_zombie_is_harmless_to_sinks(played: Scene, point: str, sink: 
     zombie = played.but(timeout_s=0.0).start(f"{where}=stop-group")
     try:
         zombie.wait_stopped()
-        ended = played.but(max_lines=100_000).run()
+        ended = played.but(max_records=100_000).run()
         assert ended.code == 0, ended.log
         zombie.signal_group(signal.SIGCONT)
         ended = zombie.wait()
@@ -47,7 +47,7 @@ def test_rule_17_a_zombie_is_harmless_to_sinks(played: Scene, point: str, sink: 
 def test_rule_18_an_epoch_beyond_its_timeout_is_started_again(played: Scene) -> None:
     """The process ends with exit code 75, the supervisor starts it again, and the result is exact."""
     hang = f"after-stage@{EPOCH}=hang~{played.folder / 'hung'}"
-    patient = played.but(timeout_s=40.0, restarts=1, restart_delay_s=0.2)
+    patient = played.but(timeout_s=40.0, restart_attempts=1, restart_delay_s=0.2)
     ended = patient.run(hang, supervised=True)
     assert ended.code == 0, ended.log
     assert f"epoch {EPOCH} took longer than its timeout of 40 s" in ended.log
@@ -68,7 +68,7 @@ def test_sigterm_ends_the_driver_at_the_end_of_its_epoch(played: Scene) -> None:
     assert newest is not None
     assert newest < 5, "it has not stopped"
     assert (played.checkpoint / "commits" / str(newest)).exists()
-    ended = played.but(max_lines=100_000).run()
+    ended = played.but(max_records=100_000).run()
     assert ended.code == 0, ended.log
     assert ended.epochs("replayed") == []
     played.check_exact()

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 @pytest.fixture
 def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
     """Give a scene whose job has read everything and is right."""
-    with scene(services, tmp_path, max_lines=100_000) as made:
+    with scene(services, tmp_path, max_records=100_000) as made:
         ended = made.run()
         assert ended.code == 0, ended.log
         made.check_exact()

@@ -10,16 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
+    from sluicegate.settings.job import JobSettings
     from sluicegate.sinks.kafka import KafkaSink
     from sluicegate.sinks.mysql import MySQLSink
     from sluicegate.spark.outputs import LateRows
-    from sluicegate.spark.query import AVAILABLE_NOW, EpochSettings, EpochsQuery, epochs
+    from sluicegate.spark.query import EpochsQuery, epochs
     from sluicegate.spark.session import session
 
 __all__ = [
     "AVAILABLE_NOW",
     "EpochSettings",
     "EpochsQuery",
+    "JobSettings",
     "KafkaSink",
     "LateRows",
     "MySQLSink",
@@ -31,8 +34,9 @@ _HOMES = {
     "KafkaSink": "sluicegate.sinks.kafka",
     "MySQLSink": "sluicegate.sinks.mysql",
     "LateRows": "sluicegate.spark.outputs",
-    "AVAILABLE_NOW": "sluicegate.spark.query",
-    "EpochSettings": "sluicegate.spark.query",
+    "AVAILABLE_NOW": "sluicegate.settings.epoch",
+    "EpochSettings": "sluicegate.settings.epoch",
+    "JobSettings": "sluicegate.settings.job",
     "EpochsQuery": "sluicegate.spark.query",
     "epochs": "sluicegate.spark.query",
     "session": "sluicegate.spark.session",

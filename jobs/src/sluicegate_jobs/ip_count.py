@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import EpochSettings, KafkaSink, LateRows, MySQLSink, epochs
-from sluicegate.cli.job import PackagedJob, option
+from sluicegate import KafkaSink, LateRows, MySQLSink, epochs
+from sluicegate.cli.job import PackagedJob
+from sluicegate.settings.job import JobSettings
+from sluicegate.settings.restart import FIXED, STRATEGIES
+from sluicegate.settings.schema import option
 from sluicegate.spark.query import EpochsWriter
 from sluicegate_jobs.ip_count_verify import verify
 from sluicegate_jobs.kafka_source import dead_letter, kafka_source
@@ -38,32 +41,26 @@ CREATE TABLE IF NOT EXISTS {table} (
 
 
 @dataclass(frozen=True)
-class IpCountSettings:
+class IpCountSettings(JobSettings):
     """The settings of ip_count."""
 
     checkpoint: str = option(
         "checkpoints/ip_count", "checkpoint of this job alone: a path or s3://…"
     )
+    interval: str = option("5 seconds", "time between epochs, or available-now")
+    restart: str = option(FIXED, "when a failed driver is started again", choices=STRATEGIES)
     source: str = option("ip_count_source", "topic of access-log lines")
     topic: str = option("ip_count_sink", "topic of the counts")
     table: str = option("ip_count", "table of the counts")
     dead_letters: str = option("ip_count_dead_letters", "topic of lines that could not be counted")
-    interval: str = option("5 seconds", "time between epochs, or available-now")
     window: str = option("5 seconds", "length of the tumbling windows, in event time")
     lateness: str = option("5 seconds", "how far behind the newest event a hit may be")
-    max_lines: int = option(200_000, "lines of one epoch at most")
-    timeout_s: float = option(60.0, "an epoch that takes longer ends the driver")
-    overlap: bool = option(default=False, text="apply an epoch while the next is staged")
-    kafka: str = option("", "bootstrap servers; default $SLUICEGATE_KAFKA")
-    mysql: str = option("", "mysql://user:password@host:port/db; default $SLUICEGATE_MYSQL")
-    restarts: int = option(3, "how often a failed driver is started again")
-    restart_delay_s: float = option(10.0, "seconds before each restart")
 
 
 def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     """Return the job, not started."""
     lines = parsed(
-        kafka_source(spark, settings.source, settings.kafka, settings.max_lines), settings
+        kafka_source(spark, settings.source, settings.kafka, settings.max_records), settings
     )
     windows = F.window("at", settings.window)
     counts = (
@@ -102,9 +99,7 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
             settings.dead_letters, value="value", of="dead_letters", bootstrap=kafka
         ),
         checkpoint=settings.checkpoint,
-        settings=EpochSettings(
-            trigger=settings.interval, timeout_s=settings.timeout_s, overlap=settings.overlap
-        ),
+        settings=settings,
     )
 
 

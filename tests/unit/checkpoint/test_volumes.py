@@ -45,6 +45,10 @@ class Below:
     def delete(self, name: str) -> None:
         BUCKET.delete(self._prefix + name)
 
+    def clear(self) -> None:
+        for name in self.names(""):
+            self.delete(name)
+
     def chunks(self, name: str) -> Iterator[bytes] | None:
         return BUCKET.chunks(self._prefix + name)
 

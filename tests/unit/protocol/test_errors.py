@@ -41,6 +41,7 @@ OUTCOMES = {
     "RowRefused": (False, 1),
     "EpochTimeout": (True, 75),
     "SinkUnavailable": (True, 1),
+    "RowsLost": (True, 1),
     "SinkRejected": (False, 1),
     "SinkWentBack": (False, 66),
     "MarkerMismatch": (False, 66),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sluicegate.protocol.errors import SluicegateError
 from sluicegate.protocol.markers import GENESIS, Marker
-from sluicegate.protocol.record import EpochRecord
+from sluicegate.protocol.record import EXACTLY_ONCE, EpochRecord
 from sluicegate.sinks.kafka.clients import Connection
 from sluicegate.sinks.kafka.committed import committed_marker as kafka_marker
 from sluicegate.sinks.mysql.session import Address
@@ -46,8 +46,10 @@ def applied(record: EpochRecord, sink: str, part: int, asks: dict[str, Ask]) -> 
         asks: of `readers`.
     """
     kind = record.sinks[sink].kind
-    if kind not in asks:
-        return f"not asked: give --{kind} or SLUICEGATE_{kind.upper()}"
+    if record.delivery != EXACTLY_ONCE or kind not in asks:
+        asked = f"not asked: give --{kind} or SLUICEGATE_{kind.upper()}"
+        unmarked = f"unknown: {record.delivery} keeps no markers"
+        return asked if record.delivery == EXACTLY_ONCE else unmarked
     try:
         found = asks[kind](record.lineage, sink, part)
     except SluicegateError as error:

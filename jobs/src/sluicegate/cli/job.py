@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.settings.job import JobSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,8 +62,7 @@ class PackagedJob:
     Args:
         name: what the user types.
         summary: one line for the help.
-        settings: a frozen dataclass with defaults; its fields become options, the metadata key
-            'help' their texts.
+        settings: its `JobSettings`; the fields become options.
         build: wires the job on a session.
         create_targets: creates topics and tables that are missing.
         verify: recomputes the answer independently; None where a job has no check.
@@ -70,15 +70,10 @@ class PackagedJob:
 
     name: str
     summary: str
-    settings: type[Any]
+    settings: type[JobSettings]
     build: Callable[[SparkSession, Any], EpochsWriter]
     create_targets: Callable[[Any], list[str]]
     verify: Callable[[Any], Verification] | None = None
-
-
-def option(default: Any, text: str) -> Any:  # noqa: ANN401 - a dataclass field of any type
-    """Return a settings field with a default and its help text."""
-    return field(default=default, metadata={"help": text})
 
 
 def packaged_jobs() -> dict[str, PackagedJob]:

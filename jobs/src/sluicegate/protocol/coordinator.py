@@ -39,6 +39,7 @@ from sluicegate.protocol.errors import (
     EpochLogBroken,
     Fenced,
     OffsetLogDiverged,
+    RowsLost,
     SinkRejected,
     SinkUnavailable,
     SinkWentBack,
@@ -47,7 +48,7 @@ from sluicegate.protocol.errors import (
 )
 from sluicegate.protocol.phases import Course, Phase
 from sluicegate.protocol.ports import Staged
-from sluicegate.protocol.record import EpochRecord, SinkBinding
+from sluicegate.protocol.record import AT_MOST_ONCE, EXACTLY_ONCE, EpochRecord, SinkBinding
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Job:
     lineage: str
     sinks: Mapping[str, SinkBinding]
     first_epoch: int = 0
-    delivery: str = "exactly-once"
+    delivery: str = EXACTLY_ONCE
     overlap: bool = False
     redoable: frozenset[str] = frozenset()
     decide_tries: int = 30
@@ -181,15 +182,19 @@ def settle(job: Job, epoch: int) -> Steps[Settled]:
 
 
 def apply(job: Job, settled: Settled) -> Steps[None]:
-    """Write a decided epoch into every sink that has rows in it; a sink that has it skips."""
+    """Write a decided epoch into every sink that has rows in it; a sink that has it skips.
+
+    At-most-once, only the process that decided writes: what it did not finish is lost.
+    """
     record = settled.record
     settled.course.enter(Phase.APPLYING)
     discarded: frozenset[str] = frozenset()
     if settled.replayed:
         discarded = yield ReadDiscarded(record.epoch)
+    lost = settled.replayed and record.delivery == AT_MOST_ONCE
     for sink in record.sinks:
         parts = record.parts_with_rows(sink)
-        if not parts:
+        if not parts or lost:
             continue
         yield Reach("before-apply", record.epoch, sink)
         yield from _apply_sink(job, record, sink, parts, discard=sink in discarded)
@@ -277,6 +282,12 @@ def _same_offsets(record: EpochRecord) -> Steps[None]:
 
 
 def _same_lineage(job: Job, record: EpochRecord) -> None:
+    if record.delivery != job.delivery:
+        raise DecidedForAnotherJob(
+            f"epoch {record.epoch} was decided {record.delivery}, the job is {job.delivery}",
+            data="nothing was written; which rows the sinks hold cannot be known by the new rules",
+            do=f"set delivery to {record.delivery}, or start with a fresh checkpoint",
+        )
     if record.lineage != job.lineage or record.job != job.name:
         raise CheckpointOfAnotherJob(
             f"epoch {record.epoch} was decided by job {record.job} (lineage {record.lineage}); "
@@ -319,16 +330,16 @@ def _diverged(epoch: int, how: str) -> OffsetLogDiverged:
 def _apply_sink(
     job: Job, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
 ) -> Steps[None]:
-    """Apply until the sink has it; rule 14 when it will not."""
+    """Apply until the sink has it; rule 14 when it will not. At-most-once there is one try."""
     for tried in range(job.apply_tries):
         try:
             yield from _apply_once(job, Apply(record, sink, parts, discard))
-        except SinkUnavailable as error:
-            if tried == job.apply_tries - 1:
+        except (SinkUnavailable, SinkRejected, AccessDenied) as error:
+            if record.delivery == AT_MOST_ONCE:
+                raise _lost(record, sink, error) from error
+            if not isinstance(error, SinkUnavailable) or tried == job.apply_tries - 1:
                 raise _stuck(record, sink, error) from error
             yield job.pause(tried)
-        except (SinkRejected, AccessDenied) as error:
-            raise _stuck(record, sink, error) from error
         else:
             return
 
@@ -377,4 +388,12 @@ def _stuck(record: EpochRecord, sink: str, error: Exception) -> Stuck:
         data="the epoch stays decided and is applied when the sink takes it; later epochs wait; "
         "nothing is lost or repeated",
         do="mend the sink and restart; or give the rows up with `sluicegate epochs discard`",
+    )
+
+
+def _lost(record: EpochRecord, sink: str, error: Exception) -> RowsLost:
+    return RowsLost(
+        f"epoch {record.epoch} did not get into sink {sink}, and is not tried again: {error}",
+        data=f"delivery is {AT_MOST_ONCE}: its {record.rows(sink)} rows may be lost to this sink",
+        do="mend the sink; the next start goes on with the epoch after",
     )

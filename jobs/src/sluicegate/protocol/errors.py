@@ -173,6 +173,12 @@ class SinkUnavailable(SluicegateError):
     restartable = True
 
 
+class RowsLost(SluicegateError):
+    """At-most-once: an apply failed or was in doubt, and is not repeated."""
+
+    restartable = True
+
+
 class SinkRejected(SluicegateError):
     """A sink refused decided rows for good; only a change of the sink can help."""
 

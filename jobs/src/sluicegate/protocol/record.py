@@ -21,6 +21,12 @@ MAGIC = b"sluicegate-epoch-1\n"
 _LENGTH = struct.Struct(">Q")
 _DIGEST_BYTES = 32
 
+EXACTLY_ONCE = "exactly-once"
+AT_LEAST_ONCE = "at-least-once"
+"""Decided and replayed from the record, without markers: a repeated apply repeats its rows."""
+AT_MOST_ONCE = "at-most-once"
+"""Applied by the process that decided, once; what that one did not finish is lost."""
+
 Chain = Mapping[str, Mapping[int, Marker]]
 """Sink id -> part -> the marker that the part holds once everything so far is applied."""
 
@@ -100,7 +106,7 @@ class EpochRecord:
         job: the job's name.
         epoch: Spark's batch id.
         attempt: the try that was decided, a random id.
-        delivery: 'exactly-once', 'at-least-once' or 'at-most-once'.
+        delivery: EXACTLY_ONCE, AT_LEAST_ONCE or AT_MOST_ONCE.
         offsets_digest: SHA-256 of Spark's `offsets/N`, hexadecimal.
         sinks: sink id -> what it is bound to.
         prev: for every part of every sink the marker that is there before this epoch.

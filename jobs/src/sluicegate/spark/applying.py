@@ -20,10 +20,11 @@ from pyspark.sql import SparkSession
 
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.errors import SinkUnavailable, SluicegateError
-from sluicegate.protocol.markers import Marker
-from sluicegate.protocol.record import Chunk, EpochRecord
+from sluicegate.protocol.markers import Marker, Verdict
+from sluicegate.protocol.record import AT_MOST_ONCE, EXACTLY_ONCE, Chunk, EpochRecord
 from sluicegate.sinks.chunks import unpack
 from sluicegate.sinks.contract import BoundSink, PartDecision, PartWriter, Receipt
+from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.objects import open_objects
 from sluicegate.storage.staging import StagingArea
 
@@ -46,7 +47,7 @@ class PartOrder:
     attempt: str
     prev_epoch: int
     prev_attempt: str
-    markers: bool
+    delivery: str
     traceparent: str
 
     @classmethod
@@ -65,7 +66,7 @@ class PartOrder:
             attempt=record.attempt,
             prev_epoch=prev.epoch,
             prev_attempt=prev.attempt,
-            markers=record.delivery == "exactly-once",
+            delivery=record.delivery,
             traceparent=record.traceparent,
         )
 
@@ -78,7 +79,7 @@ def apply_part(order: PartOrder) -> Receipt:
         lineage=order.lineage,
         this=Marker(order.epoch, order.attempt),
         prev=Marker(order.prev_epoch, order.prev_attempt),
-        markers=order.markers,
+        markers=order.delivery == EXACTLY_ONCE,
         traceparent=order.traceparent,
         reach=lambda point: failpoints.reach(point, epoch=order.epoch, sink=order.sink.id),
     )
@@ -123,6 +124,8 @@ class MarkerKeeper:
 
     def keep(self, record: EpochRecord) -> None:
         """Refresh every marker that is due; a failure is logged and the next epoch tries again."""
+        if record.delivery != EXACTLY_ONCE:
+            return
         for sink, parts in record.chain().items():
             bound = self._sinks.get(sink)
             every = bound.refresh_every_s if bound else None
@@ -200,9 +203,17 @@ def _apply_pickled(pickled: bytes) -> bytes:
     """Run in a task: an error travels back as a value, so that the driver sees what it was."""
     order: PartOrder = pickle.loads(pickled)
     try:
+        if order.delivery == AT_MOST_ONCE and not _claimed(order):
+            return pickle.dumps(Receipt(Verdict.SKIP))
         return pickle.dumps(apply_part(order))
     except SluicegateError as error:
         return pickle.dumps(error)
+
+
+def _claimed(order: PartOrder) -> bool:
+    """Say whether this task is the first for its part: Spark may run a task again (at-most-once)."""
+    log = StoredEpochLog(open_objects(order.checkpoint))
+    return log.claim(order.epoch, order.sink.id, order.part)
 
 
 def _first_line(error: Exception) -> str:

@@ -6,6 +6,7 @@ Wires settings, lineage, sinks and the epoch driver; stops at an epoch's end. No
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import threading
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,20 +30,19 @@ from sluicegate.protocol.errors import (
     SluicegateError,
     StageFailed,
 )
+from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark.applying import close_writers
 from sluicegate.spark.departure import Departure
 from sluicegate.spark.driver import EpochDriver, Wiring
 from sluicegate.spark.outputs import Output, Outputs, arrow_schema, frame_of
-from sluicegate.spark.session import prepare
+from sluicegate.spark.pace import Pace
+from sluicegate.spark.session import check_state_backend, prepare
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.objects import open_objects
-from sluicegate.tracing import Tracing
+from sluicegate.tracing import Tracing, outcome
 
 log = logging.getLogger("sluicegate.query")
-
-AVAILABLE_NOW = "available-now"
-"""As a trigger: process what is there in as many epochs as needed, then end."""
 
 _ALL = "rows"
 
@@ -50,41 +51,6 @@ _MOMENT_S = 0.2
 
 _COMMIT_S = 10.0
 """How long a stop waits for Spark's own commit of an epoch; without it the epoch is replayed."""
-
-
-@dataclass(frozen=True)
-class EpochSettings:
-    """How epochs are run.
-
-    Args:
-        trigger: the interval between epochs' starts, such as '5 seconds', or AVAILABLE_NOW.
-        timeout_s: an epoch that takes longer ends the process, default 60 s; whoever supervises
-            it starts it again (rule 18). 0 switches it off.
-        output_mode: 'update' (default), 'append' or 'complete', as Spark's.
-        inline_bytes: chunks up to this size travel in the epoch record; larger ones go to the
-            staging area. Default 4 MiB.
-        apply_timeout_s: how long one apply may take, default 60 s.
-        overlap: apply an epoch while the next is staged; the next is decided only when it is in.
-            More epochs a second where applying takes long; off by default.
-    """
-
-    trigger: str = "10 seconds"
-    timeout_s: float = 60.0
-    output_mode: str = "update"
-    inline_bytes: int = 4 << 20
-    apply_timeout_s: float = 60.0
-    overlap: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
-        if self.output_mode not in ("update", "append", "complete"):
-            raise SettingsInvalid(
-                f"output_mode {self.output_mode!r}", do="use 'update', 'append' or 'complete'"
-            )
-        if min(self.timeout_s, self.inline_bytes) < 0 or self.apply_timeout_s <= 0:
-            raise SettingsInvalid(
-                "timeouts and sizes must not be negative", do="use positive numbers"
-            )
 
 
 @dataclass(frozen=True)
@@ -97,6 +63,7 @@ class EpochsWriter:
     checkpoint: str
     dead_letters: Sink | None = None
     settings: EpochSettings = field(default_factory=EpochSettings)
+    output_mode: str = "update"
 
     def start(self) -> EpochsQuery:
         """Check everything, then start the query.
@@ -106,8 +73,9 @@ class EpochsWriter:
             SinkUnavailable: a server does not answer; nothing was started.
         """
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
-        prepare(spark)
         objects = open_objects(self.checkpoint)
+        check_state_backend(objects, self.settings.state_backend)
+        prepare(spark, self.settings.state_backend)
         lineage = claim_lineage(objects, self.name)
         takers = self._bind(lineage.id)
         outputs = Outputs(self.outputs, takers)
@@ -119,6 +87,7 @@ class EpochsWriter:
                 lineage=lineage.id,
                 first_epoch=lineage.first_epoch,
                 sinks={sink.id: sink.binding for sink in bound.values()},
+                delivery=self.settings.delivery,
                 overlap=self.settings.overlap,
                 redoable=frozenset(sink.id for sink in self._all_sinks() if sink.redoable),
             ),
@@ -130,7 +99,7 @@ class EpochsWriter:
             tracing=Tracing(self.name),
             inline_bytes=self.settings.inline_bytes,
         )
-        return EpochsQuery(spark, wiring, self.settings)
+        return EpochsQuery(spark, wiring, self.settings, self.output_mode)
 
     def _bound_for(self, lineage: str) -> dict[str, BoundSink]:
         return {sink.id: sink for sinks in self._bind(lineage).values() for sink in sinks}
@@ -172,6 +141,7 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     trigger: str | None = None,
     dead_letters: Sink | None = None,
     settings: EpochSettings | None = None,
+    output_mode: str = "update",
 ) -> EpochsWriter:
     """Describe a query whose every epoch reaches all sinks together, exactly once.
 
@@ -180,16 +150,25 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
         sinks: where the rows go; applied in this order.
         name: the job's name; the checkpoint belongs to it.
         checkpoint: a path or `s3://bucket/prefix`, of this job alone.
-        trigger: short for `settings.trigger`.
+        trigger: short for `settings.interval`.
         dead_letters: a sink with the columns key and value (a KafkaSink) for rows that a sink
             refuses. Takes the output named in its `of=` too.
-        settings: see `EpochSettings`.
+        settings: see `EpochSettings`; a job's own `JobSettings` will do.
+        output_mode: 'update' (default: rows that have changed), 'append' (rows that will not change
+            again) or 'complete' (all rows of an aggregation, in each epoch), as Spark's.
+
+    Raises:
+        SettingsInvalid: a value cannot work.
     """
+    if output_mode not in ("update", "append", "complete"):
+        raise SettingsInvalid(
+            f"output_mode {output_mode!r}", do="use 'update', 'append' or 'complete'"
+        )
     given = settings or EpochSettings()
     if trigger is not None:
-        given = EpochSettings(**{**given.__dict__, "trigger": trigger})
+        given = dataclasses.replace(given, interval=trigger)
     named = outputs if isinstance(outputs, Mapping) else {_ALL: outputs}
-    return EpochsWriter(named, tuple(sinks), name, checkpoint, dead_letters, given)
+    return EpochsWriter(named, tuple(sinks), name, checkpoint, dead_letters, given, output_mode)
 
 
 class _StopRequested(Exception):
@@ -199,11 +178,14 @@ class _StopRequested(Exception):
 class EpochsQuery:
     """A running query. Made by `EpochsWriter.start`."""
 
-    def __init__(self, spark: SparkSession, wiring: Wiring, settings: EpochSettings) -> None:
+    def __init__(
+        self, spark: SparkSession, wiring: Wiring, settings: EpochSettings, output_mode: str
+    ) -> None:
         self._wiring, self._settings = wiring, settings
         self._driver = EpochDriver(spark, wiring, self._deadline)
         self._departure = Departure(wiring.checkpoint, wiring.objects, wiring.job.lineage)
         self._gate = threading.Lock()
+        self._pace = Pace(settings)
         self._stopping = False
         self._done: int | None = None
         self._error: SluicegateError | None = None
@@ -211,15 +193,15 @@ class EpochsQuery:
         failpoints.hook("kill-jvm", jvm.kill)
         writer = (
             wiring.outputs.stream()
-            .writeStream.outputMode(settings.output_mode)
+            .writeStream.outputMode(output_mode)
             .queryName(wiring.job.name)
             .option("checkpointLocation", _spark_url(wiring.checkpoint))
             .foreachBatch(self._run)
         )
         triggered = (
             writer.trigger(availableNow=True)
-            if settings.trigger == AVAILABLE_NOW
-            else writer.trigger(processingTime=settings.trigger)
+            if settings.interval == AVAILABLE_NOW
+            else writer.trigger(processingTime=settings.interval)
         )
         self._driver.recover()
         self._query: StreamingQuery = triggered.start()
@@ -280,6 +262,18 @@ class EpochsQuery:
         if self._error is not None:
             raise self._error
 
+    def cancel(self) -> None:
+        """Stop for good: as `stop`, then remove the checkpoint if `on_cancel` is 'delete'.
+
+        Raises:
+            SluicegateError: what ended the query instead; the checkpoint is retained.
+            StoreUnavailable: the checkpoint is removed in part; remove the rest by hand.
+        """
+        self.stop()
+        if self._settings.on_cancel == "delete":
+            self._wiring.objects.clear()
+            log.info("the checkpoint %s is deleted", self._wiring.checkpoint)
+
     def _await_commit(self) -> None:
         """Let Spark note the epoch that is in, or the next start would have it to replay."""
         deadline = time.monotonic() + _COMMIT_S
@@ -292,17 +286,22 @@ class EpochsQuery:
         """The foreachBatch callback."""
         with self._entered():
             try:
-                with self._deadline(epoch):
-                    self._driver.run(batch, epoch)
+                self._pace.run(epoch, partial(self._try, batch, epoch))
                 self._done = epoch
             except SluicegateError as error:
                 self._error = error
                 raise
+            finally:
+                self._pace.ended()
+
+    def _try(self, batch: DataFrame, epoch: int) -> None:
+        with self._deadline(epoch):
+            self._driver.run(batch, epoch)
 
     @contextmanager
     def _entered(self) -> Iterator[None]:
         """Hold the gate for an epoch; `stop` holds it while it stops the query."""
-        while not self._gate.acquire(timeout=0.05):
+        while not self._pace.rested() or not self._gate.acquire(timeout=0.05):
             if self._stopping:
                 raise _StopRequested
         try:
@@ -378,6 +377,7 @@ def _expire(epoch: int, timeout_s: float) -> None:
         do="start the driver again; give it more time or smaller epochs if it goes on",
     )
     log.critical("%s", error)
+    outcome.write(error)
     logging.shutdown()
     os._exit(EpochTimeout.exit_code)
 

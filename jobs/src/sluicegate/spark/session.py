@@ -5,6 +5,7 @@ Callers: `query` (checks and sets), the CLI and the demo (build a session).
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.storage.objects import Objects
 
 JARS_VARIABLE = "SLUICEGATE_JARS"
 """A directory of jars that the session loads: Spark's Kafka connector and what it needs."""
@@ -22,6 +24,13 @@ CLASS_ARCHIVE = "driver.jsa"
 """In that directory: the JVM's archive of loaded classes (JEP 350), which halves a driver's start."""
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+STATE_BACKENDS: Mapping[str, str] = {
+    "rocksdb": f"{_STATE}.RocksDBStateStoreProvider",
+    "hdfs": f"{_STATE}.HDFSBackedStateStoreProvider",
+}
+"""Spark's names of the state backends."""
 
 RUNTIME_SETTINGS: Mapping[str, str] = {
     # rule 6: Spark does not know that a Python map may answer differently when it is rerun
@@ -30,7 +39,7 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
     # rule 16: a replayed epoch skips its plan, so its state is committed by the try before
     "spark.sql.streaming.stateStore.commitValidation.enabled": "false",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
-    "spark.sql.streaming.stateStore.providerClass": f"{_STATE}.RocksDBStateStoreProvider",
+    _PROVIDER: STATE_BACKENDS["rocksdb"],
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # event times are written to sinks as UTC
     "spark.sql.session.timeZone": "UTC",
@@ -100,8 +109,12 @@ def _jar_settings(master: str) -> dict[str, str]:
     return settings
 
 
-def prepare(spark: SparkSession) -> None:
+def prepare(spark: SparkSession, state_backend: str = "rocksdb") -> None:
     """Give a user's session the runtime settings; refuse one whose static settings break a rule.
+
+    Args:
+        spark: the session.
+        state_backend: 'rocksdb' or 'hdfs'.
 
     Raises:
         SettingsInvalid: speculation is on: two copies of a task would stage side by side.
@@ -112,5 +125,31 @@ def prepare(spark: SparkSession) -> None:
             data="nothing was started",
             do="set spark.speculation=false for streaming jobs (rule 6 of the design)",
         )
-    for key, value in RUNTIME_SETTINGS.items():
+    for key, value in {**RUNTIME_SETTINGS, _PROVIDER: STATE_BACKENDS[state_backend]}.items():
         spark.conf.set(key, value)
+
+
+def check_state_backend(objects: Objects, state_backend: str) -> None:
+    """See that a checkpoint's state is kept as the job wants it; Spark would go on with the old.
+
+    Raises:
+        SettingsInvalid: it was started with another backend.
+    """
+    newest = max(
+        (n for n in map(_number, objects.names("offsets/")) if n is not None), default=None
+    )
+    stored = None if newest is None else objects.read(f"offsets/{newest}")
+    lines = (stored or b"").decode().splitlines()
+    started = json.loads(lines[1])["conf"].get(_PROVIDER) if len(lines) > 1 else None
+    if started not in (None, STATE_BACKENDS[state_backend]):
+        there = {name: backend for backend, name in STATE_BACKENDS.items()}.get(started, started)
+        raise SettingsInvalid(
+            f"the checkpoint keeps its state in {there}, the job wants {state_backend}",
+            data="nothing was started",
+            do=f"set state-backend to {there}, or start with a fresh checkpoint",
+        )
+
+
+def _number(name: str) -> int | None:
+    tail = name.rpartition("/")[2]
+    return int(tail) if tail.isdecimal() else None

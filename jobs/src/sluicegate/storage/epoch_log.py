@@ -2,8 +2,9 @@
 
 Names: `epochs/N` is the record that decides epoch N, or the seal that ends the lineage there;
 `epochs/N.applied` says that a driver ended well with it; `epochs/N.discard/<sink>` tells an apply to
-leave the rows of a sink out (rule 14); `offsets/N` is Spark's. Callers: the coordinator by its
-ports, savepoints, and the CLI.
+leave the rows of a sink out (rule 14); `epochs/N.claimed/<sink>/<part>` is the one try that executors
+have at a part, at-most-once; `offsets/N` is Spark's. Callers: the coordinator by its ports,
+savepoints, and the CLI.
 """
 
 from __future__ import annotations
@@ -85,6 +86,10 @@ class StoredEpochLog:
         """Tell every later apply to leave a sink's rows of this epoch out; once."""
         return self._objects.create(f"epochs/{epoch}.discard/{sink}", why.encode())
 
+    def claim(self, epoch: int, sink: str, part: int) -> bool:
+        """Say, to the first who asks, that it may write a part of an at-most-once epoch."""
+        return self._objects.create(f"epochs/{epoch}.claimed/{sink}/{part}", b"claimed")
+
     def finished(self, epoch: int) -> bool:
         return self._objects.read(f"epochs/{epoch}.applied") is not None
 
@@ -105,8 +110,9 @@ class StoredEpochLog:
     def _prune(self, newest: int) -> None:
         kept = [epoch for epoch in self.epochs() if epoch > newest - self._retained]
         for epoch in (e for e in self.epochs() if e not in kept and e < newest):
-            for sink in self.discarded(epoch):
-                self._objects.delete(f"epochs/{epoch}.discard/{sink}")
+            for below in (f"epochs/{epoch}.discard/", f"epochs/{epoch}.claimed/"):
+                for name in self._objects.names(below):
+                    self._objects.delete(name)
             self._objects.delete(f"epochs/{epoch}.applied")
             self._objects.delete(f"epochs/{epoch}")
         attempts = {epoch: _attempt(self.read_any(epoch)) for epoch in kept}

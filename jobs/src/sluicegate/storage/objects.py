@@ -7,6 +7,7 @@ Callers: `epoch_log`, `staging`, `lineage`, and the read-back of Spark's offset 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
@@ -57,6 +58,13 @@ class Objects(Protocol):
         """Write an object from pieces; it appears whole or not at all, and replaces one of its name.
 
         For names that nobody else writes: this is not create-once.
+        """
+
+    def clear(self) -> None:
+        """Remove everything below the store's prefix, whoever put it there.
+
+        Raises:
+            StoreUnavailable: some of it may be left.
         """
 
 
@@ -119,6 +127,14 @@ class LocalObjects:
         for path in list((self._root / prefix).rglob("*")):
             if not path.name.startswith(".") and path.is_file():
                 yield path.relative_to(self._root).as_posix()
+
+    def clear(self) -> None:
+        try:
+            shutil.rmtree(self._root)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unavailable(f"delete {self._root}", error) from error
 
     def delete(self, name: str) -> None:
         path = self._root / name
@@ -208,6 +224,10 @@ class S3Objects:
                 yield from (entry["path"] for entry in page)
         except BaseError as error:
             raise _unavailable(f"list {prefix}", error) from error
+
+    def clear(self) -> None:
+        for name in list(self.names("")):
+            self.delete(name)
 
     def delete(self, name: str) -> None:
         try:
