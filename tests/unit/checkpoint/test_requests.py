@@ -102,6 +102,17 @@ def test_a_store_that_does_not_answer_stops_no_job(
     assert desk.asked() is None
 
 
+def test_the_next_driver_answers_for_one_that_died_with_a_request(objects: LocalObjects) -> None:
+    request = ask(objects, "l", hold_s=60)
+    assert StopDesk(objects, "l", 0.0).asked() is not None
+    after = StopDesk(objects, "l", 0.0)
+    after.tidy()
+    assert after.asked() is None
+    answer = await_answer(objects, request, patience_s=5)
+    assert answer is not None
+    assert not answer.stopped
+
+
 def test_what_nobody_waits_for_is_removed_at_a_start(objects: LocalObjects) -> None:
     old = ask(objects, "l", hold_s=-7200)
     objects.create(f"{old.name}.taken", b"withdrawn")

@@ -26,6 +26,7 @@ log = logging.getLogger("sluicegate.stop")
 
 FOLDER = "requests/"
 _POLL_S = 0.5
+_WITHDRAWN = b"withdrawn"
 _FORGOTTEN_S = 3600.0
 """Requests that ran out so long ago are removed at a driver's start."""
 
@@ -67,6 +68,11 @@ class Answer:
     savepoint: str = ""
 
 
+_DIED = Answer(
+    stopped=False, said="the driver that had taken the request up died; another has been started"
+)
+
+
 class StopDesk:
     """Where a driver looks for requests.
 
@@ -83,12 +89,18 @@ class StopDesk:
         self._taken: StopRequest | None = None
 
     def tidy(self) -> None:
-        """Remove what nobody waits for any more; called at a start, best effort."""
+        """Answer for drivers that have died, and remove what nobody waits for any more.
+
+        Called at a start, best effort.
+        """
         try:
             old = (time.time() - _FORGOTTEN_S) * 1000
-            for request in [r for r in self._requests() if r.until_ms < old]:
-                for tail in (".done", "", ".taken"):
-                    self._objects.delete(request.name + tail)
+            for request in list(self._requests()):
+                if request.until_ms < old:
+                    for tail in (".done", "", ".taken"):
+                        self._objects.delete(request.name + tail)
+                elif self._objects.read(f"{request.name}.taken") not in (None, _WITHDRAWN):
+                    self._put_answer(request, _DIED)
         except StoreUnavailable as error:
             log.warning("old requests were not removed, the next start tries again: %s", error)
 
@@ -124,7 +136,10 @@ class StopDesk:
         """Answer the request that was taken up; nothing if there is none."""
         request, self._taken = self._taken, None
         if request is not None:
-            self._objects.create(f"{request.name}.done", json.dumps(asdict(answer)).encode())
+            self._put_answer(request, answer)
+
+    def _put_answer(self, request: StopRequest, answer: Answer) -> None:
+        self._objects.create(f"{request.name}.done", json.dumps(asdict(answer)).encode())
 
 
 def ask(objects: Objects, lineage: str, *, savepoint: str = "", hold_s: float) -> StopRequest:
@@ -165,6 +180,6 @@ def await_answer(objects: Objects, request: StopRequest, *, patience_s: float) -
             return Answer(**json.loads(stored))
         if time.time() * 1000 < request.until_ms or objects.read(f"{request.name}.taken"):
             time.sleep(_POLL_S)
-        elif objects.create(f"{request.name}.taken", b"withdrawn"):
+        elif objects.create(f"{request.name}.taken", _WITHDRAWN):
             return None
     raise TimeoutError
