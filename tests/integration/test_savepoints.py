@@ -143,7 +143,7 @@ def test_a_savepoint_of_a_running_job_goes_on_with_exact_counts(hits: Stream, ba
     snapshots = (hits.checkpoint / "state").glob
     wait(query, lambda: (hits.newest() or 0) >= 4 and any(snapshots(f"0/*/*{SNAPSHOT[backend]}")))
     taken = [take(str(hits.checkpoint), str(hits.folder / "savepoints")) for _ in range(3)]
-    wait(query, lambda: (hits.checkpoint / "commits" / "7").exists())
+    wait(query, (hits.checkpoint / "commits" / "7").exists)
     manifest = taken[-1].manifest
     assert manifest is not None
     assert not manifest.sealed
@@ -154,7 +154,7 @@ def test_a_savepoint_of_a_running_job_goes_on_with_exact_counts(hits: Stream, ba
     # Spark wants the names of the queries of one session to differ
     run(replace(hits, spark=hits.spark.newSession()), branch, "branch", backend)
     assert totals(hits, "branch") == exact(manifest.epoch + 1, 8)
-    wait(query, lambda: (hits.checkpoint / "commits" / "8").exists())
+    wait(query, (hits.checkpoint / "commits" / "8").exists)
     query.stop()
     assert totals(hits, "out") == exact(0, 8)
 
@@ -197,7 +197,7 @@ def test_the_sealed_parent_writes_nothing_and_says_so(hits: Stream) -> None:
 def test_a_parent_that_is_sealed_while_it_runs_stops_at_its_next_decision(hits: Stream) -> None:
     add(hits, 2)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds")
-    wait(query, lambda: (hits.checkpoint / "commits" / "1").exists())
+    wait(query, (hits.checkpoint / "commits" / "1").exists)
     take(str(hits.checkpoint), str(hits.folder / "savepoints"), seal=True)
     add(hits, 2)
     with pytest.raises(Sealed):
