@@ -23,7 +23,13 @@ from sluicegate import session
 from sluicegate.checkpoint.requests import ask, await_answer
 from sluicegate.checkpoint.restoring import Wish, restore
 from sluicegate.checkpoint.savepoints import Savepoint, take
-from sluicegate.protocol.errors import Fenced, SavepointRefused, Sealed, SinksOfParent
+from sluicegate.protocol.errors import (
+    Fenced,
+    SavepointFailed,
+    SavepointRefused,
+    Sealed,
+    SinksOfParent,
+)
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.query import EpochsQuery, epochs
@@ -278,7 +284,7 @@ def test_a_savepoint_that_cannot_be_taken_leaves_the_job_as_it_was(hits: Stream)
     objects = open_objects(str(hits.checkpoint))
     inside = str(hits.checkpoint / "inside")
     request = ask(objects, query.lineage, savepoint=inside, hold_s=PATIENCE_S)
-    with pytest.raises(SavepointRefused):
+    with pytest.raises(SavepointFailed):
         query.await_end(PATIENCE_S)
     answer = await_answer(objects, request, patience_s=5.0)
     assert answer is not None

@@ -34,6 +34,7 @@ OUTCOMES = {
     "StoreUnavailable": (True, 1),
     "EpochUnfinished": (True, 1),
     "NoSavepoint": (False, 64),
+    "SavepointFailed": (True, 1),
     "SavepointRefused": (False, 64),
     "SinksOfParent": (False, 64),
     "StageFailed": (True, 1),

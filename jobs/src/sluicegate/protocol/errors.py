@@ -136,6 +136,12 @@ class SavepointRefused(PreflightFailed):
     """A savepoint cannot be taken, restored or removed so; nothing was changed."""
 
 
+class SavepointFailed(SluicegateError):
+    """A driver that was asked for a savepoint could not take it; its job can go on without."""
+
+    restartable = True
+
+
 class SinksOfParent(PreflightFailed):
     """A branch would write to the sinks of the job that it was branched from."""
 

@@ -10,7 +10,12 @@ import logging
 
 from sluicegate.checkpoint.requests import Answer, StopDesk
 from sluicegate.checkpoint.savepoints import take
-from sluicegate.protocol.errors import SluicegateError, StoreUnavailable
+from sluicegate.protocol.errors import (
+    PreflightFailed,
+    SavepointFailed,
+    SluicegateError,
+    StoreUnavailable,
+)
 from sluicegate.storage.objects import Objects
 
 log = logging.getLogger("sluicegate.stop")
@@ -45,8 +50,8 @@ class Departure:
             error: what ended the query otherwise.
 
         Returns:
-            What ends it now. A savepoint that could not be taken ends it with its error: unless the
-            lineage is sealed already, the job can go on.
+            What ends it now. A savepoint that could not be taken ends it with an error that its
+            supervisor starts it again after: unless the lineage is sealed already, it can go on.
         """
         request = self._desk.asked(now=True)
         if request is None:
@@ -55,6 +60,8 @@ class Departure:
         if error is None and request.savepoint:
             try:
                 savepoint = take(self._checkpoint, request.savepoint, seal=True).url
+            except PreflightFailed as raised:
+                error = _failed(raised)
             except SluicegateError as raised:
                 error = raised
         if error is None:
@@ -74,3 +81,12 @@ class Departure:
         except StoreUnavailable as raised:
             log.warning("who asked for the stop was not answered: %s", raised)
         return error
+
+
+def _failed(why: PreflightFailed) -> SavepointFailed:
+    """Say the same as an error of a job that is well and may go on."""
+    return SavepointFailed(
+        f"the savepoint that was asked for could not be taken: {why.what}",
+        data="nothing was sealed; everything decided is in every sink",
+        do=f"the job may be started again; {why.do}, and ask again",
+    )
