@@ -34,8 +34,15 @@ APPLYING = (
 )
 """Points that are passed once for each sink."""
 
-ELSEWHERE = {"stage-part"}
-"""Passed by executors: see test_executors_killed."""
+SAVEPOINTS = {
+    "savepoint-copying",
+    "before-seal",
+    "after-seal",
+    "before-manifest",
+    "restore-copying",
+}
+ELSEWHERE = {"stage-part", *SAVEPOINTS}
+"""Passed by executors, and when a savepoint is taken: see test_executors_killed, test_savepoints."""
 
 WHERE = [
     *((point, "") for point in (*UNDECIDED, *DECIDED)),

@@ -1,4 +1,4 @@
-"""The commands: run, targets, verify, epochs. Each prints for people and exits for machines.
+"""The commands: run, stop, targets, verify, epochs, savepoint. Each prints for people and exits for machines.
 
 Exit codes: 0 done, 1 a check found something, otherwise `exit_code` of the error.
 """
@@ -14,6 +14,7 @@ import click
 from sluicegate.cli.epochs import epochs
 from sluicegate.cli.job import PackagedJob
 from sluicegate.cli.options import JobGroup
+from sluicegate.cli.savepoints import savepoint, stop
 from sluicegate.cli.supervisor import drive, supervise
 from sluicegate.protocol.errors import SluicegateError
 
@@ -91,3 +92,5 @@ app.add_command(
     JobGroup("verify", "Recompute a job's answer from its source and compare the sinks.", _verify)
 )
 app.add_command(epochs)
+app.add_command(savepoint)
+app.add_command(stop)

@@ -33,6 +33,11 @@ POINTS: Mapping[str, str] = {
     "after-commit": "applier: committed, the driver does not know yet",
     "after-apply": "driver: a sink is applied, the next is not",
     "before-done": "driver: every sink is applied, Spark does not know yet",
+    "savepoint-copying": "taker: files of a savepoint are being copied",
+    "before-seal": "sealer: everything decided is applied, the seal is not created",
+    "after-seal": "sealer: the lineage is sealed, its savepoint has no manifest yet",
+    "before-manifest": "taker: every file of a savepoint is copied, its manifest is not",
+    "restore-copying": "restorer: files are being copied, the checkpoint has no lineage yet",
 }
 """Every failpoint and what is true at it."""
 

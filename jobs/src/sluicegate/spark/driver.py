@@ -204,6 +204,7 @@ class _TracedLog:
         self.read, self.newest = stored.read, stored.newest
         self.discarded, self.tidy = stored.discarded, stored.tidy
         self.finished, self.finish = stored.finished, stored.finish
+        self.create_seal, self.read_any = stored.create_seal, stored.read_any
 
     def create(self, record: EpochRecord) -> bool:
         start = time.time_ns()

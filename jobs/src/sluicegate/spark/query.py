@@ -20,6 +20,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sluicegate.checkpoint.takeover import settle_with_parent
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.errors import (
@@ -32,6 +33,7 @@ from sluicegate.protocol.errors import (
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark.applying import close_writers
+from sluicegate.spark.departure import Departure
 from sluicegate.spark.driver import EpochDriver, Wiring
 from sluicegate.spark.outputs import LETTERS, Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.pace import Pace
@@ -78,6 +80,7 @@ class EpochsWriter:
         takers = self._bind(lineage.id)
         outputs = Outputs(self.outputs, takers, self._bind_letters(lineage.id))
         bound = {sink.id: sink for sink in outputs.sinks()}
+        settle_with_parent(objects, lineage, bound, self._bound_for)
         wiring = Wiring(
             job=Job(
                 name=self.name,
@@ -97,6 +100,9 @@ class EpochsWriter:
             inline_bytes=self.settings.inline_bytes,
         )
         return EpochsQuery(spark, wiring, self.settings, self.output_mode)
+
+    def _bound_for(self, lineage: str) -> dict[str, BoundSink]:
+        return {sink.id: sink for sinks in self._bind(lineage).values() for sink in sinks}
 
     def _all_sinks(self) -> list[Sink]:
         return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
@@ -187,6 +193,7 @@ class EpochsQuery:
     ) -> None:
         self._wiring, self._settings = wiring, settings
         self._driver = EpochDriver(spark, wiring, self._deadline)
+        self._departure = Departure(wiring.checkpoint, wiring.objects, wiring.job.lineage)
         self._gate = threading.Lock()
         self._pace = Pace(settings)
         self._stopping = False
@@ -227,10 +234,10 @@ class EpochsQuery:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._ended(deadline):
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-            if self._driver.failed():
+            if self._driver.failed() or self._departure.asked():
                 self._halt()
+            elif deadline is not None and time.monotonic() >= deadline:
+                return False
         self._end()
         if self._error is not None:
             raise self._error
@@ -344,6 +351,7 @@ class EpochsQuery:
             self._error = self._error or error
         self._driver.close()
         close_writers()
+        self._error = self._departure.leave(self._error)
         self._wiring.tracing.close()
 
 
