@@ -34,8 +34,12 @@ APPLYING = (
 )
 """Points that are passed once for each sink."""
 
-ELSEWHERE = {"stage-part"}
-"""Passed by executors: see test_executors_killed."""
+ELSEWHERE = {
+    "stage-part",
+    *("before-receipt", "after-receipt"),
+    *("replay-begun", "replay-written", "replay-committed"),
+}
+"""Of others: see test_executors_killed, test_socket_to_kafka, test_dead_letters_replayed."""
 
 WHERE = [
     *((point, "") for point in (*UNDECIDED, *DECIDED)),

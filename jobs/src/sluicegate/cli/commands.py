@@ -1,4 +1,4 @@
-"""The commands: run, targets, verify, epochs. Each prints for people and exits for machines.
+"""The commands: run, targets, verify, epochs, dead-letters. Each prints for people and exits for machines.
 
 Exit codes: 0 done, 1 a check found something, otherwise `exit_code` of the error.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from sluicegate.cli.dead_letters import dead_letters
 from sluicegate.cli.epochs import epochs
 from sluicegate.cli.job import PackagedJob
 from sluicegate.cli.options import JobGroup
@@ -91,3 +92,4 @@ app.add_command(
     JobGroup("verify", "Recompute a job's answer from its source and compare the sinks.", _verify)
 )
 app.add_command(epochs)
+app.add_command(dead_letters)

@@ -15,12 +15,18 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate.sinks.contract import BoundSink
 
 PART = "__part"
 """The column of a sink's struct that says which part a row belongs to, where there are several."""
+
+SOURCE = "__source"
+"""A column of an output that no sink gets: where a row came from, for the letter of a refused row.
+
+A struct, such as topic, partition, offset and timestamp of the record, or a text of JSON."""
 
 _LATE = "__late"
 
@@ -54,7 +60,8 @@ def frame_of(output: Output) -> DataFrame:
 
 def arrow_schema(output: Output) -> pa.Schema:
     """Return the schema of an output's rows, as the sinks see it."""
-    return to_arrow_schema(frame_of(output).schema)
+    schema = to_arrow_schema(frame_of(output).schema)
+    return pa.schema([field for field in schema if field.name != SOURCE])
 
 
 class Outputs:
@@ -93,17 +100,20 @@ class Outputs:
             i: frame_of(self._outputs[name]).select(struct.alias("s")).schema["s"].dataType
             for i, (name, struct) in enumerate(structs)
         }
+        sourced = any(SOURCE in frame_of(output).columns for output in self._outputs.values())
         frames = []
         for name, output in self._outputs.items():
             columns = [
                 (struct if taker == name else F.lit(None).cast(types[i])).alias(f"s{i}")
                 for i, (taker, struct) in enumerate(structs)
             ]
+            if sourced:
+                columns.append(_source(frame_of(output)).alias(SOURCE))
             frames.append(frame_of(output).select(_late(output).alias(_LATE), *columns))
         return reduce(DataFrame.union, frames)
 
     def chosen(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
-        """Return the rows of an epoch that are staged: a struct column per sink and no other."""
+        """Return the rows of an epoch that are staged: a struct column per sink, then `SOURCE` if any."""
         if any(isinstance(output, LateRows) for output in self._outputs.values()):
             late = F.col(_LATE).isNull()
             if late_watermark_ms is not None:
@@ -118,6 +128,14 @@ def _late(output: Output) -> Column:
         return F.lit(None).cast("timestamp")
     end = F.col(output.window_end)
     return end if output.also is None else F.when(~F.coalesce(output.also, F.expr("false")), end)
+
+
+def _source(frame: DataFrame) -> Column:
+    """Return where a row came from as JSON; null where the output does not say."""
+    if SOURCE not in frame.columns:
+        return F.lit(None).cast("string")
+    nested = isinstance(frame.schema[SOURCE].dataType, StructType)
+    return F.to_json(SOURCE) if nested else F.col(SOURCE).cast("string")
 
 
 def _struct(sink: BoundSink) -> Column:

@@ -32,6 +32,7 @@ from sluicegate.protocol.errors import (
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark.applying import close_writers
+from sluicegate.spark.beside import Beside
 from sluicegate.spark.driver import EpochDriver, Wiring
 from sluicegate.spark.outputs import Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.pace import Pace
@@ -62,6 +63,7 @@ class EpochsWriter:
     dead_letters: Sink | None = None
     settings: EpochSettings = field(default_factory=EpochSettings)
     output_mode: str = "update"
+    beside: Beside | None = None
 
     def start(self) -> EpochsQuery:
         """Check everything, then start the query.
@@ -96,7 +98,7 @@ class EpochsWriter:
             tracing=Tracing(self.name),
             inline_bytes=self.settings.inline_bytes,
         )
-        return EpochsQuery(spark, wiring, self.settings, self.output_mode)
+        return EpochsQuery(spark, wiring, self)
 
     def _all_sinks(self) -> list[Sink]:
         return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
@@ -136,6 +138,7 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     dead_letters: Sink | None = None,
     settings: EpochSettings | None = None,
     output_mode: str = "update",
+    beside: Beside | None = None,
 ) -> EpochsWriter:
     """Describe a query whose every epoch reaches all sinks together, exactly once.
 
@@ -145,11 +148,12 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
         name: the job's name; the checkpoint belongs to it.
         checkpoint: a path or `s3://bucket/prefix`, of this job alone.
         trigger: short for `settings.interval`.
-        dead_letters: a sink with the columns key and value (a KafkaSink) for rows that a sink
-            refuses. Takes the output named in its `of=` too.
+        dead_letters: a sink for rows that another sink refuses: a KafkaSink with a value, or a
+            table with the columns of `spark.letters`. Takes the output named in its `of=` too.
         settings: see `EpochSettings`; a job's own `JobSettings` will do.
         output_mode: 'update' (default: rows that have changed), 'append' (rows that will not change
             again) or 'complete' (all rows of an aggregation, in each epoch), as Spark's.
+        beside: runs beside the query for as long as it runs, such as a receiver of lines.
 
     Raises:
         SettingsInvalid: a value cannot work.
@@ -162,7 +166,9 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     if trigger is not None:
         given = dataclasses.replace(given, interval=trigger)
     named = outputs if isinstance(outputs, Mapping) else {_ALL: outputs}
-    return EpochsWriter(named, tuple(sinks), name, checkpoint, dead_letters, given, output_mode)
+    return EpochsWriter(
+        named, tuple(sinks), name, checkpoint, dead_letters, given, output_mode, beside
+    )
 
 
 class _StopRequested(Exception):
@@ -172,10 +178,9 @@ class _StopRequested(Exception):
 class EpochsQuery:
     """A running query. Made by `EpochsWriter.start`."""
 
-    def __init__(
-        self, spark: SparkSession, wiring: Wiring, settings: EpochSettings, output_mode: str
-    ) -> None:
-        self._wiring, self._settings = wiring, settings
+    def __init__(self, spark: SparkSession, wiring: Wiring, writer: EpochsWriter) -> None:
+        settings = writer.settings
+        self._wiring, self._settings, self._beside = wiring, settings, writer.beside
         self._driver = EpochDriver(spark, wiring, self._deadline)
         self._gate = threading.Lock()
         self._pace = Pace(settings)
@@ -186,7 +191,7 @@ class EpochsQuery:
         failpoints.hook("kill-jvm", jvm.kill)
         writer = (
             wiring.outputs.stream()
-            .writeStream.outputMode(output_mode)
+            .writeStream.outputMode(writer.output_mode)
             .queryName(wiring.job.name)
             .option("checkpointLocation", _spark_url(wiring.checkpoint))
             .foreachBatch(self._run)
@@ -197,6 +202,8 @@ class EpochsQuery:
             else writer.trigger(processingTime=settings.interval)
         )
         self._driver.recover()
+        if self._beside is not None:
+            self._beside.start(wiring.objects)
         self._query: StreamingQuery = triggered.start()
 
     @property
@@ -219,7 +226,7 @@ class EpochsQuery:
         while not self._ended(deadline):
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            if self._driver.failed():
+            if self._driver.failed() or self._beside_failed():
                 self._halt()
         self._end()
         if self._error is not None:
@@ -237,9 +244,16 @@ class EpochsQuery:
             self._settle_error(error)
             return True
 
+    def _beside_failed(self) -> bool:
+        failure = None if self._beside is None else self._beside.failure()
+        self._error = self._error or failure
+        return failure is not None
+
     def _halt(self) -> None:
         """Stop the query between two epochs."""
         self._stopping = True
+        if self._beside is not None:
+            self._beside.stop()
         with self._gate:
             self._await_commit()
             self._query.stop()
@@ -327,7 +341,9 @@ class EpochsQuery:
             self._error = _translate(error)
 
     def _end(self) -> None:
-        """Wait for what is behind the stream, and let go of everything."""
+        """Wait for what is beside and behind the stream, and let go of everything."""
+        if self._beside is not None:
+            self._beside.stop()
         try:
             self._driver.finish()
         except SluicegateError as error:
