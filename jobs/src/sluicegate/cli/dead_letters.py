@@ -26,7 +26,7 @@ _PAGE = 5000
 """Letters whose records are in memory at once."""
 
 
-class _Since(click.ParamType[int]):
+class _Since(click.ParamType):
     """A time, or how long ago; as ms since 1970."""
 
     name = "time"
