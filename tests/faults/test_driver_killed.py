@@ -39,7 +39,7 @@ ELSEWHERE = {
     *("before-receipt", "after-receipt"),
     *("replay-begun", "replay-written", "replay-committed"),
 }
-"""Of others: see test_executors_killed, test_socket_to_kafka, test_dead_letters_replayed."""
+"""Of others: see test_executors_killed, test_socket_to_kafka, integration/test_dead_letters."""
 
 WHERE = [
     *((point, "") for point in (*UNDECIDED, *DECIDED)),

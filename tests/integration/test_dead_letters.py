@@ -61,7 +61,7 @@ class Desk:
                 value,
                 b"key",
                 partition,
-                lambda _error, message: offsets.append(message.offset()),
+                lambda _error, message: offsets.append(message.offset() or 0),
                 timestamp=AT_MS,
                 headers=[("trace", b"1")],
             )

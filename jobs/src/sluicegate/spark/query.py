@@ -189,7 +189,7 @@ class EpochsQuery:
         self._error: SluicegateError | None = None
         jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
         failpoints.hook("kill-jvm", jvm.kill)
-        writer = (
+        stream = (
             wiring.outputs.stream()
             .writeStream.outputMode(writer.output_mode)
             .queryName(wiring.job.name)
@@ -197,9 +197,9 @@ class EpochsQuery:
             .foreachBatch(self._run)
         )
         triggered = (
-            writer.trigger(availableNow=True)
+            stream.trigger(availableNow=True)
             if settings.interval == AVAILABLE_NOW
-            else writer.trigger(processingTime=settings.interval)
+            else stream.trigger(processingTime=settings.interval)
         )
         self._driver.recover()
         if self._beside is not None:

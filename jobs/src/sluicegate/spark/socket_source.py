@@ -89,7 +89,7 @@ class _ReceiptReader(DataSourceStreamReader):
         """One task for all segments of an epoch: their order is that of the lines."""
         return [_Segments(start[OFFSET_KEY] + 1, end[OFFSET_KEY])]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the segments, one after another."""
         assert isinstance(partition, _Segments)
         receipts = self._log()

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from confluent_kafka import Message
 
@@ -149,7 +150,7 @@ def restored(letter: Letter, original: Message | None) -> Restored | str:
         return Restored(
             value=original.value(),
             key=original.key(),
-            headers=[(name, _bytes(value)) for name, value in original.headers() or []],
+            headers=_headers(original),
             timestamp_ms=max(0, original.timestamp()[1]),
             partition=original.partition(),
             whole=True,
@@ -181,5 +182,6 @@ def _same(letter: Letter, original: Message) -> bool:
     return letter.source_ms is not None and original.timestamp()[1] == letter.source_ms
 
 
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
+def _headers(message: Message) -> Headers:
+    found: Any = message.headers() or []  # a list of pairs; its type says what `produce` takes
+    return [(name, value) for name, value in found]

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import KafkaException, Message, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -98,7 +99,8 @@ class Replay:
 
     def __init__(self, connection: Connection, topic: str, target: str | None = None) -> None:
         self._connection, self._topic, self._target = connection, topic, target
-        self._admin = AdminClient(connection.settings(), logger=RDKAFKA_LOG)
+        settings: dict[str, Any] = connection.settings()
+        self._admin = AdminClient(settings, logger=RDKAFKA_LOG)
         self._reader = CommittedReader(connection)
         self._reader.partitions(topic)
         self._topic_id = self._id_of(topic)
