@@ -19,7 +19,7 @@ from sluicegate.settings.schema import option
 from sluicegate.spark.query import EpochsWriter
 from sluicegate_jobs.dead_letters import create_letters_target, letters_sink
 from sluicegate_jobs.ip_count_verify import verify
-from sluicegate_jobs.kafka_source import dead_letter, kafka_source
+from sluicegate_jobs.kafka_source import dead_letter_columns, kafka_source
 from sluicegate_jobs.targets import create_table, create_topics
 
 LINE = (
@@ -78,7 +78,7 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
         )
     )
     reason = F.coalesce("broken", F.lit("late: the window was closed before the hit came"))
-    letters = lines.select("window_end", "broken", *dead_letter(reason))
+    letters = lines.select("window_end", "broken", *dead_letter_columns(reason))
     kafka, mysql = settings.kafka or None, settings.mysql or None
     return epochs(
         {

@@ -77,8 +77,13 @@ def check_topic(servers: str, topic: str) -> None:
             return
 
 
-def dead_letter(reason: Column) -> list[Column]:
+def dead_letter(reason: Column) -> Column:
     """Return a source record as a dead letter: reason, payload, its hash, and where it came from."""
+    return dead_letter_columns(reason)[0]
+
+
+def dead_letter_columns(reason: Column) -> list[Column]:
+    """Return the same for a topic, as the column `value`, and for a table; see `letter_columns`."""
     return letter_columns(reason, F.col("value"), record_source())
 
 

@@ -290,4 +290,10 @@ class Replay:
                 data="what this one had not committed was aborted; its letters are left to the other",
                 do="wait for the other; then run this again if letters are left",
             )
-        return faults.while_applying(raised, f"replay of {self._topic}", "sending")
+        found = faults.while_applying(raised, f"replay of {self._topic}", "sending")
+        return type(found)(
+            found.what,
+            data="the last transaction is in or it is not, as a whole; the notes say which letters are",
+            do="run the command again: it goes on where this one ended; a record that its topic will "
+            "never take can be left out by --reason, or sent elsewhere by --to",
+        )
