@@ -54,7 +54,9 @@ def staged(schema: pa.Schema, letter: letters.Letter, longest: int = 1 << 30) ->
 
 
 def test_a_letter_in_a_topic_says_reason_row_and_where_it_came_from() -> None:
-    letter = json.loads(staged(TOPIC, letters.refused_letter(ROW, "mysql.t: too long"))["value"])
+    letter = json.loads(
+        staged(TOPIC, letters.refused_letter(ROW, "refused by mysql.t: too long"))["value"]
+    )
     assert letter["reason"] == "refused by mysql.t: too long"
     assert letter["payload"] == '[{"value": "�"}]'
     assert letter["payload_of"] == letters.STAGED_ROW
@@ -62,18 +64,18 @@ def test_a_letter_in_a_topic_says_reason_row_and_where_it_came_from() -> None:
 
 
 def test_a_row_without_a_source_is_a_letter_without_one() -> None:
-    assert "source" not in letters.refused_letter(ROW.drop_columns([SOURCE]), "t: x")
+    assert "source" not in letters.refused_letter(ROW.drop_columns([SOURCE]), "refused by t: x")
 
 
 def test_a_letter_in_a_table_has_a_column_for_each_thing_that_the_table_has() -> None:
-    row = staged(TABLE, letters.refused_letter(ROW, "t: x"))
+    row = staged(TABLE, letters.refused_letter(ROW, "refused by t: x"))
     assert row["Reason"] == "refused by t: x"
     assert row["source_offset"] == 7
     assert json.loads(row["source"])["topic"] == "t"
 
 
 def test_a_value_that_its_column_cannot_have_is_null() -> None:
-    assert staged(TABLE, letters.refused_letter(ROW, "t: x"))["source_timestamp"] is None
+    assert staged(TABLE, letters.refused_letter(ROW, "refused by t: x"))["source_timestamp"] is None
 
 
 def test_a_payload_is_cut_until_the_sink_takes_it() -> None:

@@ -26,6 +26,9 @@ _PAYLOAD_BYTES = 64 << 10
 STAGED_ROW = "staged row"
 """`payload_of` of a refused row: the payload is what the sinks were to get, not the source's record."""
 
+_OURS = "__"
+"""How the names of columns begin that are no sink's."""
+
 OTHER = "other"
 _MOST_KINDS = 20
 
@@ -38,14 +41,11 @@ Letter = Mapping[str, object]
 def refused_letter(row: pa.RecordBatch, reason: str) -> Letter:
     """Return a refused row as a dead letter: as it was for the sinks, cut, with its hash."""
     values = row.to_pylist()[0]
-    source = _object(values.pop(SOURCE, None))
-    text = json.dumps(
-        [value for value in values.values() if value is not None],
-        default=_printable,
-        ensure_ascii=False,
-    )
+    source = _object(values.get(SOURCE))
+    sinks = [v for name, v in values.items() if v is not None and not name.startswith(_OURS)]
+    text = json.dumps(sinks, default=_printable, ensure_ascii=False)
     letter: dict[str, object] = {
-        "reason": f"refused by {reason}",
+        "reason": reason,
         "payload": text.encode()[:_PAYLOAD_BYTES].decode(errors="ignore"),
         "payload_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "payload_of": STAGED_ROW,

@@ -222,7 +222,7 @@ def _refusals(
             continue
         for where, reason in zip(at.to_pylist(), reasons.to_pylist(), strict=True):
             if reason is not None:
-                refused.setdefault(where, f"{sink.id}: {reason}")
+                refused.setdefault(where, f"refused by {sink.id}: {reason}")
     return refused
 
 
