@@ -114,6 +114,8 @@ class MariaDB:
         share = next(binaries.rglob("mariadb_system_tables.sql")).parent
         data = self._folder / "mariadb"
         common = [str(server), "--no-defaults", f"--datadir={data}", f"--basedir={binaries}"]
+        # a server that starts removes the temporary tables of every other in the same folder
+        common.append(f"--tmpdir={self._scratch()}")
         common += [f"--lc-messages-dir={share}", f"--character-sets-dir={share / 'charsets'}"]
         if os.geteuid() == 0:
             common.append("--user=root")  # mariadbd refuses to run as root unless told
@@ -142,6 +144,12 @@ class MariaDB:
             "--performance-schema=OFF",
             "--skip-slave-start",
         ]
+
+    def _scratch(self) -> Path:
+        """Return a folder for this server's temporary tables, made if need be."""
+        scratch = self._folder / "tmp"
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        return scratch
 
     def _bootstrap(self, common: list[str], data: Path, share: Path) -> None:
         """Do what mariadb-install-db does, without the other programs that its script needs."""

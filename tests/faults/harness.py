@@ -36,8 +36,11 @@ from sluicegate_jobs.ip_count_verify import verify
 LINES, EPOCH_LINES = 1200, 200
 """A source of about six epochs."""
 
-PATIENCE_S = 150.0
+PATIENCE_S = 250.0
 """A driver that has not ended by then is killed and fails its test; its end takes about 10 s."""
+
+TIMEOUT_S = 180.0
+"""An epoch's timeout in a scene: no test's claim but its own; two drivers may start on a busy machine."""
 
 PARTITIONS = 2
 
@@ -215,10 +218,16 @@ class Scene:
         self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NOTHING
     ) -> Ended:
         """Run a driver of a job of tests.faults.jobs to its end."""
+        return self.start_job(name, failpoints, env=env).wait()
+
+    def start_job(
+        self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NOTHING
+    ) -> Running:
+        """Start a driver of a job of tests.faults.jobs."""
         settings = json.dumps(dataclasses.asdict(self.settings))
         log = self.folder / f"job-{uuid.uuid4().hex[:6]}.log"
         command = ["tests.faults.jobs", name, settings]
-        return start(command, log, {VARIABLE: failpoints, **env}).wait()
+        return start(command, log, {VARIABLE: failpoints, **env})
 
     def epoch_log(self) -> StoredEpochLog:
         """Return the epoch log of the checkpoint."""
@@ -265,6 +274,7 @@ def scene(
         dead_letters=f"{name}_letters",
         interval="available-now",
         max_records=EPOCH_LINES,
+        timeout_s=TIMEOUT_S,
         kafka=services.kafka.bootstrap,
         mysql=services.mysql.url,
     )

@@ -75,6 +75,38 @@ def _in_parts(sink: Sink) -> Sink:
     return dataclasses.replace(sink, parts=2)
 
 
+def copied(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """Each line as it is, so that one that is lost or repeated shows."""
+    source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
+    sink = KafkaSink(settings.topic, value="value", bootstrap=settings.kafka)
+    return epochs(
+        source.select("value"),
+        name="ip_count",
+        sinks=[sink],
+        checkpoint=settings.checkpoint,
+        settings=settings,
+    )
+
+
+def copied_in_parts(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """The same, staged as files and applied by executors."""
+    few = dataclasses.replace(settings, inline_bytes=1)
+    return copied(spark, few)
+
+
+def digests(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """The SHA-256 of each record into MySQL."""
+    source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
+    sink = MySQLSink(settings.table, keys=("id",), on_conflict="error", url=settings.mysql)
+    return epochs(
+        source.select(F.sha2("value", 256).alias("id")),
+        name="ip_count",
+        sinks=[sink],
+        checkpoint=settings.checkpoint,
+        settings=settings,
+    )
+
+
 def shuffled(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     """Rows with a key that is another when it is asked for again, shuffled by that key."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
@@ -135,6 +167,9 @@ _JOBS: dict[str, Build] = {
     for build in (
         too_long_transactions,
         distributed,
+        copied,
+        copied_in_parts,
+        digests,
         shuffled,
         shuffled_unsafe,
     )

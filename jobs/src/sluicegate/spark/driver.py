@@ -55,15 +55,33 @@ class Wiring:
 
 @dataclass
 class _Times:
-    """Milliseconds of an epoch's phases, for the progress line."""
+    """Milliseconds of an epoch's phases and what else the progress line says.
+
+    Args:
+        phases: ms by name.
+        lag: records that the sources still hold.
+        idle_since_ns: when the epoch before ended; None at the first.
+    """
 
     phases: dict[str, float] = field(default_factory=dict)
+    lag: int = 0
+    idle_since_ns: int | None = None
+    began_ns: int = field(default_factory=time.time_ns)
 
     def add(self, phase: str, start_ns: int) -> None:
         self.phases[phase] = self.phases.get(phase, 0.0) + (time.time_ns() - start_ns) / 1e6
 
     def __str__(self) -> str:
-        return ", ".join(f"{phase} {ms:.0f} ms" for phase, ms in self.phases.items())
+        phases = ", ".join(f"{phase} {ms:.0f} ms" for phase, ms in self.phases.items())
+        return f"{phases}; lag {self.lag:,}{self._busy()}"
+
+    def _busy(self) -> str:
+        """Return the share of the time since the last epoch that this one took."""
+        if self.idle_since_ns is None:
+            return ""
+        now = time.time_ns()
+        busy = (now - self.began_ns) / max(1, now - self.idle_since_ns)
+        return f", busy {min(1.0, busy):.0%}"
 
 
 class EpochDriver:
@@ -88,6 +106,7 @@ class EpochDriver:
         self._keeper = MarkerKeeper(wiring.sinks)
         self._behind = Behind()
         self._newest: Settled | None = None
+        self._ended_ns: int | None = None
 
     def recover(self) -> None:
         """Apply what a killed driver owes, before the query starts; see `coordinator.owed`."""
@@ -101,7 +120,7 @@ class EpochDriver:
 
     def run(self, batch: DataFrame, epoch: int) -> None:
         """Take one epoch to every sink; see `coordinator.run_epoch` for the errors."""
-        wiring, times = self._wiring, _Times()
+        wiring, times = self._wiring, _Times(idle_since_ns=self._ended_ns)
         self._log.times = times
         with wiring.tracing.root("epoch", epoch=epoch, lineage=wiring.job.lineage) as span:
             ports = self._ports(self._plan(batch, times), times)
@@ -111,6 +130,7 @@ class EpochDriver:
             self._behind.start(work)
         else:
             work()
+        self._ended_ns = time.time_ns()
 
     def _apply(self, settled: Settled, ports: Ports, times: _Times, span: Span) -> int:
         wiring, record = self._wiring, settled.record
@@ -158,6 +178,7 @@ class EpochDriver:
         if not self._primed:
             plan.prime_sources()
             self._primed = True
+        times.lag = plan.lag()
         return _BatchPlan(plan, self._wiring, batch, times)
 
     def _applied(self, sink: str, part: int, receipt: Receipt) -> None:

@@ -2,12 +2,14 @@
 
 Spark has no public door to it; the names used here are checked by tests against the pinned
 version: `StreamExecution.lastExecution`, `EventTimeWatermarkExec.eventTimeStats`,
+`StreamingDataSourceV2ScanRelation.endOffset`, `SupportsAdmissionControl.reportLatestOffset`,
 `StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,8 @@ from sluicegate.protocol.record import EventTime
 from sluicegate.storage.objects import Objects
 
 JavaObject = Any
+KafkaOffsets = Mapping[str, Mapping[str, int]]
+"""Topic -> partition -> offset, as Spark writes them."""
 
 _ROWS = "numOutputRows"
 
@@ -48,12 +52,28 @@ class RunningPlan:
         Spark 4.1 ends a query whose first epoch was begun by the driver before (SPARK-55271): after
         that epoch its source reports how far it is behind, and has never looked.
         """
+        for node in self._kafka_sources():
+            stream, start = node.stream(), node.startOffset()
+            offset = start.get() if start.isDefined() else stream.initialOffset()
+            stream.latestOffset(offset, self._limit.allAvailable())
+
+    def lag(self) -> int:
+        """Return how many records the Kafka sources hold that this epoch and all before leave out.
+
+        As of the moment when Spark chose this epoch's offsets.
+        """
+        behind = 0
+        for node in self._kafka_sources():
+            end, newest = node.endOffset(), node.stream().reportLatestOffset()
+            if end.isDefined() and newest is not None:
+                behind += _distance(json.loads(end.get().json()), json.loads(newest.json()))
+        return behind
+
+    def _kafka_sources(self) -> Iterator[JavaObject]:
         for node in _nodes(self._execution.logical()):
-            if node.getClass().getSimpleName() == "StreamingDataSourceV2ScanRelation":
-                stream, start = node.stream(), node.startOffset()
-                if stream.getClass().getSimpleName() == "KafkaMicroBatchStream":
-                    offset = start.get() if start.isDefined() else stream.initialOffset()
-                    stream.latestOffset(offset, self._limit.allAvailable())
+            streaming = node.getClass().getSimpleName() == "StreamingDataSourceV2ScanRelation"
+            if streaming and node.stream().getClass().getSimpleName() == "KafkaMicroBatchStream":
+                yield node
 
     def event_times(self) -> tuple[EventTime, ...]:
         """Return what each watermark operator has seen in the plan that has run."""
@@ -117,6 +137,15 @@ class RunningPlan:
             for node in _nodes(self._root)
             if node.getClass().getSimpleName() == "EventTimeWatermarkExec"
         ]
+
+
+def _distance(start: KafkaOffsets, end: KafkaOffsets) -> int:
+    """Return the records between two offsets; a partition that is new counts from its beginning."""
+    return sum(
+        max(0, offset - start.get(topic, {}).get(partition, 0))
+        for topic, partitions in end.items()
+        for partition, offset in partitions.items()
+    )
 
 
 def _nodes(root: JavaObject) -> Iterator[JavaObject]:

@@ -41,12 +41,18 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
     _PROVIDER: STATE_BACKENDS["rocksdb"],
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # RocksDB's caches and write buffers, all partitions of a process together
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
     # event times are written to sinks as UTC
     "spark.sql.session.timeZone": "UTC",
     # a staged batch is encoded at once: fewer, larger ones
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
 }
 """Set on the session when a query starts; a query keeps what it was started with."""
+
+MEMORY_VARIABLE = "SLUICEGATE_DRIVER_MEMORY"
+"""The heap of the driver's JVM, such as 2g; Spark's default is 1g."""
 
 _STATIC_SETTINGS: Mapping[str, str] = {
     "spark.speculation": "false",
@@ -79,6 +85,7 @@ def session(
     builder = SparkSession.builder.appName(name).master(master)
     ours = {**_STATIC_SETTINGS, **RUNTIME_SETTINGS, **_jar_settings(master)}
     ours["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
+    ours["spark.driver.memory"] = os.environ.get(MEMORY_VARIABLE, "1g")
     for key, value in {**ours, **(settings or {})}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()

@@ -1,0 +1,188 @@
+"""What the epoch settings do to a running query: delivery, tolerated failures, state, cancel.
+
+In this process, on files and memory; kills of real drivers by delivery are in
+tests/faults/test_delivery.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluicegate import AVAILABLE_NOW, EpochSettings, epochs, session
+from sluicegate.protocol.errors import DecidedForAnotherJob, SettingsInvalid, StageFailed
+from sluicegate.sinks.memory import MemorySink
+from tests.faults.streams import Stream, dying_at
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    # pyspark leaves the sockets of its results to the garbage collector
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+EPOCHS = 4
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """Give one session to all tests of this file."""
+    made = session("settings")
+    yield made
+    made.stop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()  # now, not in the middle of another file's test
+
+
+@pytest.fixture
+def ids(spark: SparkSession, tmp_path: Path) -> Stream:
+    """Give a stream of four epochs of two ids each, the epoch's number in tens."""
+    made = Stream(spark, tmp_path, "id long")
+    made.add(*[[{"id": epoch * 10 + i} for i in range(2)] for epoch in range(EPOCHS)])
+    return made
+
+
+def seen(stream: Stream) -> Counter[object]:
+    """Return how often each id is in the store."""
+    return Counter(row["id"] for row in stream.seen("out"))
+
+
+EACH_ONCE = Counter(epoch * 10 + i for epoch in range(EPOCHS) for i in range(2))
+SECOND = Counter((20, 21))
+
+
+@pytest.mark.parametrize(
+    ("delivery", "point", "expected"),
+    [
+        ("exactly-once", "after-commit", EACH_ONCE),
+        ("exactly-once", "before-apply", EACH_ONCE),
+        ("at-least-once", "after-commit", EACH_ONCE + SECOND),
+        ("at-least-once", "before-apply", EACH_ONCE),
+        ("at-most-once", "after-commit", EACH_ONCE),
+        ("at-most-once", "before-apply", EACH_ONCE - SECOND),
+        ("at-most-once", "before-decide", EACH_ONCE),
+    ],
+)
+def test_delivery(ids: Stream, delivery: str, point: str, expected: Counter[int]) -> None:
+    """A driver that dies in its third epoch repeats or loses it, as the delivery says, and no other."""
+    settings = EpochSettings(interval=AVAILABLE_NOW, delivery=delivery)
+    sinks = [MemorySink(ids.store("out"))]
+    with dying_at(f"{point}@2"):
+        ids.run(ids.rows, sinks, settings=settings)
+    ids.run(ids.rows, sinks, settings=settings)
+    assert seen(ids) == expected
+
+
+def test_a_checkpoint_keeps_its_delivery(ids: Stream) -> None:
+    """Another one is refused: the markers would mean something else."""
+    sinks = [MemorySink(ids.store("out"))]
+    with dying_at("after-decide@1"):
+        ids.run(ids.rows, sinks, settings=EpochSettings(AVAILABLE_NOW, delivery="at-least-once"))
+    with pytest.raises(DecidedForAnotherJob, match="decided at-least-once, the job is exactly"):
+        ids.run(ids.rows, sinks)
+
+
+def _fail(
+    batches: Iterable[pa.RecordBatch], *, folder: str, times: int
+) -> Iterator[pa.RecordBatch]:
+    """Fail a number of times at the third epoch, counted in files."""
+    for batch in batches:
+        if 20 in batch.column("id").to_pylist():
+            failed = len(list(Path(folder).iterdir()))
+            if failed < times:
+                (Path(folder) / str(failed)).touch()
+                raise OSError("a source that is away for a moment")
+        yield batch
+
+
+def failing(stream: Stream, times: int) -> DataFrame:
+    """Return the rows of a plan that fails so often."""
+    folder = stream.folder / "failures"
+    folder.mkdir()
+    return stream.rows.mapInArrow(partial(_fail, folder=str(folder), times=times), "id long")
+
+
+def test_failures_that_are_tolerated_do_not_end_the_query(ids: Stream) -> None:
+    settings = EpochSettings(AVAILABLE_NOW, tolerated_failures=2)
+    ids.run(failing(ids, times=2), [MemorySink(ids.store("out"))], settings=settings)
+    assert seen(ids) == EACH_ONCE
+
+
+def test_one_failure_more_than_is_tolerated_ends_the_query(ids: Stream) -> None:
+    settings = EpochSettings(AVAILABLE_NOW, tolerated_failures=1)
+    with pytest.raises(StageFailed, match="epoch 2"):
+        ids.run(failing(ids, times=2), [MemorySink(ids.store("out"))], settings=settings)
+    assert seen(ids) == Counter({0: 1, 1: 1, 10: 1, 11: 1})
+
+
+def totals(stream: Stream) -> DataFrame:
+    """Return a running count by the last digit."""
+    return stream.rows.groupBy((F.col("id") % 10).alias("digit")).agg(F.count("*").alias("n"))
+
+
+@pytest.mark.parametrize("backend", ["rocksdb", "hdfs"])
+@pytest.mark.parametrize("point", ["after-stage", "after-decide"])
+def test_state_backends(ids: Stream, backend: str, point: str) -> None:
+    """A running count is the same in either, and over a driver's death."""
+    settings = EpochSettings(AVAILABLE_NOW, state_backend=backend)
+    sinks = [MemorySink(ids.store("out"))]
+    with dying_at(f"{point}@2"):
+        ids.run(totals(ids), sinks, settings=settings)
+    ids.run(totals(ids), sinks, settings=settings)
+    counted = sorted((row["digit"], row["n"]) for row in ids.seen("out"))
+    assert counted == [(digit, n) for digit in range(2) for n in range(1, EPOCHS + 1)]
+
+
+def test_tolerated_failures_leave_state_exact(ids: Stream) -> None:
+    """A try that failed after its state was written is run again from the state before."""
+    counted = failing(ids, times=1).groupBy((F.col("id") % 10).alias("digit"))
+    frame = counted.agg(F.count("*").alias("n"))
+    settings = EpochSettings(AVAILABLE_NOW, tolerated_failures=1)
+    ids.run(frame, [MemorySink(ids.store("out"))], settings=settings)
+    newest = {row["digit"]: row["n"] for row in ids.seen("out")}
+    assert newest == {0: EPOCHS, 1: EPOCHS}
+
+
+def test_a_checkpoint_keeps_its_state_backend(ids: Stream) -> None:
+    """Another one is refused; Spark would silently go on with the old."""
+    sinks = [MemorySink(ids.store("out"))]
+    ids.run(totals(ids), sinks, settings=EpochSettings(AVAILABLE_NOW, state_backend="hdfs"))
+    with pytest.raises(SettingsInvalid, match="state in hdfs, the job wants rocksdb"):
+        ids.run(totals(ids), sinks)
+
+
+@pytest.mark.parametrize("on_cancel", ["retain", "delete"])
+def test_cancel(ids: Stream, on_cancel: str) -> None:
+    """A cancelled job's checkpoint is retained, or deleted with everything in it."""
+    query = epochs(
+        ids.rows,
+        sinks=[MemorySink(ids.store("out"))],
+        name="stream",
+        checkpoint=str(ids.checkpoint),
+        settings=EpochSettings("100 milliseconds", min_pause_ms=0, on_cancel=on_cancel),
+    ).start()
+    query.cancel()
+    assert ids.checkpoint.exists() == (on_cancel == "retain")
+
+
+def test_a_stop_is_no_cancel(ids: Stream) -> None:
+    """`stop` never deletes: a pod that is moved is stopped."""
+    query = epochs(
+        ids.rows,
+        sinks=[MemorySink(ids.store("out"))],
+        name="stream",
+        checkpoint=str(ids.checkpoint),
+        settings=EpochSettings("100 milliseconds", on_cancel="delete"),
+    ).start()
+    query.stop()
+    assert ids.checkpoint.exists()
