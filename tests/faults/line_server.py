@@ -19,7 +19,7 @@ class LineServer:
 
     Args:
         line: number -> its bytes, with the line feed.
-        last: how many lines there are.
+        last: how many lines there are; None: without end, until `end_after`.
         pause_s: between two lines.
         linger: keep the connection open when all are sent.
     """
@@ -27,7 +27,7 @@ class LineServer:
     def __init__(
         self,
         line: Callable[[int], bytes],
-        last: int,
+        last: int | None = None,
         *,
         pause_s: float = 0.002,
         linger: bool = True,
@@ -45,6 +45,12 @@ class LineServer:
     def address(self) -> str:
         """Where it listens."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def end_after(self, more: int) -> int:
+        """End the lines after so many more; return how many there are then."""
+        with self._lock:
+            self._last = self.sent + more
+            return self._last
 
     def __enter__(self) -> Self:
         self._thread.start()
