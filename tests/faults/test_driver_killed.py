@@ -41,8 +41,13 @@ SAVEPOINTS = {
     "before-manifest",
     "restore-copying",
 }
-ELSEWHERE = {"stage-part", *SAVEPOINTS}
-"""Passed by executors, and when a savepoint is taken: see test_executors_killed, test_savepoints."""
+ELSEWHERE = {
+    "stage-part",
+    *SAVEPOINTS,
+    *("before-receipt", "after-receipt"),
+    *("replay-begun", "replay-written", "replay-committed"),
+}
+"""Of others: see test_executors_killed, test_savepoints, test_socket_to_kafka, test_dead_letters."""
 
 WHERE = [
     *((point, "") for point in (*UNDECIDED, *DECIDED)),

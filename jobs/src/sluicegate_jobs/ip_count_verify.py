@@ -107,7 +107,7 @@ def verify(settings: IpCountSettings) -> Verification:
         _whole(servers, settings.source),
         ((r.key, r.value) for r in _counted(servers, settings.topic, seen)),
         _table(database, settings.table),
-        (r.value for r in _counted(servers, settings.dead_letters, seen)),
+        _letters(settings, servers, database, seen),
         dataclasses.replace(rules, covered=decided.covered),
     )
     topics = {f"kafka.{topic}": count for topic, count in seen.items()}
@@ -258,6 +258,23 @@ def _counted(servers: str, topic: str, seen: dict[str, int]) -> Iterator[Record]
     for record in TopicReader(servers, topic):
         seen[topic] += 1
         yield record
+
+
+def _letters(
+    settings: IpCountSettings, servers: str, database: Address, seen: dict[str, int]
+) -> Iterator[bytes | None]:
+    """Yield the dead letters as JSON, from their table or their topic."""
+    table = settings.dead_letter_table
+    if not table:
+        yield from (record.value for record in _counted(servers, settings.dead_letters, seen))
+        return
+    with _session(database, f"table {table}") as connection, connection.cursor(SSCursor) as cursor:
+        cursor.execute(f"SELECT reason, payload, payload_sha256, source FROM {quoted(table)}")  # noqa: S608 - quoted
+        while rows := cursor.fetchmany(10_000):
+            for reason, payload, digest, source in rows:
+                letter = {"reason": reason, "payload": payload, "payload_sha256": digest}
+                said = {} if source is None else {"source": json.loads(source)}
+                yield json.dumps(letter | said).encode()
 
 
 def _table(database: Address, table: str) -> Iterator[TableRow]:

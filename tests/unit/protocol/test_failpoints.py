@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.failpoints import POINTS, Failpoint, FailpointHit, arm, hook, parse, reach
 
-WHO = {"driver", "executor", "applier", "taker", "sealer", "restorer"}
+WHO = {
+    *("driver", "executor", "applier"),
+    *("taker", "sealer", "restorer"),
+    *("receiver", "dead-letters replay"),
+}
 
 
 @pytest.fixture(autouse=True)

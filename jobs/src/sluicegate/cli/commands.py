@@ -1,4 +1,6 @@
-"""The commands: run, stop, targets, verify, epochs, savepoint. Each prints for people and exits for machines.
+"""The commands: run, stop, targets, verify, epochs, savepoint, dead-letters.
+
+Each prints for people and exits for machines.
 
 Exit codes: 0 done, 1 a check found something, otherwise `exit_code` of the error.
 """
@@ -11,6 +13,7 @@ from typing import Any
 
 import click
 
+from sluicegate.cli.dead_letters import dead_letters
 from sluicegate.cli.epochs import epochs
 from sluicegate.cli.job import PackagedJob
 from sluicegate.cli.options import JobGroup
@@ -94,3 +97,4 @@ app.add_command(
 app.add_command(epochs)
 app.add_command(savepoint)
 app.add_command(stop)
+app.add_command(dead_letters)

@@ -8,7 +8,7 @@ import click
 
 from sluicegate.cli.applied import applied, readers
 from sluicegate.protocol.errors import EpochLogBroken
-from sluicegate.protocol.record import EpochRecord
+from sluicegate.protocol.record import LETTERS, EpochRecord
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.objects import open_objects
@@ -74,7 +74,9 @@ def show(checkpoint: str, epoch: int, kafka: str, mysql: str) -> None:
                 f"{len(chunks)} chunks ({inline} inline); {applied(record, sink, part, asks)}"
             )
     for label, number in record.counts.items():
-        click.echo(f"  {label}: {number:,}")
+        kind = label.removeprefix(LETTERS)
+        said = label.replace("_", " ") if kind == label else f"dead letters, {kind}"
+        click.echo(f"  {said}: {number:,}")
 
 
 @epochs.command()

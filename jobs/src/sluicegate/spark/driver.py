@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,7 @@ from sluicegate.protocol.coordinator import Job, Settled, apply, finish, owed, s
 from sluicegate.protocol.effects import drive
 from sluicegate.protocol.errors import RowRefused, SluicegateError, StageFailed
 from sluicegate.protocol.ports import Plan, Ports, Staged
-from sluicegate.protocol.record import EpochRecord, EventTime
+from sluicegate.protocol.record import LETTERS, ROWS_IN, EpochRecord, EventTime
 from sluicegate.sinks.contract import BoundSink, Receipt
 from sluicegate.spark import staging
 from sluicegate.spark.applying import AppliedSinks, MarkerKeeper
@@ -190,9 +191,17 @@ def _progress(settled: Settled, times: _Times) -> str:
     record = settled.record
     rows = ", ".join(f"{sink} {record.rows(sink)}" for sink in record.sinks)
     how = "replayed" if settled.replayed else "committed"
-    late = record.counts.get("refused", 0)
-    refused = f", {late} refused" if late else ""
-    return f"epoch {record.epoch} {how}: {rows} rows{refused}; {times}"
+    counted = "".join(f", {said}" for said in _counted(record.counts))
+    return f"epoch {record.epoch} {how}: {rows} rows{counted}; {times}"
+
+
+def _counted(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield what an epoch's counts say beyond its rows by sink."""
+    if ROWS_IN in counts:
+        yield f"{counts[ROWS_IN]} in"
+    letters = {k.removeprefix(LETTERS): n for k, n in counts.items() if k.startswith(LETTERS)}
+    if letters:
+        yield "dead letters: " + ", ".join(f"{n} {kind}" for kind, n in letters.items())
 
 
 class _TracedLog:
@@ -273,6 +282,7 @@ class _BatchPlan:
             dead_letters=wiring.dead_letters,
         )
         with wiring.tracing.span("stage", epoch=epoch, attempt=attempt):
+            before = self._plan.rows_in()
             rows = wiring.outputs.chosen(self._batch, self._plan.late_watermark_ms())
             try:
                 results = rows.mapInArrow(stage_with(order), staging.RESULT_DDL).toArrow()
@@ -300,7 +310,10 @@ class _BatchPlan:
                 do="give the job a dead-letter sink, widen the column or limit, or filter such rows",
             )
         chunks = tuple(part.chunk for part in parts if part.chunk is not None)
-        return Staged(chunks, self._plan.event_times(), {"refused": refused})
+        counts = {ROWS_IN: self._plan.rows_in() - before, "refused": refused}
+        kinds = sum((Counter(part.kinds) for part in parts), Counter[str]())
+        counts |= {f"{LETTERS}{kind}": number for kind, number in sorted(kinds.items())}
+        return Staged(chunks, self._plan.event_times(), counts)
 
     def check_state(self, epoch: int) -> None:  # noqa: ARG002 - the plan knows its version
         check_state(self._wiring.objects, self._plan.state_operators())

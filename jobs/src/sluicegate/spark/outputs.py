@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, NullType
+from pyspark.sql.types import DataType, NullType, StructType
 
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate.sinks.contract import BoundSink
@@ -31,8 +31,22 @@ told by one evaluation of the row (rule 7); two outputs that each ask whether a 
 both have it, or neither.
 """
 
-LETTERS = pa.schema([("value", pa.binary())])
-"""What a dead-letter sink that takes no output is bound to."""
+SOURCE = "__source"
+"""A column of an output that no sink gets: where a row came from, for the letter of a refused row.
+
+A struct, such as topic, partition, offset and timestamp of the record, or a text of JSON.
+"""
+
+LETTERS = pa.schema(
+    [
+        ("value", pa.binary()),
+        *(
+            (name, pa.string())
+            for name in ("reason", "payload", "payload_sha256", "payload_of", "source")
+        ),
+    ]
+)
+"""What a dead-letter sink that takes no output is bound to: JSON for a topic, columns for a table."""
 
 _LATE = "__late"
 
@@ -81,8 +95,8 @@ def frame_of(output: Output) -> DataFrame:
 
 def arrow_schema(output: Output) -> pa.Schema:
     """Return the schema of an output's rows, as the sinks see it."""
-    rows = frame_of(output)
-    return to_arrow_schema((rows.drop(REFUSED) if REFUSED in rows.columns else rows).schema)
+    schema = to_arrow_schema(frame_of(output).schema)
+    return pa.schema([field for field in schema if field.name not in (REFUSED, SOURCE)])
 
 
 class Outputs:
@@ -127,7 +141,9 @@ class Outputs:
             for i, (name, struct) in enumerate(structs)
         }
         letter = self._letter_type()
-        refusing = any(REFUSED in frame_of(output).columns for output in self._outputs.values())
+        columns_of = [frame_of(output).columns for output in self._outputs.values()]
+        refusing = any(REFUSED in columns for columns in columns_of)
+        sourced = any(SOURCE in columns for columns in columns_of)
         frames = []
         for name, output in self._outputs.items():
             columns = [
@@ -138,6 +154,8 @@ class Outputs:
                 columns.append(F.lit(None).cast(letter).alias(f"s{len(structs)}"))
             if refusing:
                 columns.append(_reason(frame_of(output)).alias(REFUSED))
+            if sourced:
+                columns.append(_source(frame_of(output)).alias(SOURCE))
             frames.append(frame_of(output).select(_late(output).alias(_LATE), *columns))
         return reduce(DataFrame.union, frames)
 
@@ -145,13 +163,18 @@ class Outputs:
         if self._letters is None:
             return NullType()
         spark = frame_of(next(iter(self._outputs.values()))).sparkSession
-        letters = spark.range(0).select(F.lit(None).cast("binary").alias("value"))
+        types = {
+            field.name: "binary" if field.type == pa.binary() else "string" for field in LETTERS
+        }
+        letters = spark.range(0).select(
+            *(F.lit(None).cast(kind).alias(name) for name, kind in types.items())
+        )
         return letters.select(_struct(self._letters).alias("s")).schema["s"].dataType
 
     def chosen(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
         """Return the rows of an epoch that are staged.
 
-        A struct column per sink; where an output refuses rows, the reason follows them.
+        A struct column per sink; then `REFUSED` and `SOURCE`, where an output has them.
         """
         if any(isinstance(output, LateRows) for output in self._outputs.values()):
             late = F.col(_LATE).isNull()
@@ -172,6 +195,14 @@ def _late(output: Output) -> Column:
 def _reason(rows: DataFrame) -> Column:
     column = F.col(REFUSED) if REFUSED in rows.columns else F.lit(None)
     return column.cast("string")
+
+
+def _source(frame: DataFrame) -> Column:
+    """Return where a row came from as JSON; null where the output does not say."""
+    if SOURCE not in frame.columns:
+        return F.lit(None).cast("string")
+    nested = isinstance(frame.schema[SOURCE].dataType, StructType)
+    return F.to_json(SOURCE) if nested else F.col(SOURCE).cast("string")
 
 
 def _struct(sink: BoundSink) -> Column:

@@ -33,6 +33,7 @@ from sluicegate.protocol.errors import (
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark.applying import close_writers
+from sluicegate.spark.beside import Beside
 from sluicegate.spark.departure import Departure
 from sluicegate.spark.driver import EpochDriver, Wiring
 from sluicegate.spark.outputs import LETTERS, Output, Outputs, arrow_schema, frame_of
@@ -64,6 +65,7 @@ class EpochsWriter:
     dead_letters: Sink | None = None
     settings: EpochSettings = field(default_factory=EpochSettings)
     output_mode: str = "update"
+    beside: Beside | None = None
 
     def start(self) -> EpochsQuery:
         """Check everything, then start the query.
@@ -99,7 +101,7 @@ class EpochsWriter:
             tracing=Tracing(self.name),
             inline_bytes=self.settings.inline_bytes,
         )
-        return EpochsQuery(spark, wiring, self.settings, self.output_mode)
+        return EpochsQuery(spark, wiring, self)
 
     def _bound_for(self, lineage: str) -> dict[str, BoundSink]:
         return {sink.id: sink for sinks in self._bind(lineage).values() for sink in sinks}
@@ -152,6 +154,7 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     dead_letters: Sink | None = None,
     settings: EpochSettings | None = None,
     output_mode: str = "update",
+    beside: Beside | None = None,
 ) -> EpochsWriter:
     """Describe a query whose every epoch reaches all sinks together, exactly once.
 
@@ -161,11 +164,13 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
         name: the job's name; the checkpoint belongs to it.
         checkpoint: a path or `s3://bucket/prefix`, of this job alone.
         trigger: short for `settings.interval`.
-        dead_letters: a KafkaSink with value='value' for rows that a sink, or the job (`refuse`),
-            refuses. With `of=` it takes that output too, which must have such a column.
+        dead_letters: a sink for rows that another sink, or the job (`refuse`), refuses: a KafkaSink
+            with value='value', or a table with the columns of `spark.letters`. With `of=` it takes
+            that output too.
         settings: see `EpochSettings`; a job's own `JobSettings` will do.
         output_mode: 'update' (default: rows that have changed), 'append' (rows that will not change
             again) or 'complete' (all rows of an aggregation, in each epoch), as Spark's.
+        beside: runs beside the query for as long as it runs, such as a receiver of lines.
 
     Raises:
         SettingsInvalid: a value cannot work.
@@ -178,7 +183,9 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     if trigger is not None:
         given = dataclasses.replace(given, interval=trigger)
     named = outputs if isinstance(outputs, Mapping) else {_ALL: outputs}
-    return EpochsWriter(named, tuple(sinks), name, checkpoint, dead_letters, given, output_mode)
+    return EpochsWriter(
+        named, tuple(sinks), name, checkpoint, dead_letters, given, output_mode, beside
+    )
 
 
 class _StopRequested(Exception):
@@ -188,10 +195,9 @@ class _StopRequested(Exception):
 class EpochsQuery:
     """A running query. Made by `EpochsWriter.start`."""
 
-    def __init__(
-        self, spark: SparkSession, wiring: Wiring, settings: EpochSettings, output_mode: str
-    ) -> None:
-        self._wiring, self._settings = wiring, settings
+    def __init__(self, spark: SparkSession, wiring: Wiring, writer: EpochsWriter) -> None:
+        settings = writer.settings
+        self._wiring, self._settings, self._beside = wiring, settings, writer.beside
         self._driver = EpochDriver(spark, wiring, self._deadline)
         self._departure = Departure(wiring.checkpoint, wiring.objects, wiring.job.lineage)
         self._gate = threading.Lock()
@@ -201,19 +207,21 @@ class EpochsQuery:
         self._error: SluicegateError | None = None
         jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
         failpoints.hook("kill-jvm", jvm.kill)
-        writer = (
+        stream = (
             wiring.outputs.stream()
-            .writeStream.outputMode(output_mode)
+            .writeStream.outputMode(writer.output_mode)
             .queryName(wiring.job.name)
             .option("checkpointLocation", _spark_url(wiring.checkpoint))
             .foreachBatch(self._run)
         )
         triggered = (
-            writer.trigger(availableNow=True)
+            stream.trigger(availableNow=True)
             if settings.interval == AVAILABLE_NOW
-            else writer.trigger(processingTime=settings.interval)
+            else stream.trigger(processingTime=settings.interval)
         )
         self._driver.recover()
+        if self._beside is not None:
+            self._beside.start(wiring.objects)
         self._query: StreamingQuery = triggered.start()
 
     @property
@@ -234,7 +242,7 @@ class EpochsQuery:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._ended(deadline):
-            if self._driver.failed() or self._departure.asked():
+            if self._driver.failed() or self._departure.asked() or self._beside_failed():
                 self._halt()
             elif deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -254,9 +262,16 @@ class EpochsQuery:
             self._settle_error(error)
             return True
 
+    def _beside_failed(self) -> bool:
+        failure = None if self._beside is None else self._beside.failure()
+        self._error = self._error or failure
+        return failure is not None
+
     def _halt(self) -> None:
         """Stop the query between two epochs."""
         self._stopping = True
+        if self._beside is not None:
+            self._beside.stop()
         with self._gate:
             self._await_commit()
             self._query.stop()
@@ -344,7 +359,9 @@ class EpochsQuery:
             self._error = _translate(error)
 
     def _end(self) -> None:
-        """Wait for what is behind the stream, and let go of everything."""
+        """Wait for what is beside and behind the stream, and let go of everything."""
+        if self._beside is not None:
+            self._beside.stop()
         try:
             self._driver.finish()
         except SluicegateError as error:
