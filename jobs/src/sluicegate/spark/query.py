@@ -20,6 +20,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sluicegate.checkpoint.preflight import require_create_once
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.errors import (
@@ -35,6 +36,7 @@ from sluicegate.spark.applying import close_writers
 from sluicegate.spark.driver import EpochDriver, Wiring
 from sluicegate.spark.outputs import Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.pace import Pace
+from sluicegate.spark.s3 import checkpoint_files, prepare_store
 from sluicegate.spark.session import check_state_backend, prepare
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.objects import open_objects
@@ -71,6 +73,8 @@ class EpochsWriter:
             SinkUnavailable: a server does not answer; nothing was started.
         """
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
+        prepare_store(spark, self.checkpoint)
+        require_create_once(self.checkpoint)
         objects = open_objects(self.checkpoint)
         check_state_backend(objects, self.settings.state_backend)
         prepare(spark, self.settings.state_backend)
@@ -197,7 +201,8 @@ class EpochsQuery:
             else writer.trigger(processingTime=settings.interval)
         )
         self._driver.recover()
-        self._query: StreamingQuery = triggered.start()
+        with checkpoint_files(spark, wiring.checkpoint):
+            self._query: StreamingQuery = triggered.start()
 
     @property
     def lineage(self) -> str:
