@@ -5,7 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.embedded import Services
+from infra import versitygw
+from infra.embedded import S3Endpoint, S3Server, Services
+from infra.jars import folder as jars_folder
+from sluicegate.spark.session import JARS_VARIABLE
+
+S3_VARIABLE = "SLUICEGATE_S3"
+
+
+def pytest_configure() -> None:
+    """Let every session of this process have the jars: a JVM's class path stays as it began."""
+    os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
 
 
 def pytest_report_header() -> list[str]:
@@ -16,14 +26,19 @@ def pytest_report_header() -> list[str]:
     return [
         f"Kafka: {kafka or 'embedded broker'}",
         f"MySQL: {mysql.rpartition('@')[2] or 'embedded MariaDB, no real MySQL (SLUICEGATE_MYSQL)'}",
-        f"S3: {s3 or 'not tested (SLUICEGATE_S3=s3://bucket/prefix, AWS_ENDPOINT and keys)'}",
+        f"S3: {s3 or _embedded_s3()}",
     ]
+
+
+def _embedded_s3() -> str:
+    gap = versitygw.gap()
+    return f"not tested: {gap}" if gap else "embedded versitygw"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what asks for the services, so that `-m "not integration"` leaves it out."""
     for item in items:
-        if isinstance(item, pytest.Function) and "services" in item.fixturenames:
+        if isinstance(item, pytest.Function) and {"services", "bucket"} & set(item.fixturenames):
             item.add_marker(pytest.mark.integration)
 
 
@@ -36,3 +51,33 @@ def services() -> Iterator[Services]:
     """
     with Services() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
+    """Give a place on S3, by the AWS_* variables of this process too: name checkpoints apart.
+
+    SLUICEGATE_S3=s3://bucket/prefix with the variables of an endpoint names a real one.
+    """
+    given = os.environ.get(S3_VARIABLE)
+    if given:
+        yield S3Endpoint(given.rstrip("/"), *_named_endpoint())
+        return
+    gap = versitygw.gap()
+    if gap:
+        pytest.skip(gap)
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    server.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in server.endpoint.environment().items():
+                patch.setenv(name, value)
+            yield server.endpoint
+    finally:
+        server.stop()
+
+
+def _named_endpoint() -> tuple[str, str, str]:
+    names = ("AWS_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    endpoint, access, secret = (os.environ.get(name, "") for name in names)
+    return endpoint or os.environ.get("AWS_ENDPOINT_URL", ""), access, secret
