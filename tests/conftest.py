@@ -7,10 +7,9 @@ import pytest
 
 from infra import versitygw
 from infra.embedded import S3Endpoint, S3Server, Services
+from infra.embedded.services import S3_VARIABLE
 from infra.jars import folder as jars_folder
 from sluicegate.spark.session import JARS_VARIABLE
-
-S3_VARIABLE = "SLUICEGATE_S3"
 
 
 def pytest_configure() -> None:

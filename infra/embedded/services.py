@@ -1,4 +1,4 @@
-"""Kafka and MySQL together: started here, or the real ones that the environment names.
+"""Kafka, MySQL and, if asked, S3 together: started here, or the real ones that the environment names.
 
 Called by tests (one session fixture), the demo, the benchmarks and `make services`.
 """
@@ -16,21 +16,25 @@ from infra.embedded.endpoints import KafkaEndpoint, MySQLEndpoint
 from infra.embedded.kafka import KafkaBroker
 from infra.embedded.mariadb import MariaDB
 from infra.embedded.process import ServiceError
+from infra.embedded.s3 import S3Server
 from infra.work import work_folder
 
 KAFKA_VARIABLE: Final = "SLUICEGATE_KAFKA"
 MYSQL_VARIABLE: Final = "SLUICEGATE_MYSQL"
+S3_VARIABLE: Final = "SLUICEGATE_S3"
 
 
 class Services:
-    """A Kafka and a MySQL for as long as the `with` block lasts.
+    """A Kafka and a MySQL, and an S3 if asked, for as long as the `with` block lasts.
 
     Without a folder the data are thrown away at the end; with one they stay. A server named by
     SLUICEGATE_KAFKA or SLUICEGATE_MYSQL is used as it is: never stopped, its data never removed.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, s3: bool = False) -> None:
         """Read the environment; nothing starts yet."""
+        self._wants_s3 = s3
+        self._store: S3Server | None = None
         self._keep = folder
         self._folder: Path | None = None
         self._claim: TextIO | None = None
@@ -68,10 +72,17 @@ class Services:
             raise ServiceError(_NOT_STARTED)
         return self._database
 
+    @property
+    def store(self) -> S3Server:
+        """The S3 server that was started here."""
+        if self._store is None:
+            raise ServiceError(_NOT_STARTED)
+        return self._store
+
     def start(self) -> Self:
-        """Start what the environment does not give, both at once."""
-        starting: list[KafkaBroker | MariaDB] = []
-        if not (self._kafka and self._mysql):
+        """Start what the environment does not give, all at once."""
+        starting: list[KafkaBroker | MariaDB | S3Server] = []
+        if self._wants_s3 or not (self._kafka and self._mysql):
             self._folder = self._claim_folder()
         try:
             if not self._kafka and self._folder:
@@ -80,7 +91,10 @@ class Services:
             if not self._mysql and self._folder:
                 self._database = MariaDB(self._folder)
                 starting.append(self._database)
-            with ThreadPoolExecutor(max_workers=2) as pool:
+            if self._wants_s3 and self._folder:
+                self._store = S3Server(self._folder)
+                starting.append(self._store)
+            with ThreadPoolExecutor(max_workers=3) as pool:
                 for started in [pool.submit(server.start) for server in starting]:
                     started.result()
         except BaseException:
@@ -90,11 +104,11 @@ class Services:
 
     def stop(self) -> None:
         """Stop what was started here. Safe to repeat."""
-        servers = [server for server in (self._broker, self._database) if server]
-        with ThreadPoolExecutor(max_workers=2) as pool:
+        servers = [s for s in (self._broker, self._database, self._store) if s]
+        with ThreadPoolExecutor(max_workers=3) as pool:
             for stopped in [pool.submit(server.stop) for server in servers]:
                 stopped.result()
-        self._broker = self._database = None
+        self._broker = self._database = self._store = None
         if self._folder and self._keep is None:
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._claim:
