@@ -44,7 +44,7 @@ class Fault:
         kind: of the requests, as `Request.kind`.
         name: a pattern that the object's name must match.
         how: 'refuse' answers 403; 'lose-reply' passes the request on and cuts the line;
-            'ignore-condition' takes If-None-Match away.
+            'say-created' answers 200 where the store said 412.
         times: to how many requests.
     """
 
@@ -134,16 +134,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._store.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for key, value in self.headers.items():
-            dropped = {"connection", "expect"}
-            if fault == "ignore-condition":
-                dropped.add("if-none-match")
-            if key.lower() not in dropped:
+            if key.lower() not in ("connection", "expect"):
                 self._store.putheader(key, value)
         self._store.endheaders(body or None)
         reply = self._store.getresponse()
         content = reply.read()
         if fault == "lose-reply":
             self.close_connection = True
+            return
+        if fault == "say-created" and reply.status == http.client.PRECONDITION_FAILED:
+            self._answer(200, [("ETag", '"0"')], b"")
             return
         self._answer(reply.status, reply.getheaders(), content)
 

@@ -1,0 +1,1 @@
+"""Tests of the module of the same name."""
