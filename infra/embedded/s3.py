@@ -125,7 +125,7 @@ class S3Server:
             binary = versitygw.build()
         except versitygw.BuildError as error:
             raise ServiceError(f"There is no S3 server here: {error}") from error
-        objects, metadata = self._folder / "s3", self._folder / "s3-metadata"
+        objects, metadata = self._folder / "s3" / "objects", self._folder / "s3" / "metadata"
         (objects / _BUCKET).mkdir(parents=True, exist_ok=True)
         metadata.mkdir(exist_ok=True)
         listen = ["--port", f"127.0.0.1:{self._port}", "--region", _REGION, "--health", _HEALTH]
