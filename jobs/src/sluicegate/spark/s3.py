@@ -18,7 +18,12 @@ from sluicegate.storage.s3 import S3Environment, bucket_of, is_s3
 FILE_MANAGER = "dev.sluicegate.spark.FencedCheckpointFileManager"
 """Creates with If-None-Match and lets a failed write through; source in jobs/java."""
 
-_FILE_MANAGER_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
+_QUERY_SETTINGS: Mapping[str, str] = {
+    "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
+    # a second object beside each state file; S3 checks what it stores by itself
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
+"""What a query with its checkpoint on S3 is started with."""
 
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
@@ -52,7 +57,7 @@ def prepare_store(spark: SparkSession, checkpoint: str) -> None:
             do="put the jars of SLUICEGATE_JARS (`make jars`) on its class path, as "
             "sluicegate.session() does, or keep the checkpoint on a disk",
         )
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined] # noqa: SLF001 - no public door
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - no public door
     for key, value in bucket_settings(S3Environment.read()).items():
         hadoop.set(f"fs.s3a.bucket.{bucket_of(checkpoint)}.{key}", value)
 
@@ -87,15 +92,17 @@ def checkpoint_files(spark: SparkSession, checkpoint: str) -> Iterator[None]:
     if not is_s3(checkpoint):
         yield
         return
-    before = spark.conf.get(_FILE_MANAGER_SETTING, None)
-    spark.conf.set(_FILE_MANAGER_SETTING, FILE_MANAGER)
+    before = {key: spark.conf.get(key, None) for key in _QUERY_SETTINGS}
+    for key, value in _QUERY_SETTINGS.items():
+        spark.conf.set(key, value)
     try:
         yield
     finally:
-        if before is None:
-            spark.conf.unset(_FILE_MANAGER_SETTING)
-        else:
-            spark.conf.set(_FILE_MANAGER_SETTING, before)
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
 
 
 def _loadable(spark: SparkSession, name: str) -> bool:

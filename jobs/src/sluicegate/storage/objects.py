@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 import obstore
@@ -21,6 +21,9 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
 
 from sluicegate.protocol.errors import SettingsInvalid, StoreUnavailable
+
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
 
 
 class Objects(Protocol):
@@ -67,7 +70,7 @@ def open_objects(url: str, *, patience_s: float = 180.0) -> Objects:
         return LocalObjects(Path(parts.path if parts.scheme else url))
     if parts.scheme in ("s3", "s3a"):
         prefix = parts.path.strip("/") or None
-        retry = {"retry_timeout": timedelta(seconds=patience_s)}
+        retry: RetryConfig = {"retry_timeout": timedelta(seconds=patience_s)}
         return S3Objects(S3Store(parts.netloc, prefix=prefix, retry_config=retry))
     raise SettingsInvalid(
         f"checkpoint {url}: unknown scheme {parts.scheme}",

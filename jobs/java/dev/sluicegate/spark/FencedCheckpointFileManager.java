@@ -1,5 +1,6 @@
 package dev.sluicegate.spark;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
@@ -8,8 +9,10 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Options.CreateFileOptionKeys;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.s3a.Constants;
 import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
@@ -27,8 +30,11 @@ public final class FencedCheckpointFileManager extends FileSystemBasedCheckpoint
   /** Metadata of an object: which try wrote it. Settles a 412 that answers our own lost reply. */
   private static final String WRITER = "sluicegate-writer";
 
+  private final Path root;
+
   public FencedCheckpointFileManager(Path path, Configuration conf) {
     super(path, conf);
+    root = path;
     try {
       if (!fs().hasPathCapability(path, CreateFileOptionKeys.FS_OPTION_CREATE_CONDITIONAL_OVERWRITE)) {
         throw new UnsupportedOperationException(
@@ -53,6 +59,29 @@ public final class FencedCheckpointFileManager extends FileSystemBasedCheckpoint
       return new Upload(builder.build(), path, overwriteIfPossible ? null : writer);
     } catch (IOException e) {
       throw new UncheckedIOException("the checkpoint file " + path + " cannot be written", e);
+    }
+  }
+
+  /** Does nothing: a folder on S3 would be an object more, which nobody needs and clearing would miss. */
+  @Override
+  public void mkdirs(Path path) {
+    // a file's folders are there when the file is
+  }
+
+  @Override
+  public Path createCheckpointDirectory() {
+    return fs().makeQualified(root);
+  }
+
+  /** Lists a folder; one that no file is in yet is empty, not missing. */
+  @Override
+  public FileStatus[] list(Path path, PathFilter filter) {
+    try {
+      return fs().listStatus(path, filter);
+    } catch (FileNotFoundException e) {
+      return new FileStatus[0];
+    } catch (IOException e) {
+      throw new UncheckedIOException("the checkpoint folder " + path + " cannot be listed", e);
     }
   }
 
