@@ -34,7 +34,7 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` stops the servers in order too
     gap = versitygw.gap()
-    print(f"Starting Kafka, MariaDB{'' if gap else ' and S3'} ...", flush=True)
+    print(f"Starting {'Kafka and MariaDB' if gap else 'Kafka, MariaDB and S3'} ...", flush=True)
     try:
         with Services(options.folder, s3=not gap) as services:
             print(f"Kafka bootstrap servers:  {services.kafka.bootstrap}")
