@@ -92,17 +92,17 @@ def checkpoint_files(spark: SparkSession, checkpoint: str) -> Iterator[None]:
     if not is_s3(checkpoint):
         yield
         return
-    before = {key: spark.conf.get(key, None) for key in _QUERY_SETTINGS}
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in _QUERY_SETTINGS}
     for key, value in _QUERY_SETTINGS.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key, value in before.items():
-            if value is None:
+        for key, old in before.items():
+            if old is None:
                 spark.conf.unset(key)
             else:
-                spark.conf.set(key, value)
+                spark.conf.set(key, old)
 
 
 def _loadable(spark: SparkSession, name: str) -> bool:
