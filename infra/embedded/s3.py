@@ -131,4 +131,4 @@ class S3Server:
         listen = ["--port", f"127.0.0.1:{self._port}", "--region", _REGION, "--health", _HEALTH]
         # beside the objects and not as extended attributes, which not every file system has
         store = ["posix", "--sidecar", str(metadata), str(objects)]
-        return [str(binary), *listen, "--keep-alive", "--quiet", *store]
+        return [str(binary), *listen, "--quiet", *store]
