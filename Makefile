@@ -15,19 +15,19 @@ STAMP  := $(VENV)/.installed
 TYPED  := jobs/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo services test lint format bench clean lock preflight environment jars classes
+.PHONY: help demo services test lint format bench clean lock preflight environment jars classes store
 
 ##@ Use
 
 demo: environment classes ## Run the main job on this machine, failures included (LOG=access.log.gz: your own log)
 	@$(PY) -m infra.demo $(if $(LOG),--log "$(LOG)")
 
-services: environment classes ## Keep Kafka, MariaDB and Valkey up until Ctrl-C, and say how to reach them
+services: environment classes store ## Keep Kafka, MariaDB, Valkey and an S3 up until Ctrl-C, and say how to reach them
 	@$(PY) -m infra.embedded $(ARGS)
 
 ##@ Develop
 
-test: environment classes ## Run the tests (ARGS="tests/unit -k name": some of them)
+test: environment classes store ## Run the tests (ARGS="tests/unit -k name": some of them)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 lint: environment ## Check style, types and the imports between layers
@@ -52,7 +52,7 @@ lock: environment ## Pin again: requirements/*.in and infra/versions.py into the
 	@echo "Pinning Python packages ..."
 	@$(PY) -m venv $(WORK)/uv && $(WORK)/uv/bin/python -m pip install --quiet \
 	    "uv==$$($(PY) -c "from infra.versions import UV; print(UV)")"
-	@for set in runtime dev; do \
+	@for set in runtime dev go; do \
 	    UV_CUSTOM_COMPILE_COMMAND="make lock" $(WORK)/uv/bin/uv pip compile --quiet --universal \
 	        --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	        requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
@@ -62,7 +62,7 @@ lock: environment ## Pin again: requirements/*.in and infra/versions.py into the
 clean: ## Remove everything that make made: .venv, .work, caches
 	@echo "Removing .venv, $(WORK) and caches ..."
 	@# Of a work folder of your own only what make put there.
-	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv"
+	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv" "$(WORK)/versitygw"
 	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find infra jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -88,6 +88,10 @@ $(STAMP): requirements/runtime.txt requirements/dev.txt jobs/pyproject.toml | pr
 
 jars: environment
 	@$(PY) -m infra.jars fetch
+	@$(PY) -m infra.java
 
 classes: jars
 	@$(PY) -m infra.classes
+
+store: environment
+	@$(PY) -m infra.versitygw

@@ -70,8 +70,12 @@ class JarSet:
     roots: tuple[Coordinate, ...]
     overrides: tuple[Coordinate, ...] = ()
     transitive: bool = True
+    alone: tuple[Coordinate, ...] = ()
+    """Roots that come without what they depend on."""
     beside_pyspark: bool = False
     """Leave out what pyspark ships, so that a class never comes from two jars."""
+    without: tuple[str, ...] = ()
+    """Names to leave out."""
 
 
 def _mariadb(system: str) -> JarSet:
@@ -79,11 +83,25 @@ def _mariadb(system: str) -> JarSet:
     return JarSet((root,), transitive=False)
 
 
+_S3A: Final = tuple(
+    Coordinate("software.amazon.awssdk", name, versions.AWS_SDK)
+    for name in ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+)
+
 SETS: Final = {
     "spark": JarSet(
         roots=(
             Coordinate(
                 "org.apache.spark", f"spark-sql-kafka-0-10_{versions.SCALA}", versions.SPARK
+            ),
+            *_S3A,
+        ),
+        alone=(
+            Coordinate("org.apache.hadoop", "hadoop-aws", versions.HADOOP),
+            Coordinate(
+                "software.amazon.s3.analyticsaccelerator",
+                "analyticsaccelerator-s3",
+                versions.ANALYTICS_ACCELERATOR,
             ),
         ),
         overrides=(
@@ -94,6 +112,10 @@ SETS: Final = {
             ),
         ),
         beside_pyspark=True,
+        without=("commons-logging",),  # pyspark ships jcl-over-slf4j in its place
+    ),
+    "compiler": JarSet(
+        roots=(Coordinate("org.eclipse.jdt", "ecj", versions.ECJ),), transitive=False
     ),
     "kafka": JarSet(
         roots=(
@@ -121,7 +143,7 @@ def mariadb_set() -> str | None:
 def default_sets() -> list[str]:
     """Return the sets that this machine needs."""
     mariadb = mariadb_set()
-    return ["spark", "kafka", *([mariadb] if mariadb else [])]
+    return ["spark", "compiler", "kafka", *([mariadb] if mariadb else [])]
 
 
 def folder(name: str) -> Path:
@@ -161,7 +183,7 @@ def fetch(name: str, lock: Path = LOCK) -> Path:
         return target
     print(f"Fetching {len(wanted)} jar(s) of {name} ...", flush=True)
     with _workspace() as scratch:
-        ivy = _module(wanted, transitive=False)
+        ivy = _module(alone=wanted)
         _ivy(scratch, ivy, str(scratch / "out" / "[artifact]-[revision](-[classifier]).[ext]"))
         _verify(scratch / "out", wanted, lock)
         stamp_text = scratch / "out" / stamp.name
@@ -205,42 +227,53 @@ def _resolve(jars: JarSet) -> dict[Coordinate, str]:
     shipped = {jar.name.rsplit("-", 1)[0] for jar in pyspark_jars().glob("*.jar")}
     with _workspace() as scratch:
         out = scratch / "out"
-        ivy = _module(jars.roots, jars.overrides, transitive=jars.transitive)
+        ivy = _module(
+            jars.roots if jars.transitive else (),
+            jars.overrides,
+            alone=jars.alone if jars.transitive else (*jars.roots, *jars.alone),
+        )
         pattern = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]"
         _ivy(scratch, ivy, str(out / pattern), poms=True)
         found: dict[Coordinate, str] = {}
         for jar in sorted(out.rglob("*.jar")):
             group, name, version, file = jar.relative_to(out).parts
             classifier = file.removesuffix(".jar").removeprefix(name).lstrip("-")
-            if not (jars.beside_pyspark and name in shipped):
+            if not (jars.beside_pyspark and name in shipped) and name not in jars.without:
                 found[Coordinate(group, name, version, classifier)] = sha256(jar)
         return found
 
 
 def _module(
-    jars: Iterable[Coordinate], overrides: Iterable[Coordinate] = (), *, transitive: bool
+    roots: Iterable[Coordinate] = (),
+    overrides: Iterable[Coordinate] = (),
+    *,
+    alone: Iterable[Coordinate] = (),
 ) -> str:
-    """Return the Ivy module that asks for these jars."""
-    conf = "default->default(runtime)" if transitive else "default->default"
+    """Return the Ivy module that asks for roots with what they depend on, and for jars alone."""
     lines = [
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
         '<info organisation="sluicegate" module="jars"/>',
         '<configurations><conf name="default"/></configurations><dependencies>',
     ]
-    for jar in jars:
-        named = f"org={quoteattr(jar.group)} name={quoteattr(jar.name)}"
-        lines.append(
-            f"<dependency {named} rev={quoteattr(jar.version)} conf={quoteattr(conf)}"
-            f' transitive="{str(transitive).lower()}">'
-        )
-        if jar.classifier:
-            classifier = quoteattr(jar.classifier)
-            lines.append(f'<artifact name="{jar.name}" type="jar" m:classifier={classifier}/>')
-        lines.append("</dependency>")
+    lines += [_dependency(jar, transitive=True) for jar in roots]
+    lines += [_dependency(jar, transitive=False) for jar in alone]
     for jar in overrides:
         named = f"org={quoteattr(jar.group)} module={quoteattr(jar.name)}"
         lines.append(f"<override {named} rev={quoteattr(jar.version)}/>")
     return "\n".join([*lines, "</dependencies></ivy-module>"])
+
+
+def _dependency(jar: Coordinate, *, transitive: bool) -> str:
+    conf = "default->default(runtime)" if transitive else "default->default"
+    named = f"org={quoteattr(jar.group)} name={quoteattr(jar.name)} rev={quoteattr(jar.version)}"
+    artifact = ""
+    if jar.classifier:
+        classifier = quoteattr(jar.classifier)
+        artifact = f'<artifact name="{jar.name}" type="jar" m:classifier={classifier}/>'
+    return (
+        f"<dependency {named} conf={quoteattr(conf)}"
+        f' transitive="{str(transitive).lower()}">{artifact}</dependency>'
+    )
 
 
 def _ivy(scratch: Path, module: str, pattern: str, *, poms: bool = False) -> None:

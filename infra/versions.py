@@ -13,6 +13,16 @@ KAFKA: Final = "4.4.0"
 MARIADB: Final = "11.4.5"
 SLF4J: Final = "1.7.36"
 
+# S3A must be of the Hadoop that pyspark ships. It was built against this AWS SDK, which its own
+# dependency wraps into a bundle of 641 MB; these are the parts that it calls.
+HADOOP: Final = "3.4.2"
+AWS_SDK: Final = "2.29.52"
+ANALYTICS_ACCELERATOR: Final = "1.2.1"
+
+# Compiles the classes of jobs/java: a machine with a JRE has no javac. 3.39.0 runs on Java 17, newer
+# ones want 21.
+ECJ: Final = "3.39.0"
+
 # Kafka 4.4.0 depends on these two in a version that was never published to Maven.
 KAFKA_TOOLS: Final = "4.3.1"
 

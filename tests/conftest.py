@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from infra.embedded import RedisEndpoint, RedisServer, Services
+from infra import versitygw
+from infra.embedded import RedisEndpoint, RedisServer, S3Endpoint, S3Server, Services
 from infra.embedded.redis import REDIS_VARIABLE, redis_command, redis_gap
+from infra.embedded.services import S3_VARIABLE
+from infra.jars import folder as jars_folder
+from sluicegate.spark.session import JARS_VARIABLE
+
+
+def pytest_configure() -> None:
+    """Let every session of this process have the jars: a JVM's class path stays as it began."""
+    os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
 
 
 def pytest_report_header() -> list[str]:
@@ -19,7 +28,7 @@ def pytest_report_header() -> list[str]:
         f"Kafka: {kafka or 'embedded broker'}",
         f"MySQL: {mysql.rpartition('@')[2] or 'embedded MariaDB, no real MySQL (SLUICEGATE_MYSQL)'}",
         f"Redis: {_redis()}",
-        f"S3: {s3 or 'not tested (SLUICEGATE_S3=s3://bucket/prefix, AWS_ENDPOINT and keys)'}",
+        f"S3: {s3 or _embedded_s3()}",
     ]
 
 
@@ -30,12 +39,19 @@ def _redis() -> str:
     return f"embedded {command.name}" if command else f"not tested. {redis_gap()}"
 
 
+def _embedded_s3() -> str:
+    gap = versitygw.gap()
+    return f"not tested: {gap}" if gap else "embedded versitygw"
+
+
+SERVERS = {"services", "redis", "own_redis", "bucket"}
+"""Fixtures that are, or have, a real server."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what asks for the services, so that `-m "not integration"` leaves it out."""
     for item in items:
-        if isinstance(item, pytest.Function) and {"services", "redis", "own_redis"} & set(
-            item.fixturenames
-        ):
+        if isinstance(item, pytest.Function) and SERVERS & set(item.fixturenames):
             item.add_marker(pytest.mark.integration)
 
 
@@ -77,3 +93,32 @@ def started_redis(folder: Path) -> RedisServer:
     server = RedisServer(folder)
     server.start()
     return server
+
+
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
+    """Give a place on S3, by the AWS_* variables of this process too: name checkpoints apart.
+
+    SLUICEGATE_S3=s3://bucket/prefix with the variables of an endpoint names a real one.
+    """
+    given = os.environ.get(S3_VARIABLE)
+    if given:
+        yield S3Endpoint(given.rstrip("/"), *_named_endpoint())
+        return
+    gap = versitygw.gap()
+    if gap:
+        pytest.skip(gap)
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    server.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in server.endpoint.environment().items():
+                patch.setenv(name, value)
+            yield server.endpoint
+    finally:
+        server.stop()
+
+
+def _named_endpoint() -> tuple[str, str, str]:
+    names = ("AWS_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    endpoint, access, secret = (os.environ.get(name, "") for name in names)
+    return endpoint or os.environ.get("AWS_ENDPOINT_URL", ""), access, secret

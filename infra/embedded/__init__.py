@@ -1,4 +1,4 @@
-"""Kafka, MariaDB and Valkey on this machine, without containers: for tests, the demo and a laptop.
+"""Kafka, MariaDB, Valkey and S3 on this machine, without containers: for tests, the demo and a laptop.
 
 Not for production: one server of each, no TLS, loopback only. The public names are here; the
 rest of the package is private to it.
@@ -9,6 +9,7 @@ from infra.embedded.kafka import KafkaBroker
 from infra.embedded.mariadb import MariaDB
 from infra.embedded.process import ServiceError
 from infra.embedded.redis import RedisServer
+from infra.embedded.s3 import S3Endpoint, S3Server
 from infra.embedded.services import Services
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "MySQLEndpoint",
     "RedisEndpoint",
     "RedisServer",
+    "S3Endpoint",
+    "S3Server",
     "ServiceError",
     "Services",
 ]

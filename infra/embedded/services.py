@@ -1,4 +1,4 @@
-"""Kafka, MySQL and Redis: started here, or the real ones that the environment names.
+"""Kafka, MySQL, Redis and, if asked, S3: started here, or the real ones that the environment names.
 
 Called by tests (one session fixture), the demo, the benchmarks and `make services`.
 """
@@ -17,21 +17,27 @@ from infra.embedded.kafka import KafkaBroker
 from infra.embedded.mariadb import MariaDB
 from infra.embedded.process import ServiceError
 from infra.embedded.redis import REDIS_VARIABLE, RedisServer
+from infra.embedded.s3 import S3Server
 from infra.work import work_folder
 
 KAFKA_VARIABLE: Final = "SLUICEGATE_KAFKA"
 MYSQL_VARIABLE: Final = "SLUICEGATE_MYSQL"
+S3_VARIABLE: Final = "SLUICEGATE_S3"
 
 
 class Services:
-    """A Kafka and a MySQL for as long as the `with` block lasts, and a Redis from its first use on.
+    """A Kafka and a MySQL, and an S3 if asked, for as long as the `with` block lasts.
+
+    A Redis runs from its first use on.
 
     Without a folder the data are thrown away at the end; with one they stay. A server named by
     SLUICEGATE_KAFKA, _MYSQL or _REDIS is used as it is: never stopped, its data never removed.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, s3: bool = False) -> None:
         """Read the environment; nothing starts yet."""
+        self._wants_s3 = s3
+        self._store: S3Server | None = None
         self._keep = folder
         self._folder: Path | None = None
         self._claim: TextIO | None = None
@@ -91,10 +97,17 @@ class Services:
             self._redis_server.start()
         return self._redis_server
 
+    @property
+    def store(self) -> S3Server:
+        """The S3 server that was started here."""
+        if self._store is None:
+            raise ServiceError(_NOT_STARTED)
+        return self._store
+
     def start(self) -> Self:
-        """Start what the environment does not give, both at once."""
-        starting: list[KafkaBroker | MariaDB] = []
-        if not (self._kafka and self._mysql):
+        """Start what the environment does not give, all at once."""
+        starting: list[KafkaBroker | MariaDB | S3Server] = []
+        if self._wants_s3 or not (self._kafka and self._mysql):
             self._folder = self._claim_folder()
         try:
             if not self._kafka and self._folder:
@@ -103,7 +116,10 @@ class Services:
             if not self._mysql and self._folder:
                 self._database = MariaDB(self._folder)
                 starting.append(self._database)
-            with ThreadPoolExecutor(max_workers=2) as pool:
+            if self._wants_s3 and self._folder:
+                self._store = S3Server(self._folder)
+                starting.append(self._store)
+            with ThreadPoolExecutor(max_workers=3) as pool:
                 for started in [pool.submit(server.start) for server in starting]:
                     started.result()
         except BaseException:
@@ -114,13 +130,11 @@ class Services:
 
     def stop(self) -> None:
         """Stop what was started here. Safe to repeat."""
-        servers = [
-            server for server in (self._broker, self._database, self._redis_server) if server
-        ]
-        with ThreadPoolExecutor(max_workers=3) as pool:
-            for stopped in [pool.submit(server.stop) for server in servers]:
+        begun = (self._broker, self._database, self._redis_server, self._store)
+        with ThreadPoolExecutor(max_workers=len(begun)) as pool:
+            for stopped in [pool.submit(server.stop) for server in begun if server]:
                 stopped.result()
-        self._broker = self._database = self._redis_server = None
+        self._broker = self._database = self._redis_server = self._store = None
         self._running = False
         if self._folder and self._keep is None:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -37,6 +37,8 @@ class Stream:
     schema: str
     prefix: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     files: int = 0
+    location: str = ""
+    """Where the checkpoint is if not in the folder: s3://…"""
 
     def add(self, *epochs_rows: Sequence[Mapping[str, object]]) -> None:
         """Add a file for each epoch."""
@@ -59,6 +61,11 @@ class Stream:
         """Where the query keeps everything."""
         return self.folder / "checkpoint"
 
+    @property
+    def url(self) -> str:
+        """The checkpoint as a job is told of it."""
+        return self.location or str(self.checkpoint)
+
     def store(self, name: str) -> str:
         """Return the name of a store of this stream's own."""
         return f"{self.prefix}.{name}"
@@ -69,7 +76,7 @@ class Stream:
 
     def newest(self) -> int | None:
         """Return the newest decided epoch."""
-        return StoredEpochLog(open_objects(str(self.checkpoint))).newest()
+        return StoredEpochLog(open_objects(self.url)).newest()
 
     def run(
         self,
@@ -85,7 +92,7 @@ class Stream:
             outputs,
             sinks=sinks,
             name="stream",
-            checkpoint=str(self.checkpoint),
+            checkpoint=self.url,
             dead_letters=dead_letters,
             settings=settings or EpochSettings(interval=AVAILABLE_NOW),
             output_mode=output_mode,

@@ -1,1 +1,1 @@
-"""Tests of savepoints and of stopping a job."""
+"""Tests of savepoints, of stopping a job, and of the preflight."""

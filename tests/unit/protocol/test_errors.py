@@ -23,6 +23,7 @@ OUTCOMES = {
     "TargetMissing": (False, 64),
     "SchemaMismatch": (False, 64),
     "AccessDenied": (False, 64),
+    "StoreUnfit": (False, 64),
     "TransactionTimeoutInvalid": (False, 64),
     "CheckpointOfAnotherJob": (False, 64),
     "Fenced": (False, 65),

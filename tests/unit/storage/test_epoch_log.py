@@ -1,5 +1,6 @@
 """The epoch log, staging and lineage on a local disk."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,36 @@ def test_rule_02_a_late_driver_never_prunes_what_is_newer_than_its_epoch(
         log.create(record(epoch))
     log.tidy(record(5))
     assert log.epochs() == [5, 6, 7]
+
+
+def test_tidying_asks_a_store_for_two_listings_and_what_it_needs(
+    objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look is a request on S3; a record is read only where its epoch has something staged."""
+    log = StoredEpochLog(objects, retained=5)
+    for epoch in range(12):
+        log.create(record(epoch))
+        log.discard(epoch, "mysql", "why")
+    StagingArea(objects).write(9, "loser", "s/0-0-0-0", b"")
+    asked: list[str] = []
+    read, names = LocalObjects.read, LocalObjects.names
+
+    def noted_read(self: LocalObjects, name: str) -> bytes | None:
+        asked.append(name)
+        return read(self, name)
+
+    def noted_names(self: LocalObjects, prefix: str) -> Iterator[str]:
+        asked.append(prefix)
+        return names(self, prefix)
+
+    monkeypatch.setattr(LocalObjects, "read", noted_read)
+    monkeypatch.setattr(LocalObjects, "names", noted_names)
+    log.tidy(record(11))
+    assert asked == ["epochs/", "staging/", "epochs/9"]
+    monkeypatch.undo()
+    assert sorted(objects.names("")) == sorted(
+        f"epochs/{epoch}{tail}" for epoch in range(7, 12) for tail in ("", ".discard/mysql")
+    )
 
 
 def test_rule_08_the_decided_attempt_stays_staged_and_the_losers_go(objects: LocalObjects) -> None:

@@ -1,6 +1,5 @@
-"""Create-once objects: on a local disk always, on S3 where SLUICEGATE_S3 names a bucket."""
+"""Create-once objects on a local disk and on S3."""
 
-import os
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
+from infra.embedded import S3Endpoint
 from sluicegate.protocol.errors import SettingsInvalid, StoreUnavailable
 from sluicegate.storage.objects import (
     PIECE_BYTES,
@@ -18,14 +18,13 @@ from sluicegate.storage.objects import (
     open_objects,
 )
 
-S3 = os.environ.get("SLUICEGATE_S3", "")
-
 
 @pytest.fixture(params=["local", "s3"])
 def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
-    if request.param == "s3" and not S3:
-        pytest.skip("SLUICEGATE_S3 (s3://bucket/prefix, with AWS_* for the endpoint) is not set")
-    return open_objects(str(tmp_path) if request.param == "local" else f"{S3}/{uuid.uuid4().hex}")
+    if request.param == "local":
+        return open_objects(str(tmp_path))
+    bucket: S3Endpoint = request.getfixturevalue("bucket")
+    return open_objects(f"{bucket.url}/{uuid.uuid4().hex}")
 
 
 def test_rule_01_the_first_creation_wins_and_its_bytes_stay(objects: Objects) -> None:
@@ -90,9 +89,10 @@ def large(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
     """Give a store; 'obstore' is the code for S3 over obstore's own store in memory."""
     if request.param == "obstore":
         return S3Objects(MemoryStore())  # type: ignore[arg-type] # obstore's functions take any store
-    if request.param == "s3" and not S3:
-        pytest.skip("SLUICEGATE_S3 (s3://bucket/prefix, with AWS_* for the endpoint) is not set")
-    return open_objects(str(tmp_path) if request.param == "local" else f"{S3}/{uuid.uuid4().hex}")
+    if request.param == "local":
+        return open_objects(str(tmp_path))
+    bucket: S3Endpoint = request.getfixturevalue("bucket")
+    return open_objects(f"{bucket.url}/{uuid.uuid4().hex}")
 
 
 @pytest.mark.parametrize("pieces", [PIECES, [b"small"], []])

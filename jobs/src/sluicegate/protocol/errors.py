@@ -64,6 +64,10 @@ class AccessDenied(PreflightFailed):
     """The server was reached and refused the user, the password or a privilege."""
 
 
+class StoreUnfit(PreflightFailed):
+    """The checkpoint's store does not keep a promise on which exactly-once rests."""
+
+
 class TransactionTimeoutInvalid(PreflightFailed):
     """The broker does not allow a transaction as long as the job asks for."""
 

@@ -20,6 +20,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sluicegate.checkpoint.preflight import require_create_once
 from sluicegate.checkpoint.takeover import settle_with_parent
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.coordinator import Job
@@ -38,6 +39,7 @@ from sluicegate.spark.departure import Departure
 from sluicegate.spark.driver import EpochDriver, Wiring
 from sluicegate.spark.outputs import LETTERS, Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.pace import Pace
+from sluicegate.spark.s3 import checkpoint_files, prepare_store
 from sluicegate.spark.session import check_state_backend, prepare
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.objects import open_objects
@@ -75,6 +77,8 @@ class EpochsWriter:
             SinkUnavailable: a server does not answer; nothing was started.
         """
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
+        prepare_store(spark, self.checkpoint)
+        require_create_once(self.checkpoint)
         objects = open_objects(self.checkpoint)
         check_state_backend(objects, self.settings.state_backend)
         prepare(spark, self.settings.state_backend)
@@ -222,7 +226,8 @@ class EpochsQuery:
         self._driver.recover()
         if self._beside is not None:
             self._beside.start(wiring.objects)
-        self._query: StreamingQuery = triggered.start()
+        with checkpoint_files(spark, wiring.checkpoint):
+            self._query: StreamingQuery = triggered.start()
 
     @property
     def lineage(self) -> str:

@@ -108,19 +108,30 @@ class StoredEpochLog:
         self._tidied = record.epoch
 
     def _prune(self, newest: int) -> None:
-        kept = [epoch for epoch in self.epochs() if epoch > newest - self._retained]
-        for epoch in (e for e in self.epochs() if e not in kept and e < newest):
-            for below in (f"epochs/{epoch}.discard/", f"epochs/{epoch}.claimed/"):
-                for name in self._objects.names(below):
-                    self._objects.delete(name)
-            self._objects.delete(f"epochs/{epoch}.applied")
-            self._objects.delete(f"epochs/{epoch}")
-        attempts = {epoch: _attempt(self.read_any(epoch)) for epoch in kept}
-        self._staging.sweep(attempts, newest=newest)
+        """Look at the log once and remove only what is there: on S3 each look is a request."""
+        kept: set[int] = set()
+        old: list[str] = []
+        for name in self._objects.names("epochs/"):
+            epoch, what = _parsed(name)
+            if epoch is None:
+                continue
+            if epoch > newest - self._retained or epoch >= newest:
+                kept.update({epoch} if not what else ())
+            else:
+                old.append(name)
+        for name in sorted(old, key=lambda name: (_parsed(name)[1] == "", name)):  # records last
+            self._objects.delete(name)
+        self._staging.sweep(lambda epoch: self._attempt(epoch, kept), newest=newest)
+
+    def _attempt(self, epoch: int, kept: set[int]) -> str | None:
+        found = self.read_any(epoch) if epoch in kept else None
+        return found.attempt if isinstance(found, EpochRecord) else None
 
 
-def _attempt(found: Seal | EpochRecord | None) -> str:
-    return found.attempt if isinstance(found, EpochRecord) else ""
+def _parsed(name: str) -> tuple[int | None, str]:
+    """Return the epoch of an object of the log, and what it is of it: nothing for the record."""
+    epoch, _, what = name.removeprefix("epochs/").partition(".")
+    return (int(epoch) if epoch.isdecimal() else None), what
 
 
 class StoredOffsets:

@@ -7,10 +7,12 @@ Callers: `epoch_log`, `staging`, `lineage`, and the read-back of Spark's offset 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 from urllib.parse import urlsplit
@@ -23,6 +25,7 @@ from sluicegate.protocol.errors import SettingsInvalid, StoreUnavailable
 
 if TYPE_CHECKING:
     from obstore import GetResult
+    from obstore.store import RetryConfig
 
 PIECE_BYTES = 4 << 20
 """How much of a large object is in memory at a time."""
@@ -68,10 +71,14 @@ class Objects(Protocol):
         """
 
 
-def open_objects(url: str) -> Objects:
+def open_objects(url: str, *, patience_s: float = 180.0) -> Objects:
     """Return the store at a checkpoint's URL: a path, `file://…` or `s3://bucket/prefix`.
 
     S3 takes its endpoint and credentials from the usual AWS_* environment variables.
+
+    Args:
+        url: where.
+        patience_s: how long a request to S3 is repeated that got no clear answer.
 
     Raises:
         SettingsInvalid: another scheme.
@@ -80,7 +87,9 @@ def open_objects(url: str) -> Objects:
     if parts.scheme in ("", "file"):
         return LocalObjects(Path(parts.path if parts.scheme else url))
     if parts.scheme in ("s3", "s3a"):
-        return S3Objects(S3Store(parts.netloc, prefix=parts.path.strip("/") or None))
+        prefix = parts.path.strip("/") or None
+        retry: RetryConfig = {"retry_timeout": timedelta(seconds=patience_s)}
+        return S3Objects(S3Store(parts.netloc, prefix=prefix, retry_config=retry))
     raise SettingsInvalid(
         f"checkpoint {url}: unknown scheme {parts.scheme}",
         data="nothing was started",
@@ -195,6 +204,10 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+_NO_OBJECT = "NoSuchKey"
+"""S3's word for an object that is not there, as against a bucket or a user."""
+
+
 class S3Objects:
     """Objects of a bucket. Creation is one PUT with `If-None-Match: *`, never a multipart upload."""
 
@@ -206,14 +219,16 @@ class S3Objects:
             obstore.put(self._store, name, content, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError):
             return False
-        except BaseError as error:
+        except (BaseError, FileNotFoundError) as error:  # the latter: there is no such bucket
             raise _unavailable(f"create {name}", error) from error
         return True
 
     def read(self, name: str) -> bytes | None:
         try:
             return obstore.get(self._store, name).bytes().to_bytes()
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if _NO_OBJECT not in str(error):  # but no bucket, say: that is not an empty checkpoint
+                raise _unavailable(f"read {name}", error) from error
             return None
         except BaseError as error:
             raise _unavailable(f"read {name}", error) from error
@@ -222,7 +237,7 @@ class S3Objects:
         try:
             for page in obstore.list(self._store, prefix=prefix):
                 yield from (entry["path"] for entry in page)
-        except BaseError as error:
+        except (BaseError, FileNotFoundError) as error:
             raise _unavailable(f"list {prefix}", error) from error
 
     def clear(self) -> None:
@@ -266,9 +281,18 @@ def _streamed(found: GetResult, name: str) -> Iterator[bytes]:
         raise _unavailable(f"read {name}", error) from error
 
 
+def _said(error: Exception) -> str:
+    """Return what a store answered, in a line: S3's is a page of XML, and obstore repeats it."""
+    text = str(error)
+    line = next(iter(text.splitlines()), "").partition(": <?xml")[0]
+    found = [re.search(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("Code", "Message")]
+    answer = ": ".join(part.group(1) for part in found if part)
+    return f"{line}: {answer}" if answer else line
+
+
 def _unavailable(what: str, error: Exception) -> StoreUnavailable:
     return StoreUnavailable(
-        f"the checkpoint store did not {what}: {error}",
+        f"the checkpoint store did not {what}: {_said(error)}",
         data="whether a write got through is unknown; it is settled by reading it back",
         do="look at the store (space, permissions, network); the driver tries again",
     )

@@ -6,7 +6,7 @@ and never shared by two tries (rule 8). Written by executors, read by appliers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from sluicegate.protocol.errors import EpochLogBroken, StageFailed
 from sluicegate.protocol.record import Chunk
@@ -51,14 +51,21 @@ class StagingArea:
             )
         return chunk.verify(stored)
 
-    def sweep(self, decided: Mapping[int, str], *, newest: int) -> None:
+    def sweep(self, decided: Callable[[int], str | None], *, newest: int) -> None:
         """Remove the tries of decided epochs that lost, and everything of pruned epochs.
 
         Args:
-            decided: kept epoch -> the attempt that was decided; its chunks stay.
+            decided: a kept epoch's attempt, whose chunks stay; None of any other. Asked once for
+                each epoch that has something staged.
             newest: nothing above is touched: a living driver may be staging there.
         """
+        stays: dict[int, str | None] = {}
         for name in self._objects.names("staging/"):
-            _, epoch, attempt, *_ = name.split("/")
-            if int(epoch) <= newest and decided.get(int(epoch)) != attempt:
+            _, number, attempt, *_ = name.split("/")
+            epoch = int(number)
+            if epoch > newest:
+                continue
+            if epoch not in stays:
+                stays[epoch] = decided(epoch)
+            if stays[epoch] != attempt:
                 self._objects.delete(name)

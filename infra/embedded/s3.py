@@ -1,0 +1,134 @@
+"""A real S3 server, versitygw, on a folder of this machine.
+
+Not for production: one user, no TLS. Called by services.py and by tests that break it.
+"""
+
+import http.client
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from infra import versitygw
+from infra.embedded.process import ServerProcess, ServiceError, free_ports
+
+_START_TIMEOUT_S: Final = 30.0
+_BUCKET: Final = "sluicegate"
+_REGION: Final = "us-east-1"
+_HEALTH: Final = "/health"
+
+
+@dataclass(frozen=True)
+class S3Endpoint:
+    """A place on S3 that clients can reach.
+
+    Args:
+        url: `s3://bucket/prefix`; whatever is put there has names of its own.
+        endpoint: the server's URL; empty for Amazon's.
+        access_key: with the secret key, who clients are; empty if the environment says it.
+        secret_key: see above.
+    """
+
+    url: str
+    endpoint: str = ""
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables by which obstore and a driver find it."""
+        if not self.access_key:
+            return {}
+        return {
+            "AWS_ENDPOINT": self.endpoint,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_REGION": _REGION,
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def behind(self, endpoint: str) -> "S3Endpoint":
+        """Return the same place as reached through a proxy."""
+        return S3Endpoint(self.url, endpoint, self.access_key, self.secret_key)
+
+
+class S3Server:
+    """One versitygw with its objects in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Choose a port, kept over restarts; nothing starts yet."""
+        self._folder = folder
+        (self._port,) = free_ports(1)
+        access, secret = self._keys()
+        endpoint = f"http://127.0.0.1:{self._port}"
+        self.endpoint: Final = S3Endpoint(f"s3://{_BUCKET}", endpoint, access, secret)
+        self._process: ServerProcess | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The running server's pid, or None."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start the server, on the objects it has, and return when it answers."""
+        if self._process is None:
+            argv = self._prepare()
+            keys = {
+                "ROOT_ACCESS_KEY": self.endpoint.access_key,
+                "ROOT_SECRET_KEY": self.endpoint.secret_key,
+            }
+            log = self._folder / "versitygw.log"
+            self._process = ServerProcess("versitygw", argv, log, os.environ | keys)
+        self._process.start(self._ready, _START_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Stop the server gracefully. The objects stay."""
+        if self._process:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """Kill the server with SIGKILL. The objects stay as they are."""
+        if self._process:
+            self._process.kill()
+
+    def restart(self) -> None:
+        """Stop gracefully and start again on the same port and objects."""
+        self.stop()
+        self.start()
+
+    def _ready(self) -> bool:
+        connection = http.client.HTTPConnection(
+            urlsplit(self.endpoint.endpoint).netloc, timeout=2.0
+        )
+        try:
+            connection.request("GET", _HEALTH)
+            return connection.getresponse().status == http.client.OK
+        except OSError:
+            return False  # it does not listen yet; the caller's deadline ends the wait
+        finally:
+            connection.close()
+
+    def _keys(self) -> list[str]:
+        """Return an access key and its secret, the same for as long as the folder lives."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        kept = self._folder / "s3-keys"
+        if not kept.is_file():
+            kept.touch(mode=0o600)
+            kept.write_text(f"{secrets.token_hex(8)}\n{secrets.token_hex(16)}\n", encoding="utf-8")
+        return kept.read_text(encoding="utf-8").split()
+
+    def _prepare(self) -> list[str]:
+        """Make the bucket, which is a folder, and return the command that runs the server."""
+        try:
+            binary = versitygw.build()
+        except versitygw.BuildError as error:
+            raise ServiceError(f"There is no S3 server here: {error}") from error
+        objects, metadata = self._folder / "s3" / "objects", self._folder / "s3" / "metadata"
+        (objects / _BUCKET).mkdir(parents=True, exist_ok=True)
+        metadata.mkdir(exist_ok=True)
+        listen = ["--port", f"127.0.0.1:{self._port}", "--region", _REGION, "--health", _HEALTH]
+        # beside the objects and not as extended attributes, which not every file system has
+        store = ["posix", "--sidecar", str(metadata), str(objects)]
+        return [str(binary), *listen, "--quiet", *store]

@@ -1,0 +1,100 @@
+"""Drivers whose whole checkpoint is on S3 are killed, refused and overtaken; after a restart all is exact."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.embedded import S3Endpoint, Services
+from sluicegate.storage.objects import open_objects
+from tests.faults.harness import Scene, scene
+from tests.faults.s3_proxy import Fault, proxied
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+
+EPOCH = 2
+"""Which epoch is killed: two are in before it, the rest comes after it."""
+
+ANYWHERE = ("before-stage", "after-stage", "before-decide", "after-decide", "before-done")
+
+SEED_VARIABLE = "SLUICEGATE_TESTS_SEED"
+
+
+@pytest.fixture
+def played(services: Services, bucket: S3Endpoint, tmp_path: Path) -> Iterator[Scene]:
+    """Give a scene with the default lines and its checkpoint on S3."""
+    checkpoint = f"{bucket.url}/{uuid.uuid4().hex}"
+    with scene(services, tmp_path, checkpoint=checkpoint) as made:
+        yield made
+
+
+def finish(played: Scene) -> None:
+    """Run what is left, in as few epochs as it takes, and see that all is exact."""
+    ended = played.but(max_records=100_000).run()
+    assert ended.code == 0, ended.log
+    played.check_exact()
+
+
+@pytest.mark.parametrize(
+    ("point", "sink"), [("after-stage", ""), ("after-decide", ""), ("before-commit", "mysql")]
+)
+def test_driver_killed_at_a_failpoint(played: Scene, point: str, sink: str) -> None:
+    where = f"{point}{f':{played.sinks[sink]}' if sink else ''}@{EPOCH}"
+    killed = played.run(f"{where}=kill-group")
+    assert killed.code == -signal.SIGKILL, killed.log
+    assert played.epoch_log().newest() == (EPOCH - 1 if point == "after-stage" else EPOCH)
+    finish(played)
+
+
+def test_driver_killed_at_a_random_failpoint(played: Scene) -> None:
+    """The seed is printed; SLUICEGATE_TESTS_SEED repeats it."""
+    seed = os.environ.get(SEED_VARIABLE) or uuid.uuid4().hex[:8]
+    chance = random.Random(seed)
+    where = f"{chance.choice(ANYWHERE)}@{chance.randrange(4)}"
+    print(f"{SEED_VARIABLE}={seed}: killed at {where}")  # noqa: T201 - to repeat it
+    killed = played.run(f"{where}=kill-group")
+    assert killed.code == -signal.SIGKILL, killed.log
+    finish(played)
+
+
+@pytest.mark.parametrize("name", ["commits/2", r"state/0/0/3\.changelog"])
+def test_a_refused_write_ends_the_driver_and_the_next_goes_on(
+    played: Scene, bucket: S3Endpoint, name: str
+) -> None:
+    """Of Spark's own files none is missing in silence: the driver ends, and its supervisor restarts it."""
+    with proxied(bucket) as proxy:
+        proxy.faults.append(Fault("PUT", f"{name}$", "refuse"))
+        ended = played.run(env=proxy.endpoint.environment())
+        assert proxy.faults[0].met == 1
+    assert ended.code == 1, ended.log
+    assert "StageFailed" in ended.log
+    finish(played)
+
+
+def test_rule_17_a_zombie_on_s3_ends_fenced(played: Scene) -> None:
+    """A driver that is paused, overtaken by another and awake again ends Fenced; all is exact."""
+    zombie = played.but(timeout_s=0.0).start(f"after-stage@{EPOCH}=stop-group")
+    try:
+        zombie.wait_stopped()
+        finish(played)
+        zombie.signal_group(signal.SIGCONT)
+        ended = zombie.wait()
+    finally:
+        zombie.kill()
+    assert ended.code == 65, ended.log
+    played.check_exact()
+
+
+def test_nothing_of_a_checkpoint_on_s3_is_on_the_disk(played: Scene, tmp_path: Path) -> None:
+    """Spark's logs, state and sources, and our records, are all in the bucket."""
+    ended = played.but(max_records=100_000).run()
+    assert ended.code == 0, ended.log
+    folders = {n.split("/")[0] for n in open_objects(played.settings.checkpoint).names("")}
+    assert {"metadata", "offsets", "commits", "state", "epochs", "sources"} <= folders
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".log"}
