@@ -1,11 +1,10 @@
 """Checkpoint and savepoint on different volumes: a disk, and a bucket.
 
-The bucket is obstore's own store in memory behind the code for S3; with SLUICEGATE_S3 a real one too.
+The bucket is obstore's own store in memory behind the code for S3; and a real one.
 """
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -22,7 +21,6 @@ from sluicegate.storage.objects import Objects, S3Objects, open_objects
 
 from .made import checkpoint
 
-S3 = os.environ.get("SLUICEGATE_S3", "")
 BUCKET = S3Objects(MemoryStore())  # type: ignore[arg-type] # obstore's functions take any store
 
 
@@ -65,13 +63,12 @@ Place = Callable[[str], str]
 
 
 @pytest.fixture(params=["memory", "s3"])
-def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Give addresses in a bucket that nobody else uses."""
     monkeypatch.setattr(savepoints, "open_objects", opened)
     monkeypatch.setattr(restoring, "open_objects", opened)
-    if request.param == "s3" and not S3:
-        pytest.skip("SLUICEGATE_S3 (s3://bucket/prefix, with AWS_* for the endpoint) is not set")
-    root = f"{'memory:/' if request.param == 'memory' else S3}/{uuid.uuid4().hex}"
+    s3 = None if request.param == "memory" else request.getfixturevalue("bucket").url
+    root = f"{s3 or 'memory:/'}/{uuid.uuid4().hex}"
     return lambda name: f"{root}/{name}"
 
 
@@ -85,34 +82,34 @@ def moved_onto(url: str, disk: Path) -> str:
 
 
 @pytest.fixture(params=["disk", "bucket"])
-def parent(request: pytest.FixtureRequest, bucket: Place, tmp_path: Path) -> str:
+def parent(request: pytest.FixtureRequest, place: Place, tmp_path: Path) -> str:
     """Give a checkpoint on either volume."""
     if request.param == "disk":
         return checkpoint(tmp_path / "parent", 3)
-    return moved_onto(bucket("parent"), tmp_path)
+    return moved_onto(place("parent"), tmp_path)
 
 
 @pytest.mark.parametrize("to", ["disk", "bucket"])
 def test_a_job_moves_from_any_volume_over_a_bucket_to_any(
-    parent: str, bucket: Place, tmp_path: Path, to: str
+    parent: str, place: Place, tmp_path: Path, to: str
 ) -> None:
-    made = take(parent, bucket("savepoints"), seal=True)
-    new = bucket("new") if to == "bucket" else str(tmp_path / "new")
+    made = take(parent, place("savepoints"), seal=True)
+    new = place("new") if to == "bucket" else str(tmp_path / "new")
     lineage = restore(made.url, new)
     assert lineage == read_lineage(opened(new))
     assert opened(new).read("state/0/0/3.delta") == b"delta 3"
-    (seen,) = listed(bucket("savepoints"))
+    (seen,) = listed(place("savepoints"))
     assert seen.moved_to == new
 
 
-def test_a_savepoint_in_a_bucket_is_removed(parent: str, bucket: Place) -> None:
-    made = take(parent, bucket("savepoints"))
+def test_a_savepoint_in_a_bucket_is_removed(parent: str, place: Place) -> None:
+    made = take(parent, place("savepoints"))
     assert dispose(made.url)
-    assert list(opened(bucket("savepoints")).names("")) == []
+    assert list(opened(place("savepoints")).names("")) == []
 
 
-def test_a_driver_is_asked_through_a_bucket(bucket: Place) -> None:
-    objects = opened(bucket("checkpoint"))
+def test_a_driver_is_asked_through_a_bucket(place: Place) -> None:
+    objects = opened(place("checkpoint"))
     request = ask(objects, "l", hold_s=60)
     desk = StopDesk(objects, "l", 0.0)
     assert desk.asked() == request

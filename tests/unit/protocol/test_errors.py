@@ -44,6 +44,7 @@ OUTCOMES = {
     "EpochTimeout": (True, 75),
     "SinkUnavailable": (True, 1),
     "RowsLost": (True, 1),
+    "LookupUnanswered": (True, 1),
     "SinkRejected": (False, 1),
     "SinkWentBack": (False, 66),
     "MarkerMismatch": (False, 66),
