@@ -45,9 +45,7 @@ def build(spark: SparkSession, settings: SocketToKafkaSettings) -> EpochsWriter:
     limits = ReceiverLimits(line_bytes=settings.max_line_bytes, ahead_lines=settings.max_records)
     receiver = SocketReceiver(settings.address, limits)
     received = received_lines(spark, settings.checkpoint)
-    source = F.struct(
-        F.lit(settings.address).alias("socket"), "segment", "number", "received_at", "length"
-    )
+    source = F.struct(F.col("peer").alias("socket"), "segment", "number", "received_at", "length")
     whole = received.where("broken IS NULL").select("line", source.alias(SOURCE))
     letters = received.where("broken IS NOT NULL").select(
         *letter_columns(F.col("broken"), F.col("line"), source, F.col("sha256"))

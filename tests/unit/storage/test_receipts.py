@@ -8,7 +8,7 @@ import pytest
 
 from sluicegate.protocol.errors import EpochLogBroken, Fenced
 from sluicegate.storage.objects import LocalObjects
-from sluicegate.storage.receipts import Line, ReceiptLog
+from sluicegate.storage.receipts import Line, ReceiptLog, peer_of
 
 
 @pytest.fixture
@@ -45,6 +45,11 @@ def test_a_segment_is_read_as_it_was_logged(log: ReceiptLog) -> None:
         "sha256": [None, "00"],
         "received_at": None,
     }
+
+
+def test_a_segment_says_where_its_lines_came_from(log: ReceiptLog) -> None:
+    log.append(1, [Line(b"x", 1)], "a", "host:9")
+    assert peer_of(log.read(1)) == "host:9"
 
 
 def test_a_number_that_another_receiver_has_taken_is_fenced(log: ReceiptLog) -> None:

@@ -71,7 +71,8 @@ class SocketReceiver:
 
     def start(self, checkpoint: Objects) -> None:
         """Begin to connect and receive; see `beside.Beside`."""
-        receipts = _Receipts(ReceiptLog(checkpoint), self._limits, self._stopping)
+        peer = f"{self._host}:{self._port}"
+        receipts = _Receipts(ReceiptLog(checkpoint), peer, self._limits, self._stopping)
         self._thread = threading.Thread(
             target=self._run, args=(receipts,), name="sluicegate-receiver", daemon=True
         )
@@ -149,9 +150,9 @@ class _Receipts:
     """Lines on their way into the log: at most a segment in memory."""
 
     def __init__(
-        self, stored: ReceiptLog, limits: ReceiverLimits, stopping: threading.Event
+        self, stored: ReceiptLog, peer: str, limits: ReceiverLimits, stopping: threading.Event
     ) -> None:
-        self._log, self._limits, self._stopping = stored, limits, stopping
+        self._log, self._peer, self._limits, self._stopping = stored, peer, limits, stopping
         self._receiver = uuid.uuid4().hex
         self._number = 0
         self._lines: list[Line] = []
@@ -188,7 +189,7 @@ class _Receipts:
             return
         number, lines = self._number + 1, self._lines
         failpoints.reach("before-receipt", epoch=number)
-        self._repeated(lambda: self._log.append(number, lines, self._receiver))
+        self._repeated(lambda: self._log.append(number, lines, self._receiver, self._peer))
         self._check_alone(number)
         failpoints.reach("after-receipt", epoch=number)
         self._number, self._lines, self._bytes = number, [], 0

@@ -17,14 +17,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from sluicegate.storage.objects import open_objects
-from sluicegate.storage.receipts import OFFSET_KEY, ReceiptLog
+from sluicegate.storage.receipts import OFFSET_KEY, ReceiptLog, peer_of
 
 _FORMAT = "sluicegate-receipts"
 _CHECKPOINT = "checkpoint"
 
 SCHEMA_DDL = (
     "line binary, broken string, length long, sha256 string, received_at timestamp, "
-    "segment long, number int"
+    "peer string, segment long, number int"
 )
 """A line, why it is none (null: it is), its length and hash where it was cut, and where it stands."""
 
@@ -96,6 +96,7 @@ class _ReceiptReader(DataSourceStreamReader):
         for number in range(partition.first, partition.last + 1):
             lines = receipts.read(number)
             added = {
+                "peer": pa.array([peer_of(lines)] * lines.num_rows, pa.string()),
                 "segment": pa.array([number] * lines.num_rows, pa.int64()),
                 "number": pa.array(range(lines.num_rows), pa.int32()),
             }

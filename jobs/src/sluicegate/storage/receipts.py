@@ -24,7 +24,7 @@ OFFSET_KEY = "received"
 
 _PREFIX = "received/"
 _DIGITS = 16
-_RECEIVER = b"receiver"
+_RECEIVER, _PEER = b"receiver", b"peer"
 
 _SCHEMA = pa.schema(
     [
@@ -67,8 +67,8 @@ class ReceiptLog:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    def append(self, number: int, lines: Sequence[Line], receiver: str) -> None:
-        """Make lines durable as a segment.
+    def append(self, number: int, lines: Sequence[Line], receiver: str, peer: str = "") -> None:
+        """Make lines durable as a segment, with the address that they came from.
 
         A lost reply is settled by calling again: a segment of the same receiver is ours (rule 1).
 
@@ -76,7 +76,7 @@ class ReceiptLog:
             Fenced: another receiver has logged a segment of this number.
             StoreUnavailable: no answer; call again with the same number and lines.
         """
-        if self._objects.create(_name(number), _encode(lines, receiver)):
+        if self._objects.create(_name(number), _encode(lines, receiver, peer)):
             return
         stored = self._objects.read(_name(number))
         if stored is None or _receiver_of(stored) != receiver:
@@ -171,7 +171,12 @@ def _name(number: int) -> str:
     return f"{_PREFIX}{number:0{_DIGITS}d}"
 
 
-def _encode(lines: Sequence[Line], receiver: str) -> bytes:
+def peer_of(lines: pa.RecordBatch) -> str:
+    """Return the address that a segment's lines came from."""
+    return bytes((lines.schema.metadata or {}).get(_PEER, b"")).decode()
+
+
+def _encode(lines: Sequence[Line], receiver: str, peer: str) -> bytes:
     columns = [
         [line.content for line in lines],
         [line.broken for line in lines],
@@ -180,7 +185,7 @@ def _encode(lines: Sequence[Line], receiver: str) -> bytes:
         [line.received_us for line in lines],
     ]
     arrays = [pa.array(c, field.type) for c, field in zip(columns, _SCHEMA, strict=True)]
-    schema = _SCHEMA.with_metadata({_RECEIVER: receiver.encode()})
+    schema = _SCHEMA.with_metadata({_RECEIVER: receiver.encode(), _PEER: peer.encode()})
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, schema, options=_OPTIONS) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
