@@ -95,6 +95,7 @@ def started_redis(folder: Path) -> RedisServer:
     return server
 
 
+@pytest.fixture(scope="session")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
     """Give a place on S3, by the AWS_* variables of this process too: name checkpoints apart.
 

@@ -204,8 +204,8 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-_NO_OBJECT = "NoSuchKey"
-"""S3's word for an object that is not there, as against a bucket or a user."""
+_NO_OBJECT = ("NoSuchKey", "No data in memory")
+"""What S3, and obstore's store in memory, say of an object that is not there: not of a bucket."""
 
 
 class S3Objects:
@@ -227,7 +227,8 @@ class S3Objects:
         try:
             return obstore.get(self._store, name).bytes().to_bytes()
         except FileNotFoundError as error:
-            if _NO_OBJECT not in str(error):  # but no bucket, say: that is not an empty checkpoint
+            # no bucket, say, is no empty checkpoint
+            if not any(said in str(error) for said in _NO_OBJECT):
                 raise _unavailable(f"read {name}", error) from error
             return None
         except BaseError as error:
