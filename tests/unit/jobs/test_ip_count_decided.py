@@ -11,7 +11,7 @@ from sluicegate.protocol.markers import GENESIS, Marker
 from sluicegate.protocol.record import Chunk, EpochRecord, SinkBinding
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.objects import open_objects
-from sluicegate_jobs.ip_count_verify import Decided, Held, compare_decided, read_decided
+from sluicegate_jobs.decided import Decided, Held, compare_decided, read_decided
 
 TOPIC = "lines"
 SINK = "kafka.counts"
