@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sluicegate.settings.job import JobSettings
     from sluicegate.sinks.kafka import KafkaSink
     from sluicegate.sinks.mysql import MySQLSink
+    from sluicegate.spark.batch import batch
     from sluicegate.spark.outputs import LateRows
     from sluicegate.spark.query import EpochsQuery, epochs
     from sluicegate.spark.session import session
@@ -26,6 +27,7 @@ __all__ = [
     "KafkaSink",
     "LateRows",
     "MySQLSink",
+    "batch",
     "epochs",
     "session",
 ]
@@ -38,6 +40,7 @@ _HOMES = {
     "EpochSettings": "sluicegate.settings.epoch",
     "JobSettings": "sluicegate.settings.job",
     "EpochsQuery": "sluicegate.spark.query",
+    "batch": "sluicegate.spark.batch",
     "epochs": "sluicegate.spark.query",
     "session": "sluicegate.spark.session",
 }

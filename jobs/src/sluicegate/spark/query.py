@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -70,6 +70,11 @@ class EpochsWriter:
             PreflightFailed: or one of its kinds; nothing was started.
             SinkUnavailable: a server does not answer; nothing was started.
         """
+        spark, wiring = self.wired()
+        return EpochsQuery(spark, wiring, self.settings, self.output_mode)
+
+    def wired(self) -> tuple[SparkSession, Wiring]:
+        """Check everything; return what a driver is made of. For `start`, and `sluicegate.spark.batch`."""
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
         objects = open_objects(self.checkpoint)
         check_state_backend(objects, self.settings.state_backend)
@@ -78,7 +83,7 @@ class EpochsWriter:
         takers = self._bind(lineage.id)
         outputs = Outputs(self.outputs, takers)
         bound = {sink.id: sink for sink in outputs.sinks()}
-        wiring = Wiring(
+        return spark, Wiring(
             job=Job(
                 name=self.name,
                 lineage=lineage.id,
@@ -96,7 +101,6 @@ class EpochsWriter:
             tracing=Tracing(self.name),
             inline_bytes=self.settings.inline_bytes,
         )
-        return EpochsQuery(spark, wiring, self.settings, self.output_mode)
 
     def _all_sinks(self) -> list[Sink]:
         return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
@@ -304,21 +308,8 @@ class EpochsQuery:
         finally:
             self._gate.release()
 
-    @contextmanager
-    def _deadline(self, epoch: int) -> Iterator[None]:
-        """End the process if the epoch takes too long: a callback cannot be cancelled (rule 18)."""
-        if not self._settings.timeout_s:
-            yield
-            return
-        timer = threading.Timer(
-            self._settings.timeout_s, _expire, (epoch, self._settings.timeout_s)
-        )
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+    def _deadline(self, epoch: int) -> AbstractContextManager[None]:
+        return deadline(epoch, self._settings.timeout_s)
 
     def _settle_error(self, error: StreamingQueryException) -> None:
         if self._stopping and "_StopRequested" in str(error):
@@ -360,6 +351,21 @@ def _translate(error: StreamingQueryException) -> SluicegateError:
         data="the epoch is undecided, or decided and applied at the next start; nothing is lost",
         do="restart the driver; if it fails again, the cause is in the job, its source or Spark",
     )
+
+
+@contextmanager
+def deadline(epoch: int, timeout_s: float) -> Iterator[None]:
+    """End the process if the epoch takes too long: a callback cannot be cancelled (rule 18)."""
+    if not timeout_s:
+        yield
+        return
+    timer = threading.Timer(timeout_s, _expire, (epoch, timeout_s))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _expire(epoch: int, timeout_s: float) -> None:
