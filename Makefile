@@ -22,7 +22,7 @@ TYPED  := jobs/src infra tests
 demo: environment classes ## Run the main job on this machine, failures included (LOG=access.log.gz: your own log)
 	@$(PY) -m infra.demo $(if $(LOG),--log "$(LOG)")
 
-services: environment classes ## Keep a Kafka and a MariaDB up until Ctrl-C, and say how to reach them
+services: environment classes ## Keep Kafka, MariaDB and Valkey up until Ctrl-C, and say how to reach them
 	@$(PY) -m infra.embedded $(ARGS)
 
 ##@ Develop

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from infra.embedded import Services
+from infra.embedded import RedisEndpoint, RedisServer, Services
+from infra.embedded.redis import REDIS_VARIABLE, redis_command, redis_gap
 
 
 def pytest_report_header() -> list[str]:
@@ -16,14 +18,24 @@ def pytest_report_header() -> list[str]:
     return [
         f"Kafka: {kafka or 'embedded broker'}",
         f"MySQL: {mysql.rpartition('@')[2] or 'embedded MariaDB, no real MySQL (SLUICEGATE_MYSQL)'}",
+        f"Redis: {_redis()}",
         f"S3: {s3 or 'not tested (SLUICEGATE_S3=s3://bucket/prefix, AWS_ENDPOINT and keys)'}",
     ]
+
+
+def _redis() -> str:
+    given, command = os.environ.get(REDIS_VARIABLE), redis_command()
+    if given:
+        return given.rpartition("@")[2]
+    return f"embedded {command.name}" if command else f"not tested. {redis_gap()}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what asks for the services, so that `-m "not integration"` leaves it out."""
     for item in items:
-        if isinstance(item, pytest.Function) and "services" in item.fixturenames:
+        if isinstance(item, pytest.Function) and {"services", "redis", "own_redis"} & set(
+            item.fixturenames
+        ):
             item.add_marker(pytest.mark.integration)
 
 
@@ -36,3 +48,32 @@ def services() -> Iterator[Services]:
     """
     with Services() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisEndpoint]:
+    """Give one Redis to all tests: name keys after the test. It needs no Kafka and no MySQL."""
+    given = os.environ.get(REDIS_VARIABLE)
+    if given:
+        yield RedisEndpoint(given)
+        return
+    server = started_redis(tmp_path_factory.mktemp("redis"))
+    yield server.endpoint
+    server.stop()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """Give a Redis that a test may stop and kill."""
+    server = started_redis(tmp_path)
+    yield server
+    server.stop()
+
+
+def started_redis(folder: Path) -> RedisServer:
+    """Start a server, or skip the test with the reason why there is none."""
+    if redis_command() is None:
+        pytest.skip("no server binary for this machine: see the head of the run")
+    server = RedisServer(folder)
+    server.start()
+    return server

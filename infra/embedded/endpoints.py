@@ -1,11 +1,11 @@
-"""How to reach a Kafka and a MySQL, whoever runs them, with the few admin calls that tests need.
+"""How to reach a Kafka, a MySQL and a Redis, whoever runs them, with the few admin calls that tests need.
 
 Starts and stops nothing. Called by services.py, and through `Services` by tests and the demo.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 import pymysql
@@ -13,6 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pymysql.connections import Connection
 
 from infra.embedded.process import ServiceError
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 _QUIET = 0  # librdkafka otherwise writes every refused connection to stderr while a broker starts
 
@@ -93,3 +96,20 @@ class MySQLEndpoint:
             database=self.database,
             **{"charset": "utf8mb4", "connect_timeout": 5, **options},
         )
+
+
+@dataclass(frozen=True)
+class RedisEndpoint:
+    """A Redis or Valkey that clients can reach."""
+
+    url: str
+
+    def __repr__(self) -> str:
+        """Show everything but a password: pytest prints this when a test fails."""
+        return f"RedisEndpoint({self.url.rpartition('@')[2]})"
+
+    def connect(self) -> "Redis":
+        """Return a client whose keys and values are text."""
+        from redis import Redis  # noqa: PLC0415 - half a second that most have no use for
+
+        return Redis.from_url(self.url, decode_responses=True, socket_timeout=5.0)

@@ -1,4 +1,4 @@
-"""Kafka and MySQL together: started here, or the real ones that the environment names.
+"""Kafka, MySQL and Redis: started here, or the real ones that the environment names.
 
 Called by tests (one session fixture), the demo, the benchmarks and `make services`.
 """
@@ -12,10 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TextIO
 
-from infra.embedded.endpoints import KafkaEndpoint, MySQLEndpoint
+from infra.embedded.endpoints import KafkaEndpoint, MySQLEndpoint, RedisEndpoint
 from infra.embedded.kafka import KafkaBroker
 from infra.embedded.mariadb import MariaDB
 from infra.embedded.process import ServiceError
+from infra.embedded.redis import REDIS_VARIABLE, RedisServer
 from infra.work import work_folder
 
 KAFKA_VARIABLE: Final = "SLUICEGATE_KAFKA"
@@ -23,10 +24,10 @@ MYSQL_VARIABLE: Final = "SLUICEGATE_MYSQL"
 
 
 class Services:
-    """A Kafka and a MySQL for as long as the `with` block lasts.
+    """A Kafka and a MySQL for as long as the `with` block lasts, and a Redis from its first use on.
 
     Without a folder the data are thrown away at the end; with one they stay. A server named by
-    SLUICEGATE_KAFKA or SLUICEGATE_MYSQL is used as it is: never stopped, its data never removed.
+    SLUICEGATE_KAFKA, _MYSQL or _REDIS is used as it is: never stopped, its data never removed.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -36,9 +37,13 @@ class Services:
         self._claim: TextIO | None = None
         self._broker: KafkaBroker | None = None
         self._database: MariaDB | None = None
+        self._redis_server: RedisServer | None = None
+        self._running = False
         kafka, mysql = os.environ.get(KAFKA_VARIABLE), os.environ.get(MYSQL_VARIABLE)
         self._kafka = KafkaEndpoint(kafka) if kafka else None
         self._mysql = MySQLEndpoint.parse(mysql) if mysql else None
+        redis = os.environ.get(REDIS_VARIABLE)
+        self._redis = RedisEndpoint(redis) if redis else None
 
     @property
     def kafka(self) -> KafkaEndpoint:
@@ -68,6 +73,24 @@ class Services:
             raise ServiceError(_NOT_STARTED)
         return self._database
 
+    @property
+    def redis(self) -> RedisEndpoint:
+        """Where Redis is; the first to ask starts it, as most need none."""
+        return self._redis or self.redis_server.endpoint
+
+    @property
+    def redis_server(self) -> RedisServer:
+        """The Redis server that runs here: to restart or kill it. The first to ask starts it."""
+        if self._redis:
+            raise ServiceError(_NOT_OURS.format("Redis", REDIS_VARIABLE))
+        if self._redis_server is None:
+            if not self._running:
+                raise ServiceError(_NOT_STARTED)
+            self._folder = self._folder or self._claim_folder()
+            self._redis_server = RedisServer(self._folder)
+            self._redis_server.start()
+        return self._redis_server
+
     def start(self) -> Self:
         """Start what the environment does not give, both at once."""
         starting: list[KafkaBroker | MariaDB] = []
@@ -86,15 +109,19 @@ class Services:
         except BaseException:
             self.stop()
             raise
+        self._running = True
         return self
 
     def stop(self) -> None:
         """Stop what was started here. Safe to repeat."""
-        servers = [server for server in (self._broker, self._database) if server]
-        with ThreadPoolExecutor(max_workers=2) as pool:
+        servers = [
+            server for server in (self._broker, self._database, self._redis_server) if server
+        ]
+        with ThreadPoolExecutor(max_workers=3) as pool:
             for stopped in [pool.submit(server.stop) for server in servers]:
                 stopped.result()
-        self._broker = self._database = None
+        self._broker = self._database = self._redis_server = None
+        self._running = False
         if self._folder and self._keep is None:
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._claim:

@@ -34,8 +34,20 @@ APPLYING = (
 )
 """Points that are passed once for each sink."""
 
-ELSEWHERE = {"stage-part"}
-"""Passed by executors: see test_executors_killed."""
+SAVEPOINTS = {
+    "savepoint-copying",
+    "before-seal",
+    "after-seal",
+    "before-manifest",
+    "restore-copying",
+}
+ELSEWHERE = {
+    "stage-part",
+    *SAVEPOINTS,
+    *("before-receipt", "after-receipt"),
+    *("replay-begun", "replay-written", "replay-committed"),
+}
+"""Of others: see test_executors_killed, test_savepoints, test_socket_to_kafka, test_dead_letters."""
 
 WHERE = [
     *((point, "") for point in (*UNDECIDED, *DECIDED)),

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from infra.embedded import KafkaEndpoint, MySQLEndpoint, ServiceError, Services
+from infra.embedded.redis import redis_command
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -149,6 +150,31 @@ def test_a_server_given_by_the_environment_is_used_and_never_stopped(
     assert (own.broker.pid, own.database.pid) == pids
     assert own.kafka.topics() is not None
     insert(own.mysql, "still_there", 1)
+
+
+@pytest.mark.skipif(redis_command() is None, reason="no Redis: see the head of the run")
+def test_redis_runs_from_its_first_use_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICEGATE_KAFKA", "127.0.0.1:1")
+    monkeypatch.setenv("SLUICEGATE_MYSQL", "mysql://nobody@127.0.0.1:1/none")
+    monkeypatch.delenv("SLUICEGATE_REDIS", raising=False)
+    with Services() as services:
+        assert services._redis_server is None
+        with services.redis.connect() as client:
+            assert client.ping()
+        server = psutil.Process(services.redis_server.pid)
+        folder = services.redis_server.log.parent
+    assert not server.is_running()
+    assert not folder.exists()
+
+
+def test_a_redis_given_by_the_environment_is_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICEGATE_KAFKA", "127.0.0.1:1")
+    monkeypatch.setenv("SLUICEGATE_MYSQL", "mysql://nobody@127.0.0.1:1/none")
+    monkeypatch.setenv("SLUICEGATE_REDIS", "redis://127.0.0.1:1/0")
+    with Services() as services:
+        assert services.redis.url == "redis://127.0.0.1:1/0"
+        with pytest.raises(ServiceError, match="SLUICEGATE_REDIS"):
+            services.redis_server.kill()
 
 
 @pytest.mark.faults

@@ -1,7 +1,7 @@
 """Sluicegate: exactly-once streaming on Spark. One epoch reaches every sink, all or nothing.
 
 The public door. `epochs` runs a streaming DataFrame; `KafkaSink` and `MySQLSink` are where it
-goes; errors are in `sluicegate.protocol.errors`.
+goes; `lookup` adds what a store knows; errors are in `sluicegate.protocol.errors`.
 """
 
 from __future__ import annotations
@@ -10,29 +10,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sluicegate.lookups.client import AskEach
+    from sluicegate.lookups.redis_store import RedisHash, RedisKeys
+    from sluicegate.lookups.settings import Cache
     from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
     from sluicegate.settings.job import JobSettings
     from sluicegate.sinks.kafka import KafkaSink
     from sluicegate.sinks.mysql import MySQLSink
     from sluicegate.spark.batch import batch
-    from sluicegate.spark.outputs import LateRows
+    from sluicegate.spark.lookups import lookup
+    from sluicegate.spark.outputs import LateRows, refuse
     from sluicegate.spark.query import EpochsQuery, epochs
     from sluicegate.spark.session import session
 
 __all__ = [
     "AVAILABLE_NOW",
+    "AskEach",
+    "Cache",
     "EpochSettings",
     "EpochsQuery",
     "JobSettings",
     "KafkaSink",
     "LateRows",
     "MySQLSink",
+    "RedisHash",
+    "RedisKeys",
     "batch",
     "epochs",
+    "lookup",
+    "refuse",
     "session",
 ]
 
 _HOMES = {
+    "AskEach": "sluicegate.lookups.client",
+    "Cache": "sluicegate.lookups.settings",
+    "RedisHash": "sluicegate.lookups.redis_store",
+    "RedisKeys": "sluicegate.lookups.redis_store",
+    "lookup": "sluicegate.spark.lookups",
+    "refuse": "sluicegate.spark.outputs",
     "KafkaSink": "sluicegate.sinks.kafka",
     "MySQLSink": "sluicegate.sinks.mysql",
     "LateRows": "sluicegate.spark.outputs",

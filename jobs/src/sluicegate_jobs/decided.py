@@ -16,6 +16,9 @@ from typing import Any
 import pymysql
 from pymysql.cursors import SSCursor
 
+from sluicegate.checkpoint.manifest import read_ancestry
+from sluicegate.checkpoint.savepoints import inherited
+from sluicegate.checkpoint.takeover import successor
 from sluicegate.cli.job import Finding, Verification
 from sluicegate.protocol.errors import (
     EpochLogBroken,
@@ -31,6 +34,7 @@ from sluicegate.sinks.kafka.committed import committed_marker
 from sluicegate.sinks.mysql.session import Address, Connection, connect, quoted
 from sluicegate.sinks.mysql.writer import MARKERS
 from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.objects import Objects, open_objects
 from sluicegate_jobs.findings import LOST, UNDECIDED, Findings
 from sluicegate_jobs.kafka_reader import Record, TopicReader
@@ -46,7 +50,8 @@ class Decided:
     Args:
         newest: the newest record, None where nothing is decided.
         attempts: kept epoch -> the attempt that was decided.
-        rows: sink -> rows of all decided epochs; None where the oldest are pruned.
+        rows: sink -> rows of all decided epochs, a restored job's parents' too, as far as they went
+            into the same sinks; None where the oldest are pruned.
         covered: partition of the source -> the first offset that no decided epoch has read.
     """
 
@@ -117,7 +122,7 @@ def read_decided(objects: Objects, topic: str | None) -> Decided:
     attempts: dict[int, str] = {}
     rows: dict[str, int] = {}
     newest: EpochRecord | None = None
-    for epoch in log.epochs():
+    for epoch in log.decided():
         record = log.read(epoch)
         if record is None:
             continue  # pruned since it was listed
@@ -125,14 +130,23 @@ def read_decided(objects: Objects, topic: str | None) -> Decided:
         discarded = log.discarded(epoch)
         for sink in record.sinks.keys() - discarded:
             rows[sink] = rows.get(sink, 0) + record.rows(sink)
+    ancestry, lineage = read_ancestry(objects), read_lineage(objects)
     if newest is None:
-        return Decided(rows={})
-    covered = {} if topic is None else _covered(objects, newest.epoch, topic)
-    return Decided(newest, attempts, rows if 0 in attempts else None, covered)
+        covered = _covered(objects, ancestry.epoch, topic) if ancestry else {}
+        return Decided(rows={}, covered=covered)
+    whole = (lineage.first_epoch if lineage else 0) in attempts
+    if ancestry is not None:
+        whole = whole and ancestry.rows is not None
+        for sink, before in inherited(ancestry, newest).items():
+            rows[sink] = rows.get(sink, 0) + before
+    covered = _covered(objects, newest.epoch, topic)
+    return Decided(newest, attempts, rows if whole else None, covered)
 
 
-def _covered(objects: Objects, epoch: int, topic: str) -> dict[int, int]:
-    """Return how far an epoch has read, by Spark's own offset log."""
+def _covered(objects: Objects, epoch: int, topic: str | None) -> dict[int, int]:
+    """Return how far an epoch has read, by Spark's own offset log; nothing of a batch."""
+    if topic is None:
+        return {}
     stored = objects.read(f"offsets/{epoch}")
     # a version, metadata, then an offset for each source; '-' where a source has none yet
     sources = [
@@ -205,6 +219,18 @@ def table_rows(database: Address, table: str, columns: str) -> Iterator[tuple[An
             yield from rows
 
 
+def _refuse_a_moved_job(held: Mapping[str, Held]) -> None:
+    """A sealed parent's sinks have gone on without it."""
+    markers = [marker for there in held.values() for marker in there.markers.values()]
+    found = next((successor(marker) for marker in markers if successor(marker)), "")
+    if found:
+        raise SluicegateError(
+            f"the job was moved: lineage {found} has taken its sinks over",
+            data="nothing is known to be wrong; what the sinks hold now is in the other's checkpoint",
+            do="give the checkpoint that the savepoint was restored into",
+        )
+
+
 def concluded(
     checkpoint: str, decided: Decided, compared: Verification, held: Mapping[str, Held]
 ) -> Verification:
@@ -219,8 +245,11 @@ def concluded(
     Raises:
         SluicegateError: nothing was ever decided, or the job went on meanwhile.
     """
+    _refuse_a_moved_job(held)
     newest = decided.newest.epoch if decided.newest else None
-    if StoredEpochLog(open_objects(checkpoint)).newest() != newest:
+    if StoredEpochLog(open_objects(checkpoint)).decided()[-1:] != (
+        [] if newest is None else [newest]
+    ):
         raise SluicegateError(
             "the job decided an epoch while it was being checked",
             data="nothing is known to be wrong; the comparison was thrown away",

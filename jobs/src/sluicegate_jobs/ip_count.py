@@ -17,8 +17,9 @@ from sluicegate.settings.job import JobSettings
 from sluicegate.settings.restart import FIXED, STRATEGIES
 from sluicegate.settings.schema import option
 from sluicegate.spark.query import EpochsWriter
+from sluicegate_jobs.dead_letters import create_letters_target, letters_sink
 from sluicegate_jobs.ip_count_verify import verify
-from sluicegate_jobs.kafka_source import dead_letter, kafka_source
+from sluicegate_jobs.kafka_source import dead_letter_columns, kafka_source
 from sluicegate_jobs.targets import create_table, create_topics
 
 LINE = (
@@ -53,6 +54,7 @@ class IpCountSettings(JobSettings):
     topic: str = option("ip_count_sink", "topic of the counts")
     table: str = option("ip_count", "table of the counts")
     dead_letters: str = option("ip_count_dead_letters", "topic of lines that could not be counted")
+    dead_letter_table: str = option("", "a table for them instead of the topic")
     window: str = option("5 seconds", "length of the tumbling windows, in event time")
     lateness: str = option("5 seconds", "how far behind the newest event a hit may be")
 
@@ -76,7 +78,7 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
         )
     )
     reason = F.coalesce("broken", F.lit("late: the window was closed before the hit came"))
-    letters = lines.select("window_end", "broken", dead_letter(reason).alias("value"))
+    letters = lines.select("window_end", "broken", *dead_letter_columns(reason))
     kafka, mysql = settings.kafka or None, settings.mysql or None
     return epochs(
         {
@@ -95,8 +97,12 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
             ),
             MySQLSink(settings.table, keys=("window_start", "ip"), of="counts", url=mysql),
         ],
-        dead_letters=KafkaSink(
-            settings.dead_letters, value="value", of="dead_letters", bootstrap=kafka
+        dead_letters=letters_sink(
+            settings.dead_letters,
+            settings.dead_letter_table,
+            kafka=settings.kafka,
+            mysql=settings.mysql,
+            of="dead_letters",
         ),
         checkpoint=settings.checkpoint,
         settings=settings,
@@ -125,8 +131,13 @@ def _broken() -> Column:
 
 def create_targets(settings: IpCountSettings) -> list[str]:
     """Create the topics and the table where they are missing; return what was created."""
-    topics = (settings.source, settings.topic, settings.dead_letters)
-    made = create_topics(settings.kafka, topics, partitions=4)
+    made = create_topics(settings.kafka, (settings.source, settings.topic), partitions=4)
+    made += create_letters_target(
+        settings.dead_letters,
+        settings.dead_letter_table,
+        kafka=settings.kafka,
+        mysql=settings.mysql,
+    )
     return made + create_table(settings.mysql, settings.table, TABLE)
 
 

@@ -8,6 +8,8 @@ or idle.
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sluicegate.cli.job import Verification
@@ -46,7 +48,7 @@ def verify(settings: IpCountSettings) -> Verification:
         (SourceLine(r.partition, r.offset, r.value) for r in whole(servers, settings.source)),
         ((r.key, r.value) for r in counted(servers, settings.topic, seen)),
         (TableRow(*row) for row in table_rows(database, settings.table, columns)),
-        (r.value for r in counted(servers, settings.dead_letters, seen)),
+        letters_of(settings, servers, database, seen),
         dataclasses.replace(rules, covered=decided.covered),
     )
     held = held_by(decided, seen, servers, settings.table, database)
@@ -59,3 +61,18 @@ def _rules(settings: IpCountSettings) -> Rules:
     except ValueError as error:
         raise SettingsInvalid(str(error), do="give the window and lateness of the job") from error
     return Rules(settings.source, {}, window_ms, lateness_ms)
+
+
+def letters_of(
+    settings: IpCountSettings, servers: str, database: Address, seen: dict[str, int]
+) -> Iterator[bytes | None]:
+    """Yield the dead letters as JSON, from their table or their topic."""
+    table = settings.dead_letter_table
+    if not table:
+        yield from (record.value for record in counted(servers, settings.dead_letters, seen))
+        return
+    columns = "reason, payload, payload_sha256, source"
+    for reason, payload, digest, source in table_rows(database, table, columns):
+        letter = {"reason": reason, "payload": payload, "payload_sha256": digest}
+        said = {} if source is None else {"source": json.loads(source)}
+        yield json.dumps(letter | said).encode()

@@ -12,13 +12,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate.protocol.errors import SettingsInvalid, SinkUnavailable, TargetMissing
+from sluicegate_jobs.dead_letters import letter_columns
 
 _ANSWER_S = 10.0
 _METADATA_LAG_S = 2.0
 """Brokers learn of a new topic a little late."""
-
-PAYLOAD_CHARACTERS = 65_536
-"""How much of a record a dead letter carries; the hash is of the whole."""
 
 
 def kafka_source(
@@ -113,13 +111,14 @@ def json_row(text: Column, columns: str) -> Column:
 
 def dead_letter(reason: Column) -> Column:
     """Return a source record as a dead letter: reason, payload, its hash, and where it came from."""
-    text = F.col("value").cast("string")
-    source = F.struct("topic", "partition", "offset", "timestamp")
-    return F.to_json(
-        F.struct(
-            reason.alias("reason"),
-            F.substring(text, 1, PAYLOAD_CHARACTERS).alias("payload"),
-            F.sha2(F.col("value"), 256).alias("payload_sha256"),
-            source.alias("source"),
-        )
-    )
+    return dead_letter_columns(reason)[0]
+
+
+def dead_letter_columns(reason: Column) -> list[Column]:
+    """Return the same for a topic, as the column `value`, and for a table; see `letter_columns`."""
+    return letter_columns(reason, F.col("value"), record_source())
+
+
+def record_source() -> Column:
+    """Return where a source record stands: what a dead letter's `source`, and `SOURCE`, holds."""
+    return F.struct("topic", "partition", "offset", "timestamp")

@@ -17,9 +17,10 @@ from sluicegate import KafkaSink, epochs
 from sluicegate.cli.job import PackagedJob
 from sluicegate.settings.job import JobSettings
 from sluicegate.settings.schema import option
+from sluicegate.spark.outputs import SOURCE
 from sluicegate.spark.query import EpochsWriter
 from sluicegate_jobs.generating import keyed_messages, to_topic
-from sluicegate_jobs.kafka_source import dead_letter, kafka_source, unreadable
+from sluicegate_jobs.kafka_source import dead_letter, kafka_source, record_source, unreadable
 from sluicegate_jobs.kafka_to_kafka_verify import verify
 from sluicegate_jobs.targets import create_topics
 
@@ -70,6 +71,7 @@ def build(spark: SparkSession, settings: KafkaToKafkaSettings) -> EpochsWriter:
         "headers",
         "partition",
         "timestamp",
+        record_source().alias(SOURCE),
     )
     letters = (
         read.where(lost).withColumn("value", bytes_of).select(dead_letter(reason).alias("value"))

@@ -44,6 +44,8 @@ class Letters:
         self.late = 0
         self.refused: list[dict[str, Any]] = []
         """The rows that a sink refused: as JSON where a sink has them so, else by columns."""
+        self.refused_at: set[tuple[str, int, int]] = set()
+        """The records that refused rows were made of, where the letters say so."""
         self.cut = 0
         """Letters about refused rows that were too long for a letter: not to be read back."""
         for value in values:
@@ -56,7 +58,7 @@ class Letters:
             self._findings.add(WRONG, f"a dead letter cannot be read: {value!r:.120}")
             return
         source = letter.get("source")
-        if not isinstance(source, dict):
+        if not isinstance(source, dict) or letter.get("payload_of") == "staged row":
             self._refusal(letter)
             return
         where = (str(source.get("topic")), source.get("partition", -1), source.get("offset", -1))
@@ -68,6 +70,14 @@ class Letters:
         if not letter["reason"].startswith("refused by "):
             self._findings.add(WRONG, f"a dead letter has no source: {letter['reason']!r:.80}")
             return
+        source = letter.get("source")
+        if isinstance(source, dict):
+            where = (
+                str(source.get("topic")),
+                source.get("partition", -1),
+                source.get("offset", -1),
+            )
+            self.refused_at.add(where)
         rows = _list(letter.get("payload"))
         if not rows:
             self.cut += 1

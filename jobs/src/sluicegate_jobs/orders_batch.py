@@ -21,8 +21,8 @@ from sluicegate.protocol.errors import SettingsInvalid, TargetMissing
 from sluicegate.settings.job import JobSettings
 from sluicegate.settings.schema import option
 from sluicegate.spark.batch import BatchWriter
+from sluicegate_jobs.dead_letters import letter_columns
 from sluicegate_jobs.generating import orders
-from sluicegate_jobs.kafka_source import PAYLOAD_CHARACTERS
 from sluicegate_jobs.orders import read_orders
 from sluicegate_jobs.orders_batch_verify import verify
 from sluicegate_jobs.targets import create_table, create_topics
@@ -77,13 +77,8 @@ def build(spark: SparkSession, settings: OrdersBatchSettings) -> BatchWriter:
         ) from error
     read = read_orders(lines.select("value", F.col("_metadata.file_path").alias("file")))
     read.where(F.col("broken").isNull()).createOrReplaceTempView("orders")
-    letter = F.struct(
-        F.col("broken").alias("reason"),
-        F.substring("value", 1, PAYLOAD_CHARACTERS).alias("payload"),
-        F.sha2(F.col("value").cast("binary"), 256).alias("payload_sha256"),
-        F.struct("file").alias("source"),
-    )
-    letters = read.where(F.col("broken").isNotNull()).select(F.to_json(letter).alias("value"))
+    letter = letter_columns(F.col("broken"), F.col("value").cast("binary"), F.struct("file"))[0]
+    letters = read.where(F.col("broken").isNotNull()).select(letter)
     return batch(
         {"sums": spark.sql(QUERY), "dead_letters": letters},
         name="orders_batch",

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.checkpoint.manifest import Ancestry, write_ancestry
 from sluicegate.protocol.errors import EpochLogBroken
 from sluicegate.protocol.markers import GENESIS, Marker
 from sluicegate.protocol.record import Chunk, EpochRecord, SinkBinding
+from sluicegate.protocol.seal import Seal
 from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.objects import open_objects
 from sluicegate_jobs.decided import Decided, Held, compare_decided, read_decided
 
@@ -100,3 +103,37 @@ def test_offsets_that_do_not_name_the_source_end_the_check(tmp_path: Path, offse
 
 def test_a_checkpoint_without_epochs_has_decided_nothing(tmp_path: Path) -> None:
     assert read_decided(open_objects(str(tmp_path)), TOPIC) == Decided(rows={})
+
+
+# --- of a job that was restored --------------------------------------------------------------------
+
+
+def restored(folder: Path, *, target: str = "topic counts", rows: int | None = 7) -> Decided:
+    """Read a checkpoint that was restored after epoch -1 of a parent, which had written rows."""
+    checkpoint(folder, 'v1\n{}\n{"lines":{"0":8}}')
+    objects = open_objects(str(folder))
+    told = None if rows is None else {SINK: rows}
+    write_ancestry(
+        objects, Ancestry("p", -1, {SINK: replace(BINDING, target=target)}, {}, rows=told)
+    )
+    create_lineage(objects, Lineage("l", "ip_count", parent="p"))
+    return read_decided(objects, TOPIC)
+
+
+def test_rows_that_a_parent_had_written_into_the_sink_are_expected_in_it(tmp_path: Path) -> None:
+    assert restored(tmp_path).rows == {SINK: 5 + 7}
+
+
+def test_rows_that_a_parent_had_written_elsewhere_are_not(tmp_path: Path) -> None:
+    assert restored(tmp_path, target="topic other").rows == {SINK: 5}
+
+
+def test_rows_are_not_counted_where_the_parents_are_not_known(tmp_path: Path) -> None:
+    assert restored(tmp_path, rows=None).rows is None
+
+
+def test_a_sealed_log_is_read_up_to_the_seal(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 'v1\n{}\n{"lines":{"0":8}}')
+    log = StoredEpochLog(open_objects(str(tmp_path)))
+    log.create_seal(Seal("id", "l", "ip_count", 2, "moved", 0))
+    assert read_decided(open_objects(str(tmp_path)), TOPIC).rows == {SINK: 5}

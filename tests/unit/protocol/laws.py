@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from sluicegate.protocol.errors import (
     DecisionUnknown,
     EpochLogBroken,
+    EpochUnfinished,
     Fenced,
     MarkerMismatch,
     OffsetLogDiverged,
+    Sealed,
     SinkWentBack,
     StageFailed,
     StoreUnavailable,
@@ -43,6 +45,7 @@ class Watch:
     """What was checked already and is not looked at again."""
 
     versions: dict[str, int] = field(default_factory=dict)
+    at_seal: dict[str, int] | None = None
     decisions: int = 0
     rows: dict[tuple[int, str, int], list[Row]] = field(default_factory=dict)
 
@@ -56,6 +59,30 @@ def check(world: World) -> None:
             _sink(world, sink)
             world.watch.versions[name] = sink.version
     _redo_log(world)
+    _sealed(world)
+
+
+def check_seal(world: World, epoch: int) -> None:
+    """A lineage ends where nothing is left half done: every sink has all that was decided."""
+    for decided, record in world.decided.items():
+        if decided >= epoch:
+            raise LawBroken(f"seal: epoch {decided} is decided, and the seal is at {epoch}")
+        for sink in world.sinks.values():
+            if not holds(sink, record):
+                raise LawBroken(f"seal: at {epoch}, and {sink.name} does not have {decided}")
+    world.watch.at_seal = {name: sink.version for name, sink in world.sinks.items()}
+
+
+def _sealed(world: World) -> None:
+    """Behind a seal nothing is decided, and no sink changes, whatever is still alive."""
+    at_seal = world.watch.at_seal
+    if at_seal is None:
+        return
+    if any(epoch >= min(world.seals) for epoch in world.decided if epoch not in world.pruned):
+        raise LawBroken(f"seal: an epoch was decided behind the seal at {min(world.seals)}")
+    for name, sink in world.sinks.items():
+        if sink.version != at_seal[name]:
+            raise LawBroken(f"seal: {name} changed after it")
 
 
 def _decisions(world: World) -> None:
@@ -153,6 +180,8 @@ def check_death(world: World, driver: Driver, error: BaseException) -> None:
     crowded = driver.rivalled or "late" in world.events
     because: dict[type[BaseException], bool] = {
         SparkLogConflict: driver.rivalled,
+        Sealed: "sealed" in world.events,
+        EpochUnfinished: driver.seals,
         Fenced: crowded or "checkpoint restored" in world.events,
         Stuck: driver.faulted or crowded or bool(world.late),
         StoreUnavailable: driver.faulted,

@@ -76,6 +76,7 @@ class Choice:
 
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "CreateRecord": ("lost", "failed", "late"),
+    "CreateSeal": ("lost", "failed", "late"),
     "commit": ("lost", "failed", "late"),
     "ReadRecord": ("glitch",),
 }

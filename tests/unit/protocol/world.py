@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from sluicegate.protocol import coordinator
 from sluicegate.protocol.coordinator import Job, Settled
@@ -25,6 +26,7 @@ from sluicegate.protocol.effects import (
 from sluicegate.protocol.errors import OffsetLogDiverged, StageFailed, StoreUnavailable
 from sluicegate.protocol.ports import Ports, Staged
 from sluicegate.protocol.record import Chunk, EpochRecord, EventTime, SinkBinding, encode
+from sluicegate.protocol.seal import Seal
 
 from . import laws
 from .setting import LOCAL, Call, Setting
@@ -58,6 +60,7 @@ class World:
         )
         self.finished_epochs: set[int] = set()
         self.records: dict[int, bytes] = {}
+        self.seals: dict[int, Seal] = {}
         self.staged: dict[str, bytes] = {}
         self.offsets: dict[int, int] = {}
         self.commits: set[int] = set()
@@ -76,11 +79,21 @@ class World:
     def put(self, stored: bytes) -> bool:
         """Create a record if there is none."""
         record = cached_decode(stored)
-        if record.epoch in self.records:
+        if record.epoch in self.records or record.epoch in self.seals:
             return False
         self.records[record.epoch] = stored
         # one that lands where the decided one was pruned is no decision
         self.decided.setdefault(record.epoch, record)
+        return True
+
+    def put_seal(self, seal: Seal) -> bool:
+        """Create a seal where no record is."""
+        if seal.epoch in self.records or seal.epoch in self.seals:
+            return False
+        self.seals[seal.epoch] = seal
+        if seal.epoch not in self.pruned:  # where a decision was pruned it ends nothing
+            self.events.add("sealed")
+            laws.check_seal(self, seal.epoch)
         return True
 
     def tidy(self, record: EpochRecord) -> None:
@@ -116,11 +129,15 @@ class World:
     def start(self, name: str, *, last: int | None = None) -> Driver:
         """Start a driver process; it ends once it has committed epoch `last`."""
         driver = Driver(self, name, last)
+        self.join(driver)
+        return driver
+
+    def join(self, driver: Driver) -> None:
+        """Let a process of another kind run beside the drivers."""
         self.drivers.append(driver)
         for other in self.alive():
             if other is not driver:
                 other.rivalled = driver.rivalled = True
-        return driver
 
     def alive(self) -> list[Driver]:
         """Return the drivers that still run, paused or not."""
@@ -157,11 +174,15 @@ class World:
         return hash((
             stored, tuple(sorted(self.staged)), tuple(sorted(self.offsets.items())), frozenset(self.commits),
             tuple(s.key() for s in self.sinks.values()), tuple(x.what for x in self.late), drivers,
+            tuple(sorted(self.seals)), frozenset(self.finished_epochs),
         ))  # fmt: skip
 
 
 class Driver:
     """One driver process: Spark's loop, stepped effect by effect. Also all of its ports."""
+
+    seals = False
+    """Whether it is a process that seals, rather than a driver."""
 
     def __init__(self, world: World, name: str, last: int | None) -> None:
         self.world, self.name, self.last = world, name, last
@@ -358,17 +379,37 @@ class Driver:
     def _put(self, stored: bytes) -> None:
         self.world.put(stored)
 
+    def _put_seal(self, seal: Seal) -> None:
+        self.world.put_seal(seal)
+
     def read(self, epoch: int) -> EpochRecord | None:
         self._ask()
         if self.fault == "glitch" and epoch in self._in_doubt:
             return None
         self._in_doubt.discard(epoch)
+        found = self.read_any(epoch)
+        if isinstance(found, Seal):
+            raise found.error()
+        return found
+
+    def create_seal(self, seal: Seal) -> bool:
+        if self.fault == "late":
+            land = partial(self._put_seal, seal)
+            self.world.delay(Late(f"seal {seal.id}", land, lambda: None))
+        created = self.fault not in ("late", "failed") and self.world.put_seal(seal)
+        self._ask()
+        return created
+
+    def read_any(self, epoch: int) -> Seal | EpochRecord | None:
+        self._ask()
+        if epoch in self.world.seals:
+            return self.world.seals[epoch]
         stored = self.world.records.get(epoch)
         return None if stored is None else cached_decode(stored)
 
     def newest(self) -> int | None:
         self._ask()
-        return max(self.world.records, default=None)
+        return max([*self.world.records, *self.world.seals], default=None)
 
     def discarded(self, epoch: int) -> frozenset[str]:
         self._ask()

@@ -9,7 +9,6 @@ import pytest
 
 from sluicegate import AVAILABLE_NOW, EpochSettings
 from sluicegate.protocol.errors import SchemaMismatch, SluicegateError, StageFailed
-from sluicegate.spark import pace
 from sluicegate.spark.pace import Pace
 
 
@@ -21,8 +20,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(pace.time, "sleep", sleep)
+    monkeypatch.setattr(f"{Pace.__module__}.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(f"{Pace.__module__}.time.sleep", sleep)
     return now
 
 

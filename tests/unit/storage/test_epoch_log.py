@@ -4,10 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.protocol.errors import CheckpointOfAnotherJob, EpochLogBroken, StageFailed
+from sluicegate.protocol.errors import (
+    CheckpointOfAnotherJob,
+    EpochLogBroken,
+    Sealed,
+    StageFailed,
+)
 from sluicegate.protocol.record import Chunk, EpochRecord
+from sluicegate.protocol.seal import Seal
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
-from sluicegate.storage.lineage import claim_lineage
+from sluicegate.storage.lineage import Lineage, claim_lineage, create_lineage
 from sluicegate.storage.objects import LocalObjects
 from sluicegate.storage.staging import StagingArea
 
@@ -138,3 +144,62 @@ def test_a_checkpoint_that_spark_used_alone_is_refused(objects: LocalObjects) ->
     objects.create("metadata", b"{}")
     with pytest.raises(CheckpointOfAnotherJob):
         claim_lineage(objects, "ip_count")
+
+
+# --- the seal ----------------------------------------------------------------------------------------
+
+SEAL = Seal("id", "l", "j", 3, "moved", 0)
+
+
+def test_a_seal_takes_the_place_of_a_decision_and_is_raised_where_one_is_read(
+    objects: LocalObjects,
+) -> None:
+    log = StoredEpochLog(objects)
+    assert log.create_seal(SEAL)
+    assert not log.create(record(3))
+    with pytest.raises(Sealed):
+        log.read(3)
+    assert log.read_any(3) == SEAL
+
+
+def test_a_decision_keeps_its_place_from_a_seal(objects: LocalObjects) -> None:
+    log = StoredEpochLog(objects)
+    log.create(record(3))
+    assert not log.create_seal(SEAL)
+    assert log.seal() is None
+
+
+def test_a_seal_is_newest_and_not_decided(objects: LocalObjects) -> None:
+    log = StoredEpochLog(objects)
+    log.create(record(2))
+    log.create_seal(SEAL)
+    assert (log.newest(), log.decided(), log.seal()) == (3, [2], SEAL)
+
+
+def test_a_late_driver_that_tidies_does_not_trip_over_the_seal_nor_remove_it(
+    objects: LocalObjects,
+) -> None:
+    log = StoredEpochLog(objects, retained=1)
+    log.create(record(2))
+    log.create_seal(SEAL)
+    log.tidy(record(2))
+    assert log.seal() == SEAL
+
+
+# --- a restored checkpoint ---------------------------------------------------------------------------
+
+
+def test_a_restored_lineage_reads_back_with_its_parent(objects: LocalObjects) -> None:
+    made = Lineage("l", "j", first_epoch=4, parent="p", moved=True)
+    assert create_lineage(objects, made) == made
+    assert claim_lineage(objects, "j") == made
+
+
+def test_a_lineage_is_created_once(objects: LocalObjects) -> None:
+    first = create_lineage(objects, Lineage("one", "j"))
+    assert create_lineage(objects, Lineage("two", "j")) == first
+
+
+def test_a_lineage_of_an_older_version_is_read(objects: LocalObjects) -> None:
+    objects.create("lineage.json", b'{"id": "l", "job": "j", "first_epoch": 0}')
+    assert claim_lineage(objects, "j") == Lineage("l", "j")

@@ -1,4 +1,6 @@
-"""The commands: run, targets, generate, verify, epochs, tail. Each prints for people and exits for machines.
+"""The commands: run, stop, targets, generate, verify, epochs, savepoint, dead-letters, tail.
+
+Each prints for people and exits for machines.
 
 Exit codes: 0 done, 1 a check found something, otherwise `exit_code` of the error.
 """
@@ -11,9 +13,11 @@ from typing import Any
 
 import click
 
+from sluicegate.cli.dead_letters import dead_letters
 from sluicegate.cli.epochs import epochs
 from sluicegate.cli.job import PackagedJob
 from sluicegate.cli.options import JobGroup
+from sluicegate.cli.savepoints import savepoint, stop
 from sluicegate.cli.supervisor import drive, supervise
 from sluicegate.cli.tail import tail
 from sluicegate.protocol.errors import SluicegateError
@@ -110,3 +114,6 @@ app.add_command(
 )
 app.add_command(epochs)
 app.add_command(tail)
+app.add_command(savepoint)
+app.add_command(stop)
+app.add_command(dead_letters)

@@ -8,7 +8,7 @@ import click
 
 from sluicegate.cli.applied import applied, readers
 from sluicegate.protocol.errors import EpochLogBroken
-from sluicegate.protocol.record import EpochRecord
+from sluicegate.protocol.record import LETTERS, EpochRecord
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.objects import open_objects
@@ -26,7 +26,7 @@ def list_(checkpoint: str, last: int) -> None:
     """List the newest decided epochs: when decided, rows by sink, staged bytes."""
     objects = open_objects(checkpoint)
     log, lineage = StoredEpochLog(objects), read_lineage(objects)
-    kept = log.epochs()
+    kept, seal = log.decided(), log.seal()
     job = (
         f"job {lineage.job}, lineage {lineage.id}"
         if lineage
@@ -38,6 +38,8 @@ def list_(checkpoint: str, last: int) -> None:
         rows = "  ".join(f"{sink} {record.rows(sink):,}" for sink in record.sinks)
         state = "committed" if objects.read(f"commits/{epoch}") is not None else "decided"
         click.echo(f"{epoch:>8}  {_when(record)}  {state:<9}  {_bytes(record):>12,} B  {rows}")
+    if seal is not None:
+        click.echo(f"{seal.epoch:>8}  sealed: {seal.why}")
 
 
 @epochs.command()
@@ -72,7 +74,9 @@ def show(checkpoint: str, epoch: int, kafka: str, mysql: str) -> None:
                 f"{len(chunks)} chunks ({inline} inline); {applied(record, sink, part, asks)}"
             )
     for label, number in record.counts.items():
-        click.echo(f"  {label}: {number:,}")
+        kind = label.removeprefix(LETTERS)
+        said = label.replace("_", " ") if kind == label else f"dead letters, {kind}"
+        click.echo(f"  {said}: {number:,}")
 
 
 @epochs.command()

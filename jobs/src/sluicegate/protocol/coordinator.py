@@ -236,6 +236,7 @@ def _decide(job: Job, record: EpochRecord) -> Steps[EpochRecord]:
 def _no_later_decision(epoch: int, when: str) -> Steps[None]:
     newest: int | None = yield NewestEpoch()
     if newest is not None and newest > epoch:
+        yield ReadRecord(newest)  # a seal says so itself
         raise _fenced(epoch, f"is behind: epoch {newest} is decided already ({when})")
 
 

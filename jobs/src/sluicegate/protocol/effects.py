@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.ports import Ports, Staged
 from sluicegate.protocol.record import EpochRecord, EventTime
+from sluicegate.protocol.seal import Seal
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ Steps = Generator[Effect, Any, T]
 
 @dataclass(frozen=True)
 class ReadRecord:
-    """Read `epochs/N`."""
+    """Read `epochs/N`; a seal there is raised as `Sealed`."""
 
     epoch: int
 
@@ -54,6 +55,26 @@ class CreateRecord:
 
     def perform(self, ports: Ports) -> bool:
         return ports.log.create(self.record)
+
+
+@dataclass(frozen=True)
+class CreateSeal:
+    """Create the seal in the place of `epochs/N` if nothing is there."""
+
+    seal: Seal
+
+    def perform(self, ports: Ports) -> bool:
+        return ports.log.create_seal(self.seal)
+
+
+@dataclass(frozen=True)
+class ReadSeal:
+    """Read what stands at `epochs/N`, a seal or a decision."""
+
+    epoch: int
+
+    def perform(self, ports: Ports) -> Seal | EpochRecord | None:
+        return ports.log.read_any(self.epoch)
 
 
 @dataclass(frozen=True)

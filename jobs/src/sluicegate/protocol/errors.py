@@ -85,6 +85,12 @@ class Fenced(SluicegateError):
     exit_code = 65
 
 
+class Sealed(SluicegateError):
+    """The lineage was ended on purpose, for a savepoint that moved the job elsewhere."""
+
+    exit_code = 65
+
+
 class OffsetLogDiverged(SluicegateError):
     """Spark's offset log does not say what it said when the epoch was decided (rule 3)."""
 
@@ -115,11 +121,46 @@ class StoreUnavailable(SluicegateError):
     restartable = True
 
 
+class EpochUnfinished(SluicegateError):
+    """The newest decision is not known to be in every sink, so the lineage cannot be sealed yet."""
+
+    restartable = True
+
+
+# --- savepoints -----------------------------------------------------------------------------
+
+
+class NoSavepoint(SluicegateError):
+    """What was given as a savepoint is none, is incomplete, or was changed since it was taken."""
+
+    exit_code = 64
+
+
+class SavepointRefused(PreflightFailed):
+    """A savepoint cannot be taken, restored or removed so; nothing was changed."""
+
+
+class SavepointFailed(SluicegateError):
+    """A driver that was asked for a savepoint could not take it; its job can go on without."""
+
+    restartable = True
+
+
+class SinksOfParent(PreflightFailed):
+    """A branch would write to the sinks of the job that it was branched from."""
+
+
 # --- staging --------------------------------------------------------------------------------
 
 
 class StageFailed(SluicegateError):
     """Staging failed; the epoch is undecided and nothing of it is visible."""
+
+    restartable = True
+
+
+class LookupUnanswered(SluicegateError):
+    """The store of a lookup did not answer, however often it was asked; the epoch is undecided."""
 
     restartable = True
 

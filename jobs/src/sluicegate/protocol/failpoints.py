@@ -33,6 +33,16 @@ POINTS: Mapping[str, str] = {
     "after-commit": "applier: committed, the driver does not know yet",
     "after-apply": "driver: a sink is applied, the next is not",
     "before-done": "driver: every sink is applied, Spark does not know yet",
+    "savepoint-copying": "taker: files of a savepoint are being copied",
+    "before-seal": "sealer: everything decided is applied, the seal is not created",
+    "after-seal": "sealer: the lineage is sealed, its savepoint has no manifest yet",
+    "before-manifest": "taker: every file of a savepoint is copied, its manifest is not",
+    "restore-copying": "restorer: files are being copied, the checkpoint has no lineage yet",
+    "before-receipt": "receiver: lines are received and not logged; the epoch is the segment",
+    "after-receipt": "receiver: a segment of lines is logged; the epoch is the segment",
+    "replay-begun": "dead-letters replay: a transaction is open and empty; the epoch is its number",
+    "replay-written": "dead-letters replay: records and their receipts are written, not committed",
+    "replay-committed": "dead-letters replay: a transaction is in, the next has not begun",
 }
 """Every failpoint and what is true at it."""
 

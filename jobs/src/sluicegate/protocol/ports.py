@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sluicegate.protocol.record import Chunk, EpochRecord, EventTime
+from sluicegate.protocol.seal import Seal
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,20 @@ class EpochLog(Protocol):
         """
 
     def read(self, epoch: int) -> EpochRecord | None:
-        """Return the record, None if there is none. Always from the store, never from memory."""
+        """Return the record, None if there is none. Always from the store, never from memory.
+
+        Raises:
+            Sealed: a seal stands there.
+        """
 
     def newest(self) -> int | None:
-        """Return the highest epoch that has a record, None if there is none."""
+        """Return the highest epoch that has a record or a seal, None if there is none."""
+
+    def create_seal(self, seal: Seal) -> bool:
+        """Create the seal in the place of `epochs/N`, as `create` does a record."""
+
+    def read_any(self, epoch: int) -> Seal | EpochRecord | None:
+        """Return what stands at `epochs/N`; a seal is returned, not raised."""
 
     def discarded(self, epoch: int) -> frozenset[str]:
         """Return the sinks for which somebody discarded this decided epoch (rule 14)."""

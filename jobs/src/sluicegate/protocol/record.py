@@ -27,6 +27,11 @@ AT_LEAST_ONCE = "at-least-once"
 AT_MOST_ONCE = "at-most-once"
 """Applied by the process that decided, once; what that one did not finish is lost."""
 
+ROWS_IN = "rows_in"
+"""In `EpochRecord.counts`: rows that the sources gave."""
+LETTERS = "dead_letters_"
+"""The same: followed by a kind, the first word of the reasons; how many dead letters are of it."""
+
 Chain = Mapping[str, Mapping[int, Marker]]
 """Sink id -> part -> the marker that the part holds once everything so far is applied."""
 

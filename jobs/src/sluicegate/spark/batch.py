@@ -27,9 +27,10 @@ from sluicegate.protocol.record import EventTime
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import Sink
 from sluicegate.spark.applying import close_writers
+from sluicegate.spark.deadline import deadline
 from sluicegate.spark.driver import BatchPlan, EpochDriver, Times, Wiring
 from sluicegate.spark.outputs import Output, frame_of
-from sluicegate.spark.query import EpochsWriter, deadline
+from sluicegate.spark.query import EpochsWriter
 
 log = logging.getLogger("sluicegate.query")
 

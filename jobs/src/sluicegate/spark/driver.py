@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,11 +24,12 @@ from sluicegate.protocol.coordinator import Job, Settled, apply, finish, owed, s
 from sluicegate.protocol.effects import drive
 from sluicegate.protocol.errors import RowRefused, SluicegateError, StageFailed
 from sluicegate.protocol.ports import Plan, Ports, Staged
-from sluicegate.protocol.record import EpochRecord, EventTime
+from sluicegate.protocol.record import LETTERS, ROWS_IN, EpochRecord, EventTime
 from sluicegate.sinks.contract import BoundSink, Receipt
 from sluicegate.spark import staging
 from sluicegate.spark.applying import AppliedSinks, MarkerKeeper
 from sluicegate.spark.behind import Behind
+from sluicegate.spark.causes import raised_in_task
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.plan import RunningPlan, check_state
 from sluicegate.spark.staging import StageOrder, stage_with
@@ -189,9 +191,17 @@ def _progress(settled: Settled, times: Times) -> str:
     record = settled.record
     rows = ", ".join(f"{sink} {record.rows(sink)}" for sink in record.sinks)
     how = "replayed" if settled.replayed else "committed"
-    late = record.counts.get("refused", 0)
-    refused = f", {late} refused" if late else ""
-    return f"epoch {record.epoch} {how}: {rows} rows{refused}; {times}"
+    counted = "".join(f", {said}" for said in _counted(record.counts))
+    return f"epoch {record.epoch} {how}: {rows} rows{counted}; {times}"
+
+
+def _counted(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield what an epoch's counts say beyond its rows by sink."""
+    if ROWS_IN in counts:
+        yield f"{counts[ROWS_IN]} in"
+    letters = {k.removeprefix(LETTERS): n for k, n in counts.items() if k.startswith(LETTERS)}
+    if letters:
+        yield "dead letters: " + ", ".join(f"{n} {kind}" for kind, n in letters.items())
 
 
 class _TracedLog:
@@ -203,6 +213,7 @@ class _TracedLog:
         self.read, self.newest = stored.read, stored.newest
         self.discarded, self.tidy = stored.discarded, stored.tidy
         self.finished, self.finish = stored.finished, stored.finish
+        self.create_seal, self.read_any = stored.create_seal, stored.read_any
 
     def create(self, record: EpochRecord) -> bool:
         start = time.time_ns()
@@ -273,6 +284,7 @@ class BatchPlan:
             dead_letters=wiring.dead_letters,
         )
         with wiring.tracing.span("stage", epoch=epoch, attempt=attempt):
+            before = self._plan.rows_in() if self._plan else 0
             watermark = self._plan.late_watermark_ms() if self._plan else None
             rows = wiring.outputs.chosen(self._batch, watermark)
             try:
@@ -296,13 +308,17 @@ class BatchPlan:
         if refused and wiring.dead_letters is None:
             reason = next(part.reason for part in parts if part.refused)
             raise RowRefused(
-                f"epoch {epoch}: {refused} rows fit no sink; the first: {reason}",
+                f"epoch {epoch}: {refused} rows are refused; the first: {reason}",
                 data="the epoch is undecided, nothing of it is visible in any sink, nothing is lost",
                 do="give the job a dead-letter sink, widen the column or limit, or filter such rows",
             )
         chunks = tuple(part.chunk for part in parts if part.chunk is not None)
-        times = self._plan.event_times() if self._plan else ()
-        return Staged(chunks, times, {"refused": refused})
+        counts = {"refused": refused}
+        if self._plan:
+            counts |= {ROWS_IN: self._plan.rows_in() - before}
+        kinds = sum((Counter(part.kinds) for part in parts), Counter[str]())
+        counts |= {f"{LETTERS}{kind}": number for kind, number in sorted(kinds.items())}
+        return Staged(chunks, self._plan.event_times() if self._plan else (), counts)
 
     def check_state(self, epoch: int) -> None:  # noqa: ARG002 - the plan knows its version
         if self._plan:
@@ -314,6 +330,9 @@ class BatchPlan:
 
 
 def _stage_failed(epoch: int, error: Exception) -> SluicegateError:
+    ours = raised_in_task(str(error), f"epoch {epoch}")
+    if ours is not None:
+        return ours
     return StageFailed(
         f"epoch {epoch} could not be staged: {cause_of(str(error))[:500]}",
         data="the epoch is undecided and nothing of it is visible; its input is read again",

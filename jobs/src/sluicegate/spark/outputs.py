@@ -15,12 +15,38 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, NullType, StructType
 
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate.sinks.contract import BoundSink
 
 PART = "__part"
 """The column of a sink's struct that says which part a row belongs to, where there are several."""
+
+REFUSED = "__refused"
+"""A column by which an output refuses rows of its own: the reason, null for a good row.
+
+A refused row is in no sink and becomes a dead letter, as one that a sink refuses (rule 10). Both are
+told by one evaluation of the row (rule 7); two outputs that each ask whether a row is good could
+both have it, or neither.
+"""
+
+SOURCE = "__source"
+"""A column of an output that no sink gets: where a row came from, for the letter of a refused row.
+
+A struct, such as topic, partition, offset and timestamp of the record, or a text of JSON.
+"""
+
+LETTERS = pa.schema(
+    [
+        ("value", pa.binary()),
+        *(
+            (name, pa.string())
+            for name in ("reason", "payload", "payload_sha256", "payload_of", "source")
+        ),
+    ]
+)
+"""What a dead-letter sink that takes no output is bound to: JSON for a topic, columns for a table."""
 
 _LATE = "__late"
 
@@ -47,6 +73,21 @@ class LateRows:
 Output = DataFrame | LateRows
 
 
+def refuse(rows: DataFrame, reason: Column) -> DataFrame:
+    """Return the rows, those with a reason marked to become dead letters instead of reaching a sink.
+
+    Args:
+        rows: an output, or what will be one: keep the column `__refused` in a select.
+        reason: why, as text; null for a good row. JSON with a `payload` is taken for the whole
+            letter, else the letter is made of what the sinks would have got. A row that is refused
+            already keeps its first reason.
+    """
+    reason = reason.cast("string")
+    return rows.withColumn(
+        REFUSED, F.coalesce(REFUSED, reason) if REFUSED in rows.columns else reason
+    )
+
+
 def frame_of(output: Output) -> DataFrame:
     """Return the streaming DataFrame behind an output."""
     return output.rows if isinstance(output, LateRows) else output
@@ -54,7 +95,8 @@ def frame_of(output: Output) -> DataFrame:
 
 def arrow_schema(output: Output) -> pa.Schema:
     """Return the schema of an output's rows, as the sinks see it."""
-    return to_arrow_schema(frame_of(output).schema)
+    schema = to_arrow_schema(frame_of(output).schema)
+    return pa.schema([field for field in schema if field.name not in (REFUSED, SOURCE)])
 
 
 class Outputs:
@@ -63,15 +105,19 @@ class Outputs:
     Args:
         outputs: by name.
         takers: output name -> its sinks, bound.
+        letters: a sink of dead letters that takes no output: only rows that are refused.
 
     Raises:
         SettingsInvalid: an output without a sink: its rows would be silently gone.
     """
 
     def __init__(
-        self, outputs: Mapping[str, Output], takers: Mapping[str, Sequence[BoundSink]]
+        self,
+        outputs: Mapping[str, Output],
+        takers: Mapping[str, Sequence[BoundSink]],
+        letters: BoundSink | None = None,
     ) -> None:
-        self._outputs, self._takers = outputs, takers
+        self._outputs, self._takers, self._letters = outputs, takers, letters
         idle = sorted(name for name in outputs if not takers.get(name))
         if idle or not outputs:
             raise SettingsInvalid(
@@ -82,7 +128,8 @@ class Outputs:
 
     def sinks(self) -> list[BoundSink]:
         """Return all sinks, in the order of the struct columns."""
-        return [sink for name in self._outputs for sink in self._takers[name]]
+        taking = [sink for name in self._outputs for sink in self._takers[name]]
+        return [*taking, self._letters] if self._letters else taking
 
     def stream(self) -> DataFrame:
         """Return the one streaming DataFrame that the query runs."""
@@ -93,17 +140,42 @@ class Outputs:
             i: frame_of(self._outputs[name]).select(struct.alias("s")).schema["s"].dataType
             for i, (name, struct) in enumerate(structs)
         }
+        letter = self._letter_type()
+        columns_of = [frame_of(output).columns for output in self._outputs.values()]
+        refusing = any(REFUSED in columns for columns in columns_of)
+        sourced = any(SOURCE in columns for columns in columns_of)
         frames = []
         for name, output in self._outputs.items():
             columns = [
                 (struct if taker == name else F.lit(None).cast(types[i])).alias(f"s{i}")
                 for i, (taker, struct) in enumerate(structs)
             ]
+            if self._letters:
+                columns.append(F.lit(None).cast(letter).alias(f"s{len(structs)}"))
+            if refusing:
+                columns.append(_reason(frame_of(output)).alias(REFUSED))
+            if sourced:
+                columns.append(_source(frame_of(output)).alias(SOURCE))
             frames.append(frame_of(output).select(_late(output).alias(_LATE), *columns))
         return reduce(DataFrame.union, frames)
 
+    def _letter_type(self) -> DataType:
+        if self._letters is None:
+            return NullType()
+        spark = frame_of(next(iter(self._outputs.values()))).sparkSession
+        types = {
+            field.name: "binary" if field.type == pa.binary() else "string" for field in LETTERS
+        }
+        letters = spark.range(0).select(
+            *(F.lit(None).cast(kind).alias(name) for name, kind in types.items())
+        )
+        return letters.select(_struct(self._letters).alias("s")).schema["s"].dataType
+
     def chosen(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
-        """Return the rows of an epoch that are staged: a struct column per sink and no other."""
+        """Return the rows of an epoch that are staged.
+
+        A struct column per sink; then `REFUSED` and `SOURCE`, where an output has them.
+        """
         if any(isinstance(output, LateRows) for output in self._outputs.values()):
             late = F.col(_LATE).isNull()
             if late_watermark_ms is not None:
@@ -118,6 +190,19 @@ def _late(output: Output) -> Column:
         return F.lit(None).cast("timestamp")
     end = F.col(output.window_end)
     return end if output.also is None else F.when(~F.coalesce(output.also, F.expr("false")), end)
+
+
+def _reason(rows: DataFrame) -> Column:
+    column = F.col(REFUSED) if REFUSED in rows.columns else F.lit(None)
+    return column.cast("string")
+
+
+def _source(frame: DataFrame) -> Column:
+    """Return where a row came from as JSON; null where the output does not say."""
+    if SOURCE not in frame.columns:
+        return F.lit(None).cast("string")
+    nested = isinstance(frame.schema[SOURCE].dataType, StructType)
+    return F.to_json(SOURCE) if nested else F.col(SOURCE).cast("string")
 
 
 def _struct(sink: BoundSink) -> Column:

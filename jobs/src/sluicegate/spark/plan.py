@@ -23,6 +23,8 @@ JavaObject = Any
 KafkaOffsets = Mapping[str, Mapping[str, int]]
 """Topic -> partition -> offset, as Spark writes them."""
 
+_ROWS = "numOutputRows"
+
 
 @dataclass(frozen=True)
 class StateOperator:
@@ -41,6 +43,7 @@ class RunningPlan:
         query = spark._jsparkSession.streams().get(query_id)  # noqa: SLF001 - no public door
         self._execution = query.streamingQuery().lastExecution()
         self._root = self._execution.executedPlan()
+        self._scans: list[JavaObject] | None = None
         self._limit = spark._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit  # type: ignore[union-attr] # noqa: SLF001
 
     def prime_sources(self) -> None:
@@ -81,6 +84,23 @@ class RunningPlan:
             else EventTime(0, 0, 0.0, 0)
             for v in values
         )
+
+    def rows_in(self) -> int:
+        """Return how many rows the sources have given to this plan; read twice counts once.
+
+        An output of late rows scans its source beside the aggregation. A stage that Spark runs
+        again counts again: for people only.
+        """
+        if self._scans is None:
+            nodes = [node for node in _nodes(self._root) if not node.children().size()]
+            self._scans = [node for node in nodes if node.metrics().contains(_ROWS)]
+        by_source: dict[str, int] = {}
+        for scan in self._scans:
+            stream = scan.getClass().getSimpleName() == "MicroBatchScanExec"
+            source = str(scan.stream().hashCode() if stream else scan.id())
+            rows = int(scan.metrics().apply(_ROWS).value())
+            by_source[source] = max(by_source.get(source, 0), rows)
+        return sum(by_source.values())
 
     def feed(self, event_times: tuple[EventTime, ...]) -> None:
         """Give a plan that will not run the event times of the one that did (rule 16).

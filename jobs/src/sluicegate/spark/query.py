@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +19,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sluicegate.checkpoint.takeover import settle_with_parent
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.errors import (
-    EpochTimeout,
     Fenced,
     SettingsInvalid,
     SluicegateError,
@@ -32,13 +31,16 @@ from sluicegate.protocol.errors import (
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark.applying import close_writers
+from sluicegate.spark.beside import Beside
+from sluicegate.spark.deadline import deadline
+from sluicegate.spark.departure import Departure
 from sluicegate.spark.driver import EpochDriver, Wiring
-from sluicegate.spark.outputs import Output, Outputs, arrow_schema, frame_of
+from sluicegate.spark.outputs import LETTERS, Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.pace import Pace
 from sluicegate.spark.session import check_state_backend, prepare
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.objects import open_objects
-from sluicegate.tracing import Tracing, outcome
+from sluicegate.tracing import Tracing
 
 log = logging.getLogger("sluicegate.query")
 
@@ -62,6 +64,7 @@ class EpochsWriter:
     dead_letters: Sink | None = None
     settings: EpochSettings = field(default_factory=EpochSettings)
     output_mode: str = "update"
+    beside: Beside | None = None
 
     def start(self) -> EpochsQuery:
         """Check everything, then start the query.
@@ -71,7 +74,7 @@ class EpochsWriter:
             SinkUnavailable: a server does not answer; nothing was started.
         """
         spark, wiring = self.wired()
-        return EpochsQuery(spark, wiring, self.settings, self.output_mode)
+        return EpochsQuery(spark, wiring, self)
 
     def wired(self) -> tuple[SparkSession, Wiring]:
         """Check everything; return what a driver is made of. For `start`, and `sluicegate.spark.batch`."""
@@ -81,8 +84,9 @@ class EpochsWriter:
         prepare(spark, self.settings.state_backend)
         lineage = claim_lineage(objects, self.name)
         takers = self._bind(lineage.id)
-        outputs = Outputs(self.outputs, takers)
+        outputs = Outputs(self.outputs, takers, self._bind_letters(lineage.id))
         bound = {sink.id: sink for sink in outputs.sinks()}
+        settle_with_parent(objects, lineage, bound, self._bound_for)
         return spark, Wiring(
             job=Job(
                 name=self.name,
@@ -102,6 +106,9 @@ class EpochsWriter:
             inline_bytes=self.settings.inline_bytes,
         )
 
+    def _bound_for(self, lineage: str) -> dict[str, BoundSink]:
+        return {sink.id: sink for sinks in self._bind(lineage).values() for sink in sinks}
+
     def _all_sinks(self) -> list[Sink]:
         return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
 
@@ -115,6 +122,8 @@ class EpochsWriter:
             )
         takers: dict[str, list[BoundSink]] = {name: [] for name in self.outputs}
         for sink in self._all_sinks():
+            if sink is self.dead_letters and sink.of is None:
+                continue
             output = sink.of or next(iter(self.outputs))
             if output not in self.outputs:
                 raise SettingsInvalid(
@@ -129,6 +138,14 @@ class EpochsWriter:
             takers[output].append(bound)
         return takers
 
+    def _bind_letters(self, lineage: str) -> BoundSink | None:
+        """Bind the dead letters' sink if it takes no output."""
+        sink = self.dead_letters
+        if sink is None or sink.of is not None:
+            return None
+        timeout_s = self.settings.apply_timeout_s
+        return sink.bind(LETTERS, lineage=lineage, apply_timeout_s=timeout_s)
+
 
 def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     outputs: Output | Mapping[str, Output],
@@ -140,6 +157,7 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     dead_letters: Sink | None = None,
     settings: EpochSettings | None = None,
     output_mode: str = "update",
+    beside: Beside | None = None,
 ) -> EpochsWriter:
     """Describe a query whose every epoch reaches all sinks together, exactly once.
 
@@ -149,11 +167,13 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
         name: the job's name; the checkpoint belongs to it.
         checkpoint: a path or `s3://bucket/prefix`, of this job alone.
         trigger: short for `settings.interval`.
-        dead_letters: a sink with the columns key and value (a KafkaSink) for rows that a sink
-            refuses. Takes the output named in its `of=` too.
+        dead_letters: a sink for rows that another sink, or the job (`refuse`), refuses: a KafkaSink
+            with value='value', or a table with the columns of `spark.letters`. With `of=` it takes
+            that output too.
         settings: see `EpochSettings`; a job's own `JobSettings` will do.
         output_mode: 'update' (default: rows that have changed), 'append' (rows that will not change
             again) or 'complete' (all rows of an aggregation, in each epoch), as Spark's.
+        beside: runs beside the query for as long as it runs, such as a receiver of lines.
 
     Raises:
         SettingsInvalid: a value cannot work.
@@ -166,7 +186,9 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     if trigger is not None:
         given = dataclasses.replace(given, interval=trigger)
     named = outputs if isinstance(outputs, Mapping) else {_ALL: outputs}
-    return EpochsWriter(named, tuple(sinks), name, checkpoint, dead_letters, given, output_mode)
+    return EpochsWriter(
+        named, tuple(sinks), name, checkpoint, dead_letters, given, output_mode, beside
+    )
 
 
 class _StopRequested(Exception):
@@ -176,11 +198,11 @@ class _StopRequested(Exception):
 class EpochsQuery:
     """A running query. Made by `EpochsWriter.start`."""
 
-    def __init__(
-        self, spark: SparkSession, wiring: Wiring, settings: EpochSettings, output_mode: str
-    ) -> None:
-        self._wiring, self._settings = wiring, settings
+    def __init__(self, spark: SparkSession, wiring: Wiring, writer: EpochsWriter) -> None:
+        settings = writer.settings
+        self._wiring, self._settings, self._beside = wiring, settings, writer.beside
         self._driver = EpochDriver(spark, wiring, self._deadline)
+        self._departure = Departure(wiring.checkpoint, wiring.objects, wiring.job.lineage)
         self._gate = threading.Lock()
         self._pace = Pace(settings)
         self._stopping = False
@@ -188,19 +210,21 @@ class EpochsQuery:
         self._error: SluicegateError | None = None
         jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
         failpoints.hook("kill-jvm", jvm.kill)
-        writer = (
+        stream = (
             wiring.outputs.stream()
-            .writeStream.outputMode(output_mode)
+            .writeStream.outputMode(writer.output_mode)
             .queryName(wiring.job.name)
             .option("checkpointLocation", _spark_url(wiring.checkpoint))
             .foreachBatch(self._run)
         )
         triggered = (
-            writer.trigger(availableNow=True)
+            stream.trigger(availableNow=True)
             if settings.interval == AVAILABLE_NOW
-            else writer.trigger(processingTime=settings.interval)
+            else stream.trigger(processingTime=settings.interval)
         )
         self._driver.recover()
+        if self._beside is not None:
+            self._beside.start(wiring.objects)
         self._query: StreamingQuery = triggered.start()
 
     @property
@@ -221,10 +245,10 @@ class EpochsQuery:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._ended(deadline):
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-            if self._driver.failed():
+            if self._driver.failed() or self._departure.asked() or self._beside_failed():
                 self._halt()
+            elif deadline is not None and time.monotonic() >= deadline:
+                return False
         self._end()
         if self._error is not None:
             raise self._error
@@ -241,9 +265,16 @@ class EpochsQuery:
             self._settle_error(error)
             return True
 
+    def _beside_failed(self) -> bool:
+        failure = None if self._beside is None else self._beside.failure()
+        self._error = self._error or failure
+        return failure is not None
+
     def _halt(self) -> None:
         """Stop the query between two epochs."""
         self._stopping = True
+        if self._beside is not None:
+            self._beside.stop()
         with self._gate:
             self._await_commit()
             self._query.stop()
@@ -318,13 +349,16 @@ class EpochsQuery:
             self._error = _translate(error)
 
     def _end(self) -> None:
-        """Wait for what is behind the stream, and let go of everything."""
+        """Wait for what is beside and behind the stream, and let go of everything."""
+        if self._beside is not None:
+            self._beside.stop()
         try:
             self._driver.finish()
         except SluicegateError as error:
             self._error = self._error or error
         self._driver.close()
         close_writers()
+        self._error = self._departure.leave(self._error)
         self._wiring.tracing.close()
 
 
@@ -351,33 +385,6 @@ def _translate(error: StreamingQueryException) -> SluicegateError:
         data="the epoch is undecided, or decided and applied at the next start; nothing is lost",
         do="restart the driver; if it fails again, the cause is in the job, its source or Spark",
     )
-
-
-@contextmanager
-def deadline(epoch: int, timeout_s: float) -> Iterator[None]:
-    """End the process if the epoch takes too long: a callback cannot be cancelled (rule 18)."""
-    if not timeout_s:
-        yield
-        return
-    timer = threading.Timer(timeout_s, _expire, (epoch, timeout_s))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _expire(epoch: int, timeout_s: float) -> None:
-    error = EpochTimeout(
-        f"epoch {epoch} took longer than its timeout of {timeout_s:g} s; the process ends",
-        data="undecided: run again; decided: applied at the next start. Nothing is lost or repeated",
-        do="start the driver again; give it more time or smaller epochs if it goes on",
-    )
-    log.critical("%s", error)
-    outcome.write(error)
-    logging.shutdown()
-    os._exit(EpochTimeout.exit_code)
 
 
 def _spark_url(checkpoint: str) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,19 +19,16 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from sluicegate.protocol import failpoints
-from sluicegate.protocol.errors import RowRefused
 from sluicegate.protocol.record import Chunk
 from sluicegate.sinks.chunks import pack
 from sluicegate.sinks.contract import BoundSink
-from sluicegate.spark.outputs import PART
+from sluicegate.spark import letters
+from sluicegate.spark.outputs import PART, REFUSED
 from sluicegate.storage.objects import open_objects
 from sluicegate.storage.staging import StagingArea
 
 CHUNK_BYTES = 16 << 20
 """A chunk is closed at about this many bytes of rows: what one apply holds in memory at once."""
-
-_PAYLOAD_BYTES = 64 << 10
-"""How much of a refused row a dead letter carries."""
 
 RESULT = pa.schema(
     [
@@ -45,13 +43,15 @@ RESULT = pa.schema(
         ("name", pa.string()),
         ("refused", pa.int64()),
         ("reason", pa.string()),
+        ("kinds", pa.string()),
         ("start_ns", pa.int64()),
         ("end_ns", pa.int64()),
     ]
 )
 RESULT_DDL = (
     "sink string, part int, task int, sequence int, rows long, size long, sha256 string, "
-    "inline binary, name string, refused long, reason string, start_ns long, end_ns long"
+    "inline binary, name string, refused long, reason string, kinds string, "
+    "start_ns long, end_ns long"
 )
 
 
@@ -76,11 +76,12 @@ class StageOrder:
 
 @dataclass(frozen=True)
 class StagedPart:
-    """What one task reports of one chunk (or of its refusals, where there is no chunk)."""
+    """What one task reports of one chunk (or of its dead letters, where there is no chunk)."""
 
     chunk: Chunk | None
     refused: int
     reason: str
+    kinds: Mapping[str, int]
     start_ns: int
     end_ns: int
 
@@ -109,6 +110,7 @@ class _PartStager:
         self._sequence = 0
         self._refused = 0
         self._reason = ""
+        self._kinds: Counter[str] = Counter()
         self._start_ns = time.time_ns()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,18 +121,21 @@ class _PartStager:
             failpoints.reach("stage-part", epoch=self._order.epoch)
         for key in sorted(self._open):
             yield self._close(key)
-        if self._refused:
-            yield self._result({"refused": self._refused, "reason": self._reason})
+        if self._refused or self._kinds:
+            kinds = json.dumps(self._kinds)
+            yield self._result({"refused": self._refused, "reason": self._reason, "kinds": kinds})
 
     def _take(self, batch: pa.RecordBatch) -> None:
         """Split a batch by sink and part, and refused rows off."""
         columns = [self._rows_of(batch, i) for i in range(len(self._order.sinks))]
-        refused = _refusals(batch.num_rows, self._order.sinks, columns)
+        refused = _refusals(batch.num_rows, self._order.sinks, columns) | _refused_before(batch)
         for i, (sink, (at, rows)) in enumerate(zip(self._order.sinks, columns, strict=True)):
             accepted = rows
             if refused:
                 bad = pc.is_in(at, value_set=pa.array(list(refused), pa.int64()))
                 accepted = rows.filter(pc.invert(bad))
+            if sink.id == self._order.dead_letters:
+                self._kinds += letters.kinds(accepted)
             self._add(i, sink, accepted)
         if refused:
             self._bury(batch, refused)
@@ -162,15 +167,18 @@ class _PartStager:
     def _bury(self, batch: pa.RecordBatch, refused: dict[int, str]) -> None:
         """Make dead letters of refused rows; without a sink for them only count."""
         self._refused += len(refused)
-        self._reason = next(iter(refused.values()))
+        first = next(iter(refused.values()))
+        self._reason = str((letters.stated(first) or {}).get("reason", first))
         for i, sink in enumerate(self._order.sinks):
             if sink.id == self._order.dead_letters:
                 schema = pa.schema(batch.schema.field(i).type.fields)
                 for at, reason in refused.items():
                     row = batch.slice(at, 1)
-                    own = row.column(i)[0].as_py()
-                    letter = (own and _read_letter(own.get("value"))) or _letter(row, reason)
-                    self._add(i, sink, _fitting(sink, schema, letter))
+                    own = letters.own_letter(row.column(i)[0].as_py())
+                    letter = own or letters.stated(reason) or letters.refused_letter(row, reason)
+                    staged = letters.fitting(sink, schema, letter)
+                    self._kinds += letters.kinds(staged)
+                    self._add(i, sink, staged)
 
     def _close(self, key: tuple[int, int]) -> pa.RecordBatch:
         """Make one chunk durable and describe it."""
@@ -204,6 +212,17 @@ class _PartStager:
         return pa.RecordBatch.from_pylist([values], schema=RESULT)
 
 
+def _refused_before(batch: pa.RecordBatch) -> dict[int, str]:
+    """Return the rows that the job itself refuses, with its reason."""
+    at = batch.schema.get_field_index(REFUSED)
+    reasons = batch.column(at).to_pylist() if at >= 0 and not _all_null(batch.column(at)) else []
+    return {i: reason for i, reason in enumerate(reasons) if reason is not None}
+
+
+def _all_null(column: pa.Array) -> bool:
+    return bool(column.null_count == len(column))
+
+
 def _refusals(
     rows: int, sinks: tuple[BoundSink, ...], columns: list[tuple[pa.Array, pa.RecordBatch]]
 ) -> dict[int, str]:
@@ -211,63 +230,12 @@ def _refusals(
     refused: dict[int, str] = {}
     for sink, (at, own) in zip(sinks, columns, strict=True):
         reasons = sink.refusals(own) if rows and own.num_rows else None
-        if reasons is None or reasons.null_count == len(reasons):
+        if reasons is None or _all_null(reasons):
             continue
         for where, reason in zip(at.to_pylist(), reasons.to_pylist(), strict=True):
             if reason is not None:
-                refused.setdefault(where, f"{sink.id}: {reason}")
+                refused.setdefault(where, f"refused by {sink.id}: {reason}")
     return refused
-
-
-Letter = dict[str, object]
-
-
-def _letter(row: pa.RecordBatch, reason: str) -> Letter:
-    """Return a refused row as a dead letter: as it was for the sinks, cut, with its hash."""
-    parts = [value for value in row.to_pylist()[0].values() if value is not None]
-    text = json.dumps(parts, default=_printable, ensure_ascii=False)
-    return {
-        "reason": f"refused by {reason}",
-        "payload": text.encode()[:_PAYLOAD_BYTES].decode(errors="ignore"),
-        "payload_sha256": hashlib.sha256(text.encode()).hexdigest(),
-    }
-
-
-def _read_letter(value: object) -> Letter | None:
-    """Return a row of the dead letters' own output, if it is a letter whose payload can be cut."""
-    try:
-        letter = json.loads(value) if isinstance(value, str | bytes) else None
-    except ValueError:
-        return None
-    return letter if isinstance(letter, dict) and isinstance(letter.get("payload"), str) else None
-
-
-def _fitting(sink: BoundSink, schema: pa.Schema, letter: Letter) -> pa.RecordBatch:
-    """Return a letter as a staged row, its payload cut until the sink takes it (rule 10).
-
-    Raises:
-        RowRefused: it takes none, not even without a payload.
-    """
-    while True:
-        value = json.dumps(letter, ensure_ascii=False).encode()
-        filled: dict[str, list[object]] = {"value": [value], PART: [0]}
-        columns = {name: filled.get(name, [None]) for name in schema.names}
-        staged = pa.RecordBatch.from_pydict(columns, schema=schema)
-        refusals = sink.refusals(staged)
-        if refusals is None:
-            return staged
-        payload = str(letter["payload"])
-        if not payload:
-            raise RowRefused(
-                f"sink {sink.id} takes no dead letter: {refusals[0]}",
-                data="the epoch is undecided, nothing of it is visible in any sink, nothing is lost",
-                do="raise the limit of the dead letters' topic",
-            )
-        letter = letter | {"payload": payload[: len(payload) // 2]}
-
-
-def _printable(value: object) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def parse(results: pa.Table) -> list[StagedPart]:
@@ -286,6 +254,7 @@ def parse(results: pa.Table) -> list[StagedPart]:
                 inline=row["inline"],
                 name=row["name"],
             )
-        reason = row["reason"] or ""
-        parsed.append(StagedPart(chunk, row["refused"], reason, row["start_ns"], row["end_ns"]))
+        kinds = json.loads(row["kinds"] or "{}")
+        times = row["start_ns"], row["end_ns"]
+        parsed.append(StagedPart(chunk, row["refused"], row["reason"] or "", kinds, *times))
     return parsed

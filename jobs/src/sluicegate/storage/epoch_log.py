@@ -1,9 +1,10 @@
 """The epoch log and Spark's offset log on a checkpoint volume.
 
-Names: `epochs/N` is the record that decides epoch N; `epochs/N.applied` says that a driver ended
-well with it; `epochs/N.discard/<sink>` tells an apply to leave the rows of a sink out (rule 14);
-`epochs/N.claimed/<sink>/<part>` is the one try that executors have at a part, at-most-once;
-`offsets/N` is Spark's. Callers: the coordinator by its ports, and the CLI.
+Names: `epochs/N` is the record that decides epoch N, or the seal that ends the lineage there;
+`epochs/N.applied` says that a driver ended well with it; `epochs/N.discard/<sink>` tells an apply to
+leave the rows of a sink out (rule 14); `epochs/N.claimed/<sink>/<part>` is the one try that executors
+have at a part, at-most-once; `offsets/N` is Spark's. Callers: the coordinator by its ports,
+savepoints, and the CLI.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 
 from sluicegate.protocol.errors import StoreUnavailable
 from sluicegate.protocol.record import EpochRecord, decode, encode
+from sluicegate.protocol.seal import Seal, decode_seal, encode_seal, is_seal
 from sluicegate.storage.objects import Objects
 from sluicegate.storage.staging import StagingArea
 
@@ -43,11 +45,33 @@ class StoredEpochLog:
         return self._objects.create(f"epochs/{record.epoch}", encode(record))
 
     def read(self, epoch: int) -> EpochRecord | None:
+        found = self.read_any(epoch)
+        if isinstance(found, Seal):
+            raise found.error()
+        return found
+
+    def create_seal(self, seal: Seal) -> bool:
+        return self._objects.create(f"epochs/{seal.epoch}", encode_seal(seal))
+
+    def read_any(self, epoch: int) -> Seal | EpochRecord | None:
         stored = self._objects.read(f"epochs/{epoch}")
-        return None if stored is None else decode(stored)
+        if stored is None:
+            return None
+        return decode_seal(stored) if is_seal(stored) else decode(stored)
+
+    def seal(self) -> Seal | None:
+        """Return the seal of the lineage, None if it may go on."""
+        newest = self.newest()
+        found = None if newest is None else self.read_any(newest)
+        return found if isinstance(found, Seal) else None
+
+    def decided(self) -> list[int]:
+        """Return the decided epochs that are kept, in order: all of `epochs` but the seal."""
+        seal = self.seal()
+        return [epoch for epoch in self.epochs() if seal is None or epoch != seal.epoch]
 
     def epochs(self) -> list[int]:
-        """Return the decided epochs that are kept, in order."""
+        """Return the kept epochs that have a record or a seal, in order."""
         tails = (name.removeprefix("epochs/") for name in self._objects.names("epochs/"))
         return sorted(int(tail) for tail in tails if tail.isdecimal())
 
@@ -91,12 +115,12 @@ class StoredEpochLog:
                     self._objects.delete(name)
             self._objects.delete(f"epochs/{epoch}.applied")
             self._objects.delete(f"epochs/{epoch}")
-        attempts = {epoch: _attempt(self.read(epoch)) for epoch in kept}
+        attempts = {epoch: _attempt(self.read_any(epoch)) for epoch in kept}
         self._staging.sweep(attempts, newest=newest)
 
 
-def _attempt(record: EpochRecord | None) -> str:
-    return record.attempt if record else ""
+def _attempt(found: Seal | EpochRecord | None) -> str:
+    return found.attempt if isinstance(found, EpochRecord) else ""
 
 
 class StoredOffsets:

@@ -14,6 +14,8 @@ from sluicegate.protocol.errors import CheckpointOfAnotherJob
 from sluicegate.storage.objects import Objects
 
 _NAME = "lineage.json"
+RESTORING = "restoring.json"
+"""There while a savepoint is being copied into a checkpoint that has no lineage yet."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,22 @@ class Lineage:
         id: random; part of every marker's key.
         job: the job's name.
         first_epoch: the first epoch of this history.
+        parent: the lineage that it was restored from, empty for a fresh one.
+        moved: the parent was sealed for it: it goes on in the parent's place, into its sinks.
+        same_sinks: a branch that was told that it may write to the parent's sinks.
     """
 
     id: str
     job: str
     first_epoch: int = 0
+    parent: str = ""
+    moved: bool = False
+    same_sinks: bool = False
+
+
+def new_lineage_id() -> str:
+    """Draw the id of a new history."""
+    return uuid.uuid4().hex[:16]
 
 
 def read_lineage(objects: Objects) -> Lineage | None:
@@ -37,23 +50,34 @@ def read_lineage(objects: Objects) -> Lineage | None:
     return None if stored is None else Lineage(**json.loads(stored))
 
 
+def create_lineage(objects: Objects, lineage: Lineage) -> Lineage:
+    """Create the lineage of a checkpoint that has none, and return the one that is there then."""
+    objects.create(_NAME, json.dumps(asdict(lineage)).encode())
+    return read_lineage(objects) or lineage
+
+
 def claim_lineage(objects: Objects, job: str) -> Lineage:
     """Return the checkpoint's lineage; a fresh checkpoint gets one.
 
     Raises:
-        CheckpointOfAnotherJob: it belongs to another job, or Spark used it without Sluicegate.
+        CheckpointOfAnotherJob: it belongs to another job, Spark used it without Sluicegate, or a
+            savepoint is half restored into it.
     """
     found = read_lineage(objects)
     if found is None:
+        if objects.read(RESTORING) is not None:
+            raise CheckpointOfAnotherJob(
+                "a savepoint was being restored into this checkpoint, and that was not finished",
+                data="nothing was written; the savepoint is as it was",
+                do="run the same `sluicegate savepoint restore` again, it goes on; or empty the folder",
+            )
         if objects.read("metadata") is not None:
             raise CheckpointOfAnotherJob(
                 "the checkpoint was written by a Spark query that Sluicegate never ran",
                 data="nothing was written; which of its batches are in the sinks cannot be known",
                 do="start with a fresh checkpoint directory",
             )
-        fresh = Lineage(uuid.uuid4().hex[:16], job)
-        objects.create(_NAME, json.dumps(asdict(fresh)).encode())
-        found = read_lineage(objects) or fresh
+        found = create_lineage(objects, Lineage(new_lineage_id(), job))
     if found.job != job:
         raise CheckpointOfAnotherJob(
             f"the checkpoint belongs to job {found.job}; this is job {job}",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 from urllib.parse import urlsplit
 
 import obstore
@@ -19,6 +20,12 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
 
 from sluicegate.protocol.errors import SettingsInvalid, StoreUnavailable
+
+if TYPE_CHECKING:
+    from obstore import GetResult
+
+PIECE_BYTES = 4 << 20
+"""How much of a large object is in memory at a time."""
 
 
 class Objects(Protocol):
@@ -39,6 +46,19 @@ class Objects(Protocol):
 
     def delete(self, name: str) -> None:
         """Remove an object; one that is not there is no error."""
+
+    def chunks(self, name: str) -> Iterator[bytes] | None:
+        """Return an object's content in pieces, for one too large for memory; None if there is none.
+
+        Raises:
+            StoreUnavailable: no answer, also while the pieces are taken.
+        """
+
+    def put(self, name: str, content: Iterable[bytes]) -> None:
+        """Write an object from pieces; it appears whole or not at all, and replaces one of its name.
+
+        For names that nobody else writes: this is not create-once.
+        """
 
     def clear(self) -> None:
         """Remove everything below the store's prefix, whoever put it there.
@@ -130,6 +150,41 @@ class LocalObjects:
             except OSError:  # not empty, or gone: a folder is only the place of its objects
                 return
 
+    def chunks(self, name: str) -> Iterator[bytes] | None:
+        try:
+            file = (self._root / name).open("rb")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unavailable(f"read {self._root / name}", error) from error
+        return _pieces(file, str(self._root / name))
+
+    def put(self, name: str, content: Iterable[bytes]) -> None:
+        target = self._root / name
+        scratch = target.with_name(f".{uuid.uuid4().hex}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with scratch.open("wb") as file:
+                    file.writelines(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                scratch.replace(target)
+            finally:
+                scratch.unlink(missing_ok=True)
+            _sync_directory(target.parent)
+        except OSError as error:
+            raise _unavailable(f"write {target}", error) from error
+
+
+def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
+    with file:
+        try:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+        except OSError as error:
+            raise _unavailable(f"read {name}", error) from error
+
 
 def _sync_directory(path: Path) -> None:
     """Make the new name survive a power cut, not only the bytes behind it."""
@@ -181,6 +236,34 @@ class S3Objects:
             return
         except BaseError as error:
             raise _unavailable(f"delete {name}", error) from error
+
+    def chunks(self, name: str) -> Iterator[bytes] | None:
+        try:
+            found = obstore.get(self._store, name)
+        except FileNotFoundError:
+            return None
+        except BaseError as error:
+            raise _unavailable(f"read {name}", error) from error
+        return _streamed(found, name)
+
+    def put(self, name: str, content: Iterable[bytes]) -> None:
+        # through a file: obstore would take the pieces within its own runtime, from which it cannot
+        # be asked for pieces of another object
+        with tempfile.SpooledTemporaryFile(max_size=2 * PIECE_BYTES) as whole:
+            whole.writelines(content)
+            whole.seek(0)
+            try:
+                obstore.put(self._store, name, whole)
+            except (BaseError, OSError) as error:
+                raise _unavailable(f"write {name}", error) from error
+
+
+def _streamed(found: GetResult, name: str) -> Iterator[bytes]:
+    try:
+        for piece in found.stream(min_chunk_size=PIECE_BYTES):
+            yield bytes(piece)
+    except BaseError as error:
+        raise _unavailable(f"read {name}", error) from error
 
 
 def _unavailable(what: str, error: Exception) -> StoreUnavailable:

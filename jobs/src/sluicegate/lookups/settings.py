@@ -1,0 +1,82 @@
+"""How a lookup asks: limits, repeats, what becomes of a row without an answer, and the cache.
+
+Plain values that travel to the executors. Made by `sluicegate.lookup`, read by `asking` and
+`batches`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from sluicegate.protocol.errors import SettingsInvalid
+
+Mode = Literal["ordered", "unordered"]
+OnTimeout = Literal["null", "fail", "dead-letter"]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Answers that a worker process remembers, 'there is nothing' among them.
+
+    The least recently used go first. A store that changes shows its new answers after `ttl_s`.
+
+    Args:
+        rows: how many keys at most; default 10,000.
+        ttl_s: for how long, in seconds; default 60.
+
+    Raises:
+        SettingsInvalid: one of them is not above 0.
+    """
+
+    rows: int = 10_000
+    ttl_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if self.rows < 1 or self.ttl_s <= 0:
+            raise SettingsInvalid(
+                f"Cache(rows={self.rows}, ttl_s={self.ttl_s:g}) remembers nothing",
+                data="nothing was started",
+                do="give both more than 0, or leave the cache out",
+            )
+
+
+@dataclass(frozen=True)
+class LookupSettings:
+    """See `sluicegate.lookup`, whose arguments these are.
+
+    Raises:
+        SettingsInvalid: a value that cannot work; it is named.
+    """
+
+    into: str
+    mode: Mode = "ordered"
+    capacity: int = 8
+    timeout_s: float = 1.0
+    retries: int = 2
+    on_timeout: OnTimeout = "fail"
+    cache: Cache | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        for wrong, what in (
+            (self.mode not in get_args(Mode), f"mode={self.mode!r}; use {_either(Mode)}"),
+            (
+                self.on_timeout not in get_args(OnTimeout),
+                f"on_timeout={self.on_timeout!r}; use {_either(OnTimeout)}",
+            ),
+            (self.capacity < 1, f"capacity={self.capacity} is not 1 or more"),
+            (self.timeout_s <= 0, f"timeout_s={self.timeout_s:g} is not above 0"),
+            (self.retries < 0, f"retries={self.retries} is below 0"),
+        ):
+            if wrong:
+                raise SettingsInvalid(
+                    f"lookup into {self.into}: {what}",
+                    data="nothing was started",
+                    do="correct the argument",
+                )
+
+
+def _either(literal: object) -> str:
+    return " or ".join(repr(choice) for choice in get_args(literal))

@@ -1,0 +1,72 @@
+"""Dead letters of a job's own rows, and where they go: a topic, or a table instead.
+
+Not here: letters of rows that a sink refuses (`sluicegate.spark.letters`), reading and replaying
+them (`sluicegate dead-letters`). Called by jobs.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from sluicegate import KafkaSink, MySQLSink
+from sluicegate.sinks.contract import Sink
+from sluicegate_jobs.targets import create_table, create_topics
+
+PAYLOAD_CHARACTERS = 65_536
+"""How much of a record a dead letter carries; the hash is of the whole."""
+
+COLUMNS = ("reason", "payload", "payload_sha256", "payload_of", "source")
+"""The columns of a dead letter in a table."""
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS {table} (
+  id BIGINT NOT NULL AUTO_INCREMENT,
+  reason TEXT NOT NULL,
+  payload MEDIUMTEXT,
+  payload_sha256 CHAR(64),
+  payload_of VARCHAR(20) NOT NULL DEFAULT '',
+  source TEXT,
+  source_topic VARCHAR(249) GENERATED ALWAYS AS (JSON_UNQUOTE(JSON_EXTRACT(source, '$.topic'))) STORED,
+  source_partition INT GENERATED ALWAYS AS (JSON_EXTRACT(source, '$.partition')) STORED,
+  source_offset BIGINT GENERATED ALWAYS AS (JSON_EXTRACT(source, '$.offset')) STORED,
+  PRIMARY KEY (id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
+"""
+
+
+def letter_columns(
+    reason: Column, content: Column, source: Column, sha256: Column | None = None
+) -> list[Column]:
+    """Return a record as a dead letter: `value` for a topic, `COLUMNS` for a table.
+
+    Args:
+        reason: begins with one word that says the kind, such as 'late: …'.
+        content: the record's bytes; carried as text, cut, so that broken UTF-8 is not kept.
+        source: a struct that says where the record came from.
+        sha256: of the whole record, where `content` is not all of it.
+    """
+    digest = F.sha2(content, 256)
+    fields = {
+        "reason": reason,
+        "payload": F.substring(content.cast("string"), 1, PAYLOAD_CHARACTERS),
+        "payload_sha256": digest if sha256 is None else F.coalesce(sha256, digest),
+        "source": source,
+    }
+    value = F.to_json(F.struct(*(column.alias(name) for name, column in fields.items())))
+    table = fields | {"payload_of": F.lit("record"), "source": F.to_json(source)}
+    return [value.alias("value"), *(table[name].alias(name) for name in COLUMNS)]
+
+
+def letters_sink(topic: str, table: str, *, kafka: str, mysql: str, of: str | None = None) -> Sink:
+    """Return the sink of dead letters: the table if there is one, else the topic."""
+    if table:
+        return MySQLSink(table, on_conflict="error", columns=COLUMNS, url=mysql or None, of=of)
+    return KafkaSink(topic, value="value", of=of, bootstrap=kafka or None)
+
+
+def create_letters_target(topic: str, table: str, *, kafka: str, mysql: str) -> list[str]:
+    """Create where dead letters go, if it is missing; return what was created."""
+    if table:
+        return create_table(mysql, table, TABLE)
+    return create_topics(kafka, (topic,), partitions=4)

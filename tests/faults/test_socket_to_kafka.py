@@ -1,0 +1,145 @@
+"""socket_to_kafka killed at a random failpoint: every line that was logged is in the topic once, in order."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.embedded import Services
+from sluicegate.cli.options import as_arguments
+from sluicegate.protocol.failpoints import VARIABLE
+from sluicegate.storage.objects import open_objects
+from sluicegate.storage.receipts import ReceiptLog
+from sluicegate_jobs.socket_to_kafka import SocketToKafkaSettings, create_targets
+from tests.faults.harness import PATIENCE_S, Ended, Running, start
+from tests.faults.line_server import LineServer
+from tests.integration.kafka_reader import read_topic
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.e2e]
+
+MORE_LINES = 500
+"""Sent after the driver was killed."""
+
+OVERLONG = 777
+"""Every so many lines one is longer than the job takes."""
+
+SEED_VARIABLE = "SLUICEGATE_TESTS_SEED"
+POINTS = (
+    "before-stage",
+    "after-stage",
+    "before-decide",
+    "after-decide",
+    "apply-written",
+    "before-commit",
+    "after-commit",
+    "before-done",
+    "before-receipt",
+    "after-receipt",
+)
+
+
+def line_of(number: int) -> bytes:
+    """Return a line that is not UTF-8, and one that is too long."""
+    tail = b"x" * 5000 if is_overlong(b"%06d" % number) else b"\xff\xfe\r"
+    return b"%06d " % number + tail + b"\n"
+
+
+def is_overlong(line: bytes) -> bool:
+    """Say whether a line is one of those that are too long."""
+    return int(line[:6]) % OVERLONG == 0
+
+
+def settings_of(services: Services, tmp_path: Path, address: str) -> SocketToKafkaSettings:
+    """Return settings with topics of their own, and create these."""
+    name = f"s{uuid.uuid4().hex[:8]}"
+    made = SocketToKafkaSettings(
+        checkpoint=str(tmp_path / "checkpoint"),
+        interval="200 milliseconds",
+        min_pause_ms=100,
+        address=address,
+        topic=f"{name}_lines",
+        dead_letters=f"{name}_letters",
+        max_line_bytes=4096,
+        kafka=services.kafka.bootstrap,
+    )
+    create_targets(made)
+    return made
+
+
+def started(tmp_path: Path, settings: SocketToKafkaSettings, failpoints: str = "") -> Running:
+    """Start a driver."""
+    command = ["sluicegate.cli", "run", "socket_to_kafka", "--once", *as_arguments(settings)]
+    log = tmp_path / f"driver-{uuid.uuid4().hex[:6]}.log"
+    return start(command, log, {VARIABLE: failpoints})
+
+
+def logged(settings: SocketToKafkaSettings) -> Iterator[bytes]:
+    """Yield what the receipt log holds, in order."""
+    receipts = ReceiptLog(open_objects(settings.checkpoint))
+    for number in range(1, receipts.newest() + 1):
+        yield from receipts.read(number).column("line").to_pylist()
+
+
+def wait_logged(settings: SocketToKafkaSettings, last: int, running: Running) -> None:
+    """Wait until a line is in the receipt log."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not any(line.startswith(b"%06d " % last) for line in logged(settings)):
+        assert time.monotonic() < deadline, running.text()
+        assert running.process.poll() is None, running.text()
+        time.sleep(0.2)
+
+
+def emptied(tmp_path: Path, settings: SocketToKafkaSettings) -> Ended:
+    """Process what is logged, and receive nothing."""
+    now = dataclasses.replace(settings, interval="available-now", address="127.0.0.1:1")
+    return started(tmp_path, now).wait()
+
+
+@pytest.mark.timeout(600)
+def test_every_logged_line_is_in_the_topic_once_and_in_order(
+    services: Services, tmp_path: Path
+) -> None:
+    """The driver is killed while the sender sends; the sender connects again to the next one."""
+    seed = int(os.environ.get(SEED_VARIABLE, random.randrange(1 << 32)))
+    chance = random.Random(seed)
+    point = chance.choice(POINTS)
+    at = chance.randrange(5, 40) if point.endswith("receipt") else chance.randrange(1, 5)
+    print(f"{SEED_VARIABLE}={seed}: killed at {point}@{at}")  # noqa: T201 - to run it again
+    with LineServer(line_of) as server:
+        settings = settings_of(services, tmp_path, server.address)
+        killed = started(tmp_path, settings, f"{point}@{at}=kill-group").wait()
+        assert killed.code == -signal.SIGKILL, killed.log
+        lines = server.end_after(MORE_LINES)
+        second = started(tmp_path, settings)
+        wait_logged(settings, lines - 1, second)
+        second.process.send_signal(signal.SIGTERM)
+        ended = second.wait()
+        assert ended.code == 0, ended.log
+        assert server.connections == 2
+    ended = emptied(tmp_path, settings)
+    assert ended.code == 0, ended.log
+
+    received = list(logged(settings))
+    numbers = [int(line[:6]) for line in received]
+    assert numbers == sorted(set(numbers))
+    delivered = [record.value for record in read_topic(settings.kafka, settings.topic)]
+    whole = [line for line in received if not is_overlong(line)]
+    assert delivered == whole
+    assert all(line.endswith(b"\xff\xfe\r") for line in whole)
+    letters = [
+        json.loads(r.value or b"") for r in read_topic(settings.kafka, settings.dead_letters)
+    ]
+    buried = sorted(letter["payload"][:6].encode() for letter in letters)
+    assert buried == [line[:6] for line in received if is_overlong(line)]
+    for letter in letters:
+        assert letter["reason"] == "overlong: the line has 5007 bytes, the limit is 4096"
+        assert letter["source"]["socket"] == settings.address

@@ -1,0 +1,1 @@
+"""Tests of savepoints and of stopping a job."""

@@ -1,0 +1,123 @@
+"""`sluicegate savepoint` and `sluicegate stop`, on a checkpoint made by hand."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sluicegate.checkpoint import requests
+from sluicegate.checkpoint.requests import Answer, StopDesk
+from sluicegate.cli.commands import app
+from sluicegate.storage.lineage import read_lineage
+from sluicegate.storage.objects import open_objects
+from tests.unit.checkpoint.made import checkpoint
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> str:
+    """Give a checkpoint on which three epochs are done."""
+    return checkpoint(tmp_path / "parent", 3)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for an answer without a pause."""
+    monkeypatch.setattr(requests, "_POLL_S", 0.0)
+
+
+def run(*arguments: object) -> Result:
+    """Run the command as a user does."""
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def taken(parent: str, tmp_path: Path, *options: str) -> str:
+    """Take a savepoint; return its address."""
+    result = run("savepoint", "take", parent, tmp_path / "savepoints", *options)
+    assert result.exit_code == 0, result.output
+    return result.output.split()[0]
+
+
+def test_a_taken_savepoint_is_listed_with_its_epoch(parent: str, tmp_path: Path) -> None:
+    url = taken(parent, tmp_path)
+    (line,) = run("savepoint", "list", tmp_path / "savepoints").output.splitlines()
+    assert line.startswith(url)
+    assert "job j  epoch 2" in line
+    assert line.endswith("branch")
+
+
+def test_an_empty_folder_has_none(tmp_path: Path) -> None:
+    assert "no savepoint" in run("savepoint", "list", tmp_path).output
+
+
+def test_a_sealed_one_says_what_to_do_next_and_where_it_went(parent: str, tmp_path: Path) -> None:
+    result = run("savepoint", "take", parent, tmp_path / "savepoints", "--seal")
+    assert "is sealed" in result.output
+    run("savepoint", "restore", result.output.split()[0], tmp_path / "new")
+    listed = run("savepoint", "list", tmp_path / "savepoints").output
+    assert f"restored into {tmp_path / 'new'}" in listed
+
+
+@pytest.mark.parametrize(
+    ("seal", "said"), [((), "must be others"), (("--seal",), "in the place of lineage")]
+)
+def test_a_restore_says_what_it_has_become(
+    parent: str, tmp_path: Path, seal: tuple[str, ...], said: str
+) -> None:
+    result = run("savepoint", "restore", taken(parent, tmp_path, *seal), tmp_path / "new")
+    assert said in result.output
+    assert "from epoch 3 on" in result.output
+
+
+def test_a_disposed_one_is_gone(parent: str, tmp_path: Path) -> None:
+    url = taken(parent, tmp_path)
+    assert run("savepoint", "dispose", url, "--yes").exit_code == 0
+    assert "no savepoint" in run("savepoint", "list", tmp_path / "savepoints").output
+
+
+def test_what_is_no_savepoint_is_an_error_with_a_code(tmp_path: Path) -> None:
+    result = run("savepoint", "dispose", tmp_path, "--yes")
+    assert result.exit_code == 64
+    assert "NoSavepoint" in result.output
+
+
+def test_a_stop_that_nobody_takes_up_is_withdrawn(parent: str) -> None:
+    result = run("stop", parent, "--timeout", 0)
+    assert result.exit_code == 1
+    assert "withdrawn" in result.output
+
+
+@pytest.mark.parametrize(("stopped", "code"), [(True, 0), (False, 1)])
+def test_a_stop_says_what_the_driver_answered(parent: str, stopped: bool, code: int) -> None:  # noqa: FBT001 - a parameter
+    objects = open_objects(parent)
+    lineage = read_lineage(objects)
+    assert lineage is not None
+    desk = StopDesk(objects, lineage.id, 0.0)
+
+    def driver() -> None:
+        while desk.asked() is None:
+            pass
+        desk.answer(Answer(stopped, "said so"))
+
+    thread = threading.Thread(target=driver)
+    thread.start()
+    result = run("stop", parent, "--timeout", 60)
+    thread.join()
+    assert (result.exit_code, "said so" in result.output) == (code, True)
+
+
+def test_a_sealed_job_has_nothing_to_stop(parent: str, tmp_path: Path) -> None:
+    taken(parent, tmp_path, "--seal")
+    assert run("stop", parent).exit_code == 65
+
+
+def test_a_folder_without_a_job_has_nothing_to_stop(tmp_path: Path) -> None:
+    assert run("stop", tmp_path).exit_code == 64
+
+
+def test_a_sealed_checkpoint_shows_its_seal(parent: str, tmp_path: Path) -> None:
+    taken(parent, tmp_path, "--seal")
+    assert "3  sealed: moved by savepoint" in run("epochs", "list", parent).output
+    assert run("epochs", "show", parent, 3).exit_code == 65

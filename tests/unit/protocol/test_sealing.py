@@ -1,0 +1,272 @@
+"""A seal beside living drivers, zombies and crashes: nothing behind it, nothing left half done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from sluicegate.protocol import sealing
+from sluicegate.protocol.effects import NewestEpoch
+from sluicegate.protocol.errors import (
+    DecisionUnknown,
+    EpochLogBroken,
+    EpochUnfinished,
+    Fenced,
+    Sealed,
+)
+from sluicegate.protocol.seal import Seal, decode_seal, encode_seal, is_seal
+
+from . import laws
+from .sealers import start_sealer
+from .search import everywhere, recover, to_the_end, until
+from .setting import Setting
+from .test_simulation import MOST_ALIVE, SETTINGS, Machine
+from .world import World
+
+KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
+ALL = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "0")) >= 1000
+
+
+def small(**changes: Any) -> World:  # noqa: ANN401 - any setting
+    """Return a world of one part a sink and two rows an epoch."""
+    settings: dict[str, Any] = {"sinks": (KAFKA, MYSQL), "parts": 1, "size": lambda _n, _e: 2}
+    return World(Setting(**(settings | changes)))
+
+
+def ends_well(world: World) -> None:
+    """Sealed or not, one more driver leaves every decided epoch in every sink."""
+    driver = recover(world, epochs=1)
+    if driver.error is not None and not isinstance(driver.error, Sealed):
+        raise driver.error
+    if "sealed" in world.events and driver.error is None:
+        raise laws.LawBroken("seal: a driver went on behind it")
+    laws.check_end(world)
+
+
+# --- every interleaving ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("overlap", "faults"), [(False, 1), (True, 0)])
+def test_a_sealer_beside_a_driver_with_a_crash_in_every_state(overlap: bool, faults: int) -> None:  # noqa: FBT001 - a parameter
+    def make() -> World:
+        world = small(sinks=(MYSQL,), overlap=overlap)
+        to_the_end(world.start("A", last=0))
+        world.start("B", last=1 + overlap)
+        start_sealer(world)
+        return world
+
+    found = everywhere(make, ends_well, faults=faults)
+    assert found.states > 200
+
+
+def test_a_sealer_beside_a_driver_and_a_paused_one() -> None:
+    """The paused one has decided an epoch that the other has applied since."""
+
+    def make() -> World:
+        world = small()
+        until(world.start("P"), "commit")
+        to_the_end(world.start("B", last=1))
+        world.start("C", last=1)
+        start_sealer(world)
+        return world
+
+    found = everywhere(make, ends_well)
+    assert found.states > 50
+
+
+def test_two_sealers_seal_once() -> None:
+    def make() -> World:
+        world = small(sinks=(MYSQL,))
+        to_the_end(world.start("A", last=0))
+        start_sealer(world, "S")
+        start_sealer(world, "T")
+        return world
+
+    everywhere(make, ends_well, faults=1)
+    world = make()
+    first, second = world.drivers[1:]
+    until(second, "CreateSeal")
+    to_the_end(first)
+    to_the_end(second)
+    assert first.error is None
+    assert isinstance(second.error, Sealed)
+
+
+# --- any history -----------------------------------------------------------------------------------
+
+
+class Sealing(Machine):
+    """The machine of the protocol, with sealers; no sink goes back, which a seal cannot see."""
+
+    @precondition(lambda self: len(self.world.alive()) < MOST_ALIVE)
+    @rule()
+    def start_sealing(self) -> None:
+        start_sealer(self.world, next(self.names))
+
+    @precondition(lambda self: any(d.seals for d in self.world.alive()))
+    @rule(until=st.sampled_from(["CreateSeal", "IsCommitted", "the end"]))
+    def run_a_sealer(self, until: str) -> None:
+        sealer = next(d for d in self.world.alive() if d.seals)
+        for _ in range(40):
+            if not sealer.alive or sealer.next_step == until:
+                return
+            sealer.step()
+
+    @precondition(lambda self: False)  # noqa: ARG005 - hypothesis's signature
+    @rule()
+    def restore_mysql(self) -> None:
+        """See the class."""
+
+    @precondition(lambda self: "sealed" not in self.world.events and self.world.decided)
+    @rule(sink=st.sampled_from(["kafka", "mysql"]))
+    def discard_newest(self, sink: str) -> None:
+        newest = max(self.world.decided)
+        if self.world.decided[newest].parts_with_rows(sink):
+            self.world.discard(newest, sink)
+
+    def end(self) -> None:
+        ends_well(self.world)
+
+
+TestSealing = pytest.mark.filterwarnings("error")(Sealing.TestCase)
+TestSealing.settings = SETTINGS
+
+
+# --- what a sealer refuses, and what a driver says ---------------------------------------------------
+
+
+def test_a_decided_epoch_that_is_not_applied_is_not_sealed_off() -> None:
+    world = small()
+    until(world.start("A"), "open")
+    world.drivers[0].crash()
+    sealer = to_the_end(start_sealer(world))
+    assert isinstance(sealer.error, EpochUnfinished)
+    assert sealer.error.restartable
+    assert not world.seals
+
+
+def test_an_overlapped_epoch_is_not_taken_for_applied_because_spark_has_committed_it() -> None:
+    world = small(overlap=True)
+    driver = world.start("A")
+    until(driver, "log commit", times=2)
+    driver.step()
+    driver.crash()
+    assert 1 in world.commits
+    assert isinstance(to_the_end(start_sealer(world)).error, EpochUnfinished)
+
+
+def test_a_lineage_without_a_decision_is_not_sealed() -> None:
+    assert isinstance(to_the_end(start_sealer(small())).error, EpochUnfinished)
+
+
+def test_a_living_driver_that_was_quicker_keeps_its_decision() -> None:
+    world = small()
+    driver = world.start("A")
+    until(driver, "CreateRecord", times=2)
+    sealer = start_sealer(world)
+    until(sealer, "CreateSeal")
+    driver.step()
+    assert isinstance(to_the_end(sealer).error, Fenced)
+    assert not world.seals
+
+
+def test_a_driver_that_meets_the_seal_at_its_decision_stops_and_writes_nothing() -> None:
+    world = small()
+    driver = world.start("A")
+    until(driver, "CreateRecord", times=2)
+    assert to_the_end(start_sealer(world)).error is None
+    assert isinstance(to_the_end(driver).error, Sealed)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_start_behind_the_seal_stops(overlap: bool) -> None:  # noqa: FBT001 - a parameter
+    world = small(overlap=overlap)
+    to_the_end(world.start("A", last=1))
+    assert to_the_end(start_sealer(world)).error is None
+    assert isinstance(to_the_end(world.start("B")).error, Sealed)
+
+
+def test_a_seal_whose_reply_is_lost_is_found_to_be_ours() -> None:
+    world = small()
+    to_the_end(world.start("A", last=1))
+    sealer = start_sealer(world)
+    until(sealer, "CreateSeal")
+    sealer.step("lost")
+    assert to_the_end(sealer).error is None
+
+
+def test_a_store_that_never_says_leaves_the_sealer_in_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = small()
+    to_the_end(world.start("A", last=1))
+    monkeypatch.setattr(World, "put_seal", lambda _world, _seal: False)
+    sealer = start_sealer(world)
+    sealer.faulted = True
+    assert isinstance(to_the_end(sealer).error, DecisionUnknown)
+
+
+# --- the simulation can fail -------------------------------------------------------------------------
+
+
+def unchecked(_seal: Seal) -> Iterator[Any]:
+    yield NewestEpoch()
+
+
+def test_sealing_off_what_is_not_applied_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealing, "all_applied", unchecked)
+    world = small()
+    until(world.start("A"), "open")
+    with pytest.raises(laws.LawBroken, match=r"seal: at 1, and kafka does not have 0"):
+        to_the_end(start_sealer(world))
+
+
+def test_a_store_that_lets_a_decision_over_a_seal_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put = World.put
+
+    def put_over(world: World, stored: bytes) -> bool:
+        seals, world.seals = world.seals, {}
+        try:
+            return put(world, stored)
+        finally:
+            world.seals = seals
+
+    monkeypatch.setattr(World, "put", put_over)
+    world = small()
+    driver = world.start("A")
+    until(driver, "CreateRecord", times=2)
+    to_the_end(start_sealer(world))
+    with pytest.raises(laws.LawBroken, match=r"seal: an epoch was decided behind the seal at 1"):
+        driver.step()
+
+
+# --- its bytes ---------------------------------------------------------------------------------------
+
+SEAL = Seal("id", "l", "j", 7, "savepoint x", 1_767_787_200_123)
+
+
+def test_a_seal_is_read_as_it_was_written() -> None:
+    assert is_seal(encode_seal(SEAL))
+    assert decode_seal(encode_seal(SEAL)) == SEAL
+
+
+@pytest.mark.parametrize("at", [20, 60, -1])
+def test_a_changed_seal_is_broken_not_absent(at: int) -> None:
+    stored = bytearray(encode_seal(SEAL))
+    stored[at] ^= 1
+    with pytest.raises(EpochLogBroken):
+        decode_seal(bytes(stored))
+
+
+def test_a_seal_says_after_which_epoch_and_what_to_do() -> None:
+    error = SEAL.error()
+    assert "after epoch 6" in error.what
+    assert error.exit_code == 65
+    assert not error.restartable
