@@ -111,12 +111,12 @@ def indicators(count: int, seed: int) -> Iterator[Message]:
 def orders(count: int, seed: int) -> Iterator[Message]:
     """Yield orders as JSON, half a second apart and somewhat out of order.
 
-    One in 50 is broken, about one in 50 comes half a minute late.
+    One in 50 is broken, about one in 20 comes one to three minutes late.
     """
     chance = random.Random(seed)  # noqa: S311 - the same for the same seed
     for i in range(count):
-        late = chance.random() < 1 / 50
-        behind_s = chance.uniform(30, 60) if late else chance.uniform(0, 1.5)
+        late = chance.random() < _RARE
+        behind_s = chance.uniform(60, 180) if late else chance.uniform(0, 1.5)
         order = {
             "id": f"o{i}",
             "user": chance.choice(_USERS),
