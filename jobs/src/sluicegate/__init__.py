@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sluicegate.settings.job import JobSettings
     from sluicegate.sinks.kafka import KafkaSink
     from sluicegate.sinks.mysql import MySQLSink
+    from sluicegate.spark.batch import batch
     from sluicegate.spark.lookups import lookup
     from sluicegate.spark.outputs import LateRows, refuse
     from sluicegate.spark.query import EpochsQuery, epochs
@@ -34,6 +35,7 @@ __all__ = [
     "MySQLSink",
     "RedisHash",
     "RedisKeys",
+    "batch",
     "epochs",
     "lookup",
     "refuse",
@@ -54,6 +56,7 @@ _HOMES = {
     "EpochSettings": "sluicegate.settings.epoch",
     "JobSettings": "sluicegate.settings.job",
     "EpochsQuery": "sluicegate.spark.query",
+    "batch": "sluicegate.spark.batch",
     "epochs": "sluicegate.spark.query",
     "session": "sluicegate.spark.session",
 }

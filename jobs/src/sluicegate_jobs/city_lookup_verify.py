@@ -18,8 +18,8 @@ from sluicegate.cli.job import Verification
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate.sinks.mysql.session import Address, connect, quoted
 from sluicegate.storage.objects import open_objects
-from sluicegate_jobs.ip_count_answer import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
-from sluicegate_jobs.ip_count_verify import read_decided
+from sluicegate_jobs.decided import read_decided
+from sluicegate_jobs.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
 from sluicegate_jobs.kafka_reader import Record, TopicReader
 
 if TYPE_CHECKING:

@@ -14,13 +14,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sluicegate.cli.job import Finding, Verification
+from sluicegate.cli.job import Verification
 from sluicegate_jobs.access_lines import Hit, LineReader
-
-LOST, DUPLICATED = "lost", "duplicated"
-WRONG, UNDECIDED = "wrong", "undecided-but-visible"
-
-_EXAMPLES = 5
+from sluicegate_jobs.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
 
 Key = tuple[int, str]
 """Begin of a window (ms since 1970) and address."""
@@ -58,27 +54,6 @@ class Rules:
     covered: Mapping[int, int]
     window_ms: int
     lateness_ms: int
-
-
-class Findings:
-    """Collects what is wrong: a count and a few examples of each kind."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._examples: dict[str, list[str]] = {}
-
-    def add(self, kind: str, example: str, count: int = 1) -> None:
-        """Note something wrong."""
-        self._counts[kind] += count
-        examples = self._examples.setdefault(kind, [])
-        if len(examples) < _EXAMPLES:
-            examples.append(example)
-
-    def found(self) -> tuple[Finding, ...]:
-        """Return a finding for each kind."""
-        order = (LOST, DUPLICATED, WRONG, UNDECIDED)
-        kinds = (kind for kind in order if self._counts[kind])
-        return tuple(Finding(k, self._counts[k], tuple(self._examples[k])) for k in kinds)
 
 
 @dataclass

@@ -37,6 +37,8 @@ class Record(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = 0
 
 
 class TopicReader:
@@ -103,7 +105,10 @@ class TopicReader:
             if partition is None or offset is None:  # only of messages that were never in a topic
                 continue
             if offset < self.ends[partition]:
-                yield Record(partition, offset, message.key(), message.value())
+                # a message that was read has a list; its annotation is of those to be sent too
+                headers: Any = tuple(message.headers() or ())
+                _, at_ms = message.timestamp()
+                yield Record(partition, offset, message.key(), message.value(), headers, at_ms)
             if offset >= self.ends[partition] - 1:
                 self._through(partition, left)
 

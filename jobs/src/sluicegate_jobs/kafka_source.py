@@ -19,7 +19,9 @@ _METADATA_LAG_S = 2.0
 """Brokers learn of a new topic a little late."""
 
 
-def kafka_source(spark: SparkSession, topic: str, bootstrap: str, max_records: int) -> DataFrame:
+def kafka_source(
+    spark: SparkSession, topic: str, bootstrap: str, max_records: int, *, headers: bool = False
+) -> DataFrame:
     """Return a topic from its beginning: read_committed, offsets kept in the checkpoint alone.
 
     Args:
@@ -27,6 +29,7 @@ def kafka_source(spark: SparkSession, topic: str, bootstrap: str, max_records: i
         topic: its name.
         bootstrap: servers; empty: SLUICEGATE_KAFKA.
         max_records: of one epoch at most.
+        headers: give the records' headers too, as the column `headers`.
 
     Raises:
         TargetMissing: there is no such topic; Spark itself would say so only in its first epoch.
@@ -44,6 +47,7 @@ def kafka_source(spark: SparkSession, topic: str, bootstrap: str, max_records: i
         .option("kafka.isolation.level", "read_committed")
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", max_records)
+        .option("includeHeaders", headers)
         .load()
     )
 
@@ -70,11 +74,39 @@ def check_topic(servers: str, topic: str) -> None:
                     f"Kafka at {servers}: there is no source topic {topic}",
                     data="nothing was read or written; Sluicegate creates no topics but its own",
                     do=f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic} "
-                    "--partitions <n>, or correct its name",
+                    "--partitions <n>, or `sluicegate targets` for a packaged job, or correct its name",
                 ) from error
             time.sleep(0.05)
         else:
             return
+
+
+def unreadable() -> Column:
+    """Return why a record's value is no text, null where it is."""
+    return F.when(F.col("value").isNull(), "empty: the record has no value").when(
+        ~F.is_valid_utf8(F.col("value").cast("string")), "unparsed: the value is not UTF-8"
+    )
+
+
+_CORRUPT = "_corrupt"
+
+
+def json_row(text: Column, columns: str) -> Column:
+    """Return a JSON object as a struct, null where the text is no object.
+
+    Args:
+        text: the JSON, as a string.
+        columns: names and types, as DDL; a value that is absent, or of another type, is null.
+    """
+    options = {
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": _CORRUPT,
+        "allowSingleQuotes": "false",
+        "allowNonNumericNumbers": "false",
+    }
+    # without the column for corrupt records a cut line would be a row of what came before the cut
+    row = F.from_json(text, f"{columns}, {_CORRUPT} string", options)
+    return F.when(row.getField(_CORRUPT).isNull(), row)
 
 
 def dead_letter(reason: Column) -> Column:

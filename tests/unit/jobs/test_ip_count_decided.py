@@ -14,7 +14,7 @@ from sluicegate.protocol.seal import Seal
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.objects import open_objects
-from sluicegate_jobs.ip_count_verify import Decided, Held, compare_decided, read_decided
+from sluicegate_jobs.decided import Decided, Held, compare_decided, read_decided
 
 TOPIC = "lines"
 SINK = "kafka.counts"

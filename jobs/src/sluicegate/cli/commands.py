@@ -1,4 +1,4 @@
-"""The commands: run, stop, targets, verify, epochs, savepoint, dead-letters.
+"""The commands: run, stop, targets, generate, verify, epochs, savepoint, dead-letters, tail.
 
 Each prints for people and exits for machines.
 
@@ -19,6 +19,7 @@ from sluicegate.cli.job import PackagedJob
 from sluicegate.cli.options import JobGroup
 from sluicegate.cli.savepoints import savepoint, stop
 from sluicegate.cli.supervisor import drive, supervise
+from sluicegate.cli.tail import tail
 from sluicegate.protocol.errors import SluicegateError
 
 
@@ -71,6 +72,12 @@ def _verify(job: PackagedJob, settings: Any) -> None:  # noqa: ANN401
     sys.exit(0 if outcome.exact else 1)
 
 
+def _generate(job: PackagedJob, settings: Any, *, records: int, seed: int) -> None:  # noqa: ANN401
+    if job.generate is None:
+        raise click.UsageError(f"{job.name} has no input to generate")
+    click.echo(job.generate(settings, records, seed))
+
+
 _SUPERVISED = click.Option(
     ["--supervised/--once"],
     default=True,
@@ -94,7 +101,19 @@ app.add_command(
 app.add_command(
     JobGroup("verify", "Recompute a job's answer from its source and compare the sinks.", _verify)
 )
+app.add_command(
+    JobGroup(
+        "generate",
+        "Make input to try a job with; the same for the same seed.",
+        _generate,
+        (
+            click.Option(["--records"], default=1000, type=click.IntRange(min=1), help="how many"),
+            click.Option(["--seed"], default=7, help="of the randomness"),
+        ),
+    )
+)
 app.add_command(epochs)
+app.add_command(tail)
 app.add_command(savepoint)
 app.add_command(stop)
 app.add_command(dead_letters)

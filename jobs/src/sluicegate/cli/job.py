@@ -63,9 +63,10 @@ class PackagedJob:
         name: what the user types.
         summary: one line for the help.
         settings: its `JobSettings`; the fields become options.
-        build: wires the job on a session.
+        build: wires the job on a session; a `BatchWriter` for a batch.
         create_targets: creates topics and tables that are missing.
         verify: recomputes the answer independently; None where a job has no check.
+        generate: makes input to try it with, of a number of records and a seed; says what it made.
     """
 
     name: str
@@ -74,6 +75,7 @@ class PackagedJob:
     build: Callable[[SparkSession, Any], EpochsWriter]
     create_targets: Callable[[Any], list[str]]
     verify: Callable[[Any], Verification] | None = None
+    generate: Callable[[Any, int, int], str] | None = None
 
 
 def packaged_jobs() -> dict[str, PackagedJob]:

@@ -76,6 +76,10 @@ class CheckpointOfAnotherJob(PreflightFailed):
     """The checkpoint belongs to a job of another name, or to a query that Sluicegate never ran."""
 
 
+class InputChanged(PreflightFailed):
+    """A batch's checkpoint is of other input than there is now."""
+
+
 # --- the decision ---------------------------------------------------------------------------
 
 

@@ -55,7 +55,7 @@ class Wiring:
 
 
 @dataclass
-class _Times:
+class Times:
     """Milliseconds of an epoch's phases and what else the progress line says.
 
     Args:
@@ -111,7 +111,7 @@ class EpochDriver:
 
     def recover(self) -> None:
         """Apply what a killed driver owes, before the query starts; see `coordinator.owed`."""
-        wiring, times = self._wiring, _Times()
+        wiring, times = self._wiring, Times()
         ports = self._ports(_NoPlan(), times)
         settled = drive(owed(wiring.job), ports)
         if settled is not None:
@@ -121,7 +121,7 @@ class EpochDriver:
 
     def run(self, batch: DataFrame, epoch: int) -> None:
         """Take one epoch to every sink; see `coordinator.run_epoch` for the errors."""
-        wiring, times = self._wiring, _Times(idle_since_ns=self._ended_ns)
+        wiring, times = self._wiring, Times(idle_since_ns=self._ended_ns)
         self._log.times = times
         with wiring.tracing.root("epoch", epoch=epoch, lineage=wiring.job.lineage) as span:
             ports = self._ports(self._plan(batch, times), times)
@@ -133,7 +133,7 @@ class EpochDriver:
             work()
         self._ended_ns = time.time_ns()
 
-    def _apply(self, settled: Settled, ports: Ports, times: _Times, span: Span) -> int:
+    def _apply(self, settled: Settled, ports: Ports, times: Times, span: Span) -> int:
         wiring, record = self._wiring, settled.record
         with self._deadline(record.epoch), wiring.tracing.within(span):
             drive(apply(wiring.job, settled), ports)
@@ -155,13 +155,13 @@ class EpochDriver:
         """
         self._behind.settled()
         if self._newest is not None:
-            drive(finish(self._newest), self._ports(_NoPlan(), _Times()))
+            drive(finish(self._newest), self._ports(_NoPlan(), Times()))
 
     def close(self) -> None:
         """Let go of the thread behind the stream."""
         self._behind.close()
 
-    def _ports(self, plan: Plan, times: _Times) -> Ports:
+    def _ports(self, plan: Plan, times: Times) -> Ports:
         wiring = self._wiring
         sinks = AppliedSinks(
             wiring.sinks, wiring.checkpoint, self._spark, self._applied, self._behind.settled
@@ -174,20 +174,20 @@ class EpochDriver:
             clock=_SystemClock(),
         )
 
-    def _plan(self, batch: DataFrame, times: _Times) -> _BatchPlan:
+    def _plan(self, batch: DataFrame, times: Times) -> Plan:
         plan = RunningPlan(self._spark)
         if not self._primed:
             plan.prime_sources()
             self._primed = True
         times.lag = plan.lag()
-        return _BatchPlan(plan, self._wiring, batch, times)
+        return BatchPlan(plan, self._wiring, batch, times)
 
     def _applied(self, sink: str, part: int, receipt: Receipt) -> None:
         for step in receipt.steps:
             self._wiring.tracing.record(step.name, step.start_ns, step.end_ns, sink=sink, part=part)
 
 
-def _progress(settled: Settled, times: _Times) -> str:
+def _progress(settled: Settled, times: Times) -> str:
     record = settled.record
     rows = ", ".join(f"{sink} {record.rows(sink)}" for sink in record.sinks)
     how = "replayed" if settled.replayed else "committed"
@@ -209,7 +209,7 @@ class _TracedLog:
 
     def __init__(self, stored: StoredEpochLog, tracing: Tracing) -> None:
         self._stored, self._tracing = stored, tracing
-        self.times = _Times()
+        self.times = Times()
         self.read, self.newest = stored.read, stored.newest
         self.discarded, self.tidy = stored.discarded, stored.tidy
         self.finished, self.finish = stored.finished, stored.finish
@@ -230,7 +230,7 @@ class _TracedLog:
 class _TracedSinks:
     """The sinks with each apply as a span."""
 
-    def __init__(self, applied: AppliedSinks, tracing: Tracing, times: _Times) -> None:
+    def __init__(self, applied: AppliedSinks, tracing: Tracing, times: Times) -> None:
         self._applied, self._tracing, self._times = applied, tracing, times
         self.settled = applied.settled
 
@@ -265,10 +265,12 @@ class _NoPlan:
         """Spark runs on from the epoch after, whose offsets log holds the watermark."""
 
 
-class _BatchPlan:
-    """`ports.Plan` of one foreachBatch call."""
+class BatchPlan:
+    """`ports.Plan` of one foreachBatch call; without a running plan there are no times and no state."""
 
-    def __init__(self, plan: RunningPlan, wiring: Wiring, batch: DataFrame, times: _Times) -> None:
+    def __init__(
+        self, plan: RunningPlan | None, wiring: Wiring, batch: DataFrame, times: Times
+    ) -> None:
         self._plan, self._wiring, self._batch, self._times = plan, wiring, batch, times
 
     def stage(self, epoch: int, attempt: str) -> Staged:
@@ -282,8 +284,9 @@ class _BatchPlan:
             dead_letters=wiring.dead_letters,
         )
         with wiring.tracing.span("stage", epoch=epoch, attempt=attempt):
-            before = self._plan.rows_in()
-            rows = wiring.outputs.chosen(self._batch, self._plan.late_watermark_ms())
+            before = self._plan.rows_in() if self._plan else 0
+            watermark = self._plan.late_watermark_ms() if self._plan else None
+            rows = wiring.outputs.chosen(self._batch, watermark)
             try:
                 results = rows.mapInArrow(stage_with(order), staging.RESULT_DDL).toArrow()
             except (PySparkException, Py4JJavaError) as error:
@@ -310,28 +313,40 @@ class _BatchPlan:
                 do="give the job a dead-letter sink, widen the column or limit, or filter such rows",
             )
         chunks = tuple(part.chunk for part in parts if part.chunk is not None)
-        counts = {ROWS_IN: self._plan.rows_in() - before, "refused": refused}
+        counts = {"refused": refused}
+        if self._plan:
+            counts |= {ROWS_IN: self._plan.rows_in() - before}
         kinds = sum((Counter(part.kinds) for part in parts), Counter[str]())
         counts |= {f"{LETTERS}{kind}": number for kind, number in sorted(kinds.items())}
-        return Staged(chunks, self._plan.event_times(), counts)
+        return Staged(chunks, self._plan.event_times() if self._plan else (), counts)
 
     def check_state(self, epoch: int) -> None:  # noqa: ARG002 - the plan knows its version
-        check_state(self._wiring.objects, self._plan.state_operators())
+        if self._plan:
+            check_state(self._wiring.objects, self._plan.state_operators())
 
     def feed(self, event_times: tuple[EventTime, ...]) -> None:
-        self._plan.feed(event_times)
+        if self._plan:
+            self._plan.feed(event_times)
 
 
 def _stage_failed(epoch: int, error: Exception) -> SluicegateError:
-    text = str(error)
-    ours = raised_in_task(text, f"epoch {epoch}")
+    ours = raised_in_task(str(error), f"epoch {epoch}")
     if ours is not None:
         return ours
-    cause = next(
-        (line for line in text.splitlines() if "Error" in line or "Exception" in line), text
-    )
     return StageFailed(
-        f"epoch {epoch} could not be staged: {cause.strip()[:500]}",
+        f"epoch {epoch} could not be staged: {cause_of(str(error))[:500]}",
         data="the epoch is undecided and nothing of it is visible; its input is read again",
         do="restart the driver; if it fails again, the cause is in the job or its source",
     )
+
+
+def cause_of(text: str) -> str:
+    """Return the line of Spark's error that says why: a Python worker's own error, where there is one."""
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if "Traceback (most recent" in line), None)
+    if start is not None:
+        # the frames are indented, what was raised is not
+        raised = (line for line in lines[start + 1 :] if line and not line[0].isspace())
+        return next(raised, text).strip()
+    named = (line for line in lines if "Error" in line or "Exception" in line)
+    return next(named, text).strip()

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,7 +24,6 @@ from sluicegate.checkpoint.takeover import settle_with_parent
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.errors import (
-    EpochTimeout,
     Fenced,
     SettingsInvalid,
     SluicegateError,
@@ -35,6 +33,7 @@ from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark.applying import close_writers
 from sluicegate.spark.beside import Beside
+from sluicegate.spark.deadline import deadline
 from sluicegate.spark.departure import Departure
 from sluicegate.spark.driver import EpochDriver, Wiring
 from sluicegate.spark.outputs import LETTERS, Output, Outputs, arrow_schema, frame_of
@@ -43,7 +42,7 @@ from sluicegate.spark.s3 import checkpoint_files, prepare_store
 from sluicegate.spark.session import check_state_backend, prepare
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.objects import open_objects
-from sluicegate.tracing import Tracing, outcome
+from sluicegate.tracing import Tracing
 
 log = logging.getLogger("sluicegate.query")
 
@@ -76,6 +75,11 @@ class EpochsWriter:
             PreflightFailed: or one of its kinds; nothing was started.
             SinkUnavailable: a server does not answer; nothing was started.
         """
+        spark, wiring = self.wired()
+        return EpochsQuery(spark, wiring, self)
+
+    def wired(self) -> tuple[SparkSession, Wiring]:
+        """Check everything; return what a driver is made of. For `start`, and `sluicegate.spark.batch`."""
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
         prepare_store(spark, self.checkpoint)
         require_create_once(self.checkpoint)
@@ -87,7 +91,7 @@ class EpochsWriter:
         outputs = Outputs(self.outputs, takers, self._bind_letters(lineage.id))
         bound = {sink.id: sink for sink in outputs.sinks()}
         settle_with_parent(objects, lineage, bound, self._bound_for)
-        wiring = Wiring(
+        return spark, Wiring(
             job=Job(
                 name=self.name,
                 lineage=lineage.id,
@@ -105,7 +109,6 @@ class EpochsWriter:
             tracing=Tracing(self.name),
             inline_bytes=self.settings.inline_bytes,
         )
-        return EpochsQuery(spark, wiring, self)
 
     def _bound_for(self, lineage: str) -> dict[str, BoundSink]:
         return {sink.id: sink for sinks in self._bind(lineage).values() for sink in sinks}
@@ -341,21 +344,8 @@ class EpochsQuery:
         finally:
             self._gate.release()
 
-    @contextmanager
-    def _deadline(self, epoch: int) -> Iterator[None]:
-        """End the process if the epoch takes too long: a callback cannot be cancelled (rule 18)."""
-        if not self._settings.timeout_s:
-            yield
-            return
-        timer = threading.Timer(
-            self._settings.timeout_s, _expire, (epoch, self._settings.timeout_s)
-        )
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+    def _deadline(self, epoch: int) -> AbstractContextManager[None]:
+        return deadline(epoch, self._settings.timeout_s)
 
     def _settle_error(self, error: StreamingQueryException) -> None:
         if self._stopping and "_StopRequested" in str(error):
@@ -400,18 +390,6 @@ def _translate(error: StreamingQueryException) -> SluicegateError:
         data="the epoch is undecided, or decided and applied at the next start; nothing is lost",
         do="restart the driver; if it fails again, the cause is in the job, its source or Spark",
     )
-
-
-def _expire(epoch: int, timeout_s: float) -> None:
-    error = EpochTimeout(
-        f"epoch {epoch} took longer than its timeout of {timeout_s:g} s; the process ends",
-        data="undecided: run again; decided: applied at the next start. Nothing is lost or repeated",
-        do="start the driver again; give it more time or smaller epochs if it goes on",
-    )
-    log.critical("%s", error)
-    outcome.write(error)
-    logging.shutdown()
-    os._exit(EpochTimeout.exit_code)
 
 
 def _spark_url(checkpoint: str) -> str:

@@ -6,6 +6,7 @@ Not here: talking to a broker; `preflight` has, and `writer` will. Picklable; ma
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -43,6 +44,8 @@ class BoundKafka:
         record_limit_bytes: the topic's `max.message.bytes`.
         keys_required: the topic is compacted, so the broker refuses records without a key.
         offsets_retention_min: the broker's `offsets.retention.minutes`.
+        timestamp_ahead_ms: how far a record's time may be in the future, the topic's
+            `message.timestamp.after.max.ms`.
         trace_headers: whether each record carries the epoch's trace context.
     """
 
@@ -60,6 +63,7 @@ class BoundKafka:
     record_limit_bytes: int
     keys_required: bool
     offsets_retention_min: int
+    timestamp_ahead_ms: int = 2**63 - 1
     trace_headers: bool = False
 
     @property
@@ -121,6 +125,14 @@ class BoundKafka:
                 f"and topic {self.topic} has {self.partitions}, from 0", " ",
             )  # fmt: skip
             found.append((outside, why))
+        if "timestamp" in batch.schema.names:
+            latest = min(time.time_ns() // 1_000_000 + self.timestamp_ahead_ms, 2**63 - 1)
+            ahead = pc.fill_null(pc.greater(batch.column("timestamp"), latest), fill_value=False)
+            why = (
+                f"the record's time is more than {self.timestamp_ahead_ms} ms ahead, which topic "
+                f"{self.topic} does not take (message.timestamp.after.max.ms)"
+            )
+            found.append((ahead, why))
         return found
 
 

@@ -71,6 +71,13 @@ class RowExpressions:
         field = self._column(text, "partition")
         return f"cast({text if field is None else quoted(field.name)} as int)"
 
+    def timestamp(self, text: str) -> str:
+        """Return the expression of a record's time in ms since 1970."""
+        field = self._column(text, "timestamp")
+        if field is not None and pa.types.is_timestamp(field.type):
+            return f"unix_millis({quoted(field.name)})"
+        return f"cast({text if field is None else quoted(field.name)} as bigint)"
+
     def _column(self, text: str, role: str) -> pa.Field | None:
         """Return the column that `text` names, None if it is an expression of more than a name."""
         if not _IDENTIFIER.fullmatch(text.strip()):
@@ -108,7 +115,11 @@ def part_expression(key: str | None, partition: str | None, parts: int) -> str |
 
 
 def staged(
-    key: str | None, value: str, headers: str | None, partition: str | None
+    key: str | None,
+    value: str,
+    headers: str | None,
+    partition: str | None,
+    timestamp: str | None = None,
 ) -> Sequence[tuple[str, str]]:
     """Return staged column names with their expressions, in order."""
     no_key = "cast(null as binary)"
@@ -117,6 +128,7 @@ def staged(
         ("value", value),
         ("headers", headers),
         ("partition", partition),
+        ("timestamp", timestamp),
     )
     return tuple((name, text) for name, text in columns if text is not None)
 

@@ -32,6 +32,8 @@ _WAIT_S = 10.0
 _SLICE_S = 0.5
 _PAUSE_S = 0.05
 _METADATA_LAG_S = 2.0
+_ANY_AGE_MS = 2**63 - 1
+"""What Kafka says where a record may be of any time."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Found:
     record_limit_bytes: int
     keys_required: bool
     offsets_retention_min: int
+    timestamp_ahead_ms: int = 2**63 - 1
 
 
 class Preflight:
@@ -54,8 +57,13 @@ class Preflight:
         settings: dict[str, Any] = {**connection.settings(), "error_cb": self._heard.append}
         self._admin = AdminClient(settings, logger=RDKAFKA_LOG)
 
-    def run(self, *, parts: int, transaction_timeout_ms: int) -> Found:
+    def run(self, *, parts: int, transaction_timeout_ms: int, timed: bool = False) -> Found:
         """Check everything and return what was found.
+
+        Args:
+            parts: of the sink.
+            transaction_timeout_ms: of its producers.
+            timed: whether records carry a time of their own.
 
         Raises:
             SinkUnavailable, AccessDenied, TargetMissing, TransactionTimeoutInvalid, SettingsInvalid.
@@ -73,11 +81,14 @@ class Preflight:
         cluster = self._configs(ResourceType.BROKER, broker)
         self._check_timeout(transaction_timeout_ms, int(cluster["transaction.max.timeout.ms"]))
         self._check_parts(parts)
+        if timed:
+            self._check_age(int(topic.get("message.timestamp.before.max.ms") or _ANY_AGE_MS))
         return Found(
             partitions=partitions,
             record_limit_bytes=int(topic["max.message.bytes"]),
             keys_required="compact" in topic["cleanup.policy"],
             offsets_retention_min=int(cluster["offsets.retention.minutes"]),
+            timestamp_ahead_ms=int(topic.get("message.timestamp.after.max.ms") or _ANY_AGE_MS),
         )
 
     def _any_broker(self) -> str:
@@ -138,6 +149,16 @@ class Preflight:
                 data="nothing was read or written",
                 do=f"set transaction_timeout_ms to {allowed_ms} at most and the epoch timeout below it, "
                 "or raise the broker's transaction.max.timeout.ms",
+            )
+
+    def _check_age(self, oldest_ms: int) -> None:
+        """Refuse a topic that takes no old records: a decided epoch only grows older."""
+        if oldest_ms < _ANY_AGE_MS:
+            raise SettingsInvalid(
+                f"topic {self._topic} takes no record older than {oldest_ms} ms "
+                "(message.timestamp.before.max.ms), and the sink gives records their own time",
+                data="nothing was read or written; an epoch applied late would be refused for ever",
+                do=f"remove message.timestamp.before.max.ms of {self._topic}, or leave timestamp= out",
             )
 
     def _check_parts(self, parts: int) -> None:

@@ -1,7 +1,8 @@
 """Staged rows as arguments of `Producer.produce`, a column at a time.
 
 Not here: sending. Staged columns are `key` and `value` (binary, null allowed), and where asked for
-`headers` (list of struct key, value) and `partition` (int32, null: by key). Called by `writer` for
+`headers` (list of struct key, value), `partition` (int32, null: by key) and `timestamp` (int64, ms;
+null or negative: now). Called by `writer` for
 every batch of an apply: the hot loop, so all rows of a column are converted by one call.
 """
 
@@ -18,7 +19,7 @@ Headers = list[tuple[str, bytes | None]]
 
 _ANY_PARTITION = -1
 _NO_CALLBACK = repeat(None)
-_NOW = repeat(0)
+_NOW = 0
 
 
 def arguments(batch: pa.RecordBatch, traceparent: str) -> Iterator[tuple[Any, ...]]:
@@ -30,14 +31,18 @@ def arguments(batch: pa.RecordBatch, traceparent: str) -> Iterator[tuple[Any, ..
     """
     names = batch.schema.names
     values, keys = binaries(batch.column("value")), binaries(batch.column("key"))
-    if "partition" not in names and "headers" not in names and not traceparent:
+    if not {"partition", "headers", "timestamp"} & set(names) and not traceparent:
         return zip(values, keys, strict=True)
     partitions: Iterable[int] = repeat(_ANY_PARTITION)
     if "partition" in names:
         partitions = batch.column("partition").fill_null(_ANY_PARTITION).to_pylist()
+    times: Iterable[int] = repeat(_NOW)
+    if "timestamp" in names:
+        at = batch.column("timestamp").fill_null(_NOW)
+        times = pc.if_else(pc.less(at, 0), _NOW, at).to_pylist()
     headers = _headers(batch, traceparent)
     # The order of `produce`: topic, value, key, partition, callback, on_delivery, timestamp, headers.
-    return zip(values, keys, partitions, _NO_CALLBACK, _NO_CALLBACK, _NOW, headers, strict=False)
+    return zip(values, keys, partitions, _NO_CALLBACK, _NO_CALLBACK, times, headers, strict=False)
 
 
 def binaries(column: pa.Array) -> list[bytes | None]:

@@ -37,6 +37,8 @@ class KafkaSink:
             A null value is a tombstone. A column that is called json is written `json`, in backticks.
         headers: column or SQL expression: array of struct (key, value), or a map column.
         partition: column or SQL expression of the partition; null for the key's.
+        timestamp: column, or SQL expression of ms since 1970, of the record's time; null or negative
+            for the time of writing. The topic must take records of any age.
         bootstrap: brokers, 'host:port[,host:port]'; default is the variable SLUICEGATE_KAFKA.
         id: unique in the job, stable over restarts; default 'kafka.<topic>'.
         of: which output of the job it takes, where there are several.
@@ -55,6 +57,7 @@ class KafkaSink:
     value: str = expressions.WHOLE_ROW
     headers: str | None = None
     partition: str | None = None
+    timestamp: str | None = None
     bootstrap: str | None = None
     id: str = ""
     of: str | None = None
@@ -92,17 +95,21 @@ class KafkaSink:
         key = None if self.key is None else row.binary(self.key, "key")
         headers = None if self.headers is None else row.headers(self.headers)
         partition = None if self.partition is None else row.partition(self.partition)
+        timestamp = None if self.timestamp is None else row.timestamp(self.timestamp)
         connection = Connection(self._address(), self.config)
         found = Preflight(connection, self.topic).run(
-            parts=self.parts, transaction_timeout_ms=self.transaction_timeout_ms
+            parts=self.parts,
+            transaction_timeout_ms=self.transaction_timeout_ms,
+            timed=timestamp is not None,
         )
+        value = row.value(self.value)
         return BoundKafka(
             id=self.id,
             topic=self.topic,
             lineage=lineage,
             parts=self.parts,
             connection=connection,
-            expressions=tuple(expressions.staged(key, row.value(self.value), headers, partition)),
+            expressions=tuple(expressions.staged(key, value, headers, partition, timestamp)),
             part_expression=expressions.part_expression(key, partition, self.parts),
             compression=self.compression,
             transaction_timeout_ms=self.transaction_timeout_ms,
@@ -111,6 +118,7 @@ class KafkaSink:
             record_limit_bytes=found.record_limit_bytes,
             keys_required=found.keys_required,
             offsets_retention_min=found.offsets_retention_min,
+            timestamp_ahead_ms=found.timestamp_ahead_ms,
             trace_headers=self.trace_headers,
         )
 

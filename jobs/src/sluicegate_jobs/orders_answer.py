@@ -1,0 +1,95 @@
+"""Orders read and summed up in plain Python, for the checks of the order jobs.
+
+Means the same as the jobs' own expressions and shares nothing with them. Pure. Called by
+`orders_batch_verify` and `orders_stream_verify`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeVar
+
+from sluicegate_jobs.findings import DUPLICATED, LOST, WRONG, Findings
+from sluicegate_jobs.letters import EMPTY, UNPARSED
+
+_NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
+_TIME = re.compile(r"(19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z")
+_AMOUNT = re.compile(r"-?[0-9]{1,10}([.][0-9]{1,2})?")
+
+K = TypeVar("K")
+
+
+class Order(NamedTuple):
+    """What a line says, if it is an order."""
+
+    user: str
+    at: datetime
+    amount: Decimal
+
+
+@dataclass
+class Totals:
+    """What some orders come to."""
+
+    orders: int = 0
+    total: Decimal = Decimal(0)
+    smallest: Decimal | None = None
+    largest: Decimal | None = None
+
+    def add(self, amount: Decimal) -> None:
+        """Take one more order in."""
+        self.orders += 1
+        self.total += amount
+        self.smallest = amount if self.smallest is None else min(self.smallest, amount)
+        self.largest = amount if self.largest is None else max(self.largest, amount)
+
+
+def read_order(line: bytes | None) -> Order | str:
+    """Return an order, or how the reason begins why a line is none."""
+    if line is None:
+        return EMPTY
+    try:
+        row = json.loads(line, parse_int=str, parse_float=str)
+    except ValueError:
+        return UNPARSED
+    texts = [_text(row, name) for name in ("id", "user", "time", "amount")]
+    patterns = (_NAME, _NAME, _TIME, _AMOUNT)
+    if not all(p.fullmatch(text) for p, text in zip(patterns, texts, strict=True)):
+        return UNPARSED
+    _, user, time, amount = texts
+    try:
+        return Order(user, datetime.fromisoformat(time), Decimal(amount))
+    except ValueError:
+        return UNPARSED  # there is no such time
+
+
+def _text(row: Any, name: str) -> str:  # noqa: ANN401 - whatever the line holds
+    """Return a value as text, empty where there is none: Spark reads true as 'true'."""
+    value = row.get(name) if isinstance(row, dict) else None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else ""
+
+
+def check_rows(
+    where: str,
+    expected: Mapping[K, tuple[object, ...]],
+    rows: Iterable[tuple[K, tuple[object, ...]]],
+    findings: Findings,
+) -> None:
+    """Note where rows are not those that are expected."""
+    there: dict[K, tuple[object, ...]] = {}
+    for key, values in rows:
+        if key in there:
+            findings.add(DUPLICATED, f"{where}: {key} is there twice")
+        there[key] = values
+    for key in expected.keys() - there.keys():
+        findings.add(LOST, f"{where}: {key} is not there; expected {expected[key]}")
+    for key, values in there.items():
+        if expected.get(key) != values:
+            findings.add(WRONG, f"{where}: {key} is {values}; expected {expected.get(key)}")

@@ -1,0 +1,112 @@
+"""orders_stream: orders by user in tumbling windows, by streaming SQL, into Kafka and MySQL.
+
+Wiring only. The orders come from a topic, which `sluicegate generate orders_stream` fills: Spark's own
+rate source makes its rows from the clock, so a restart would not see the same again. Orders past the
+lateness, and lines that are no orders, go to the dead letters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sluicegate import KafkaSink, LateRows, MySQLSink, epochs
+from sluicegate.cli.job import PackagedJob
+from sluicegate.settings.job import JobSettings
+from sluicegate.settings.schema import option
+from sluicegate.spark.query import EpochsWriter
+from sluicegate_jobs.generating import orders, to_topic
+from sluicegate_jobs.kafka_source import dead_letter, kafka_source
+from sluicegate_jobs.orders import read_orders
+from sluicegate_jobs.orders_stream_verify import LATENESS, WINDOW, verify
+from sluicegate_jobs.targets import create_table, create_topics
+
+QUERY = f"""
+SELECT window.start AS window_start, user, count(*) AS orders,
+       max(amount) AS largest, min(amount) AS smallest
+FROM orders
+GROUP BY window(time, '{WINDOW}'), user
+"""  # noqa: S608 - a constant
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS {table} (
+  window_start DATETIME NOT NULL,
+  user VARCHAR(64) NOT NULL,
+  orders BIGINT NOT NULL,
+  largest DECIMAL(12,2) NOT NULL,
+  smallest DECIMAL(12,2) NOT NULL,
+  PRIMARY KEY (window_start, user)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
+"""
+
+
+@dataclass(frozen=True)
+class OrdersStreamSettings(JobSettings):
+    """The settings of orders_stream."""
+
+    checkpoint: str = option(
+        "checkpoints/orders_stream", "checkpoint of this job alone: a path or s3://…"
+    )
+    interval: str = option("5 seconds", "time between epochs, or available-now")
+    source: str = option("orders_stream_source", "topic of orders, a JSON object each")
+    topic: str = option("orders_stream_sink", "topic of the windows")
+    table: str = option("orders_by_window", "table of the windows")
+    dead_letters: str = option("orders_stream_dead_letters", "topic of late and broken orders")
+
+
+def build(spark: SparkSession, settings: OrdersStreamSettings) -> EpochsWriter:
+    """Return the job, not started."""
+    source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
+    read = read_orders(source)
+    whole = read.where(F.col("broken").isNull()).select("user", "time", "amount")
+    whole.withWatermark("time", LATENESS).createOrReplaceTempView("orders")
+    reason = F.coalesce("broken", F.lit("late: the window was closed before the order came"))
+    # F.window drops rows without a time; a broken line must come through, with any window
+    timed = F.coalesce("time", F.timestamp_seconds(F.lit(0)))
+    letters = read.select(
+        F.window(timed, WINDOW).end.alias("window_end"),
+        "broken",
+        dead_letter(reason).alias("value"),
+    )
+    kafka, mysql = settings.kafka or None, settings.mysql or None
+    return epochs(
+        {
+            "windows": spark.sql(QUERY),
+            "dead_letters": LateRows(letters, "window_end", F.col("broken").isNotNull()),
+        },
+        name="orders_stream",
+        sinks=[
+            KafkaSink(settings.topic, key="user", of="windows", bootstrap=kafka),
+            MySQLSink(settings.table, keys=("window_start", "user"), of="windows", url=mysql),
+        ],
+        dead_letters=KafkaSink(
+            settings.dead_letters, value="value", of="dead_letters", bootstrap=kafka
+        ),
+        checkpoint=settings.checkpoint,
+        settings=settings,
+    )
+
+
+def create_targets(settings: OrdersStreamSettings) -> list[str]:
+    """Create the topics and the table where they are missing; return what was created."""
+    topics = (settings.source, settings.topic, settings.dead_letters)
+    made = create_topics(settings.kafka, topics, partitions=4)
+    return made + create_table(settings.mysql, settings.table, TABLE)
+
+
+def generate(settings: OrdersStreamSettings, records: int, seed: int) -> str:
+    """Put orders into the source; return what was done."""
+    return to_topic(settings.kafka, settings.source, orders(records, seed))
+
+
+JOB = PackagedJob(
+    name="orders_stream",
+    summary="streaming SQL: count, max, min of orders by user in 5-second windows, into Kafka and MySQL",
+    settings=OrdersStreamSettings,
+    build=build,
+    create_targets=create_targets,
+    verify=verify,
+    generate=generate,
+)

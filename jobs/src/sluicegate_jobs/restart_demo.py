@@ -1,0 +1,110 @@
+"""restart_demo: a topic into another, with a source that fails on every 5th record.
+
+Wiring only; made to see a restart strategy at work. Every 5th record of a partition fails when it is
+first read. With `--failures=once` it is let through from then on, as the checkpoint remembers by a
+create-once object (`restart_demo/<partition>-<offset>`); with `always` it fails each time, until the
+strategy gives up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sluicegate import KafkaSink, epochs
+from sluicegate.cli.job import PackagedJob
+from sluicegate.settings.job import JobSettings
+from sluicegate.settings.schema import option
+from sluicegate.spark.query import EpochsWriter
+from sluicegate.storage.objects import open_objects
+from sluicegate_jobs.generating import Message, to_topic
+from sluicegate_jobs.kafka_source import kafka_source
+from sluicegate_jobs.targets import create_topics
+
+EVERY = 5
+ONCE, ALWAYS = "once", "always"
+COLUMNS = "key binary, value binary, partition int, offset long"
+
+
+class SourceFailure(Exception):
+    """What the source throws."""
+
+
+@dataclass(frozen=True)
+class RestartDemoSettings(JobSettings):
+    """The settings of restart_demo."""
+
+    checkpoint: str = option(
+        "checkpoints/restart_demo", "checkpoint of this job alone: a path or s3://…"
+    )
+    interval: str = option("1 second", "time between epochs, or available-now")
+    max_records: int = option(10, "records of one epoch at most, from each source")
+    source: str = option("restart_demo_source", "topic that is read")
+    topic: str = option("restart_demo_sink", "topic that is written")
+    failures: str = option(
+        ONCE, "how often each 5th record fails: once, or always", choices=(ONCE, ALWAYS)
+    )
+
+
+def build(spark: SparkSession, settings: RestartDemoSettings) -> EpochsWriter:
+    """Return the job, not started."""
+    source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
+    rows = source.select("key", "value", "partition", "offset").mapInArrow(
+        failing(settings.checkpoint, settings.failures), COLUMNS
+    )
+    return epochs(
+        rows.select("key", "value", F.col("partition").alias("from")),
+        name="restart_demo",
+        sinks=[
+            KafkaSink(settings.topic, key="key", value="value", bootstrap=settings.kafka or None)
+        ],
+        checkpoint=settings.checkpoint,
+        settings=settings,
+    )
+
+
+def failing(
+    checkpoint: str, failures: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the step behind the source that throws on every 5th record."""
+
+    def checked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        objects = open_objects(checkpoint)
+        for batch in batches:
+            places = zip(
+                *(batch.column(n).to_pylist() for n in ("partition", "offset")), strict=True
+            )
+            for partition, offset in places:
+                if offset % EVERY != EVERY - 1:
+                    continue
+                name = f"restart_demo/{partition}-{offset}"
+                if failures == ALWAYS or objects.create(name, b"failed once"):
+                    raise SourceFailure(f"the source fails at record {partition}@{offset}")
+            yield batch
+
+    return checked
+
+
+def create_targets(settings: RestartDemoSettings) -> list[str]:
+    """Create the topics where they are missing; return what was created."""
+    return create_topics(settings.kafka, (settings.source, settings.topic), partitions=1)
+
+
+def generate(settings: RestartDemoSettings, records: int, _seed: int) -> str:
+    """Put numbered records into the source; return what was done."""
+    messages = (Message(f"record {i}".encode()) for i in range(records))
+    return to_topic(settings.kafka, settings.source, messages)
+
+
+JOB = PackagedJob(
+    name="restart_demo",
+    summary="a source that fails on every 5th record, to see a restart strategy at work",
+    settings=RestartDemoSettings,
+    build=build,
+    create_targets=create_targets,
+    generate=generate,
+)

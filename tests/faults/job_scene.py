@@ -1,0 +1,130 @@
+"""Runs any packaged job as a user does, in a process of its own, so that a test may kill it.
+
+As `harness.Scene`, which is ip_count's, for the other jobs: topics, table and checkpoint that no
+other test shares, and input by the job's own generator. The failpoint of a kill is drawn by a seed
+that is printed; SLUICEGATE_TEST_SEED sets it. Called by test_jobs_*.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import signal
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.embedded import Services
+from sluicegate.cli.job import PackagedJob
+from sluicegate.cli.options import as_arguments
+from sluicegate.protocol.failpoints import VARIABLE
+from sluicegate.settings.epoch import AVAILABLE_NOW
+from sluicegate.settings.job import JobSettings
+from sluicegate_jobs.kafka_reader import Record, TopicReader
+from tests.faults.harness import NOTHING, Ended, Running, start
+
+SEED_VARIABLE = "SLUICEGATE_TEST_SEED"
+
+POINTS = (
+    "before-stage",
+    "after-stage",
+    "before-decide",
+    "after-decide",
+    "apply-written",
+    "before-commit",
+    "after-commit",
+    "after-apply",
+    "before-done",
+)
+"""Where a driver may be killed; those of an apply are passed for the first sink that has rows."""
+
+
+@dataclass(frozen=True)
+class JobScene:
+    """A packaged job with settings that no other test shares."""
+
+    folder: Path
+    job: PackagedJob
+    settings: Any
+
+    def but(self, **changes: object) -> JobScene:
+        """Return the scene with other settings."""
+        return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **changes))
+
+    def start(
+        self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
+    ) -> Running:
+        """Start a driver, or its supervisor."""
+        how = "--supervised" if supervised else "--once"
+        command = ["sluicegate.cli", "run", self.job.name, how, *as_arguments(self.settings)]
+        log = self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
+        return start(command, log, {VARIABLE: failpoints, **env})
+
+    def run(self, failpoints: str = "") -> Ended:
+        """Run a driver to its end."""
+        return self.start(failpoints).wait()
+
+    def finish(self) -> Ended:
+        """Run a driver that must end well."""
+        ended = self.run()
+        assert ended.code == 0, ended.log
+        return ended
+
+    def run_killed(self, *, last_epoch: int) -> str:
+        """Run a driver that is killed at a random failpoint; return where.
+
+        Args:
+            last_epoch: that the job surely has; one up to it is drawn.
+        """
+        seed = int(os.environ.get(SEED_VARIABLE, "0")) or random.SystemRandom().randrange(1, 10**6)
+        chance = random.Random(seed)
+        where = f"{chance.choice(POINTS)}@{chance.randint(0, last_epoch)}"
+        print(f"{self.job.name} is killed at {where}: {SEED_VARIABLE}={seed}")  # noqa: T201
+        ended = self.run(f"{where}=kill-group")
+        assert ended.code == -signal.SIGKILL, f"{SEED_VARIABLE}={seed} {where}:\n{ended.log}"
+        return where
+
+    def check_exact(self) -> dict[str, int]:
+        """Recompute everything independently; return what was counted."""
+        assert self.job.verify is not None
+        outcome = self.job.verify(self.settings)
+        assert outcome.exact, outcome.findings
+        return outcome.checked
+
+    def records(self, topic: str) -> list[Record]:
+        """Return a topic's committed records, by partition and offset."""
+        return sorted(TopicReader(self.settings.kafka, topic))
+
+
+def job_scene(
+    services: Services, folder: Path, job: PackagedJob, records: int, **settings: object
+) -> JobScene:
+    """Return a fresh scene of a job with its targets, and input of so many records.
+
+    Args:
+        services: where Kafka and MySQL are.
+        folder: for the checkpoint and the logs.
+        job: any that can generate its input.
+        records: of the input; 0 for none.
+        settings: of the job, besides those that a scene has.
+    """
+    name = f"j{uuid.uuid4().hex[:8]}"
+    own = {field.name for field in dataclasses.fields(job.settings)}
+    own -= {field.name for field in dataclasses.fields(JobSettings)}
+    targets = {role: f"{name}_{role}" for role in ("source", "topic", "table", "dead_letters")}
+    given: dict[str, Any] = {
+        "checkpoint": str(folder / "checkpoint"),
+        "interval": AVAILABLE_NOW,
+        "kafka": services.kafka.bootstrap,
+        "mysql": services.mysql.url,
+        **{role: target for role, target in targets.items() if role in own},
+        **settings,
+    }
+    made = JobScene(folder, job, job.settings(**given))
+    job.create_targets(made.settings)
+    if records and job.generate is not None:
+        job.generate(made.settings, records, 7)
+    return made

@@ -1,0 +1,148 @@
+"""`sluicegate tail` on a real topic: what it prints, what it leaves out, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+
+from infra.embedded import Services
+from sluicegate.cli.commands import app
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def topic(services: Services) -> str:
+    name = f"tail-{uuid.uuid4().hex[:8]}"
+    services.kafka.create_topic(name, 2)
+    return name
+
+
+@pytest.fixture
+def transactions(services: Services) -> Producer:
+    settings = {"bootstrap.servers": services.kafka.bootstrap, "transactional.id": uuid.uuid4().hex}
+    producer = Producer(settings)
+    producer.init_transactions(30)
+    return producer
+
+
+def tail(services: Services, topic: str, *options: str) -> Result:
+    arguments = ["tail", topic, "--kafka", services.kafka.bootstrap, *options]
+    return CliRunner().invoke(app, arguments)
+
+
+def send(producer: Producer, topic: str, *values: str) -> None:
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+
+
+def shown(result: Result) -> list[object]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line)["value"] for line in result.stdout.splitlines()]
+
+
+def test_records_of_aborted_and_open_transactions_are_left_out(
+    services: Services, topic: str, transactions: Producer
+) -> None:
+    """With read_uncommitted they are printed."""
+    for value, end in (
+        ("a", transactions.commit_transaction),
+        ("b", transactions.abort_transaction),
+    ):
+        transactions.begin_transaction()
+        send(transactions, topic, value)
+        end(30)
+    transactions.begin_transaction()
+    send(transactions, topic, "c")
+    whole = ("--from-beginning", "--until-end", "--json")
+    assert shown(tail(services, topic, *whole)) == ["a"]
+    dirty = tail(services, topic, *whole, "--isolation", "read_uncommitted")
+    assert shown(dirty) == ["a", "b", "c"]
+    transactions.abort_transaction(30)
+
+
+def test_a_record_is_printed_whole(services: Services, topic: str) -> None:
+    """Key, value and headers, bytes that are no text too, and where and when."""
+    producer = Producer({"bootstrap.servers": services.kafka.bootstrap})
+    headers: list[tuple[str, str | bytes | None]] = [("h", b"1"), ("h", b"\xff")]
+    producer.produce(topic, None, b"k\xff", 1, timestamp=1_767_787_200_123, headers=headers)
+    assert producer.flush(30) == 0
+    whole = ("--from-beginning", "--max", "1")
+    assert json.loads(tail(services, topic, *whole, "--json").stdout) == {
+        "topic": topic,
+        "partition": 1,
+        "offset": 0,
+        "timestamp": "2026-01-07T12:00:00.123+00:00",
+        "key": {"base64": "a/8="},
+        "value": None,
+        "headers": [["h", "1"], ["h", {"base64": "/w=="}]],
+    }
+    line = tail(services, topic, *whole).stdout
+    assert line == "1@0        2026-01-07 12:00:00.123  k\\xff  -  {h=1 h=\\xff}\n"
+
+
+def test_no_group_is_left_behind_and_a_second_look_sees_the_same(
+    services: Services, topic: str
+) -> None:
+    send(Producer({"bootstrap.servers": services.kafka.bootstrap}), topic, "a", "b", "c")
+    whole = ("--from-beginning", "--json", "--max", "2")
+    assert (
+        shown(tail(services, topic, *whole)) == shown(tail(services, topic, *whole)) == ["a", "b"]
+    )
+    groups = services.kafka.admin().list_consumer_groups(request_timeout=10).result(20).valid
+    assert not [g.group_id for g in groups if g.group_id.startswith("sluicegate.tail")]
+
+
+def test_a_topic_that_is_not_there_is_named_and_not_created(services: Services) -> None:
+    result = tail(services, "no_such_topic_to_tail")
+    assert result.exit_code == 64
+    assert "TargetMissing: there is no topic no_such_topic_to_tail" in result.output
+    assert "no_such_topic_to_tail" not in services.kafka.topics()
+
+
+def test_ctrl_c_ends_it_without_a_traceback(services: Services, topic: str) -> None:
+    """From the end of the topic on: what was there before is not printed."""
+    producer = Producer({"bootstrap.servers": services.kafka.bootstrap})
+    send(producer, topic, "before")
+    command = [sys.executable, "-u", "-m", "sluicegate.cli", "tail", topic, "--json"]
+    command += ["--kafka", services.kafka.bootstrap]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with _fed(producer, topic):
+            line = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert b"Traceback" not in process.stderr.read()
+    assert json.loads(line)["value"] == "after"
+
+
+@contextmanager
+def _fed(producer: Producer, topic: str) -> Iterator[None]:
+    """Send a record again and again: when the reader has found the topic's end is not known."""
+    enough = threading.Event()
+
+    def feed() -> None:
+        while not enough.wait(0.1):
+            send(producer, topic, "after")
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        feeder.join()

@@ -1,0 +1,22 @@
+"""What an error says of a failed stage: the user's own error, not Spark's words around it."""
+
+from sluicegate.spark.driver import cause_of
+
+WORKER = """An error occurred while calling o1.getResult.
+org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed
+Traceback (most recent call last):
+  File "job.py", line 5, in checked
+    raise SourceFailure("the source fails")
+job.SourceFailure: the source fails
+
+\tat org.apache.spark.api.python.BasePythonRunner
+"""
+
+
+def test_a_python_workers_error_is_the_cause() -> None:
+    assert cause_of(WORKER) == "job.SourceFailure: the source fails"
+
+
+def test_without_one_it_is_the_first_that_names_an_error() -> None:
+    assert cause_of("calling o1\norg.x.SomeException: no") == "org.x.SomeException: no"
+    assert cause_of("nothing known") == "nothing known"
