@@ -93,3 +93,10 @@ def test_state_of_format_2_is_refused() -> None:
 def test_a_snapshot_that_cannot_be_read_is_refused(content: bytes) -> None:
     with pytest.raises(SavepointRefused, match="cannot be read"):
         pick(LOGS | {f"{STORE}6.zip": content}, 5)
+
+
+def test_what_a_job_keeps_beside_its_epochs_is_taken_as_it_is() -> None:
+    """The log of lines from a socket, say; but not the proof of an endpoint, which is another one's."""
+    kept = {f"received/{n}": b"" for n in range(3)} | {"sources/0/0": b""}
+    ours = {"preflight/0a1b": b"", "staging/5/a/k/0-0-0-0": b"", "epochs/5": b""}
+    assert pick(LOGS | kept | ours, 5) == set(kept)

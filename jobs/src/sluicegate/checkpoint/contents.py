@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from sluicegate.protocol.errors import SavepointRefused
 
-OURS = ("epochs/", "staging/", "requests/", "parent/")
+OURS = ("epochs/", "staging/", "requests/", "parent/", "preflight/")
 """Folders of a checkpoint that belong to its lineage, and never to another."""
 
 OUR_FILES = frozenset({"lineage.json", "metadata", "ancestry.json", "restoring.json"})
