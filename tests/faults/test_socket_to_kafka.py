@@ -7,9 +7,9 @@ import json
 import os
 import random
 import signal
+import threading
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,17 +82,37 @@ def started(tmp_path: Path, settings: SocketToKafkaSettings, failpoints: str = "
     return start(command, log, {VARIABLE: failpoints})
 
 
-def logged(settings: SocketToKafkaSettings) -> Iterator[bytes]:
-    """Yield what the receipt log holds, in order."""
-    receipts = ReceiptLog(open_objects(settings.checkpoint))
-    for number in range(1, receipts.newest() + 1):
-        yield from receipts.read(number).column("line").to_pylist()
+class Witness(threading.Thread):
+    """Reads each segment as soon as it is logged: those of decided epochs are removed in time."""
+
+    def __init__(self, settings: SocketToKafkaSettings) -> None:
+        super().__init__(daemon=True)
+        self._receipts = ReceiptLog(open_objects(settings.checkpoint))
+        self._over = threading.Event()
+        self.lines: list[bytes] = []
+        self._seen = 0
+
+    def run(self) -> None:
+        while not self._over.wait(0.1):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        for number in range(self._seen + 1, self._receipts.newest() + 1):
+            self.lines += self._receipts.read(number).column("line").to_pylist()
+            self._seen = number
+
+    def end(self) -> list[bytes]:
+        """Return every line that was ever logged, in order."""
+        self._over.set()
+        self.join()
+        return self.lines
 
 
-def wait_logged(settings: SocketToKafkaSettings, last: int, running: Running) -> None:
+def wait_logged(witness: Witness, last: int, running: Running) -> None:
     """Wait until a line is in the receipt log."""
     deadline = time.monotonic() + PATIENCE_S
-    while not any(line.startswith(b"%06d " % last) for line in logged(settings)):
+    while not any(line.startswith(b"%06d " % last) for line in list(witness.lines)):
         assert time.monotonic() < deadline, running.text()
         assert running.process.poll() is None, running.text()
         time.sleep(0.2)
@@ -116,11 +136,13 @@ def test_every_logged_line_is_in_the_topic_once_and_in_order(
     print(f"{SEED_VARIABLE}={seed}: killed at {point}@{at}")  # noqa: T201 - to run it again
     with LineServer(line_of) as server:
         settings = settings_of(services, tmp_path, server.address)
+        witness = Witness(settings)
+        witness.start()
         killed = started(tmp_path, settings, f"{point}@{at}=kill-group").wait()
         assert killed.code == -signal.SIGKILL, killed.log
         lines = server.end_after(MORE_LINES)
         second = started(tmp_path, settings)
-        wait_logged(settings, lines - 1, second)
+        wait_logged(witness, lines - 1, second)
         second.process.send_signal(signal.SIGTERM)
         ended = second.wait()
         assert ended.code == 0, ended.log
@@ -128,7 +150,7 @@ def test_every_logged_line_is_in_the_topic_once_and_in_order(
     ended = emptied(tmp_path, settings)
     assert ended.code == 0, ended.log
 
-    received = list(logged(settings))
+    received = witness.end()
     numbers = [int(line[:6]) for line in received]
     assert numbers == sorted(set(numbers))
     delivered = [record.value for record in read_topic(settings.kafka, settings.topic)]

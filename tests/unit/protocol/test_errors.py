@@ -26,6 +26,7 @@ OUTCOMES = {
     "StoreUnfit": (False, 64),
     "TransactionTimeoutInvalid": (False, 64),
     "CheckpointOfAnotherJob": (False, 64),
+    "InputChanged": (False, 64),
     "Fenced": (False, 65),
     "Sealed": (False, 65),
     "OffsetLogDiverged": (False, 66),

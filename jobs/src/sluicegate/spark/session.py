@@ -41,6 +41,9 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
     _PROVIDER: STATE_BACKENDS["rocksdb"],
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # SPARK-45178: else a source that knows nothing of available-now is given one epoch, and where
+    # that one is a replay, what came after it is left
+    "spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true",
     # RocksDB's caches and write buffers, all partitions of a process together
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
