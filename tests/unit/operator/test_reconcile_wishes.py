@@ -1,0 +1,570 @@
+"""Suspend, restartNonce, upgrades, schedules and deletion: one row a rule."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from sluicegate.settings.epoch import EpochSettings
+from sluicegate_operator.reconcile.actions import CreateDriver, DeleteCheckpoint, TakeSavepoint
+from sluicegate_operator.reconcile.job import Outcome
+from sluicegate_operator.reconcile.observed import Node, Taken
+from sluicegate_operator.resources.job import Schedule, StreamingJobSpec
+from sluicegate_operator.resources.job_status import StreamingJobStatus, UpgradeStatus
+
+from .made import (
+    NOW,
+    acts,
+    alive,
+    asked,
+    condition,
+    dead,
+    decide,
+    ended,
+    job,
+    pod,
+    reports,
+    spec,
+    view,
+)
+from .test_reconcile_driver import Row, check
+
+SUSPENDED = spec(suspend=True)
+NONCE = spec(restart_nonce=1)
+NEW = spec(image="jobs:2")
+BY_SAVEPOINT = spec(image="jobs:2", upgrade_mode="savepoint")
+STATELESS = spec(image="jobs:2", upgrade_mode="stateless")
+ONCE = spec(trigger="once")
+HOURLY = spec(trigger="once", schedule=Schedule(cron="@hourly"))
+ON_TIME = spec(trigger="once", schedule=Schedule(cron="30 7 * * *", starting_deadline_s=60))
+DELETING = spec(epochs=EpochSettings(on_cancel="delete"))
+
+NAME = "clicks-upgrade-1"
+TAKING = UpgradeStatus(mode="savepoint", savepoint=NAME)
+LEAVING = UpgradeStatus(mode="stateless")
+
+
+def gone(wanted: StreamingJobSpec | None = None, **changes: Any) -> StreamingJobStatus:
+    """Return the status of a deleted job whose driver has ended well."""
+    return ended(wanted, **{"phase": "Deleting", "settled": True, **changes})
+
+
+CONTROL = (
+    Row(
+        "a suspended job starts nothing", job(SUSPENDED), view(), "Suspended", status={"attempt": 0}
+    ),
+    Row(
+        "suspending stops the driver",
+        job(SUSPENDED, alive()),
+        view(pod()),
+        "Stopping",
+        ["StopDriver"],
+        driver={"stopping": "suspend"},
+        reports=["Stopping"],
+    ),
+    Row(
+        "a stopped driver is no failure",
+        job(SUSPENDED, alive(stopping="suspend")),
+        view(dead(0, terminating=True)),
+        "Suspended",
+        ["ReleasePod"],
+        {"failures": (), "settled": True, "next_start_time": None},
+    ),
+    Row(
+        "even if it did not end well, which is said",
+        job(SUSPENDED, alive(stopping="suspend")),
+        view(dead(137, terminating=True)),
+        "Suspended",
+        ["ReleasePod"],
+        {
+            "failures": (),
+            "settled": False,
+            "last_error": "attempt 1: exit code 137: it left no message",
+        },
+    ),
+    Row(
+        "a pod that may still come is waited for, not forgotten",
+        job(SUSPENDED, asked()),
+        view(),
+        "Starting",
+        wake=29,
+    ),
+    Row(
+        "until it cannot come any more",
+        job(SUSPENDED, asked()),
+        view(as_of=NOW + 29),
+        "Suspended",
+        driver={"state": "Ended"},
+    ),
+    Row(
+        "resuming starts with a clean slate",
+        job(status=ended(settled=True)),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 2, "restarts": 0},
+    ),
+    Row(
+        "suspending pardons a job that failed",
+        job(SUSPENDED, ended(failed="DriverFailed")),
+        view(),
+        "Suspended",
+        status={"failed": ""},
+    ),
+    Row(
+        "another restartNonce stops the driver",
+        job(NONCE, alive()),
+        view(pod()),
+        "Stopping",
+        ["StopDriver"],
+        {"handled_nonce": 0},
+        {"stopping": "restart"},
+        ["Stopping"],
+    ),
+    Row(
+        "then the next starts",
+        job(NONCE, alive(stopping="restart")),
+        view(dead(0, terminating=True)),
+        "Starting",
+        ["CreateDriver", "DropPod"],
+        {"handled_nonce": 1, "attempt": 2},
+    ),
+    Row(
+        "another restartNonce pardons a job that failed",
+        job(NONCE, ended(failed="Sealed")),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"failed": "", "attempt": 2},
+    ),
+    Row(
+        "a new job's restartNonce restarts nothing",
+        job(NONCE),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 1, "handled_nonce": 1},
+    ),
+)
+
+UPGRADES = (
+    Row(
+        "last-state: the old driver is stopped",
+        job(NEW, alive()),
+        view(pod()),
+        "Upgrading",
+        ["StopDriver"],
+        {"upgrade": UpgradeStatus(mode="last-state")},
+        reports=["Upgrading"],
+    ),
+    Row(
+        "and the next has its checkpoint",
+        job(NEW, alive(stopping="upgrade", upgrade=UpgradeStatus(mode="last-state"))),
+        view(dead(0, terminating=True)),
+        "Starting",
+        ["CreateDriver", "DropPod"],
+        {"attempt": 2, "checkpoint_number": 1, "upgrade": None},
+        {"spec_hash": NEW.running_hash()},
+    ),
+    Row(
+        "a change that needs no restart does none",
+        job(spec(stuck_after_s=700), alive()),
+        view(pod()),
+        "Running",
+    ),
+    Row(
+        "a change of a failed job's spec starts it again",
+        job(NEW, ended(failed="SettingsRefused")),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"failed": "", "attempt": 2},
+    ),
+    Row(
+        "a change meanwhile is taken up when the pod is seen",
+        job(NEW, asked()),
+        view(),
+        "Starting",
+        driver={"spec_hash": spec().running_hash()},
+    ),
+    Row(
+        "stateless: a new, empty checkpoint",
+        job(STATELESS, alive(stopping="upgrade", upgrade=LEAVING)),
+        view(dead(0, terminating=True)),
+        "Starting",
+        ["CreateDriver", "DropPod"],
+        {"checkpoint_number": 2, "restored_from": "", "last_epoch": None},
+    ),
+    Row(
+        "but what the old one has decided is applied first",
+        job(STATELESS, alive(stopping="upgrade", upgrade=LEAVING)),
+        view(dead(137, terminating=True)),
+        "Upgrading",
+        ["CreateDriver", "DropPod"],
+        {"checkpoint_number": 1, "attempt": 2},
+        {"purpose": "finish"},
+    ),
+    Row(
+        "which is waited for",
+        job(STATELESS, alive(STATELESS, purpose="finish", upgrade=LEAVING)),
+        view(pod(STATELESS, purpose="finish")),
+        "Upgrading",
+        status={"checkpoint_number": 1},
+    ),
+    Row(
+        "and then left",
+        job(STATELESS, alive(STATELESS, purpose="finish", upgrade=LEAVING)),
+        view(dead(0, STATELESS, purpose="finish")),
+        "Starting",
+        ["CreateDriver", "DropPod"],
+        {"checkpoint_number": 2, "attempt": 2},
+        {"purpose": "run"},
+    ),
+    Row(
+        "savepoint: it is taken before the driver ends",
+        job(BY_SAVEPOINT, alive()),
+        view(pod()),
+        "Upgrading",
+        ["TakeSavepoint"],
+        {"upgrade": TAKING},
+        {"stopping": "savepoint"},
+        ["Upgrading"],
+        600,
+    ),
+    Row(
+        "and waited for while the driver runs",
+        job(BY_SAVEPOINT, alive(stopping="savepoint", upgrade=TAKING)),
+        view(pod(), savepoints={NAME: Taken("Pending")}),
+        "Upgrading",
+        wake=595,
+    ),
+    Row(
+        "and after it has ended",
+        job(BY_SAVEPOINT, alive(stopping="savepoint", upgrade=TAKING)),
+        view(dead(0), savepoints={NAME: Taken("Pending")}),
+        "Upgrading",
+        ["ReleasePod"],
+        {"attempt": 1},
+    ),
+    Row(
+        "the next begins a checkpoint with it",
+        job(BY_SAVEPOINT, alive(stopping="savepoint", upgrade=TAKING)),
+        view(dead(0), savepoints={NAME: Taken("Ready")}),
+        "Starting",
+        ["CreateDriver", "DropPod"],
+        {"checkpoint_number": 2, "restored_from": NAME, "upgrade": None, "attempt": 2},
+    ),
+    Row(
+        "a savepoint that failed is said, and the checkpoint taken as it is",
+        job(BY_SAVEPOINT, alive(stopping="savepoint", upgrade=TAKING)),
+        view(pod(), savepoints={NAME: Taken("Failed", "disk full")}),
+        "Upgrading",
+        ["StopDriver"],
+        {"upgrade": UpgradeStatus(mode="last-state")},
+        {"stopping": "upgrade"},
+        ["SavepointFailed"],
+    ),
+    Row(
+        "a savepoint of a driver that never ran is not taken",
+        job(BY_SAVEPOINT, asked()),
+        view(pod(phase="Pending", running_at=None, progress=None)),
+        "Upgrading",
+        ["StopDriver"],
+        {"upgrade": UpgradeStatus(mode="last-state")},
+        reports=["Upgrading"],
+    ),
+    Row(
+        "suspending an upgrade stops the driver without waiting for the savepoint",
+        job(
+            dataclasses.replace(BY_SAVEPOINT, suspend=True),
+            alive(stopping="savepoint", upgrade=TAKING),
+        ),
+        view(pod()),
+        "Stopping",
+        ["StopDriver"],
+        driver={"stopping": "suspend"},
+        reports=["Stopping"],
+    ),
+)
+
+BATCHES = (
+    Row(
+        "a batch that exits 0 is done",
+        job(ONCE, alive(ONCE)),
+        view(dead(0, ONCE)),
+        "Finished",
+        ["ReleasePod"],
+        {"finished": True},
+        reports=["Finished"],
+        conditions={"Ready": ("True", "Finished")},
+    ),
+    Row(
+        "and stays so",
+        job(ONCE, ended(ONCE, finished=True)),
+        view(),
+        "Finished",
+        status={"attempt": 1},
+    ),
+    Row(
+        "one that somebody stopped exits 0 and is not done",
+        job(ONCE, alive(ONCE)),
+        view(dead(0, ONCE, terminating=True)),
+        "Restarting",
+        ["ReleasePod"],
+        {"finished": False},
+        reports=["Disrupted"],
+    ),
+    Row(
+        "one that failed is restarted like a stream",
+        job(ONCE, alive(ONCE)),
+        view(dead(1, ONCE)),
+        "Restarting",
+        ["ReleasePod"],
+        reports=["DriverFailed"],
+    ),
+    Row(
+        "another spec is another run",
+        job(spec(trigger="once", image="jobs:2"), ended(ONCE, finished=True)),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"finished": False},
+    ),
+    Row(
+        "a schedule waits for its first time",
+        job(
+            HOURLY,
+            created_at=NOW - 0.5,
+            status=StreamingJobStatus(last_schedule_time=NOW, finished=True),
+        ),
+        view(),
+        "Waiting",
+        status={"attempt": 0},
+        wake=3600,
+    ),
+    Row(
+        "a run starts when it is due",
+        job(HOURLY),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 1, "last_schedule_time": NOW},
+    ),
+    Row(
+        "a run that is done waits for the next time",
+        job(HOURLY, ended(HOURLY, finished=True, last_schedule_time=NOW)),
+        view(),
+        "Waiting",
+        wake=3600,
+    ),
+    Row(
+        "a run that fails goes on until it is done",
+        job(HOURLY, ended(HOURLY, last_schedule_time=NOW - 3600, next_start_time=NOW)),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"last_schedule_time": NOW - 3600, "attempt": 2},
+    ),
+    Row(
+        "a run that failed for good does not stop the next",
+        job(HOURLY, ended(HOURLY, last_schedule_time=NOW - 3600, failed="DriverFailed")),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"failed": "", "last_schedule_time": NOW},
+    ),
+    Row(
+        "two runs never overlap",
+        job(HOURLY, alive(HOURLY, last_schedule_time=NOW - 3600)),
+        view(pod(HOURLY)),
+        "Running",
+        status={"last_schedule_time": NOW - 3600},
+    ),
+    Row(
+        "a run that is too late is left out",
+        job(ON_TIME),
+        view(),
+        "Waiting",
+        [],
+        {"attempt": 0, "last_schedule_time": NOW - 1800},
+        reports=["RunMissed"],
+    ),
+    Row(
+        "a new spec waits for the next time",
+        job(
+            dataclasses.replace(HOURLY, image="jobs:2"),
+            ended(HOURLY, finished=True, last_schedule_time=NOW),
+        ),
+        view(),
+        "Waiting",
+        status={"attempt": 1, "finished": True},
+    ),
+    Row(
+        "restartNonce is a run out of turn",
+        job(
+            dataclasses.replace(HOURLY, restart_nonce=1),
+            ended(HOURLY, finished=True, last_schedule_time=NOW),
+        ),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 2},
+    ),
+)
+
+DELETION = (
+    Row("a job that holds nothing may go", job(held=False, deleted=True), view(), "Deleting"),
+    Row(
+        "the driver is stopped first",
+        job(status=alive(), deleted=True),
+        view(pod()),
+        "Deleting",
+        ["StopDriver"],
+        driver={"stopping": "delete"},
+        reports=["Stopping"],
+    ),
+    Row(
+        "one that has ended well has applied all: the checkpoint stays, the job goes",
+        job(status=alive(stopping="delete", phase="Deleting"), deleted=True),
+        view(dead(0, terminating=True)),
+        "Deleting",
+        ["RemoveFinalizer", "DropPod"],
+    ),
+    Row(
+        "else a driver applies what is decided",
+        job(status=alive(stopping="delete", phase="Deleting"), deleted=True),
+        view(dead(137, terminating=True)),
+        "Deleting",
+        ["CreateDriver", "DropPod"],
+        {"attempt": 2},
+        {"purpose": "finish"},
+    ),
+    Row(
+        "and is let finish",
+        job(status=alive(purpose="finish", phase="Deleting"), deleted=True),
+        view(pod(purpose="finish")),
+        "Deleting",
+        driver={"stopping": ""},
+    ),
+    Row(
+        "when it is done the job goes",
+        job(status=alive(purpose="finish", phase="Deleting"), deleted=True),
+        view(dead(0, purpose="finish")),
+        "Deleting",
+        ["RemoveFinalizer", "DropPod"],
+    ),
+    Row(
+        "a job that failed for good finishes too",
+        job(status=ended(failed="DriverFailed", phase="Failed"), deleted=True),
+        view(),
+        "Deleting",
+        ["CreateDriver"],
+        {"attempt": 2},
+        {"purpose": "finish"},
+    ),
+    Row(
+        "if that fails for good, deletion waits and says why",
+        job(status=ended(failed="HistoryBroken", phase="Deleting"), deleted=True),
+        view(),
+        "Deleting",
+        conditions={"Ready": ("False", "FinishFailed")},
+    ),
+    Row(
+        "until someone gives the epoch up",
+        job(status=ended(failed="HistoryBroken", phase="Deleting"), deleted=True, skip_finish=True),
+        view(),
+        "Deleting",
+        ["RemoveFinalizer"],
+    ),
+    Row(
+        "a driver on a silent node keeps a stateful job",
+        job(status=alive(stopping="delete", phase="Deleting"), deleted=True),
+        view(pod(node=Node(silent_since=NOW - 9999), terminating=True)),
+        "Deleting",
+        conditions={"NodeLost": ("True", "NodeLost")},
+    ),
+    Row(
+        "a checkpoint is deleted if so told, before the job goes",
+        job(DELETING, gone(DELETING), deleted=True),
+        view(),
+        "Deleting",
+        ["DeleteCheckpoint"],
+    ),
+    Row(
+        "which is waited for",
+        job(DELETING, gone(DELETING), deleted=True),
+        view(checkpoint_exists=True),
+        "Deleting",
+        ["DeleteCheckpoint"],
+    ),
+    Row(
+        "then the job goes",
+        job(DELETING, gone(DELETING), deleted=True),
+        view(checkpoint_exists=False),
+        "Deleting",
+        ["RemoveFinalizer"],
+    ),
+    Row(
+        "a job that never ran has nothing to finish",
+        job(status=alive(settled=True, stopping="delete", phase="Deleting"), deleted=True),
+        view(dead(None, running_at=None)),
+        "Deleting",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "row", [*CONTROL, *UPGRADES, *BATCHES, *DELETION], ids=lambda row: row.rule
+)
+def test_rule(row: Row) -> None:
+    check(row)
+
+
+def test_a_savepoint_names_the_driver_that_it_stops() -> None:
+    """An operator with an old view must not stop the driver of today by it."""
+    outcome = decide(job(BY_SAVEPOINT, alive()), view(pod()))
+    assert TakeSavepoint(NAME, 1) in outcome.actions
+
+
+def test_a_checkpoint_is_deleted_for_one_job_not_for_the_next_of_its_name() -> None:
+    outcome = decide(job(DELETING, gone(DELETING), deleted=True), view())
+    assert DeleteCheckpoint("u-job") in outcome.actions
+
+
+def test_a_savepoint_that_takes_too_long_is_given_up() -> None:
+    status = alive(stopping="savepoint", upgrade=TAKING)
+    outcome = decide(job(BY_SAVEPOINT, status), view(pod(), as_of=NOW + 600), NOW + 600)
+    assert reports(outcome) == ["SavepointFailed"]
+    assert acts(outcome) == ["StopDriver"]
+
+
+def test_a_driver_that_finishes_is_asked_for_again_when_it_fails() -> None:
+    status = alive(purpose="finish", phase="Deleting")
+    failed = decide(job(status=status, deleted=True), view(dead(1, purpose="finish")))
+    assert failed.status.next_start_time == NOW + 1
+    again = decide(job(status=failed.status, deleted=True), view(), NOW + 1)
+    assert [a.purpose for a in again.actions if isinstance(a, CreateDriver)] == ["finish"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "due"), [("UTC", "2026-03-29T02:30"), ("Europe/Berlin", "2026-03-29T01:00")]
+)
+def test_a_schedule_is_read_in_its_time_zone(zone: str, due: str) -> None:
+    """02:30 does not exist in Berlin on that day; cron runs the job at the change."""
+    from sluicegate_operator.reconcile.schedule import next_tick  # noqa: PLC0415 - beside its claim
+    from sluicegate_operator.resources.parsing import to_instant, to_text  # noqa: PLC0415 - the same
+
+    start = to_instant("2026-03-29T00:00:00Z")
+    tick = next_tick(Schedule(cron="30 2 * * *", time_zone=zone), start)
+    assert tick is not None
+    assert to_text(tick).startswith(due)
+
+
+def untouched(outcome: Outcome) -> bool:
+    return condition(outcome, "Accepted") == ("True", "SpecValid")
+
+
+def test_a_spec_that_can_be_read_is_accepted() -> None:
+    assert untouched(decide(job(), view()))
