@@ -450,6 +450,15 @@ LIMITS = (
         reports=["NotScheduled"],
     ),
     Row(
+        "a pod that is deleted before a node has taken it will never run",
+        job(PATIENT, alive(PATIENT, stopping="scheduling")),
+        view(pod(PATIENT, **NO_NODE, terminating=True)),
+        "Restarting",
+        ["ReleasePod"],
+        BACKOFF,
+        reports=["NotScheduled"],
+    ),
+    Row(
         "scheduling has its own budget",
         job(PATIENT, alive(PATIENT, stopping="scheduling", failures=failures("image", 1))),
         view(dead(None, PATIENT, running_at=None)),

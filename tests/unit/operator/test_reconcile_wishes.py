@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.reconcile.actions import CreateDriver, DeleteCheckpoint, TakeSavepoint
-from sluicegate_operator.reconcile.job import Outcome
+from sluicegate_operator.reconcile.job import reconcile, refused
 from sluicegate_operator.reconcile.observed import Node, Taken
+from sluicegate_operator.reconcile.schedule import next_tick
 from sluicegate_operator.resources.job import Schedule, StreamingJobSpec
 from sluicegate_operator.resources.job_status import StreamingJobStatus, UpgradeStatus
+from sluicegate_operator.resources.parsing import to_instant, to_text
 
 from .made import (
     NOW,
@@ -37,7 +40,7 @@ NEW = spec(image="jobs:2")
 BY_SAVEPOINT = spec(image="jobs:2", upgrade_mode="savepoint")
 STATELESS = spec(image="jobs:2", upgrade_mode="stateless")
 ONCE = spec(trigger="once")
-HOURLY = spec(trigger="once", schedule=Schedule(cron="@hourly"))
+HOURLY = spec(trigger="once", schedule=Schedule(cron="0 * * * *"))
 ON_TIME = spec(trigger="once", schedule=Schedule(cron="30 7 * * *", starting_deadline_s=60))
 DELETING = spec(epochs=EpochSettings(on_cancel="delete"))
 
@@ -50,6 +53,14 @@ def gone(wanted: StreamingJobSpec | None = None, **changes: Any) -> StreamingJob
     """Return the status of a deleted job whose driver has ended well."""
     return ended(wanted, **{"phase": "Deleting", "settled": True, **changes})
 
+
+def never_ran() -> StreamingJobStatus:
+    """Return the status of a deleted job whose driver was stopped before it began."""
+    status = alive(settled=True, stopping="delete", phase="Deleting")
+    return dataclasses.replace(status, driver=dataclasses.replace(status.driver, running_at=None))
+
+
+NEVER_RAN = never_ran()
 
 CONTROL = (
     Row(
@@ -231,14 +242,14 @@ UPGRADES = (
         {"upgrade": TAKING},
         {"stopping": "savepoint"},
         ["Upgrading"],
-        600,
+        595,
     ),
     Row(
         "and waited for while the driver runs",
         job(BY_SAVEPOINT, alive(stopping="savepoint", upgrade=TAKING)),
         view(pod(), savepoints={NAME: Taken("Pending")}),
         "Upgrading",
-        wake=595,
+        wake=599,
     ),
     Row(
         "and after it has ended",
@@ -508,9 +519,10 @@ DELETION = (
     ),
     Row(
         "a job that never ran has nothing to finish",
-        job(status=alive(settled=True, stopping="delete", phase="Deleting"), deleted=True),
+        job(status=NEVER_RAN, deleted=True),
         view(dead(None, running_at=None)),
         "Deleting",
+        ["RemoveFinalizer", "DropPod"],
     ),
 )
 
@@ -553,18 +565,27 @@ def test_a_driver_that_finishes_is_asked_for_again_when_it_fails() -> None:
 )
 def test_a_schedule_is_read_in_its_time_zone(zone: str, due: str) -> None:
     """02:30 does not exist in Berlin on that day; cron runs the job at the change."""
-    from sluicegate_operator.reconcile.schedule import next_tick  # noqa: PLC0415 - beside its claim
-    from sluicegate_operator.resources.parsing import to_instant, to_text  # noqa: PLC0415 - the same
-
     start = to_instant("2026-03-29T00:00:00Z")
     tick = next_tick(Schedule(cron="30 2 * * *", time_zone=zone), start)
     assert tick is not None
     assert to_text(tick).startswith(due)
 
 
-def untouched(outcome: Outcome) -> bool:
-    return condition(outcome, "Accepted") == ("True", "SpecValid")
-
-
 def test_a_spec_that_can_be_read_is_accepted() -> None:
-    assert untouched(decide(job(), view()))
+    assert condition(decide(job(), view()), "Accepted") == ("True", "SpecValid")
+
+
+def test_a_schedule_that_cannot_be_read_is_refused_by_name() -> None:
+    wanted = spec(trigger="once", schedule=Schedule(cron="0 25 * * *"))
+    with pytest.raises(
+        SettingsInvalid, match="schedule '0 25 \\* \\* \\*' in 'UTC' cannot be read"
+    ):
+        reconcile(job(wanted), view(), NOW)
+
+
+def test_a_spec_that_cannot_be_read_is_said_and_changes_nothing_else() -> None:
+    error = SettingsInvalid("spec.image is 3", data="a driver that runs is left", do="correct it")
+    outcome = refused(alive(), 4, error, NOW)
+    assert condition(outcome, "Accepted") == ("False", "SpecInvalid")
+    assert dataclasses.replace(outcome.status, conditions=()) == alive()
+    assert refused(outcome.status, 4, error, NOW + 60).status == outcome.status

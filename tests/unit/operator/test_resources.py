@@ -60,13 +60,14 @@ def test_a_trigger_is_an_interval_to_the_library() -> None:
         ({"sparkConf": {"a": 1}}, "spec.sparkConf[a] is 1; it must be a text"),
         ({"driver": []}, "spec.driver is []; it must be a mapping"),
         ({"driver": {"cores": 0}}, "spec.driver.cores is 0; it must be at least 1"),
+        ({"driver": {"memory": "1 GB"}}, "spec.driver.memory is '1 GB'; it must be a text like"),
         ({"checkpoint": {}}, "spec.checkpoint lacks volume"),
         ({"trigger": "hourly"}, "spec.trigger is 'hourly'; it must be one of interval"),
         ({"epochs": {"maxConcurrent": 2}}, "spec.epochs: max-concurrent is 2"),
         ({"epochs": {"delivery": "exactly once"}}, "must be one of exactly-once, at-least-once"),
         ({"restart": {"attempts": -1}}, "spec.restart.attempts is -1; it must be at least 0"),
         ({"mainFile": "x.py"}, "give one of mainFile and mainModule"),
-        ({"schedule": {"cron": "@daily"}}, "a schedule needs a trigger that ends by itself"),
+        ({"schedule": {"cron": "0 3 * * *"}}, "a schedule needs a trigger that ends by itself"),
         ({"trigger": "once", "upgradeMode": "savepoint"}, "upgraded between runs"),
     ],
 )
@@ -81,7 +82,7 @@ def test_what_cannot_work_is_refused_by_name(changes: dict[str, Any], says: str)
 @pytest.mark.parametrize(
     ("kind", "given", "says"),
     [
-        (SavepointSpec, {"job": "a", "stop": True, "schedule": {"cron": "@daily"}}, "stop ends"),
+        (SavepointSpec, {"job": "a", "stop": True, "schedule": {"cron": "0 3 * * *"}}, "stop ends"),
         (CheckpointVolumeSpec, {"bucket": "b", "reclaimPolicy": "Delete"}, "needs a prefix"),
     ],
 )
@@ -114,7 +115,7 @@ def test_a_spec_is_rendered_as_it_was_written() -> None:
     written = {
         **LEAST,
         "restart": {"strategy": "none"},
-        "schedule": {"cron": "@daily"},
+        "schedule": {"cron": "0 3 * * *"},
         "trigger": "once",
         "driver": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}},
     }

@@ -86,10 +86,13 @@ class Pod:
 
     @property
     def dead(self) -> bool:
-        """Whether its process is proven to have ended."""
+        """Whether its process is proven to have ended, or never to begin."""
         if self.phase in (SUCCEEDED, FAILED):
             return True
-        return self.node is not None and (self.node.gone or self.node.out_of_service)
+        if self.node is None:
+            # the API server binds no pod that is being deleted, and no kubelet will speak for it
+            return self.terminating and self.phase == PENDING
+        return self.node.gone or self.node.out_of_service
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def _step(schedule: Schedule, instant: float, *, reverse: bool) -> float | None:
         raise SettingsInvalid(
             f"schedule {schedule.cron!r} in {schedule.time_zone!r} cannot be read: {error}",
             data=LEFT_ALONE,
-            do="write five fields, or @daily and the like, and a name such as Europe/Berlin",
+            do="write five fields, and a name such as Europe/Berlin",
         ) from error
     tick = next(found, None)
     return None if tick is None else tick.timestamp()

@@ -71,7 +71,9 @@ class CheckpointSettings:
 class Schedule:
     """When a batch job runs."""
 
-    cron: str = described("five fields, or @hourly, @daily and the like")
+    cron: str = described(
+        "five fields: minute, hour, day, month, weekday", pattern=r"^\S+(\s+\S+){4}$"
+    )
     time_zone: str = described("IANA name that the fields are read in", default="UTC")
     starting_deadline_s: float = described(
         "a run that is later than this is left out; 0: none is", default=0.0, at_least=0

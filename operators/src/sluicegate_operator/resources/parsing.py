@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import re
 import types
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -161,6 +162,9 @@ def _plain(wanted: type[Any], value: object, where: str) -> object:
 def _check(field: dataclasses.Field[Any], value: object, where: str) -> None:
     """Refuse what is out of the bounds or choices of a resource's own field."""
     bound, allowed = field.metadata.get("at_least"), choices_of(field)
+    pattern = field.metadata.get("pattern")
+    if pattern and isinstance(value, str) and not re.search(pattern, value):
+        raise _wrong(where, value, f"a text like {pattern}")
     if bound is not None and isinstance(value, int | float) and value < bound:
         raise _wrong(where, value, f"at least {bound:g}")
     if allowed and value not in allowed:
