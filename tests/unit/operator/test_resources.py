@@ -83,7 +83,7 @@ def test_what_cannot_work_is_refused_by_name(changes: dict[str, Any], says: str)
     ("kind", "given", "says"),
     [
         (SavepointSpec, {"job": "a", "stop": True, "schedule": {"cron": "0 3 * * *"}}, "stop ends"),
-        (CheckpointVolumeSpec, {"bucket": "b", "reclaimPolicy": "Delete"}, "needs a prefix"),
+        (CheckpointVolumeSpec, {"bucket": "store", "reclaimPolicy": "Delete"}, "needs a prefix"),
     ],
 )
 def test_the_other_kinds_have_rules_too(

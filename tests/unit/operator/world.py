@@ -25,6 +25,7 @@ from sluicegate_operator.reconcile.observed import (
     Progress,
 )
 from sluicegate_operator.reconcile.passes import LANDS_S
+from sluicegate_operator.resources.job_status import FINISH
 
 from .made import NOW, job
 
@@ -291,7 +292,7 @@ def settle(world: World, *, passes: int = 400) -> None:
         for pod in world.live_pods():
             world.run(pod)
         for pod in world.live_pods():
-            if pod.terminating:
+            if pod.terminating or pod.purpose == FINISH:
                 world.end(pod, 0)
             else:
                 world.progress(pod)

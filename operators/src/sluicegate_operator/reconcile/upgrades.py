@@ -6,7 +6,7 @@ Not here: the start of the next driver (`wishes`). Called by `wishes`.
 from __future__ import annotations
 
 from sluicegate_operator.reconcile.actions import TakeSavepoint
-from sluicegate_operator.reconcile.drivers import BY_SAVEPOINT, ask
+from sluicegate_operator.reconcile.drivers import BY_SAVEPOINT, ask, others_alive
 from sluicegate_operator.reconcile.observed import READY
 from sluicegate_operator.reconcile.passes import Pass
 from sluicegate_operator.resources.job import LAST_STATE, SAVEPOINT, STATELESS
@@ -105,6 +105,10 @@ def _finish_first(p: Pass) -> bool:
 
 def startable(p: Pass) -> bool:
     """Say whether a pod could be asked for now; if not, what is waited for is noted."""
+    alive = others_alive(p)
+    if alive:
+        p.wait("OldDriverAlive", f"attempt {alive[0]} has not ended yet")
+        return False
     if p.status.next_start_time is not None and p.now < p.status.next_start_time:
         p.wait("BackingOff", p.status.last_error)
         p.wake(p.status.next_start_time)

@@ -6,7 +6,7 @@ Not here: a job that is being deleted (`departure`). Called by `job`.
 from __future__ import annotations
 
 from sluicegate_operator.reconcile import upgrades
-from sluicegate_operator.reconcile.drivers import ask, halt, keep, others_alive
+from sluicegate_operator.reconcile.drivers import ask, halt, keep
 from sluicegate_operator.reconcile.passes import Pass
 from sluicegate_operator.reconcile.schedule import newest_tick, next_tick
 from sluicegate_operator.resources.job_status import RUN
@@ -52,10 +52,6 @@ def _start(p: Pass) -> None:
         return
     if p.status.failed:
         p.wait(p.status.failed, p.status.last_error)
-        return
-    alive = others_alive(p)
-    if alive:
-        p.wait("OldDriverAlive", f"attempt {alive[0]} has not ended yet")
         return
     if upgrades.startable(p):
         ask(p, RUN)
