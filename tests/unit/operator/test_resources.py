@@ -106,7 +106,8 @@ def test_the_other_kinds_have_rules_too(
     ],
 )
 def test_only_what_the_driver_sees_needs_a_new_driver(
-    changes: dict[str, Any], restarts: bool
+    changes: dict[str, Any],
+    restarts: bool,  # noqa: FBT001 - a parameter of the table
 ) -> None:
     assert (read(**changes).running_hash() != read().running_hash()) is restarts
 

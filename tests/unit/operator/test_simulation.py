@@ -129,7 +129,7 @@ EXAMPLES = settings(
 
 
 def test_no_interleaving_makes_two_drivers_and_all_come_to_rest() -> None:
-    run_state_machine_as_test(Cluster, settings=EXAMPLES)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(Cluster, settings=EXAMPLES)
 
 
 def lives_through_old_views() -> None:
@@ -204,7 +204,7 @@ def test_a_stateless_job_on_a_silent_node_goes_on_beside_its_zombie() -> None:
     assert world.resource.status.may_be_alive == (1,)
     settle(world)
     assert [pod.attempt for pod in world.live_pods()] == [2]
-    assert world.resource.status.may_be_alive == ()
+    assert not world.resource.status.may_be_alive
 
 
 def test_an_operator_that_dies_at_any_point_of_a_start_makes_one_driver() -> None:
