@@ -92,6 +92,11 @@ class Cluster(RuleBasedStateMachine):
     def user_restarts(self) -> None:
         self.spec(restart_nonce=self.world.resource.spec.restart_nonce + 1)
 
+    @rule(sure=st.sampled_from([False, False, False, True]))
+    def user_deletes(self, sure: bool) -> None:  # noqa: FBT001 - drawn
+        if sure and not self.world.resource.deleted:
+            self.world.change(deleted=True)
+
     def spec(self, **changes: object) -> None:
         was = self.world.resource
         wanted = dataclasses.replace(was.spec, **changes)  # type: ignore[arg-type]
@@ -104,6 +109,9 @@ class Cluster(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Resume, pardon, and let the world be quiet: one driver runs, of the newest spec."""
+        if self.world.resource.deleted:
+            self.goes()
+            return
         self.spec(suspend=False)
         self.user_restarts()
         settle(self.world)
@@ -118,6 +126,16 @@ class Cluster(RuleBasedStateMachine):
         for _ in range(3):
             assert self.world.operate() == (False, ())
         assert self.world.writes == writes
+
+    def goes(self) -> None:
+        """Let the world be quiet after a deletion: the job goes, if need be when it is told to."""
+        settle(self.world)
+        if self.world.resource.held:
+            assert self.world.resource.status.failed
+            self.world.change(skip_finish=True)
+            settle(self.world)
+        assert not self.world.resource.held
+        assert not self.world.processes
 
 
 EXAMPLES = settings(

@@ -117,6 +117,8 @@ class World:
             case acts.AddFinalizer():
                 self.change(held=True)
             case acts.RemoveFinalizer():
+                if self.processes:
+                    raise LawBroken(f"let go beside a driver that lives: {self.processes}")
                 self.change(held=False)
             case acts.CreateDriver():
                 self._create(action)
@@ -256,7 +258,7 @@ class World:
         """Raise if a law is broken.
 
         Raises:
-            LawBroken: two drivers may write at a time, or an attempt's number was used again.
+            LawBroken: two drivers may write at a time, or an attempt's number went back.
         """
         can_run = {
             pod.uid
@@ -308,5 +310,7 @@ def settle(world: World, *, passes: int = 400) -> None:
 
 def _waits(world: World) -> bool:
     """Say whether something is still to come: a delay, a driver on its way."""
-    phase = world.resource.status.phase
-    return phase not in ("Running", "Suspended", "Failed")
+    status = world.resource.status
+    if world.resource.deleted:
+        return world.resource.held and not status.failed
+    return status.phase not in ("Running", "Suspended", "Failed")
