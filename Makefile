@@ -11,8 +11,8 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 WORK   := $(if $(SLUICEGATE_WORK),$(SLUICEGATE_WORK),.work)
 STAMP  := $(VENV)/.installed
-# Beside infra and tests, the library and its jobs.
-TYPED  := jobs/src infra tests
+# Beside infra and tests, the library with its jobs, and the operator.
+TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
 .PHONY: help demo services test lint format bench clean lock preflight environment jars classes store
@@ -52,7 +52,7 @@ lock: environment ## Pin again: requirements/*.in and infra/versions.py into the
 	@echo "Pinning Python packages ..."
 	@$(PY) -m venv $(WORK)/uv && $(WORK)/uv/bin/python -m pip install --quiet \
 	    "uv==$$($(PY) -c "from infra.versions import UV; print(UV)")"
-	@for set in runtime dev go; do \
+	@for set in runtime operator dev go; do \
 	    UV_CUSTOM_COMPILE_COMMAND="make lock" $(WORK)/uv/bin/uv pip compile --quiet --universal \
 	        --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	        requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
@@ -64,7 +64,7 @@ clean: ## Remove everything that make made: .venv, .work, caches
 	@# Of a work folder of your own only what make put there.
 	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv" "$(WORK)/versitygw"
 	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	@find infra jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find infra jobs operators tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:
 	@awk 'BEGIN {FS = ":.*## "; print "Sluicegate: exactly-once streaming on Spark. Usage: make TARGET"} \
@@ -78,12 +78,12 @@ preflight:
 
 environment: $(STAMP)
 
-$(STAMP): requirements/runtime.txt requirements/dev.txt jobs/pyproject.toml | preflight
+$(STAMP): requirements/runtime.txt requirements/dev.txt jobs/pyproject.toml operators/pyproject.toml | preflight
 	@echo "Making the Python environment in $(VENV) (a few minutes the first time) ..."
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e jobs
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e jobs -e operators
 	@touch $@
 
 jars: environment

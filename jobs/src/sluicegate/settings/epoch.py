@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate.protocol.record import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
-from sluicegate.settings.schema import NOTHING_STARTED, check_choices, check_positive, option
+from sluicegate.settings.schema import NOTHING_STARTED, check_bounds, check_choices, option
 
 AVAILABLE_NOW = "available-now"
 """As an interval: process what is there in as many epochs as needed, then end."""
@@ -57,9 +57,15 @@ class EpochSettings:
         "what a failure may do to rows",
         choices=(EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE),
     )
-    min_pause_ms: int = option(500, "an epoch starts no sooner after the last one ended")
-    timeout_s: float = option(60.0, "an epoch that takes longer ends the driver; 0: none does")
-    tolerated_failures: int = option(0, "failures in a row of an epoch that the driver tries again")
+    min_pause_ms: int = option(
+        500, "an epoch starts no sooner after the last one ended", at_least=0
+    )
+    timeout_s: float = option(
+        60.0, "an epoch that takes longer ends the driver; 0: none does", at_least=0
+    )
+    tolerated_failures: int = option(
+        0, "failures in a row of an epoch that the driver tries again", at_least=0
+    )
     max_concurrent: int = option(1, "epochs at a time; only 1 is possible")
     on_cancel: str = option(
         "retain", "what becomes of the checkpoint of a cancelled job", choices=("retain", "delete")
@@ -67,18 +73,16 @@ class EpochSettings:
     state_backend: str = option(
         "rocksdb", "where state is kept between epochs", choices=("rocksdb", "hdfs", "memory")
     )
-    inline_bytes: int = option(4 << 20, "the largest chunk that travels in the epoch record")
-    apply_timeout_s: float = option(60.0, "how long one apply may take")
+    inline_bytes: int = option(
+        4 << 20, "the largest chunk that travels in the epoch record", at_least=0
+    )
+    apply_timeout_s: float = option(60.0, "how long one apply may take", above=0)
     overlap: bool = option(default=False, text="apply an epoch while the next is staged")
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         check_choices(self)
-        check_positive(
-            self,
-            ("apply_timeout_s",),
-            ("min_pause_ms", "timeout_s", "tolerated_failures", "inline_bytes"),
-        )
+        check_bounds(self)
         for wrong, what, do in (
             (
                 self.interval != AVAILABLE_NOW and not _INTERVAL.fullmatch(self.interval),

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sluicegate.protocol.errors import SettingsInvalid
-from sluicegate.settings.schema import NOTHING_STARTED, check_choices, check_positive, option
+from sluicegate.settings.schema import check_bounds, check_choices, option
 
 EXPONENTIAL = "exponential-delay"
 FIXED = "fixed-delay"
@@ -49,39 +48,34 @@ class RestartSettings:
         "when a failed driver is started again",
         choices=STRATEGIES,
     )
-    restart_attempts: int = option(3, "fixed-delay: restarts in all")
-    restart_delay_s: float = option(10.0, "fixed-delay, failure-rate: seconds before each")
-    restart_max_failures: int = option(3, "failure-rate: failures in the interval that are borne")
-    restart_interval_s: float = option(300.0, "failure-rate: the interval in seconds")
-    restart_initial_delay_s: float = option(1.0, "exponential-delay: the first delay in seconds")
-    restart_max_delay_s: float = option(60.0, "exponential-delay: the longest delay in seconds")
-    restart_multiplier: float = option(2.0, "exponential-delay: a delay to the one before")
-    restart_jitter: float = option(0.1, "exponential-delay: the random part of a delay, 0 to 1")
-    restart_reset_s: float = option(600.0, "a run this long forgets earlier failures; 0: none does")
+    restart_attempts: int = option(3, "fixed-delay: restarts in all", at_least=0)
+    restart_delay_s: float = option(
+        10.0, "fixed-delay, failure-rate: seconds before each", at_least=0
+    )
+    restart_max_failures: int = option(
+        3, "failure-rate: failures in the interval that are borne", at_least=0
+    )
+    restart_interval_s: float = option(300.0, "failure-rate: the interval in seconds", above=0)
+    restart_initial_delay_s: float = option(
+        1.0, "exponential-delay: the first delay in seconds", at_least=0
+    )
+    restart_max_delay_s: float = option(
+        60.0, "exponential-delay: the longest delay in seconds", at_least=0
+    )
+    restart_multiplier: float = option(
+        2.0, "exponential-delay: a delay to the one before", at_least=1
+    )
+    restart_jitter: float = option(
+        0.1, "exponential-delay: the random part of a delay, 0 to 1", at_least=0, at_most=1
+    )
+    restart_reset_s: float = option(
+        600.0, "a run this long forgets earlier failures; 0: none does", at_least=0
+    )
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         check_choices(self)
-        check_positive(
-            self,
-            ("restart_interval_s",),
-            (
-                "restart_attempts",
-                "restart_delay_s",
-                "restart_max_failures",
-                "restart_initial_delay_s",
-                "restart_max_delay_s",
-                "restart_jitter",
-                "restart_reset_s",
-            ),
-        )
-        if self.restart_jitter > 1 or self.restart_multiplier < 1:
-            raise SettingsInvalid(
-                f"restart-jitter is {self.restart_jitter:g} and restart-multiplier "
-                f"{self.restart_multiplier:g}; at most and at least 1 are possible",
-                data=NOTHING_STARTED,
-                do="correct them",
-            )
+        check_bounds(self)
 
 
 @dataclass(frozen=True)

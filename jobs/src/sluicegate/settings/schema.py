@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -25,15 +26,34 @@ NOTHING_STARTED = "nothing was started"
 _TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
-def option(default: Any, text: str, *, choices: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 - a dataclass field of any type
+def option(
+    default: Any,  # noqa: ANN401 - a dataclass field of any type
+    text: str,
+    *,
+    choices: tuple[str, ...] = (),
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Any:  # noqa: ANN401 - the same
     """Return a settings field.
 
     Args:
         default: its default, which says its type too.
         text: its help.
         choices: the only values that it may have, where they can be listed.
+        above: a number that it must be greater than.
+        at_least: the smallest number that it may be.
+        at_most: the largest number that it may be.
     """
-    return dataclasses.field(default=default, metadata={"help": text, "choices": choices})
+    bounds = {"above": above, "at_least": at_least, "at_most": at_most}
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "help": text,
+            "choices": choices,
+            **{name: bound for name, bound in bounds.items() if bound is not None},
+        },
+    )
 
 
 def choices_of(field: dataclasses.Field[Any]) -> tuple[str, ...]:
@@ -121,23 +141,29 @@ def check_choices(settings: DataclassInstance) -> None:
             )
 
 
-def check_positive(
-    settings: DataclassInstance, positive: Iterable[str], not_negative: Iterable[str] = ()
-) -> None:
-    """Refuse numbers that must be above zero, or at least zero, and are not.
+def check_bounds(settings: DataclassInstance) -> None:
+    """Refuse a number outside the bounds that its field declares.
 
     Raises:
-        SettingsInvalid: one is not.
+        SettingsInvalid: one is.
     """
-    bounds = [*((name, True) for name in positive), *((name, False) for name in not_negative)]
-    for name, strictly in bounds:
-        value = getattr(settings, name)
-        if value < 0 or (strictly and value == 0):
-            raise SettingsInvalid(
-                f"{key_of(name)} is {value:g}; it must be {'above' if strictly else 'at least'} 0",
-                data=NOTHING_STARTED,
-                do="correct it",
-            )
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        for name, (within, said) in _BOUNDS.items():
+            bound = field.metadata.get(name)
+            if bound is not None and not within(value, bound):
+                raise SettingsInvalid(
+                    f"{key_of(field.name)} is {value:g}; it must be {said} {bound:g}",
+                    data=NOTHING_STARTED,
+                    do="correct it",
+                )
+
+
+_BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
+    "above": (operator.gt, "above"),
+    "at_least": (operator.ge, "at least"),
+    "at_most": (operator.le, "at most"),
+}
 
 
 def unknown(key: str, known: Iterable[str], where: str) -> SettingsInvalid:

@@ -1,0 +1,108 @@
+"""What people see of a pass: phase, conditions, progress.
+
+Conditions: Accepted (the spec can be read), Ready (a driver runs, or a batch is done), VolumeReady,
+Failed (no driver is started any more), Fenced (another driver was on the checkpoint), NodeLost (a
+driver may be alive that cannot be seen). Not here: any decision. Called by `job`.
+"""
+
+from __future__ import annotations
+
+from sluicegate_operator.reconcile.ends import FENCED
+from sluicegate_operator.reconcile.observed import Pod
+from sluicegate_operator.reconcile.passes import Pass
+from sluicegate_operator.resources.conditions import FALSE, TRUE, Condition, with_condition
+from sluicegate_operator.resources.job_status import ALIVE, ASKED, StreamingJobStatus
+
+PROGRESS_S = 30.0
+"""Progress alone is written this often: a thousand jobs must not write at each of their epochs."""
+
+
+def summarise(p: Pass, before: StreamingJobStatus) -> None:
+    """Set phase, conditions and progress; `before` is the status as it was read."""
+    pod = p.pod if p.underway else None
+    p.set(phase=_phase(p, pod), observed_generation=p.job.generation)
+    for condition in _conditions(p, pod):
+        p.set(conditions=with_condition(p.status.conditions, condition))
+    progress = pod.progress if pod is not None else None
+    if progress is None:
+        return
+    since = before.last_epoch_time
+    if p.status != before or since is None or not 0 <= progress.at - since < PROGRESS_S:
+        p.set(
+            last_epoch=p.status.last_epoch if progress.epoch is None else progress.epoch,
+            last_epoch_time=round(progress.at, 3),
+        )
+
+
+def _phase(p: Pass, pod: Pod | None) -> str:
+    status, driver = p.status, p.status.driver
+    idle = "Waiting" if p.spec.schedule is not None else "Finished"
+    for phase, so in (
+        ("Deleting", p.job.deleted),
+        ("Upgrading", status.upgrade is not None and not p.spec.suspend),
+        ("Stopping", driver.state == ALIVE and bool(driver.stopping)),
+        ("Running", driver.state == ALIVE and pod is not None and pod.running_at is not None),
+        ("Starting", driver.state in (ASKED, ALIVE)),
+        ("Suspended", p.spec.suspend),
+        ("Failed", bool(status.failed)),
+        (idle, status.finished),
+        ("Restarting", status.next_start_time is not None),
+        ("Waiting", p.spec.schedule is not None),
+    ):
+        if so:
+            return phase
+    return "Pending"
+
+
+def _conditions(p: Pass, pod: Pod | None) -> list[Condition]:
+    phase, waiting = p.status.phase, p.waiting
+    lost = waiting is not None and waiting[0] == "NodeLost"
+    ready = (phase == "Running" and not lost) or phase == "Finished"
+    reason, message = (phase, "") if waiting is None else waiting
+    made = [
+        _condition(p, "Accepted", holds=True, reason="SpecValid", message=""),
+        _condition(p, "Ready", holds=ready, reason=reason, message=message),
+        _condition(
+            p,
+            "VolumeReady",
+            holds=p.observed.volume_ready,
+            reason="Ready" if p.observed.volume_ready else "NotReady",
+            message=p.observed.volume_message,
+        ),
+        _condition(
+            p,
+            "Failed",
+            holds=bool(p.status.failed),
+            reason=p.status.failed or "NotFailed",
+            message=p.status.last_error if p.status.failed else "",
+        ),
+    ]
+    newest = p.status.failures[-1].kind if p.status.failures else ""
+    fenced = newest == FENCED and not (pod is not None and pod.progress is not None)
+    zombies = ", ".join(map(str, p.status.may_be_alive))
+    for kind, so, said in (
+        ("Fenced", fenced, p.status.last_error),
+        (
+            "NodeLost",
+            lost or bool(zombies),
+            message if lost else f"replaced, and may still be alive: attempt {zombies}",
+        ),
+    ):
+        if so or any(one.type == kind for one in p.status.conditions):
+            made.append(
+                _condition(
+                    p, kind, holds=so, reason=kind if so else "Over", message=said if so else ""
+                )
+            )
+    return made
+
+
+def _condition(p: Pass, kind: str, *, holds: bool, reason: str, message: str) -> Condition:
+    return Condition(
+        type=kind,
+        status=TRUE if holds else FALSE,
+        reason=reason,
+        message=message,
+        last_transition_time=p.now,
+        observed_generation=p.job.generation,
+    )

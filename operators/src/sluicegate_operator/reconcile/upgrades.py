@@ -1,0 +1,119 @@
+"""A change of the spec: the old driver's end, by savepoint or not, and the checkpoint of the next.
+
+Not here: the start of the next driver (`wishes`). Called by `wishes`.
+"""
+
+from __future__ import annotations
+
+from sluicegate_operator.reconcile.actions import TakeSavepoint
+from sluicegate_operator.reconcile.drivers import BY_SAVEPOINT, ask, others_alive
+from sluicegate_operator.reconcile.observed import READY
+from sluicegate_operator.reconcile.passes import Pass
+from sluicegate_operator.resources.job import LAST_STATE, SAVEPOINT, STATELESS
+from sluicegate_operator.resources.job_status import ALIVE, FINISH, RUN, UpgradeStatus
+
+UPGRADE = "upgrade"
+"""A reason to stop."""
+
+
+def begin(p: Pass) -> None:
+    """Notice that the newest driver is of another spec than there is now."""
+    changed = p.driver.spec_hash != p.spec.running_hash()
+    if not changed or p.status.upgrade is not None or p.status.attempt == 0:
+        return
+    if not p.underway:
+        # there is no driver to take a savepoint of, and the checkpoint is what it would hold
+        mode = STATELESS if p.spec.upgrade_mode == STATELESS else LAST_STATE
+        p.forgive()
+        p.set(upgrade=UpgradeStatus(mode=mode))
+        return
+    if p.spec.schedule is not None or p.driver.state != ALIVE or p.driver.purpose != RUN:
+        return  # the next run has it; or there is nothing in view that could be stopped
+    mode = p.spec.upgrade_mode
+    if mode == SAVEPOINT and p.driver.running_at is None:
+        mode = LAST_STATE
+    name = f"{p.job.name}-upgrade-{p.status.attempt}" if mode == SAVEPOINT else ""
+    p.set(upgrade=UpgradeStatus(mode=mode, savepoint=name))
+    if not p.driver.stopping:
+        p.set_driver(stopping=BY_SAVEPOINT if name else UPGRADE, stopping_at=p.now)
+    p.report("Upgrading", f"the spec has changed; attempt {p.status.attempt} is stopped, {mode}")
+
+
+def proceed(p: Pass) -> bool:
+    """Go on with an upgrade; True when the next driver may start."""
+    upgrade = p.status.upgrade
+    if upgrade is None:
+        return True
+    if upgrade.savepoint and not _savepoint_ready(p, upgrade.savepoint):
+        return False
+    if p.underway:
+        return False
+    upgrade = p.status.upgrade or upgrade  # it may have become one without its savepoint
+    if upgrade.mode == STATELESS and not p.status.settled and not p.job.skip_finish:
+        return _finish_first(p)
+    if upgrade.mode in (SAVEPOINT, STATELESS):
+        p.set(
+            checkpoint_number=p.status.checkpoint_number + 1,
+            restored_from=upgrade.savepoint,
+            settled=True,
+            last_epoch=None,
+            last_epoch_time=None,
+        )
+    p.forgive()
+    p.set(upgrade=None, finished=p.status.finished and p.spec.schedule is not None)
+    p.set_driver(spec_hash=p.spec.running_hash())
+    return True
+
+
+def _savepoint_ready(p: Pass, name: str) -> bool:
+    """Take the upgrade's savepoint; True when it is ready, or the upgrade goes on without."""
+    taken = p.observed.savepoints.get(name)
+    if taken is not None and taken.phase == READY:
+        return True
+    deadline = (p.driver.stopping_at or p.now) + p.spec.savepoint_timeout_s
+    failed = taken is not None and taken.phase == "Failed"
+    if not failed and p.now < deadline:
+        if taken is None:
+            p.act(TakeSavepoint(name, p.status.attempt))
+        p.wait("TakingSavepoint", f"savepoint {name} is being taken")
+        p.wake(deadline)
+        return False
+    why = taken.message if taken is not None and failed else "it took too long"
+    p.set(upgrade=UpgradeStatus(mode=LAST_STATE))
+    if p.underway and p.driver.stopping == BY_SAVEPOINT:
+        p.set_driver(stopping=UPGRADE, stopping_at=p.now)
+    p.report(
+        "SavepointFailed",
+        f"savepoint {name} was not taken ({why}); the upgrade goes on with the checkpoint as it is",
+        warning=True,
+    )
+    return True
+
+
+def _finish_first(p: Pass) -> bool:
+    """Apply what the old checkpoint has decided before it is left; always False."""
+    if p.status.failed:
+        p.wait(
+            "FinishFailed",
+            "a decided epoch of the old checkpoint may not be in every sink and cannot be applied: "
+            f"{p.status.last_error}",
+        )
+    elif startable(p):
+        ask(p, FINISH)
+    return False
+
+
+def startable(p: Pass) -> bool:
+    """Say whether a pod could be asked for now; if not, what is waited for is noted."""
+    alive = others_alive(p)
+    if alive:
+        p.wait("OldDriverAlive", f"attempt {alive[0]} has not ended yet")
+        return False
+    if p.status.next_start_time is not None and p.now < p.status.next_start_time:
+        p.wait("BackingOff", p.status.last_error)
+        p.wake(p.status.next_start_time)
+        return False
+    if not p.observed.volume_ready:
+        p.wait("VolumeNotReady", p.observed.volume_message or "the CheckpointVolume is not ready")
+        return False
+    return True
