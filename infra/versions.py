@@ -23,6 +23,11 @@ ANALYTICS_ACCELERATOR: Final = "1.2.1"
 # ones want 21.
 ECJ: Final = "3.39.0"
 
+# The S3 server of tests and laptops: a Go module, its hash as go.sum writes it, the Go that it needs.
+VERSITYGW: Final = "1.8.0"
+VERSITYGW_SUM: Final = "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc="
+GO_OLDEST: Final = "1.25.0"
+
 # Kafka 4.4.0 depends on these two in a version that was never published to Maven.
 KAFKA_TOOLS: Final = "4.3.1"
 

@@ -1,27 +1,29 @@
 """Builds versitygw, the S3 server of tests and of a laptop, from its Go module.
 
-Pinned by infra/versitygw/go.sum, with a Go of its own (requirements/go.txt, pinned by hash) where
-the machine has none. Never needed: without Go modules at hand S3 is left out, and the reason said.
+The module is pinned by its hash (infra/versions.py) and pins what it needs in a go.sum of its own. It
+is built with a pinned Go (requirements/go.txt) where the machine has none. Never needed: without Go
+modules at hand S3 is left out, and the reason said.
 Not here: running it (infra.embedded.s3). Called by the Makefile and, for the path, by infra.embedded.
 """
 
-import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
+from infra.versions import GO_OLDEST, VERSITYGW, VERSITYGW_SUM
 from infra.work import CHECKOUT, work_folder
 
-MODULE: Final = CHECKOUT / "infra" / "versitygw"
 PINS: Final = CHECKOUT / "requirements" / "go.txt"
 OFF_VARIABLE: Final = "SLUICEGATE_NO_S3"
 """Set it to leave S3 out, on a machine where building takes too long."""
 
-_PACKAGE: Final = "github.com/versity/versitygw/cmd/versitygw"
+_MODULE: Final = f"github.com/versity/versitygw@v{VERSITYGW}"
 _PATIENCE_S: Final = 1500.0
 
 
@@ -30,11 +32,8 @@ class BuildError(Exception):
 
 
 def binary() -> Path:
-    """Return where the server of these pins is, or will be."""
-    digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum"):
-        digest.update((MODULE / name).read_bytes())
-    return work_folder() / "versitygw" / f"versitygw-{digest.hexdigest()[:12]}"
+    """Return where the server of this version is, or will be."""
+    return work_folder() / "versitygw" / f"versitygw-{VERSITYGW}"
 
 
 def gap() -> str:
@@ -51,7 +50,8 @@ def build() -> Path:
     """Build unless it is there; return the binary.
 
     Raises:
-        BuildError: there is no Go, or no Go modules; the reason is kept for `gap`.
+        BuildError: there is no Go, no Go modules, or another module under that name; the reason is
+            kept for `gap`.
     """
     target = binary()
     if target.is_file():
@@ -62,14 +62,29 @@ def build() -> Path:
             raise BuildError(f"{OFF_VARIABLE} is set")  # noqa: TRY301 - kept like the others
         go = _go()
         print("Building versitygw, an S3 server (some minutes the first time) ...", flush=True)
-        scratch = target.with_suffix(".new")
-        _run([str(go), "build", "-o", str(scratch), _PACKAGE], folder=MODULE)
+        scratch = target.with_name(f"{target.name}.new")
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            source = _source(go, Path(folder))
+            _run([str(go), "build", "-o", str(scratch), "./cmd/versitygw"], folder=source)
         scratch.rename(target)
     except BuildError as error:
         _reason().write_text(f"{error}\n", encoding="utf-8")
         raise
     _reason().unlink(missing_ok=True)
     return target
+
+
+def _source(go: Path, folder: Path) -> Path:
+    """Fetch the module, compare its hash, and return a copy of it below a folder.
+
+    In the copy it is the main module, so that its own go.sum pins everything else.
+    """
+    said = _run([str(go), "mod", "download", "-json", _MODULE], folder=folder)
+    module = json.loads(said)
+    if module["Sum"] != VERSITYGW_SUM:
+        raise BuildError(f"{_MODULE} has the hash {module['Sum']} and not {VERSITYGW_SUM}")
+    # copied without its modes: what Go keeps of modules is read-only
+    return Path(shutil.copytree(module["Dir"], folder / "source", copy_function=shutil.copyfile))
 
 
 def _reason() -> Path:
@@ -79,7 +94,7 @@ def _reason() -> Path:
 def _go() -> Path:
     """Return a Go that is new enough: the machine's, or the pinned one from PyPI."""
     found = shutil.which("go")
-    if found and _version(found) >= _wanted():
+    if found and _version(found) >= _numbers(GO_OLDEST):
         return Path(found)
     folder = work_folder() / "versitygw" / "pypi"
     pinned = folder / "go" / "bin" / "go"
@@ -96,18 +111,14 @@ def _version(go: str) -> tuple[int, ...]:
     return _numbers(done.stdout)
 
 
-def _wanted() -> tuple[int, ...]:
-    line = re.search(r"^go (.*)$", (MODULE / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
-    return _numbers(line.group(1) if line else "")
-
-
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
 
-def _run(argv: list[str], *, folder: Path) -> None:
-    # the toolchain that is there, and nothing that go.sum does not pin
-    pinned = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
+def _run(argv: list[str], *, folder: Path) -> str:
+    """Run a command; return what it printed."""
+    # the toolchain that is there, and nothing that our hash or go.sum does not pin
+    pinned = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOSUMDB": "off"}
     # a machine that builds may have no C compiler, and versitygw needs none
     environment = os.environ | pinned | {"CGO_ENABLED": "0"}
     try:
@@ -125,6 +136,7 @@ def _run(argv: list[str], *, folder: Path) -> None:
     if done.returncode != 0:
         last = " | ".join((done.stdout + done.stderr).split("\n")[-4:]).strip(" |")
         raise BuildError(f"versitygw could not be built ({Path(argv[0]).name}): {last}")
+    return done.stdout
 
 
 def main() -> int:

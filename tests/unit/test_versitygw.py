@@ -40,3 +40,17 @@ def test_a_server_that_is_there_leaves_no_gap() -> None:
     versitygw.binary().touch()
     assert versitygw.gap() == ""
     assert versitygw.build() == versitygw.binary()
+
+
+def test_a_module_with_another_hash_is_not_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text(
+        """#!/bin/sh\ncase $1 in env) echo go1.99.0;; mod) echo '{"Sum": "h1:another"}';; esac\n"""
+    )
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", str(go.parent), prepend=":")
+    with pytest.raises(versitygw.BuildError, match="h1:another"):
+        versitygw.build()
