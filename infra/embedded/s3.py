@@ -5,7 +5,6 @@ Not for production: one user, no TLS. Called by services.py and by tests that br
 
 import http.client
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from infra import versitygw
-from infra.embedded.process import ServerProcess, ServiceError, free_ports
+from infra.embedded.process import ServiceError, free_ports
+from infra.embedded.server import Server
 
-_START_TIMEOUT_S: Final = 30.0
 _BUCKET: Final = "sluicegate"
 _REGION: Final = "us-east-1"
 _HEALTH: Final = "/health"
@@ -54,49 +53,27 @@ class S3Endpoint:
         return S3Endpoint(self.url, endpoint, self.access_key, self.secret_key)
 
 
-class S3Server:
+class S3Server(Server):
     """One versitygw with its objects in one folder."""
+
+    NAME = "versitygw"
+    LOG = "versitygw.log"
+    START_TIMEOUT_S = 30.0
 
     def __init__(self, folder: Path) -> None:
         """Choose a port, kept over restarts; nothing starts yet."""
-        self._folder = folder
+        super().__init__(folder)
         (self._port,) = free_ports(1)
-        access, secret = self._keys()
+        access, secret = self._kept_secrets("s3-keys", 8, 16)
         endpoint = f"http://127.0.0.1:{self._port}"
         self.endpoint: Final = S3Endpoint(f"s3://{_BUCKET}", endpoint, access, secret)
-        self._process: ServerProcess | None = None
 
-    @property
-    def pid(self) -> int | None:
-        """The running server's pid, or None."""
-        return self._process.pid if self._process else None
-
-    def start(self) -> None:
-        """Start the server, on the objects it has, and return when it answers."""
-        if self._process is None:
-            argv = self._prepare()
-            keys = {
-                "ROOT_ACCESS_KEY": self.endpoint.access_key,
-                "ROOT_SECRET_KEY": self.endpoint.secret_key,
-            }
-            log = self._folder / "versitygw.log"
-            self._process = ServerProcess("versitygw", argv, log, os.environ | keys)
-        self._process.start(self._ready, _START_TIMEOUT_S)
-
-    def stop(self) -> None:
-        """Stop the server gracefully. The objects stay."""
-        if self._process:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """Kill the server with SIGKILL. The objects stay as they are."""
-        if self._process:
-            self._process.kill()
-
-    def restart(self) -> None:
-        """Stop gracefully and start again on the same port and objects."""
-        self.stop()
-        self.start()
+    def _environment(self) -> Mapping[str, str]:
+        keys = {
+            "ROOT_ACCESS_KEY": self.endpoint.access_key,
+            "ROOT_SECRET_KEY": self.endpoint.secret_key,
+        }
+        return os.environ | keys
 
     def _ready(self) -> bool:
         connection = http.client.HTTPConnection(
@@ -109,15 +86,6 @@ class S3Server:
             return False  # it does not listen yet; the caller's deadline ends the wait
         finally:
             connection.close()
-
-    def _keys(self) -> list[str]:
-        """Return an access key and its secret, the same for as long as the folder lives."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        kept = self._folder / "s3-keys"
-        if not kept.is_file():
-            kept.touch(mode=0o600)
-            kept.write_text(f"{secrets.token_hex(8)}\n{secrets.token_hex(16)}\n", encoding="utf-8")
-        return kept.read_text(encoding="utf-8").split()
 
     def _prepare(self) -> list[str]:
         """Make the bucket, which is a folder, and return the command that runs the server."""

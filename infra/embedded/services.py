@@ -18,6 +18,7 @@ from infra.embedded.mariadb import MariaDB
 from infra.embedded.process import ServiceError
 from infra.embedded.redis import REDIS_VARIABLE, RedisServer
 from infra.embedded.s3 import S3Server
+from infra.embedded.server import Server
 from infra.work import work_folder
 
 KAFKA_VARIABLE: Final = "SLUICEGATE_KAFKA"
@@ -106,7 +107,7 @@ class Services:
 
     def start(self) -> Self:
         """Start what the environment does not give, all at once."""
-        starting: list[KafkaBroker | MariaDB | S3Server] = []
+        starting: list[Server] = []
         if self._wants_s3 or not (self._kafka and self._mysql):
             self._folder = self._claim_folder()
         try:
