@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .drivers import Driver
 from .search import until
 from .setting import Setting
-from .world import Driver, World
+from .world import World
 
 KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
 

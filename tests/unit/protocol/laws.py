@@ -28,8 +28,9 @@ from .sim_sinks import Row, cached_decode, rows_of
 if TYPE_CHECKING:
     from sluicegate.protocol.record import EpochRecord
 
+    from .drivers import Driver
     from .sim_sinks import Part, SimSink
-    from .world import Driver, World
+    from .world import World
 
 
 class LawBroken(AssertionError):

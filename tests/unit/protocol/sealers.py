@@ -10,7 +10,8 @@ from sluicegate.protocol import sealing
 from sluicegate.protocol.effects import NewestEpoch, Steps
 from sluicegate.protocol.seal import Seal
 
-from .world import Driver, World
+from .drivers import Driver
+from .world import World
 
 
 class Sealer(Driver):

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from . import laws
+from .drivers import Driver
 from .sim_sinks import Fault
-from .world import Driver, World
+from .world import World
 
 STEPS_TO_THE_END = 3000
 

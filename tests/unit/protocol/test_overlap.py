@@ -14,9 +14,10 @@ from sluicegate.protocol.errors import DecidedForAnotherJob
 from sluicegate.protocol.record import SinkBinding
 
 from . import laws
+from .drivers import Driver
 from .search import everywhere, recover, to_the_end, until
 from .setting import Setting
-from .world import Driver, World
+from .world import World
 
 KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
 

@@ -23,10 +23,11 @@ from sluicegate.protocol.errors import (
 from sluicegate.protocol.markers import GENESIS
 
 from . import laws
+from .drivers import Driver
 from .search import recover
 from .setting import Setting
 from .sim_sinks import cached_decode
-from .world import Driver, World
+from .world import World
 
 EXAMPLES = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "200"))
 SETTINGS = settings(
