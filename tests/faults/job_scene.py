@@ -2,17 +2,15 @@
 
 As `harness.Scene`, which is ip_count's, for the other jobs: topics, table and checkpoint that no
 other test shares, and input by the job's own generator. The failpoint of a kill is drawn by a seed
-that is printed; SLUICEGATE_TEST_SEED sets it. Called by test_jobs_*.
+that is printed (`chance`). Called by test_jobs_* and test_city_lookup.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import random
 import signal
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,22 +22,8 @@ from sluicegate.protocol.failpoints import VARIABLE
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate.settings.job import JobSettings
 from sluicegate_jobs.kafka_reader import Record, TopicReader
+from tests.faults.chance import Chance
 from tests.faults.harness import NOTHING, Ended, Running, start
-
-SEED_VARIABLE = "SLUICEGATE_TEST_SEED"
-
-POINTS = (
-    "before-stage",
-    "after-stage",
-    "before-decide",
-    "after-decide",
-    "apply-written",
-    "before-commit",
-    "after-commit",
-    "after-apply",
-    "before-done",
-)
-"""Where a driver may be killed; those of an apply are passed for the first sink that has rows."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +57,17 @@ class JobScene:
         assert ended.code == 0, ended.log
         return ended
 
-    def run_killed(self, *, last_epoch: int) -> str:
+    def run_killed(self, epochs: range, sinks: Sequence[str] = ()) -> str:
         """Run a driver that is killed at a random failpoint; return where.
 
         Args:
-            last_epoch: that the job surely has; one up to it is drawn.
+            epochs: see `Chance.killed_at`.
+            sinks: likewise.
         """
-        seed = int(os.environ.get(SEED_VARIABLE, "0")) or random.SystemRandom().randrange(1, 10**6)
-        chance = random.Random(seed)
-        where = f"{chance.choice(POINTS)}@{chance.randint(0, last_epoch)}"
-        print(f"{self.job.name} is killed at {where}: {SEED_VARIABLE}={seed}")  # noqa: T201
+        chance = Chance()
+        where = chance.killed_at(epochs, sinks)
         ended = self.run(f"{where}=kill-group")
-        assert ended.code == -signal.SIGKILL, f"{SEED_VARIABLE}={seed} {where}:\n{ended.log}"
+        assert ended.code == -signal.SIGKILL, f"{chance.drawn} {where}:\n{ended.log}"
         return where
 
     def check_exact(self) -> dict[str, int]:

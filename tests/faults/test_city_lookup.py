@@ -1,41 +1,26 @@
-"""city_lookup is killed with kill -9 at a random failpoint, and the store answers otherwise after it.
-
-The point is drawn from a seed that is printed; SLUICEGATE_SEED=… plays it again.
-"""
+"""city_lookup is killed with kill -9 at a random failpoint, and the store answers otherwise after it."""
 
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
 import uuid
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from infra.embedded import Services
 from infra.embedded.redis import redis_gap
-from sluicegate.cli.options import as_arguments
-from sluicegate.protocol.failpoints import POINTS, VARIABLE
 from sluicegate.protocol.record import EpochRecord
 from sluicegate.sinks.chunks import unpack
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.objects import open_objects
-from sluicegate_jobs.city_lookup import CityLookupSettings, create_targets
-from sluicegate_jobs.city_lookup_verify import verify
-from tests.faults.harness import PARTITIONS, Ended, feed, start
-from tests.integration.kafka_reader import read_topic
+from sluicegate_jobs.city_lookup import JOB
+from tests.faults.harness import feed
+from tests.faults.job_scene import JobScene, job_scene
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.e2e]
 
 IDS, EPOCH_IDS, CITIES = 600, 150, 50
-
-OF_THE_DRIVER = [p for p, who in POINTS.items() if who.startswith(("driver:", "applier:"))]
-OF_A_SINK = {
-    "before-apply", "apply-begun", "apply-written", "before-commit", "after-commit", "after-apply",
-}  # fmt: skip
 
 
 def ids() -> list[bytes]:
@@ -49,63 +34,37 @@ def ids() -> list[bytes]:
 BURIED = sum(not one.strip().isdigit() for one in ids())
 
 
-@dataclass(frozen=True)
-class Played:
-    """A source, a store, sinks and a checkpoint that no other test shares."""
-
-    folder: Path
-    services: Services
-    settings: CityLookupSettings
-
-    def fill(self, cities: str) -> None:
-        """Let the store answer with other cities from now on."""
-        with self.services.redis.connect() as client:
-            names = {str(i): f"{cities} {i}" for i in range(CITIES)}
-            client.hset(self.settings.cities, mapping=names)
-
-    def run(self, failpoints: str = "") -> Ended:
-        """Run a driver to its end."""
-        command = ["sluicegate.cli", "run", "city_lookup", "--once", *as_arguments(self.settings)]
-        log = self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
-        return start(command, log, {VARIABLE: failpoints}).wait()
-
-    def newest(self) -> EpochRecord | None:
-        """Return the newest decided epoch."""
-        log = StoredEpochLog(open_objects(self.settings.checkpoint))
-        epoch = log.newest()
-        return None if epoch is None else log.read(epoch)
-
-    def delivered(self) -> dict[bytes, str]:
-        """Return the records of the topic with their cities."""
-        records = read_topic(self.settings.kafka, self.settings.topic)
-        return {r.value or b"": json.loads(r.value or b"{}")["city"] for r in records}
+def fill(services: Services, hash_name: str, cities: str) -> None:
+    """Let the store answer with these cities from now on."""
+    with services.redis.connect() as client:
+        client.hset(hash_name, mapping={str(i): f"{cities} {i}" for i in range(CITIES)})
 
 
 @pytest.fixture
-def played(services: Services, tmp_path: Path) -> Played:
+def played(services: Services, tmp_path: Path) -> JobScene:
     """Give a scene whose store has old cities."""
     if redis_gap():
         pytest.skip("no Redis: see the head of the run")
-    name = f"c{uuid.uuid4().hex[:8]}"
-    settings = CityLookupSettings(
-        checkpoint=str(tmp_path / "checkpoint"),
-        source=f"{name}_source",
-        topic=f"{name}_sink",
-        table=f"{name}_table",
-        dead_letters=f"{name}_letters",
-        cities=f"{name}_cities",
-        interval="available-now",
-        max_records=EPOCH_IDS,
-        kafka=services.kafka.bootstrap,
-        mysql=services.mysql.url,
-        redis=services.redis.url,
-    )
-    services.kafka.create_topic(settings.source, PARTITIONS)
-    create_targets(settings)
-    feed(services.kafka.bootstrap, settings.source, ids())
-    made = Played(tmp_path, services, settings)
-    made.fill("old")
+    own = {"cities": f"c{uuid.uuid4().hex[:8]}", "redis": services.redis.url}
+    made = job_scene(services, tmp_path, JOB, 0, max_records=EPOCH_IDS, **own)
+    feed(services.kafka.bootstrap, made.settings.source, ids())
+    fill(services, made.settings.cities, "old")
     return made
+
+
+def newest(played: JobScene) -> EpochRecord:
+    """Return the newest decided epoch."""
+    log = StoredEpochLog(open_objects(played.settings.checkpoint))
+    epoch = log.newest()
+    record = None if epoch is None else log.read(epoch)
+    assert record is not None
+    return record
+
+
+def delivered(played: JobScene) -> dict[bytes, str]:
+    """Return the records of the topic with their cities."""
+    records = played.records(played.settings.topic)
+    return {r.value or b"": json.loads(r.value or b"{}")["city"] for r in records}
 
 
 def decided_values(record: EpochRecord, sink: str) -> list[bytes]:
@@ -115,36 +74,21 @@ def decided_values(record: EpochRecord, sink: str) -> list[bytes]:
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 
-def drawn(settings: CityLookupSettings) -> str:
-    """Return a failpoint of the driver."""
-    seed = int(os.environ.get("SLUICEGATE_SEED") or random.SystemRandom().randrange(1 << 32))
-    chance = random.Random(seed)
-    point, epoch = chance.choice(OF_THE_DRIVER), chance.choice((1, 2))
-    sinks = (
-        f":kafka.{settings.topic}", f":mysql.{settings.table}", f":kafka.{settings.dead_letters}",
-    )  # fmt: skip
-    where = chance.choice(sinks) if point in OF_A_SINK else ""
-    print(f"seed {seed}: {point}{where}@{epoch}")  # noqa: T201 - to play it again
-    return f"{point}{where}@{epoch}=kill-group"
-
-
 @pytest.mark.timeout(400)
-def test_the_answer_that_was_decided_is_the_one_that_both_sinks_get(played: Played) -> None:
+def test_the_answer_that_was_decided_is_the_one_that_both_sinks_get(
+    services: Services, played: JobScene
+) -> None:
     """A store whose answers change between the tries: each epoch has those of the try that decided."""
-    killed = played.run(drawn(played.settings))
-    assert killed.code == -signal.SIGKILL, killed.log
-    decided = played.newest()
-    assert decided is not None
-    values = decided_values(decided, f"kafka.{played.settings.topic}")
+    targets = played.settings
+    sinks = (f"kafka.{targets.topic}", f"mysql.{targets.table}", f"kafka.{targets.dead_letters}")
+    played.run_killed(range(1, 3), sinks)
+    values = decided_values(newest(played), f"kafka.{played.settings.topic}")
     assert values
-    played.fill("new")
-    ended = replace(played, settings=replace(played.settings, max_records=100_000)).run()
-    assert ended.code == 0, ended.log
-    delivered = played.delivered()
-    assert delivered.keys() >= set(values)
-    assert {delivered[value].split()[0] for value in values} == {"old"}
-    old = sum(city.startswith("old ") for city in delivered.values())
-    assert 0 < old < len(delivered) == IDS - BURIED
-    outcome = verify(played.settings)
-    assert outcome.exact, outcome.findings
-    assert outcome.checked["dead letters"] == BURIED
+    fill(services, played.settings.cities, "new")
+    played.but(max_records=100_000).finish()
+    found = delivered(played)
+    assert found.keys() >= set(values)
+    assert {found[value].split()[0] for value in values} == {"old"}
+    old = sum(city.startswith("old ") for city in found.values())
+    assert 0 < old < len(found) == IDS - BURIED
+    assert played.check_exact()["dead letters"] == BURIED

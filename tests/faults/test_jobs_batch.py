@@ -27,7 +27,7 @@ def played(services: Services, tmp_path: Path) -> JobScene:
 
 def test_killed_and_run_again(services: Services, played: JobScene) -> None:
     """The table is exact after a kill and a second run; a third changes nothing, not even a marker."""
-    played.run_killed(last_epoch=0)
+    played.run_killed(range(1))
     played.finish()
     assert played.check_exact()["lines"] == RECORDS
     before = everything(services, played)

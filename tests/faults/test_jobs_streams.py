@@ -30,7 +30,7 @@ def test_word_count(services: Services, folder: Path) -> None:
     played = job_scene(services, folder, word_count.JOB, RECORDS, max_records=EPOCH_RECORDS)
     odd = (b"x" * 300 + b" fits", b"Cafe\xcc\x81 CAFE", b"", None, b"y" * 70_000)
     to_topic(played.settings.kafka, played.settings.source, map(Message, odd))
-    played.run_killed(last_epoch=2)
+    played.run_killed(range(3))
     played.finish()
     checked = played.check_exact()
     assert checked["source lines"] == RECORDS + len(odd)
@@ -41,7 +41,7 @@ def test_word_count(services: Services, folder: Path) -> None:
 def test_kafka_to_kafka(services: Services, folder: Path) -> None:
     """Keys, headers, times and tombstones are kept, and the order of each key: `verify` compares them."""
     played = job_scene(services, folder, kafka_to_kafka.JOB, RECORDS, max_records=EPOCH_RECORDS)
-    played.run_killed(last_epoch=2)
+    played.run_killed(range(3))
     played.finish()
     checked = played.check_exact()
     assert checked["source records"] == RECORDS
@@ -54,7 +54,7 @@ def test_kafka_to_kafka(services: Services, folder: Path) -> None:
 def test_two_sinks(services: Services, folder: Path) -> None:
     """Every UUID that was decided is delivered, once, and the sums are exact, after a kill."""
     played = job_scene(services, folder, two_sinks.JOB, RECORDS, max_records=EPOCH_RECORDS)
-    played.run_killed(last_epoch=2)
+    played.run_killed(range(3))
     played.finish()
     checked = played.check_exact()
     assert checked["source records"] == RECORDS
@@ -91,7 +91,7 @@ def test_orders_stream(services: Services, folder: Path) -> None:
     """Windows in both sinks, late and broken orders among the dead letters, after a kill."""
     # an epoch's watermark for late rows is that of two epochs before: it takes several
     played = job_scene(services, folder, orders_stream.JOB, RECORDS, max_records=60)
-    played.run_killed(last_epoch=2)
+    played.run_killed(range(3))
     played.finish()
     checked = played.check_exact()
     assert checked["source records"] == RECORDS

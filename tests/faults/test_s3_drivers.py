@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 import signal
 import uuid
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ import pytest
 
 from infra.embedded import S3Endpoint, Services
 from sluicegate.storage.objects import open_objects
+from tests.faults.chance import Chance
 from tests.faults.harness import Scene, scene
 from tests.faults.s3_proxy import Fault, proxied
 
@@ -20,10 +19,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 EPOCH = 2
 """Which epoch is killed: two are in before it, the rest comes after it."""
-
-ANYWHERE = ("before-stage", "after-stage", "before-decide", "after-decide", "before-done")
-
-SEED_VARIABLE = "SLUICEGATE_TESTS_SEED"
 
 
 @pytest.fixture
@@ -53,12 +48,7 @@ def test_driver_killed_at_a_failpoint(played: Scene, point: str, sink: str) -> N
 
 
 def test_driver_killed_at_a_random_failpoint(played: Scene) -> None:
-    """The seed is printed; SLUICEGATE_TESTS_SEED repeats it."""
-    seed = os.environ.get(SEED_VARIABLE) or uuid.uuid4().hex[:8]
-    chance = random.Random(seed)
-    where = f"{chance.choice(ANYWHERE)}@{chance.randrange(4)}"
-    print(f"{SEED_VARIABLE}={seed}: killed at {where}")  # noqa: T201 - to repeat it
-    killed = played.run(f"{where}=kill-group")
+    killed = played.run(f"{Chance().killed_at(range(4))}=kill-group")
     assert killed.code == -signal.SIGKILL, killed.log
     finish(played)
 

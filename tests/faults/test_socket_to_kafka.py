@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import random
 import signal
 import threading
 import time
@@ -20,6 +18,7 @@ from sluicegate.protocol.failpoints import VARIABLE
 from sluicegate.storage.objects import open_objects
 from sluicegate.storage.receipts import ReceiptLog
 from sluicegate_jobs.socket_to_kafka import SocketToKafkaSettings, create_targets
+from tests.faults.chance import DRIVER_POINTS, Chance
 from tests.faults.harness import PATIENCE_S, Ended, Running, start
 from tests.faults.line_server import LineServer
 from tests.integration.kafka_reader import read_topic
@@ -32,19 +31,7 @@ MORE_LINES = 500
 OVERLONG = 777
 """Every so many lines one is longer than the job takes."""
 
-SEED_VARIABLE = "SLUICEGATE_TESTS_SEED"
-POINTS = (
-    "before-stage",
-    "after-stage",
-    "before-decide",
-    "after-decide",
-    "apply-written",
-    "before-commit",
-    "after-commit",
-    "before-done",
-    "before-receipt",
-    "after-receipt",
-)
+RECEIVER_POINTS = ("before-receipt", "after-receipt")
 
 
 def line_of(number: int) -> bytes:
@@ -129,11 +116,10 @@ def test_every_logged_line_is_in_the_topic_once_and_in_order(
     services: Services, tmp_path: Path
 ) -> None:
     """The driver is killed while the sender sends; the sender connects again to the next one."""
-    seed = int(os.environ.get(SEED_VARIABLE, random.randrange(1 << 32)))
-    chance = random.Random(seed)
-    point = chance.choice(POINTS)
-    at = chance.randrange(5, 40) if point.endswith("receipt") else chance.randrange(1, 5)
-    print(f"{SEED_VARIABLE}={seed}: killed at {point}@{at}")  # noqa: T201 - to run it again
+    chance = Chance()
+    point = chance.choice([*DRIVER_POINTS, *RECEIVER_POINTS])
+    at = chance.randrange(5, 40) if point in RECEIVER_POINTS else chance.randrange(1, 5)
+    chance.tell(f"{point}@{at}")
     with LineServer(line_of) as server:
         settings = settings_of(services, tmp_path, server.address)
         witness = Witness(settings)
