@@ -44,6 +44,9 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
     # SPARK-45178: else a source that knows nothing of available-now is given one epoch, and where
     # that one is a replay, what came after it is left
     "spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true",
+    # SPARK-53103: else what a driver leaves that died while it wrote its first offsets (a temporary
+    # file) is refused at every later start; that an epoch was decided is for our own log to say
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # RocksDB's caches and write buffers, all partitions of a process together
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
