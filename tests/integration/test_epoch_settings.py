@@ -6,8 +6,6 @@ tests/faults/test_delivery.
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -18,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import AVAILABLE_NOW, EpochSettings, epochs, session
+from sluicegate import AVAILABLE_NOW, EpochSettings, epochs
 from sluicegate.protocol.errors import DecidedForAnotherJob, SettingsInvalid, StageFailed
 from sluicegate.sinks.memory import MemorySink
 from tests.faults.streams import Stream, dying_at
@@ -31,17 +29,6 @@ pytestmark = [
 ]
 
 EPOCHS = 4
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Give one session to all tests of this file."""
-    made = session("settings")
-    yield made
-    made.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()  # now, not in the middle of another file's test
 
 
 @pytest.fixture

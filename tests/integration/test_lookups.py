@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import uuid
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from infra.embedded import RedisEndpoint, RedisServer
-from sluicegate import RedisHash, lookup, refuse, session
+from sluicegate import RedisHash, lookup, refuse
 from sluicegate.protocol.errors import (
     LookupUnanswered,
     RowRefused,
@@ -31,17 +28,6 @@ pytestmark = [
     # pyspark leaves the sockets of its results to the garbage collector
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Give one session to all tests of this file."""
-    made = session("lookups")
-    yield made
-    made.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()  # now, not in the middle of another file's test
 
 
 @pytest.fixture

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ from click.testing import CliRunner
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import session
 from sluicegate.cli.commands import app
 from sluicegate.protocol.record import EpochRecord
 from sluicegate.sinks.memory import MemorySink
@@ -28,17 +24,6 @@ pytestmark = [
     # pyspark leaves the sockets of its results to the garbage collector
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Give one session to all tests of this file."""
-    made = session("refused")
-    yield made
-    made.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()  # now, not in the middle of another file's test
 
 
 @pytest.fixture

@@ -7,10 +7,8 @@ is taken, and one with Kafka and MySQL, are in tests/faults.
 
 from __future__ import annotations
 
-import gc
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +17,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import session
 from sluicegate.checkpoint.requests import ask, await_answer
 from sluicegate.checkpoint.restoring import Wish, restore
 from sluicegate.checkpoint.savepoints import Savepoint, take
@@ -55,17 +52,8 @@ HITS = 3
 """Of each address, in each epoch."""
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Give one session to all tests of this file; its state stores make snapshots all the time."""
-    made = session(
-        "savepoints", settings={"spark.sql.streaming.stateStore.maintenanceInterval": "500ms"}
-    )
-    yield made
-    made.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()  # now, not in the middle of another file's test
+SPARK_SETTINGS = {"spark.sql.streaming.stateStore.maintenanceInterval": "500ms"}
+"""State stores make snapshots all the time."""
 
 
 @pytest.fixture(params=list(SNAPSHOT))

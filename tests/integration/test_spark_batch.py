@@ -5,8 +5,6 @@ A driver that is killed in a batch is in tests/faults/test_jobs_batch.
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sluicegate import EpochSettings, batch, session
+from sluicegate import EpochSettings, batch
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.errors import InputChanged, SettingsInvalid
 from sluicegate.sinks.memory import MemorySink, committed
@@ -29,17 +27,6 @@ pytestmark = [
     # pyspark leaves the sockets of its results to the garbage collector
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Give one session to all tests of this file."""
-    made = session("batch")
-    yield made
-    made.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()  # now, not in the middle of another file's test
 
 
 @dataclass

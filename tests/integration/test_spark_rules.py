@@ -6,17 +6,14 @@ in tests/faults.
 
 from __future__ import annotations
 
-import gc
 import json
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import LateRows, session
+from sluicegate import LateRows
 from sluicegate.protocol.errors import OffsetLogDiverged, RowRefused, StateIncomplete
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.outputs import Outputs
@@ -29,17 +26,6 @@ pytestmark = [
     # pyspark leaves the sockets of its results to the garbage collector
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Give one session to all tests of this file."""
-    made = session("rules")
-    yield made
-    made.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()  # now, not in the middle of another file's test
 
 
 @pytest.fixture
@@ -87,6 +73,16 @@ def test_rule_03_offsets_changed_after_the_decision(hits: Stream, how: str) -> N
         hits.run(hits.rows, sinks)
     assert raised.value.exit_code == 66
     assert len(hits.seen("out")) == 2 * 4
+
+
+@pytest.mark.parametrize("folder", ["offsets", "commits"])
+def test_rule_03_what_a_dead_driver_left_of_its_first_epoch(hits: Stream, folder: str) -> None:
+    """A file that Spark had only begun does not keep the job from starting (SPARK-53103)."""
+    (hits.checkpoint / folder).mkdir(parents=True)
+    (hits.checkpoint / folder / ".0.1f2e.tmp").write_text("v1")
+    hits.run(counts(hits), [MemorySink(hits.store("out"))])
+    assert hits.newest() == 5  # one for each file, one that closes windows
+    assert as_set(hits.seen("out"))
 
 
 # --- 7: one pass ---------------------------------------------------------------------------------
