@@ -1,163 +1,178 @@
-"""What tests of the operator do with a real API server, in few words. Called by tests."""
+"""What tests of the operator do with a real API server, in few words: objects are dictionaries.
+
+The official client brings the requests there, by the kubeconfig that people use too; its typed
+models stay out, as tests write what a user writes. Called by tests.
+"""
 
 import itertools
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from kubernetes import client, config
-from kubernetes.client.exceptions import ApiException
 
 from infra.embedded.kubernetes import ADMIN, KubernetesServer
 from sluicegate_operator.resources.declaring import GROUP, VERSION
 from sluicegate_operator.resources.kinds import KINDS, STREAMING_JOB, Kind
+from tests.operator.rest import MERGE, Object, Refused
 
-Object = dict[str, Any]
 Found = TypeVar("Found")
 
+DRIVER_FINALIZER: Final = "sluicegate.dev/driver"
+
 _AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
-_MERGE: Final = "application/merge-patch+json"
 _numbers: Final = itertools.count(1)
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """The API server's answer to what it does not accept."""
+class _Answer(Protocol):
+    """What the client's transport answers with."""
 
     status: int
-    message: str
+
+    def read(self) -> bytes: ...
 
 
-@dataclass
 class Api:
-    """An API server with our kinds, as one user."""
+    """An API server with our kinds, as one user.
 
-    server: KubernetesServer
-    user: str = ADMIN
-    client: client.ApiClient = field(init=False)
+    Args:
+        server: it runs.
+        user: one of its users.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, server: KubernetesServer, user: str = ADMIN) -> None:
         """Open nothing yet."""
-        kubeconfig = str(self.server.kubeconfig(self.user))
-        self.client = config.new_client_from_config(kubeconfig)
-        self.core = client.CoreV1Api(self.client)
-        self.custom = client.CustomObjectsApi(self.client)
-        self.extensions = client.ApiextensionsV1Api(self.client)
+        self.server: Final = server
+        self.client: Final[client.ApiClient] = config.new_client_from_config(  # type: ignore[no-untyped-call]
+            str(server.kubeconfig(user))
+        )
+        self._headers = {"Authorization": f"Bearer {server.token(user)}"}
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content: str = "application/json",
+        accept: str = "application/json",
+    ) -> Object:
+        """Send a request and return the answer.
+
+        Raises:
+            Refused: the answer is an error.
+        """
+        headers = {**self._headers, "Content-Type": content, "Accept": accept}
+        answer: _Answer = self.client.rest_client.request(  # type: ignore[no-untyped-call]
+            method, self.server.url + path, headers=headers, body=body
+        )
+        found: Object = json.loads(answer.read())
+        if answer.status >= 400:
+            raise Refused(answer.status, str(found.get("message", found)))
+        return found
 
     def namespace(self) -> str:
         """Make a namespace that nobody uses, with the account that a controller would put there."""
         name = f"test-{next(_numbers)}"
-        self.core.create_namespace({"metadata": {"name": name}})
-        self.core.create_namespaced_service_account(name, {"metadata": {"name": "default"}})
+        self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        self.make(name, "serviceaccounts", {"metadata": {"name": "default"}})
         return name
 
     def define(self, kinds: tuple[Kind, ...] = KINDS) -> None:
         """Define our kinds, and return when they are served."""
         for kind in kinds:
-            self.extensions.create_custom_resource_definition(kind.definition())
-        for kind in kinds:
-            eventually(lambda kind=kind: self._established(kind))
+            self.ask("POST", _DEFINITIONS, kind.definition())
+        eventually(lambda: all(self._established(kind) for kind in kinds))
 
     def _established(self, kind: Kind) -> bool:
-        found = self.extensions.read_custom_resource_definition(f"{kind.plural}.{GROUP}")
-        conditions = found.status.conditions or [] if found.status else []
-        return any(c.type == "Established" and c.status == "True" for c in conditions)
+        found = self.ask("GET", f"{_DEFINITIONS}/{kind.plural}.{GROUP}")
+        conditions = found.get("status", {}).get("conditions", ())
+        return {"True"} == {c["status"] for c in conditions if c["type"] == "Established"}
 
-    # ---- our kinds, as dictionaries
+    # ---- our kinds
 
     def create(
         self, namespace: str, name: str, spec: Mapping[str, Any], kind: Kind = STREAMING_JOB
     ) -> Object:
-        """Make a resource."""
+        """Make a resource, as strictly as `kubectl apply` does: a field that is not known is refused."""
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": kind.name,
             "metadata": {"name": name},
-            "spec": dict(spec),
+            "spec": spec,
         }
-        return self._found(
-            self.custom.create_namespaced_custom_object(
-                GROUP, VERSION, namespace, kind.plural, body, field_validation="Strict"
-            )
-        )
+        return self.ask("POST", f"{_of(kind, namespace)}?fieldValidation=Strict", body)
 
     def get(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> Object:
         """Read a resource."""
-        return self._found(
-            self.custom.get_namespaced_custom_object(GROUP, VERSION, namespace, kind.plural, name)
-        )
+        return self.ask("GET", _of(kind, namespace, name))
 
     def change(
         self, namespace: str, name: str, change: Mapping[str, Any], kind: Kind = STREAMING_JOB
     ) -> Object:
         """Merge a change into a resource: None takes a field away."""
-        return self._found(
-            self.custom.patch_namespaced_custom_object(
-                GROUP, VERSION, namespace, kind.plural, name, dict(change), _content_type=_MERGE
-            )
-        )
+        return self.ask("PATCH", _of(kind, namespace, name), change, content=MERGE)
 
     def change_status(
         self, namespace: str, name: str, status: Mapping[str, Any], kind: Kind = STREAMING_JOB
     ) -> Object:
         """Merge into a resource's status, by the subresource."""
-        return self._found(
-            self.custom.patch_namespaced_custom_object_status(
-                GROUP,
-                VERSION,
-                namespace,
-                kind.plural,
-                name,
-                {"status": dict(status)},
-                _content_type=_MERGE,
-            )
-        )
+        path = f"{_of(kind, namespace, name)}/status"
+        return self.ask("PATCH", path, {"status": status}, content=MERGE)
 
-    def delete(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> None:
+    def delete(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> Object:
         """Delete a resource."""
-        self.custom.delete_namespaced_custom_object(GROUP, VERSION, namespace, kind.plural, name)
+        return self.ask("DELETE", _of(kind, namespace, name))
 
     def table(self, namespace: str, kind: Kind = STREAMING_JOB) -> Object:
         """Return what `kubectl get` shows of a kind: the API's Table."""
-        path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{kind.plural}"
-        return self.raw("GET", path, {"Accept": _AS_TABLE})
+        return self.ask("GET", _of(kind, namespace), accept=_AS_TABLE)
 
-    def raw(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> Object:
-        """Send a request; return the answer's JSON."""
-        asked = {"Authorization": f"Bearer {self.server.token(self.user)}", **(headers or {})}
-        answer = self.client.rest_client.request(method, self.server.url + path, headers=asked)
-        return self._found(json.loads(answer.read()))
+    # ---- Kubernetes' own, of the core API
 
-    # ---- pods
+    def make(self, namespace: str, plural: str, body: Mapping[str, Any]) -> Object:
+        """Make an object: a pod, a secret, ..."""
+        return self.ask("POST", f"/api/v1/namespaces/{namespace}/{plural}", body)
 
-    def pod(self, namespace: str, name: str, **labels: str) -> Object:
-        """Make a driver's pod of our labels; names of labels with `_` for `-`."""
-        known = {f"sluicegate.dev/{key.replace('_', '-')}": text for key, text in labels.items()}
+    def pod(self, namespace: str, name: str, *finalizers: str, **labels: str) -> Object:
+        """Make a driver's pod of our labels: `job="orders", attempt="1"`."""
+        known = {f"sluicegate.dev/{key}": text for key, text in labels.items()}
         container = {"name": "driver", "image": "none", "command": ["true"]}
-        return self.make_pod(
-            namespace,
-            {
-                "metadata": {"name": name, "labels": known},
-                "spec": {"restartPolicy": "Never", "containers": [container]},
-            },
-        )
-
-    def make_pod(self, namespace: str, body: Object) -> Object:
-        """Make a pod; return it as a dictionary."""
-        made = self.core.create_namespaced_pod(namespace, body)
-        return self._found(self.client.sanitize_for_serialization(made))
+        meta = {"name": name, "labels": known, "finalizers": list(finalizers)}
+        spec = {"restartPolicy": "Never", "containers": [container]}
+        return self.make(namespace, "pods", {"metadata": meta, "spec": spec})
 
     def get_pod(self, namespace: str, name: str) -> Object | None:
-        """Return a pod as a dictionary; None: there is none."""
+        """Return a pod; None: there is none."""
         try:
-            found = self.core.read_namespaced_pod(name, namespace)
-        except ApiException as error:
-            if error.status != 404:
+            return self.ask("GET", _pod(namespace, name))
+        except Refused as refusal:
+            if refusal.status != 404:
                 raise
             return None
-        return self._found(self.client.sanitize_for_serialization(found))
+
+    def pods(self, namespace: str) -> list[str]:
+        """Return names of pods."""
+        found = self.ask("GET", f"/api/v1/namespaces/{namespace}/pods")
+        return [item["metadata"]["name"] for item in found["items"]]
+
+    def change_pod(self, namespace: str, name: str, change: Mapping[str, Any]) -> Object:
+        """Merge a change into a pod."""
+        return self.ask("PATCH", _pod(namespace, name), change, content=MERGE)
+
+    def delete_pod(self, namespace: str, name: str, grace_s: int = 30) -> Object:
+        """Delete a pod: it ends when its kubelet has seen to it."""
+        return self.ask("DELETE", _pod(namespace, name), {"gracePeriodSeconds": grace_s})
+
+    def evict(self, namespace: str, name: str) -> Object:
+        """Evict a pod, as a drain does."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        return self.ask("POST", f"{_pod(namespace, name)}/eviction", body)
 
     def pod_when(
         self,
@@ -175,22 +190,29 @@ class Api:
 
         return eventually(look, within_s=within_s)
 
-    @staticmethod
-    def _found(answer: object) -> Object:
-        assert isinstance(answer, dict)
-        return answer
+
+_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def refused(work: Callable[[], object]) -> Refusal:
+def _of(kind: Kind, namespace: str, name: str = "") -> str:
+    path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{kind.plural}"
+    return f"{path}/{name}" if name else path
+
+
+def _pod(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def refused(work: Callable[[], object]) -> Refused:
     """Return the API server's refusal; fail if it accepts."""
     try:
         accepted = work()
-    except ApiException as error:
-        return Refusal(error.status or 0, str(json.loads(error.body or "{}").get("message", "")))
+    except Refused as refusal:
+        return refusal
     raise AssertionError(f"it was accepted: {accepted}")
 
 
-def eventually(look: Callable[[], Found], *, within_s: float = 20.0) -> Found:
+def eventually(look: Callable[[], Found | None], *, within_s: float = 20.0) -> Found:
     """Look again and again until there is something; return it. Fail when it takes too long."""
     deadline = time.monotonic() + within_s
     while True:

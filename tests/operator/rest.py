@@ -30,6 +30,7 @@ class Refused(Exception):
         """Keep the HTTP status and the server's words."""
         super().__init__(f"{status}: {message}")
         self.status = status
+        self.message = message
 
 
 class Rest:

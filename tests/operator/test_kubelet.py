@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.operator.api import Api, eventually
+from tests.operator.api import DRIVER_FINALIZER, Api, eventually, refused
 from tests.operator.behaviours import DEAF, NO_IMAGE, NO_NODE, Behaviour, ends
 from tests.operator.kubelet import OUT_OF_SERVICE, Kubelet
 
@@ -29,7 +29,8 @@ def waits(pod: Object) -> bool:
 
 def condition(pod: Object, kind: str) -> Object:
     found = {c["type"]: c for c in pod["status"].get("conditions", ())}
-    return found.get(kind, {})
+    said: Object = found.get(kind, {})
+    return said
 
 
 @pytest.mark.usefixtures("kubelet")
@@ -43,7 +44,7 @@ def test_a_pod_runs_on_a_registered_node_until_it_is_asked_to_stop(
     assert "startedAt" in state(pod)["running"]
     assert condition(pod, "Ready")["status"] == "True"
     assert condition(pod, "PodScheduled")["status"] == "True"
-    api.core.delete_namespaced_pod("one", namespace, grace_period_seconds=30)
+    api.delete_pod(namespace, "one")
     eventually(lambda: api.get_pod(namespace, "one") is None)
 
 
@@ -64,17 +65,15 @@ def test_a_pod_with_a_finalizer_stays_with_its_end_in_its_status(
     api: Api, namespace: str, kubelet: Kubelet
 ) -> None:
     kubelet.plan("orders", Behaviour(stop_exit_code=3, stop_message="asked"))
-    api.pod(namespace, "one", job="orders", attempt="1")
+    api.pod(namespace, "one", DRIVER_FINALIZER, job="orders", attempt="1")
     api.pod_when(namespace, "one", phase("Running"))
-    finalizers = {"metadata": {"finalizers": ["sluicegate.dev/driver"]}}
-    api.core.patch_namespaced_pod("one", namespace, finalizers)
-    api.core.delete_namespaced_pod("one", namespace, grace_period_seconds=30)
+    api.delete_pod(namespace, "one")
     pod = api.pod_when(namespace, "one", phase("Failed"))
     assert state(pod)["terminated"]["exitCode"] == 3
     assert state(pod)["terminated"]["message"] == "asked"
     # the kubelet has let go of it: without the finalizer nothing holds it
     api.pod_when(namespace, "one", lambda p: p["metadata"]["deletionGracePeriodSeconds"] == 0)
-    api.core.patch_namespaced_pod("one", namespace, {"metadata": {"finalizers": None}})
+    api.change_pod(namespace, "one", {"metadata": {"finalizers": None}})
     eventually(lambda: api.get_pod(namespace, "one") is None)
 
 
@@ -82,12 +81,10 @@ def test_who_takes_no_notice_is_killed_when_the_grace_is_over(
     api: Api, namespace: str, kubelet: Kubelet
 ) -> None:
     kubelet.plan("orders", DEAF)
-    api.pod(namespace, "one", job="orders", attempt="1")
-    finalizers = {"metadata": {"finalizers": ["sluicegate.dev/driver"]}}
-    api.core.patch_namespaced_pod("one", namespace, finalizers)
+    api.pod(namespace, "one", DRIVER_FINALIZER, job="orders", attempt="1")
     api.pod_when(namespace, "one", phase("Running"))
     began = time.monotonic()
-    api.core.delete_namespaced_pod("one", namespace, grace_period_seconds=1)
+    api.delete_pod(namespace, "one", grace_s=1)
     pod = api.pod_when(namespace, "one", phase("Failed"))
     assert time.monotonic() - began >= 0.9
     assert state(pod)["terminated"]["exitCode"] == 137
@@ -99,7 +96,7 @@ def test_a_missing_image_keeps_a_pod_waiting(api: Api, namespace: str, kubelet: 
     pod = api.pod_when(namespace, "one", waits)
     assert pod["status"]["phase"] == "Pending"
     assert state(pod)["waiting"]["reason"] == "ImagePullBackOff"
-    api.core.delete_namespaced_pod("one", namespace)
+    api.delete_pod(namespace, "one")
     eventually(lambda: api.get_pod(namespace, "one") is None)
 
 
@@ -109,25 +106,22 @@ def test_a_pod_that_no_node_takes_has_no_node(api: Api, namespace: str, kubelet:
     pod = api.pod_when(namespace, "one", lambda p: condition(p, "PodScheduled"))
     assert condition(pod, "PodScheduled")["reason"] == "Unschedulable"
     assert "nodeName" not in pod["spec"]
-    api.core.delete_namespaced_pod("one", namespace)
+    api.delete_pod(namespace, "one")
     assert api.get_pod(namespace, "one") is None
 
 
 @pytest.mark.usefixtures("kubelet")
 def test_an_eviction_is_a_deletion_that_says_so(api: Api, namespace: str) -> None:
-    api.pod(namespace, "one", job="orders", attempt="1")
-    finalizers = {"metadata": {"finalizers": ["sluicegate.dev/driver"]}}
-    api.core.patch_namespaced_pod("one", namespace, finalizers)
+    api.pod(namespace, "one", DRIVER_FINALIZER, job="orders", attempt="1")
     api.pod_when(namespace, "one", phase("Running"))
-    body = {"metadata": {"name": "one", "namespace": namespace}}
-    api.core.create_namespaced_pod_eviction("one", namespace, body)
+    api.evict(namespace, "one")
     pod = api.pod_when(namespace, "one", phase("Succeeded"))
     assert condition(pod, "DisruptionTarget")["reason"] == "EvictionByEvictionAPI"
 
 
 def ready(api: Api, node: str) -> str:
-    conditions = api.core.read_node(node).status.conditions
-    return str(next(c.status for c in conditions if c.type == "Ready"))
+    conditions = api.ask("GET", f"/api/v1/nodes/{node}")["status"]["conditions"]
+    return str(next(c["status"] for c in conditions if c["type"] == "Ready"))
 
 
 @pytest.mark.faults
@@ -139,7 +133,7 @@ def test_a_silent_node_s_pods_stay_as_they_were_until_it_answers(
     api.pod_when(namespace, "one", phase("Running"))
     kubelet.silence(node)
     assert ready(api, node) == "Unknown"
-    api.core.delete_namespaced_pod("one", namespace, grace_period_seconds=1)
+    api.delete_pod(namespace, "one", grace_s=1)
     api.pod(namespace, "two", job="orders", attempt="2")
     second = api.pod_when(namespace, "two", lambda p: condition(p, "PodScheduled"))
     assert condition(second, "PodScheduled")["status"] == "False"
@@ -161,10 +155,10 @@ def test_pods_of_a_node_that_was_destroyed_never_say_that_they_ended(
     api.pod_when(namespace, "one", phase("Running"))
     kubelet.destroy(node)
     kubelet.out_of_service(node)
-    taints = [taint.key for taint in api.core.read_node(node).spec.taints]
-    assert OUT_OF_SERVICE["key"] in taints
+    taints = api.ask("GET", f"/api/v1/nodes/{node}")["spec"]["taints"]
+    assert OUT_OF_SERVICE["key"] in [taint["key"] for taint in taints]
     kubelet.delete_node(node)
-    assert node not in [found.metadata.name for found in api.core.list_node().items]
+    assert refused(lambda: api.ask("GET", f"/api/v1/nodes/{node}")).status == 404
     left = api.get_pod(namespace, "one")
     assert left
     assert left["status"]["phase"] == "Running"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.operator.api import Api, eventually
+from tests.operator.api import DRIVER_FINALIZER, Api, eventually
 from tests.operator.process_kubelet import ProcessKubelet
 from tests.operator.test_kubelet import phase, state, waits
 
@@ -28,7 +28,7 @@ def driver(api: Api, namespace: str, code: str, **container: object) -> Object:
         "metadata": {
             "name": "one",
             "labels": {"sluicegate.dev/job": "orders"},
-            "finalizers": ["sluicegate.dev/driver"],
+            "finalizers": [DRIVER_FINALIZER],
         },
         "spec": {
             "restartPolicy": "Never",
@@ -37,7 +37,7 @@ def driver(api: Api, namespace: str, code: str, **container: object) -> Object:
             ],
         },
     }
-    return api.make_pod(namespace, body)
+    return api.make(namespace, "pods", body)
 
 
 @pytest.mark.usefixtures("kubelet")
@@ -53,7 +53,7 @@ def test_the_environment_is_what_a_pod_of_a_cluster_has(
     api: Api, namespace: str, kubelet: ProcessKubelet
 ) -> None:
     secret = {"metadata": {"name": "keys"}, "data": {"id": base64.b64encode(b"me").decode()}}
-    api.core.create_namespaced_secret(namespace, secret)
+    api.make(namespace, "secrets", secret)
     fields = {"NAME": "metadata.name", "UID": "metadata.uid", "IP": "status.podIP"}
     env: list[Object] = [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -113,7 +113,7 @@ def stopped(api: Api, namespace: str, kubelet: ProcessKubelet, code: str, grace_
     made = driver(api, namespace, code)
     api.pod_when(namespace, "one", phase("Running"))
     eventually(lambda: "ready" in kubelet.log_of(made))
-    api.core.delete_namespaced_pod("one", namespace, grace_period_seconds=grace_s)
+    api.delete_pod(namespace, "one", grace_s)
     return api.pod_when(namespace, "one", lambda p: "terminated" in state(p))
 
 
