@@ -21,8 +21,9 @@ from typing import Any, Final
 
 from infra.embedded.kubernetes import KubernetesServer
 from tests.operator.behaviours import Behaviour
-from tests.operator.kubelet import NEVER_RAN, CannotStart, Ended, Kubelet, Sandbox
+from tests.operator.kubelet import Kubelet
 from tests.operator.rest import Object, Refused
+from tests.operator.sandbox import NEVER_RAN, CannotStart, Ended, Sandbox
 
 _MESSAGE_BYTES: Final = 4096
 """Of a termination message, as a kubelet cuts it."""
