@@ -173,14 +173,18 @@ class ProcessKubelet(Kubelet):
         return {name: base64.b64decode(text).decode() for name, text in data.items()}
 
     async def _account(self, box: Sandbox) -> Path:
-        """Put a token of the pod's service account, bound to the pod, where its process looks."""
+        """Put a token of the pod's service account where its process looks."""
         there = box.pod["metadata"]
-        name = box.pod["spec"].get("serviceAccountName") or "default"
-        bound = {"apiVersion": "v1", "kind": "Pod", "name": there["name"], "uid": there["uid"]}
-        body = {"spec": {"expirationSeconds": 3607, "boundObjectRef": bound}}
+        asked: Object = {"expirationSeconds": 3607}
+        name = box.pod["spec"].get("serviceAccountName")
+        if name:
+            kind = {"apiVersion": "v1", "kind": "Pod"}
+            asked["boundObjectRef"] = {**kind, "name": there["name"], "uid": there["uid"]}
+        else:
+            name = "default"  # which admission would have put there; it is off
         path = f"/api/v1/namespaces/{there['namespace']}/serviceaccounts/{name}/token"
         try:
-            made = await self._rest.ask("POST", path, body)
+            made = await self._rest.ask("POST", path, {"spec": asked})
         except Refused as refused:
             raise CannotStart("CreateContainerConfigError", str(refused)) from refused
         folder = self.folder_of(box.pod) / "account"

@@ -21,6 +21,7 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 
 _AGAIN_S: Final = 0.2
+_PATIENCE_S: Final = 30.0
 
 
 class Refused(Exception):
@@ -43,7 +44,10 @@ class Rest:
             server.url,
             headers={"Authorization": f"Bearer {server.token()}"},
             connector=aiohttp.TCPConnector(limit=connections, ssl=trusts),
+            timeout=aiohttp.ClientTimeout(total=_PATIENCE_S),
         )
+        self._going: set[asyncio.Task[Object]] = set()
+        self._closing = False
 
     async def __aenter__(self) -> Self:
         """Use it."""
@@ -55,17 +59,28 @@ class Rest:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close all connections."""
+        """Let requests that are on their way end, and close all connections."""
+        self._closing = True
+        await asyncio.gather(*self._going, return_exceptions=True)
         await self._session.close()
+        await asyncio.sleep(0)  # a connection that was cut is closed in the loop's next turn
 
     async def ask(
         self, method: str, path: str, body: Object | None = None, kind: str = "application/json"
     ) -> Object:
         """Send a request until a server answers; return the answer.
 
+        It goes on when the caller is cancelled: a connection in the middle of one ends late.
+
         Raises:
             Refused: the answer is an error.
         """
+        going = asyncio.create_task(self._ask(method, path, body, kind))
+        self._going.add(going)
+        going.add_done_callback(self._going.discard)
+        return await asyncio.shield(going)
+
+    async def _ask(self, method: str, path: str, body: Object | None, kind: str) -> Object:
         while True:
             try:
                 async with self._session.request(
@@ -78,7 +93,9 @@ class Rest:
                     if answer.status >= 400:
                         raise Refused(answer.status, str(found.get("message", found)))
                     return found
-            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError):
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError):
+                if self._closing:
+                    raise
                 await asyncio.sleep(_AGAIN_S)  # it is being restarted, as tests do
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[tuple[str, Object]]:
@@ -107,11 +124,16 @@ class Rest:
         asked = {**query, "watch": "true"}
         async with self._session.get(path, params=asked, timeout=timeout) as answer:
             answer.raise_for_status()
-            buffer = b""
-            async for chunk in answer.content.iter_any():
-                *lines, buffer = (buffer + chunk).split(b"\n")
-                for line in lines:
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        return  # too old a version: list again
-                    yield event["type"], event["object"]
+            connection = answer.connection
+            try:
+                buffer = b""
+                async for chunk in answer.content.iter_any():
+                    *lines, buffer = (buffer + chunk).split(b"\n")
+                    for line in lines:
+                        event = json.loads(line)
+                        if event["type"] == "ERROR":
+                            return  # too old a version: list again
+                        yield event["type"], event["object"]
+            finally:
+                if connection and connection.transport:
+                    connection.transport.abort()  # a farewell would outlive the loop

@@ -23,7 +23,11 @@ def kubelet(api: Api, namespace: str, tmp_path: Path) -> Iterator[ProcessKubelet
         yield running
 
 
+ACCOUNT = "drivers"
+
+
 def driver(api: Api, namespace: str, code: str, **container: object) -> Object:
+    api.make(namespace, "serviceaccounts", {"metadata": {"name": ACCOUNT}})
     body = {
         "metadata": {
             "name": "one",
@@ -32,6 +36,7 @@ def driver(api: Api, namespace: str, code: str, **container: object) -> Object:
         },
         "spec": {
             "restartPolicy": "Never",
+            "serviceAccountName": ACCOUNT,
             "containers": [
                 {"name": "driver", "image": "none", "command": ["python", "-c", code], **container}
             ],
@@ -97,7 +102,7 @@ def test_a_process_is_its_pod_s_service_account_to_the_api(
     pod = api.pod_when(namespace, "one", lambda p: phase("Succeeded")(p) or phase("Failed")(p))
     assert phase("Succeeded")(pod), kubelet.log_of(pod)
     user = json.loads(kubelet.log_of(pod))["status"]["userInfo"]
-    assert user["username"] == f"system:serviceaccount:{namespace}:default"
+    assert user["username"] == f"system:serviceaccount:{namespace}:{ACCOUNT}"
     assert user["extra"]["authentication.kubernetes.io/pod-name"] == ["one"]
 
 
