@@ -179,7 +179,11 @@ def run(argv: list[str], *, what: str, folder: Path, patience_s: float = 600.0) 
 def _alone(target: Path) -> Iterator[None]:
     """Hold the only right on this machine to build a binary."""
     with target.with_name(f".{target.name}.lock").open("w", encoding="utf-8") as claim:
-        fcntl.flock(claim, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"Waiting for another clone, which builds {target.name} ...", flush=True)
+            fcntl.flock(claim, fcntl.LOCK_EX)
         yield
 
 

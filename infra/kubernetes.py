@@ -6,6 +6,7 @@ published, and kubernetes.sum pins those. etcd likewise, with etcd.sum. Not here
 (infra.embedded.kubernetes). Called by the Makefile and, for the paths, by infra.embedded.
 """
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -95,11 +96,15 @@ def build() -> None:
         program.build()
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Build; a machine that cannot goes on without."""
+    parser = argparse.ArgumentParser(prog="python -m infra.kubernetes", description=__doc__)
+    parser.add_argument("--kubectl", action="store_true", help="kubectl too; no test needs it")
+    options = parser.parse_args(arguments)
     try:
         build()
-        KUBECTL.build()
+        if options.kubectl:
+            print(KUBECTL.build())
     except BuildError as error:
         print(f"{error}\nGoing on without a Kubernetes API server.", file=sys.stderr)
     return 0

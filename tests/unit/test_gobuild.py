@@ -75,7 +75,7 @@ def test_an_api_server_needs_its_etcd(monkeypatch: pytest.MonkeyPatch) -> None:
     kubernetes.API_SERVER.binary.touch()
     assert "etcd is not built" in kubernetes.gap()
     monkeypatch.setenv(kubernetes.OFF_VARIABLE, "1")
-    assert kubernetes.main() == 0
+    assert kubernetes.main([]) == 0
     assert kubernetes.OFF_VARIABLE in kubernetes.gap()
 
 
