@@ -10,6 +10,7 @@ nobody wonders; a pod that is made of one nevertheless has ours. Called by `chec
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -79,7 +80,8 @@ def refused_template(
         where: what it is of, for the error.
         driver: whether it is the driver's; of an executor Spark decides some of this.
     """
-    for said in (*_misshapen(template), *_contradictions(template, container, driver=driver)):
+    contradictions = _contradictions(template, container, driver=driver)
+    for said in itertools.chain(_misshapen(template), contradictions):  # the second needs the shape
         return SettingsInvalid(
             f"{where}: {said}", data=LEFT_ALONE, do="take it out of the template and apply it again"
         )
