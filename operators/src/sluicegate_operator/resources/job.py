@@ -38,7 +38,10 @@ class PodSettings:
         default="",
         pattern=r"^[0-9]+[kmgtKMGT]?$",
     )
-    template: Template = described("a PodTemplateSpec that the pod is merged into", made=dict)
+    template: Template = described(
+        "a PodTemplateSpec that the pod is merged into; its container is named driver or executor",
+        made=dict,
+    )
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,14 @@ class StreamingJobSpec:
     image_pull_secrets: tuple[str, ...] = described("names of Secrets", default=())
     main_file: str = described("Python file in the image; this or mainModule", default="")
     main_module: str = described("Python module in the image; this or mainFile", default="")
-    arguments: tuple[str, ...] = described("arguments of the main file or module", default=())
+    arguments: tuple[str, ...] = described(
+        "arguments of the main file or module; $(NAME) is a variable of the container, $$ is $",
+        default=(),
+    )
     spark_conf: Mapping[str, str] = described("Spark's own settings", made=dict)
-    service_account: str = described("that the driver runs as", default="")
+    service_account: str = described(
+        "that the pods run as; default: sluicegate-driver, of operators/deploy/job", default=""
+    )
     driver: PodSettings = described("the driver's pod", default=PodSettings())
     executor: ExecutorSettings = described("the executors' pods", default=ExecutorSettings())
     checkpoint: CheckpointSettings = described("where the checkpoint is")
