@@ -132,7 +132,7 @@ def _arrive(p: Pass, back: RollbackStatus) -> None:
         p.set(
             checkpoint_number=good.checkpoint_number,
             restored_from=good.restored_from,
-            given_up=(),
+            given_up=good.given_up,
             settled=False,
             last_epoch=good.epoch,
             last_epoch_time=None,

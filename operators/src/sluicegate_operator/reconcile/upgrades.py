@@ -13,7 +13,14 @@ from sluicegate_operator.reconcile.ends import SEALED
 from sluicegate_operator.reconcile.observed import READY
 from sluicegate_operator.reconcile.passes import Pass
 from sluicegate_operator.resources.job import LAST_STATE, SAVEPOINT, STATELESS
-from sluicegate_operator.resources.job_status import ALIVE, FINISH, RUN, UpgradeStatus
+from sluicegate_operator.resources.job_status import (
+    ALIVE,
+    FINISH,
+    RUN,
+    GoodStatus,
+    StreamingJobStatus,
+    UpgradeStatus,
+)
 
 UPGRADE = "upgrade"
 """A reason to stop."""
@@ -92,13 +99,8 @@ def _begin_checkpoint(p: Pass, savepoint: str) -> None:
     used = (status.newest_checkpoint, *(pod.checkpoint_number for pod in p.observed.pods))
     number = max(status.checkpoint_number, *used) + 1
     good = status.good
-    if good is not None and savepoint and good.checkpoint_number == status.checkpoint_number:
-        # the old one is sealed: who goes back goes on here
-        p.set(
-            good=dataclasses.replace(
-                good, checkpoint_number=number, restored_from=savepoint, epoch=None
-            )
-        )
+    if good is not None and good.checkpoint_number == status.checkpoint_number:
+        p.set(good=_good_after(good, status, number, savepoint))
     p.set(
         checkpoint_number=number,
         newest_checkpoint=number,
@@ -107,6 +109,18 @@ def _begin_checkpoint(p: Pass, savepoint: str) -> None:
         settled=True,
         last_epoch=None,
         last_epoch_time=None,
+    )
+
+
+def _good_after(
+    good: GoodStatus, status: StreamingJobStatus, number: int, savepoint: str
+) -> GoodStatus:
+    """Return what a rollback goes back to, when the good spec's checkpoint is left."""
+    if not savepoint:
+        return dataclasses.replace(good, given_up=status.given_up)
+    # the old one is sealed: who goes back goes on with the new one
+    return dataclasses.replace(
+        good, checkpoint_number=number, restored_from=savepoint, epoch=None, given_up=()
     )
 
 

@@ -74,6 +74,9 @@ class GoodStatus:
     checkpoint_number: int = described("of its checkpoint, or of that one's successor by savepoint")
     restored_from: str = described("the Savepoint that this checkpoint began with", default="")
     epoch: int | None = described("one that was made with this checkpoint", default=None)
+    given_up: tuple[str, ...] = described(
+        "Savepoints that may seal this checkpoint yet, as of when it was left", default=()
+    )
 
 
 @dataclass(frozen=True)
