@@ -75,7 +75,7 @@ class Api:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.close()
+        await self._client.close()  # type: ignore[no-untyped-call]
 
     async def request(
         self,
@@ -122,14 +122,14 @@ class Api:
         finally:
             response.close()
 
-    async def _send(  # noqa: PLR0913, PLR0917 - what an HTTP request is made of
+    async def _send(
         self,
         method: str,
         path: str,
         body: object,
         query: Mapping[str, str] | None,
         content_type: str,
-        timeout: aiohttp.ClientTimeout,
+        limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "Content-Type": content_type}
         prepared = await self._client.param_serialize(
@@ -140,8 +140,8 @@ class Api:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = await self._client.rest_client.request(
-                method, prepared[1], headers=prepared[2], body=body, _request_timeout=timeout
+            answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
+                method, prepared[1], headers=prepared[2], body=body, _request_timeout=limits
             )
         except ApiException as error:
             raise ApiError(error.status or 0, "Refused", str(error)) from error
@@ -196,9 +196,13 @@ async def connect(kubeconfig: str = "") -> Api:
     settings = Configuration()
     try:
         if kubeconfig:
-            await config.load_kube_config(config_file=kubeconfig, client_configuration=settings)
+            await config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=kubeconfig, client_configuration=settings
+            )
         else:
-            config.load_incluster_config(client_configuration=settings)
+            config.load_incluster_config(  # type: ignore[no-untyped-call]
+                client_configuration=settings
+            )
     except (config.ConfigException, OSError, ssl.SSLError) as error:
         raise SettingsInvalid(
             f"the API server's address cannot be read: {error}",

@@ -118,7 +118,7 @@ class Informer(Generic[T]):
                     pause = min(_LONGEST_PAUSE_S, max(0.5, pause * 2))
                     log.warning("watching %s: %s; again in %.1f s", self.plural, error, pause)
             # spread, so that all views of all operators do not come back at once
-            await asyncio.sleep(pause * (0.5 + random.random()))
+            await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - a pause
 
     async def refresh(
         self, namespace: str, selector: str, chosen: Callable[[Key, T], bool]
@@ -186,7 +186,7 @@ class Informer(Generic[T]):
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(_WATCH_S + random.randrange(60)),
+            "timeoutSeconds": str(_WATCH_S + random.randrange(60)),  # noqa: S311 - a pause
         }
         if self.selector:
             query["labelSelector"] = self.selector

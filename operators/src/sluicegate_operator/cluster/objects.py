@@ -51,7 +51,7 @@ class Meta:
     Args:
         version: its resourceVersion, to write it under.
         created_at: seconds since 1970.
-        deleted: it is being deleted, and waits for its finalizers.
+        deleted_at: when somebody deleted it; it waits for its finalizers.
     """
 
     namespace: str
@@ -60,9 +60,14 @@ class Meta:
     version: str
     generation: int
     created_at: float
-    deleted: bool
+    deleted_at: float | None
     finalizers: tuple[str, ...]
     annotations: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it is being deleted."""
+        return self.deleted_at is not None
 
     def annotation(self, name: str) -> str:
         """Return an annotation of ours, or nothing."""
@@ -141,7 +146,7 @@ def meta_of(thing: Json) -> Meta:
         version=meta["resourceVersion"],
         generation=meta.get("generation", 0),
         created_at=to_instant(meta["creationTimestamp"]),
-        deleted="deletionTimestamp" in meta,
+        deleted_at=_instant(meta.get("deletionTimestamp")),
         finalizers=tuple(meta.get("finalizers") or ()),
         annotations=tuple(sorted(ours.items())),
     )
@@ -224,7 +229,9 @@ def node_of(thing: Json) -> Node:
     if ready.get("status") == "Unknown":  # the node controller has not heard of its kubelet
         silent = _instant(ready.get("lastHeartbeatTime") or ready.get("lastTransitionTime"))
     taints = (thing.get("spec") or {}).get("taints") or ()
-    return Node(silent_since=silent, out_of_service=any(t["key"] == _OUT_OF_SERVICE for t in taints))
+    return Node(
+        silent_since=silent, out_of_service=any(t["key"] == _OUT_OF_SERVICE for t in taints)
+    )
 
 
 def _driver_state(status: Json) -> Json:
@@ -261,9 +268,7 @@ def _message(ended: Json, status: Json) -> str:
 
 
 def _holds(status: Json, kind: str) -> bool:
-    return any(
-        c["type"] == kind and c["status"] == "True" for c in status.get("conditions") or ()
-    )
+    return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions") or ())
 
 
 def _progress(text: str | None) -> Progress | None:

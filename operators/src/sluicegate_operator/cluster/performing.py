@@ -30,15 +30,28 @@ class Pods:
     seen: Callable[[tuple[str, str]], SeenPod | None]
     took: Callable[[Json], None]
 
-    async def create(self, pod: Json, config: Json | None = None) -> None:
-        """Create a driver's pod, and before it the map that its executors' template is in.
+    async def create(self, pod: Json) -> None:
+        """Create a driver's pod; one that is there is success if it is of the same job.
 
         Raises:
             ApiError: it was refused; or a pod of that name belongs to another job.
         """
-        if config is not None:
-            await self._create("configmaps", config)
-        self.took(await self._create("pods", pod))
+        meta = pod["metadata"]
+        namespace, name = meta["namespace"], meta["name"]
+        try:
+            made = await self.api.request("POST", path_of("pods", namespace), pod)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            made = await self.api.request("GET", path_of("pods", namespace, name))
+            owners = made["metadata"].get("ownerReferences") or []
+            if not any(one["uid"] == meta["ownerReferences"][0]["uid"] for one in owners):
+                raise ApiError(
+                    error.status,
+                    "NameTaken",
+                    f"pod {namespace}/{name} is there and belongs to another job; it has to go first",
+                ) from error
+        self.took(made)
 
     async def stop(self, namespace: str, name: str, uid: str, grace_s: float) -> None:
         """Ask a driver to end."""
@@ -57,24 +70,3 @@ class Pods:
         """Delete a pod that is dead or given up, and take our finalizer off."""
         await delete_pod(self.api, namespace, name, uid)
         await self.release(namespace, name, uid)
-
-    async def _create(self, plural: str, thing: Json) -> Json:
-        """Create an object of a job; one that is there is success if it is of the same job."""
-        meta = thing["metadata"]
-        namespace, name = meta["namespace"], meta["name"]
-        try:
-            return await self.api.request("POST", path_of(plural, namespace), thing)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            there = await self.api.request("GET", path_of(plural, namespace, name))
-            owners = there["metadata"].get("ownerReferences") or []
-            ours = meta["ownerReferences"][0]["uid"]
-            if not any(owner["uid"] == ours for owner in owners):
-                raise ApiError(
-                    error.status,
-                    "NameTaken",
-                    f"{plural} {namespace}/{name} is there and belongs to another job; "
-                    "it has to go first",
-                ) from error
-            return there

@@ -24,9 +24,7 @@ async def write_status(api: Api, kind: str, plural: str, meta: Meta, status: obj
         "metadata": _identity(meta),
         "status": render(status),
     }
-    return await api.request(
-        "PUT", path_of(plural, meta.namespace, meta.name, sub="status"), body
-    )
+    return await api.request("PUT", path_of(plural, meta.namespace, meta.name, sub="status"), body)
 
 
 async def write_finalizers(

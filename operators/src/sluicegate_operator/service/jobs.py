@@ -26,7 +26,12 @@ from sluicegate_operator.resources.kinds import STREAMING_JOB
 from sluicegate_operator.service.metrics import Metrics
 from sluicegate_operator.service.observing import Observer
 from sluicegate_operator.service.places import Places
-from sluicegate_operator.service.views import JobResource, Views
+from sluicegate_operator.service.views import (
+    JobResource,
+    SavepointResource,
+    Views,
+    VolumeResource,
+)
 from sluicegate_operator.service.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -74,10 +79,12 @@ class JobController:
         self.views.jobs.listeners.append(self._job_changed)
         self.views.pods.listeners.append(self._pod_changed)
         self.views.nodes.listeners.append(self._node_changed)
+        self.views.volumes.listeners.append(self._volume_changed)
+        self.views.savepoints.listeners.append(self._savepoint_changed)
 
     def look_at_all(self) -> None:
         """Look at every job: we have begun to lead."""
-        for key, _ in self.views.jobs.items():
+        for key in self.views.jobs:
             self.queue.add(key)
 
     async def work(self, key: Key) -> None:
@@ -137,8 +144,7 @@ class JobController:
             case do.RemoveFinalizer():
                 await self._hold(key, remove=JOB_FINALIZER)
             case do.CreateDriver():
-                made = await self.places.driver(job, action)
-                await self.pods.create(*made)
+                await self.pods.create(self.places.driver(job, action))
                 self.metrics.driver_created()
             case do.StopDriver():
                 await self.pods.stop(namespace, action.name, action.uid, action.grace_s)
@@ -151,15 +157,14 @@ class JobController:
             case do.DeleteCheckpoint():
                 self._delete_checkpoint(key, job)
             case do.Report():
-                found = self.views.jobs.get(key)
-                if found is not None:
-                    await self.recorder.record(
-                        STREAMING_JOB.name,
-                        found.meta,
-                        action.reason,
-                        action.message,
-                        warning=action.warning,
-                    )
+                await self._report(key, action.reason, action.message, warning=action.warning)
+
+    async def _report(self, key: Key, reason: str, message: str, *, warning: bool) -> None:
+        found = self.views.jobs.get(key)
+        if found is not None:
+            await self.recorder.record(
+                STREAMING_JOB.name, found.meta, reason, message, warning=warning
+            )
 
     async def _hold(self, key: Key, *, add: str = "", remove: str = "") -> None:
         """Change our finalizer, under the newest version that is known."""
@@ -181,11 +186,7 @@ class JobController:
                 await self.places.delete_checkpoint(job)
                 self.observer.emptied(key, job.uid)
             except Exception as error:  # noqa: BLE001 - it is reported, and tried again
-                found = self.views.jobs.get(key)
-                if found is not None:
-                    await self.recorder.record(
-                        STREAMING_JOB.name, found.meta, "DeleteFailed", str(error), warning=True
-                    )
+                await self._report(key, "DeleteFailed", str(error), warning=True)
                 self.queue.add_after(key, 30.0)
             else:
                 self.queue.add(key)
@@ -204,8 +205,36 @@ class JobController:
         if seen is not None and seen.job[1]:
             self.queue.add(seen.job)
 
+    def _volume_changed(
+        self, key: Key, old: VolumeResource | None, new: VolumeResource | None
+    ) -> None:
+        """Look at the jobs of a volume that has become ready, or is not any more."""
+        if old is not None and new is not None and _state_of(old) == _state_of(new):
+            return
+        for job, found in self.views.jobs.items():
+            if job[0] != key[0] or isinstance(found.spec, SettingsInvalid):
+                continue
+            if found.spec.checkpoint.volume == key[1]:
+                self.queue.add(job)
+
+    def _savepoint_changed(
+        self, key: Key, old: SavepointResource | None, new: SavepointResource | None
+    ) -> None:
+        """Look at the job of a savepoint, and at those that begin with it."""
+        if old is not None and new is not None and old.status.phase == new.status.phase:
+            return
+        for job, found in self.views.jobs.items():
+            if job[0] != key[0] or isinstance(found.spec, SettingsInvalid):
+                continue
+            names = (found.spec.checkpoint.restore_from, found.status.restored_from)
+            if key[1] in names or key[1] in self.places.savepoints_of(job):
+                self.queue.add(job)
+
     def _node_changed(self, key: Key, _old: Node | None, _new: Node | None) -> None:
         for job in self.observer.jobs_on(key[1]):
             self.queue.add(job)
 
 
+def _state_of(volume: VolumeResource) -> tuple[object, ...]:
+    """Return what lets a driver start, or not."""
+    return volume.status.phase, volume.status.checked_access, volume.meta.deleted, volume.spec

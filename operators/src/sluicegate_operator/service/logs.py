@@ -26,8 +26,6 @@ def set_up(form: str, level: str) -> None:
         renamed = {"asctime": "time", "levelname": "level", "name": "logger"}
         handler.setFormatter(JsonFormatter(fields, rename_fields=renamed))
     else:
-        handler.setFormatter(
-            logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-        )
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("kubernetes").setLevel(logging.WARNING)

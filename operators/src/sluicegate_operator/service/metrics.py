@@ -96,7 +96,7 @@ class Metrics:
             return
         self._jobs.seen.pop(key, None)
         for metric in (self._restarts, self._failures):
-            metric.remove_matching({"namespace": key[0], "job": key[1]})
+            metric.remove_by_labels({"namespace": key[0], "job": key[1]})
 
 
 @dataclass

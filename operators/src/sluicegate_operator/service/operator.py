@@ -20,9 +20,8 @@ from sluicegate_operator.service.jobs import JobController
 from sluicegate_operator.service.lease import Lease
 from sluicegate_operator.service.metrics import Metrics
 from sluicegate_operator.service.places import Places
-from sluicegate_operator.service.savepoints import SavepointController
-from sluicegate_operator.service.views import Views
-from sluicegate_operator.service.volumes import VolumeController
+from sluicegate_operator.service.stored import SavepointController, VolumeController
+from sluicegate_operator.service.views import View, Views
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +50,9 @@ class OperatorSettings:
     )
 
 
+Controller = JobController | VolumeController | SavepointController
+
+
 class Operator:
     """An operator on one API server."""
 
@@ -70,19 +72,19 @@ class Operator:
         self.jobs = JobController(*shared)
         self.volumes = VolumeController(*shared)
         self.savepoints = SavepointController(*shared)
-        self._controllers = (self.jobs, self.volumes, self.savepoints)
+        self._controllers: tuple[Controller, ...] = (self.jobs, self.volumes, self.savepoints)
         for one in self._controllers:
             self.metrics.watch_queue(one.queue)
         self.health = Health(
             settings.port,
             self.metrics.registry,
-            alive=[*map(_moves, self._controllers), self._hears],
+            alive=[*(_moves(one) for one in self._controllers), self._hears],
             ready=[self._synced],
         )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; then end what was begun, and let another lead at once."""
-        tasks = [
+        tasks: list[asyncio.Task[object]] = [
             asyncio.create_task(self.health.run(), name="health"),
             asyncio.create_task(self.views.run(), name="views"),
         ]
@@ -91,6 +93,7 @@ class Operator:
             tasks.append(asyncio.create_task(stop.wait(), name="stop"))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.gather(*(one.queue.drain(_DRAIN_S) for one in self._controllers))
+            await asyncio.gather(self.volumes.close(), self.savepoints.close())
             await self.lease.release()
             for task in done:
                 task.result()  # what ended by itself has failed
@@ -101,7 +104,7 @@ class Operator:
 
     async def _lead(self) -> None:
         """Compete once everything was read, and work."""
-        while not self.views.synced:
+        while not self.views.synced:  # noqa: ASYNC110 - at a start only
             await asyncio.sleep(0.05)
         log.info("in sync: %d jobs", sum(1 for _ in self.views.jobs.items()))
         async with asyncio.TaskGroup() as group:
@@ -119,14 +122,14 @@ class Operator:
         silent = max(view.silent_s for view in self._readable())
         return f"the API server is silent for {silent:.0f} s" if silent > SILENT_S else ""
 
-    def _readable(self) -> Sequence[Views]:
-        return [view for view in self.views.all() if not view.refused]  # type: ignore[misc]
+    def _readable(self) -> Sequence[View[object]]:
+        return [view for view in self.views.all() if not view.refused]
 
     def _synced(self) -> str:
         return "" if self.views.synced else "the cluster has not been read yet"
 
 
-def _moves(controller: JobController | VolumeController | SavepointController) -> Check:
+def _moves(controller: Controller) -> Check:
     def check() -> str:
         waited = controller.queue.oldest_s
         if waited <= STUCK_S:

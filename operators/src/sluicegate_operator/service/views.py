@@ -31,6 +31,8 @@ from sluicegate_operator.resources.savepoint import SavepointSpec, SavepointStat
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec, CheckpointVolumeStatus
 
 T = TypeVar("T")
+Spec = TypeVar("Spec")
+Status = TypeVar("Status")
 
 JobResource = Resource[StreamingJobSpec, StreamingJobStatus]
 VolumeResource = Resource[CheckpointVolumeSpec, CheckpointVolumeStatus]
@@ -56,6 +58,10 @@ class View(Generic[T]):
         """Yield all that is in view."""
         for informer in self.informers.values():
             yield from list(informer.items())
+
+    def __iter__(self) -> Iterator[Key]:
+        """Yield the keys of all that is in view."""
+        return (key for key, _ in self.items())
 
     def take(self, thing: Json) -> None:
         """Take in what a write or a read has returned."""
@@ -104,20 +110,21 @@ class Views:
 
     def __init__(self, api: Api, namespaces: Sequence[str] = ()) -> None:
         places = tuple(namespaces) or ("",)
-        self._readers = {
-            STREAMING_JOB.plural: Reader(
-                STREAMING_JOB.name, StreamingJobSpec, StreamingJobStatus
-            ),
-            CHECKPOINT_VOLUME.plural: Reader(
-                CHECKPOINT_VOLUME.name, CheckpointVolumeSpec, CheckpointVolumeStatus
-            ),
-            SAVEPOINT.plural: Reader(SAVEPOINT.name, SavepointSpec, SavepointStatus),
-        }
-        self.jobs: View[JobResource] = self._resources(api, STREAMING_JOB.plural, places)
-        self.volumes: View[VolumeResource] = self._resources(
-            api, CHECKPOINT_VOLUME.plural, places
+        self.jobs: View[JobResource] = _resources(
+            api,
+            STREAMING_JOB.plural,
+            places,
+            Reader(STREAMING_JOB.name, StreamingJobSpec, StreamingJobStatus),
         )
-        self.savepoints: View[SavepointResource] = self._resources(api, SAVEPOINT.plural, places)
+        self.volumes: View[VolumeResource] = _resources(
+            api,
+            CHECKPOINT_VOLUME.plural,
+            places,
+            Reader(CHECKPOINT_VOLUME.name, CheckpointVolumeSpec, CheckpointVolumeStatus),
+        )
+        self.savepoints: View[SavepointResource] = _resources(
+            api, SAVEPOINT.plural, places, Reader(SAVEPOINT.name, SavepointSpec, SavepointStatus)
+        )
         self.pods: View[SeenPod] = _view(
             api, "pods", pod_of, places, selector=f"{ROLE_LABEL}={DRIVER}"
         )
@@ -139,18 +146,20 @@ class Views:
                 for informer in view.informers.values():
                     group.create_task(informer.run())
 
-    def _resources(
-        self, api: Api, plural: str, places: Sequence[str]
-    ) -> View[Resource[object, object]]:
-        reader = self._readers[plural]
-        view = _view(api, plural, reader.read, places)
 
-        def forget(_key: Key, old: object, new: object) -> None:
-            if new is None and isinstance(old, Resource):
-                reader.forget(old.meta.uid)
+def _resources(
+    api: Api, plural: str, places: Sequence[str], reader: Reader[Spec, Status]
+) -> View[Resource[Spec, Status]]:
+    view = _view(api, plural, reader.read, places)
 
-        view.listeners.append(forget)
-        return view
+    def forget(
+        _key: Key, old: Resource[Spec, Status] | None, new: Resource[Spec, Status] | None
+    ) -> None:
+        if new is None and old is not None:
+            reader.forget(old.meta.uid)
+
+    view.listeners.append(forget)
+    return view
 
 
 def _view(

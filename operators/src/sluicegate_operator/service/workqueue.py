@@ -105,7 +105,7 @@ class WorkQueue(Generic[K]):
         self._ready.clear()
         self._waiting.clear()
         deadline = time.monotonic() + seconds
-        while self._busy and time.monotonic() < deadline:
+        while self._busy and time.monotonic() < deadline:  # noqa: ASYNC110 - at a shutdown only
             await asyncio.sleep(0.02)
 
     async def _worker(self) -> None:
@@ -130,7 +130,7 @@ class WorkQueue(Generic[K]):
     def _failed(self, key: K, error: Exception) -> None:
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
-        pause = min(_LONGEST_S, _FIRST_S * 2.0 ** min(failures, 20)) * (0.5 + random.random())
+        pause = min(_LONGEST_S, _FIRST_S * 2.0 ** min(failures, 20)) * (0.5 + random.random())  # noqa: S311 - a pause
         log.warning(
             "%s %s: %s: %s; again in %.2f s",
             self.name, key, type(error).__name__, error, pause,
