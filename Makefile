@@ -15,7 +15,7 @@ STAMP  := $(VENV)/.installed
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo services test lint format bench clean lock preflight environment jars classes store
+.PHONY: help demo services test lint format bench clean lock preflight environment jars classes store apiserver
 
 ##@ Use
 
@@ -27,7 +27,7 @@ services: environment classes store ## Keep Kafka, MariaDB, Valkey and an S3 up 
 
 ##@ Develop
 
-test: environment classes store ## Run the tests (ARGS="tests/unit -k name": some of them)
+test: environment classes store apiserver ## Run the tests (ARGS="tests/unit -k name": some of them)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 lint: environment ## Check style, types and the imports between layers
@@ -59,10 +59,10 @@ lock: environment ## Pin again: requirements/*.in and infra/versions.py into the
 	done
 	@$(PY) -m infra.jars lock
 
-clean: ## Remove everything that make made: .venv, .work, caches
+clean: ## Remove everything that make made here: .venv, .work, caches; not what clones share
 	@echo "Removing .venv, $(WORK) and caches ..."
 	@# Of a work folder of your own only what make put there.
-	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv" "$(WORK)/versitygw"
+	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv" "$(WORK)/versitygw" "$(WORK)/go"
 	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find infra jobs operators tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -95,3 +95,6 @@ classes: jars
 
 store: environment
 	@$(PY) -m infra.versitygw
+
+apiserver: environment
+	@$(PY) -m infra.kubernetes

@@ -23,10 +23,19 @@ ANALYTICS_ACCELERATOR: Final = "1.2.1"
 # ones want 21.
 ECJ: Final = "3.39.0"
 
-# The S3 server of tests and laptops: a Go module, its hash as go.sum writes it, the Go that it needs.
+# The S3 server of tests and laptops: a Go module, its hash as go.sum writes it.
 VERSITYGW: Final = "1.8.0"
 VERSITYGW_SUM: Final = "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc="
-GO_OLDEST: Final = "1.25.0"
+
+# The API server of the operator's tests, both Go modules as above; infra/kubernetes.sum and etcd.sum
+# pin the parts that these releases keep in modules of their own.
+KUBERNETES: Final = "1.37.1"
+KUBERNETES_SUM: Final = "h1:LTUzSbp9n0W7649oVKBYfC48zcoD3vCk++1PZQn28q8="
+ETCD: Final = "3.7.0"
+ETCD_SUM: Final = "h1:ScdUdN8ljuimp0lZaNq0otLMrHcFSFT+dQyT1j7JSFo="
+
+# What the Go modules above need.
+GO_OLDEST: Final = "1.26.0"
 
 # Kafka 4.4.0 depends on these two in a version that was never published to Maven.
 KAFKA_TOOLS: Final = "4.3.1"

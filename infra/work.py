@@ -1,4 +1,4 @@
-"""Where this checkout keeps what it makes: jars, binaries, and data of local services.
+"""Where this checkout keeps what it makes: jars, data of local services; and what clones share.
 
 Only paths; it creates nothing. Called by every module of infra.
 """
@@ -14,3 +14,15 @@ def work_folder() -> Path:
     """Return the work folder: SLUICEGATE_WORK, or `.work` in the checkout."""
     named = os.environ.get("SLUICEGATE_WORK")
     return Path(named).expanduser().resolve() if named else CHECKOUT / ".work"
+
+
+def cache_folder() -> Path:
+    """Return the folder that all clones of this user share, for what takes long to make.
+
+    SLUICEGATE_CACHE, or `sluicegate` below XDG_CACHE_HOME, or `~/.cache/sluicegate`.
+    """
+    named = os.environ.get("SLUICEGATE_CACHE")
+    if named:
+        return Path(named).expanduser().resolve()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "sluicegate"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import versitygw
+from infra import kubernetes, versitygw
 from infra.embedded import RedisEndpoint, RedisServer, S3Endpoint, S3Server, Services
 from infra.embedded.redis import REDIS_VARIABLE, redis_command, redis_gap
 from infra.embedded.services import S3_VARIABLE
@@ -29,6 +29,7 @@ def pytest_report_header() -> list[str]:
         f"MySQL: {mysql.rpartition('@')[2] or 'embedded MariaDB, no real MySQL (SLUICEGATE_MYSQL)'}",
         f"Redis: {_redis()}",
         f"S3: {s3 or _embedded_s3()}",
+        f"Kubernetes: {_embedded_kubernetes()}",
     ]
 
 
@@ -44,7 +45,12 @@ def _embedded_s3() -> str:
     return f"not tested: {gap}" if gap else "embedded versitygw"
 
 
-SERVERS = {"services", "redis", "own_redis", "bucket"}
+def _embedded_kubernetes() -> str:
+    gap = kubernetes.gap()
+    return f"not tested: {gap}" if gap else "embedded kube-apiserver and etcd"
+
+
+SERVERS = {"services", "redis", "own_redis", "bucket", "api", "own_api"}
 """Fixtures that are, or have, a real server."""
 
 

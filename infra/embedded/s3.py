@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from infra import versitygw
 from infra.embedded.process import ServiceError, free_ports
 from infra.embedded.server import Server
+from infra.gobuild import BuildError
 
 _BUCKET: Final = "sluicegate"
 _REGION: Final = "us-east-1"
@@ -91,7 +92,7 @@ class S3Server(Server):
         """Make the bucket, which is a folder, and return the command that runs the server."""
         try:
             binary = versitygw.build()
-        except versitygw.BuildError as error:
+        except BuildError as error:
             raise ServiceError(f"There is no S3 server here: {error}") from error
         objects, metadata = self._folder / "s3" / "objects", self._folder / "s3" / "metadata"
         (objects / _BUCKET).mkdir(parents=True, exist_ok=True)

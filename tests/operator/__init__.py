@@ -1,0 +1,1 @@
+"""The operator's side against a real Kubernetes API server."""

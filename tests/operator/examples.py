@@ -1,0 +1,128 @@
+"""A full good example of each kind, and the least that is accepted. Called by tests."""
+
+from typing import Any, Final
+
+from sluicegate_operator.resources.kinds import CHECKPOINT_VOLUME, SAVEPOINT, STREAMING_JOB
+
+Object = dict[str, Any]
+
+LEAST_JOB: Final[Object] = {
+    "image": "registry.example/orders:1",
+    "mainModule": "orders",
+    "checkpoint": {"volume": "main"},
+}
+LEAST_VOLUME: Final[Object] = {"bucket": "checkpoints"}
+LEAST_SAVEPOINT: Final[Object] = {"job": "orders"}
+
+FULL_JOB: Final[Object] = {
+    "image": "registry.example/orders:1",
+    "imagePullPolicy": "Always",
+    "imagePullSecrets": ["registry"],
+    "mainFile": "/app/orders.py",
+    "arguments": ["--table", "orders"],
+    "sparkConf": {"spark.sql.shuffle.partitions": "8"},
+    "serviceAccount": "orders",
+    "driver": {
+        "cores": 2,
+        "memory": "2g",
+        "memoryOverhead": "512m",
+        "template": {"spec": {"nodeSelector": {"disk": "fast"}, "tolerations": [{"key": "x"}]}},
+    },
+    "executor": {
+        "cores": 4,
+        "memory": "8g",
+        "memoryOverhead": "1g",
+        "instances": 3,
+        "template": {},
+    },
+    "checkpoint": {"volume": "main", "path": "orders/eu", "restoreFrom": "before-the-move"},
+    "trigger": "interval",
+    "epochs": {
+        "interval": "30 seconds",
+        "delivery": "at-least-once",
+        "minPauseMs": 100,
+        "timeoutS": 120,
+        "toleratedFailures": 2,
+        "maxConcurrent": 1,
+        "onCancel": "delete",
+        "stateBackend": "hdfs",
+        "inlineBytes": 1024,
+        "applyTimeoutS": 30.5,
+        "overlap": True,
+    },
+    "stateful": False,
+    "deadLetterTopic": "orders-dead",
+    "tracing": {"endpoint": "http://collector:4318"},
+    "graceS": 60,
+    "suspend": True,
+    "restartNonce": 3,
+    "upgradeMode": "savepoint",
+    "savepointTimeoutS": 300,
+    "restart": {
+        "strategy": "failure-rate",
+        "attempts": 5,
+        "delayS": 1,
+        "maxFailures": 2,
+        "intervalS": 60,
+        "initialDelayS": 0.5,
+        "maxDelayS": 30,
+        "multiplier": 1.5,
+        "jitter": 0,
+        "resetS": 0,
+    },
+    "start": {
+        "imageTimeoutS": 60,
+        "imageAttempts": 1,
+        "schedulingTimeoutS": 60,
+        "schedulingAttempts": 1,
+    },
+    "stuckAfterS": 0,
+    "lostNode": {"deadlineS": 30, "stateful": "restart"},
+}
+BATCH_JOB: Final[Object] = {
+    **LEAST_JOB,
+    "trigger": "availableNow",
+    "schedule": {"cron": "*/5 * * * *", "timeZone": "Europe/Berlin", "startingDeadlineS": 60},
+}
+FULL_VOLUME: Final[Object] = {
+    "endpoint": "https://minio.example:9000",
+    "region": "eu-central-1",
+    "bucket": "checkpoints",
+    "prefix": "team/a",
+    "credentialsSecret": "minio",
+    "retention": {"savepoints": 3, "epochs": 10},
+    "reclaimPolicy": "Delete",
+    "quotaBytes": 1_000_000_000_000,
+}
+FULL_SAVEPOINT: Final[Object] = {
+    "job": "orders",
+    "volume": "archive",
+    "stop": False,
+    "schedule": {"cron": "0 3 * * *", "timeZone": "UTC", "startingDeadlineS": 3600},
+    "history": 7,
+    "reclaimPolicy": "Delete",
+}
+
+LEAST: Final = {
+    STREAMING_JOB: LEAST_JOB,
+    CHECKPOINT_VOLUME: LEAST_VOLUME,
+    SAVEPOINT: LEAST_SAVEPOINT,
+}
+FULL: Final = {
+    STREAMING_JOB: FULL_JOB,
+    CHECKPOINT_VOLUME: FULL_VOLUME,
+    SAVEPOINT: FULL_SAVEPOINT,
+}
+
+
+def merged(spec: Object, change: Object) -> Object:
+    """Return a spec with a change merged in: None takes a field away."""
+    found = dict(spec)
+    for name, value in change.items():
+        if value is None:
+            found.pop(name, None)
+        elif isinstance(value, dict) and isinstance(found.get(name), dict):
+            found[name] = merged(found[name], value)
+        else:
+            found[name] = value
+    return found
