@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate.protocol.errors import SettingsInvalid
@@ -244,20 +244,18 @@ ENV = st.lists(
     ),
     max_size=6,
 )
+TEXT_FIELDS = (
+    "image",
+    "imagePullPolicy",
+    "restartPolicy",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "workingDir",
+)
 CONTAINER = st.fixed_dictionaries(
     {"name": st.sampled_from(["driver", "driver", "executor", "log"])},
     optional={
-        **dict.fromkeys(
-            (
-                "image",
-                "imagePullPolicy",
-                "restartPolicy",
-                "terminationMessagePath",
-                "terminationMessagePolicy",
-                "workingDir",
-            ),
-            TEXTS,
-        ),
+        **dict.fromkeys(TEXT_FIELDS, TEXTS),
         "command": st.lists(TEXTS, max_size=2),
         "args": st.lists(TEXTS, max_size=2),
         "env": st.none() | ENV,
@@ -303,7 +301,7 @@ TEMPLATES = st.fixed_dictionaries(
                 "restartPolicy": st.none() | TEXTS,
                 "terminationGracePeriodSeconds": st.none() | st.integers(0, 9),
                 "containers": st.none()
-                | st.lists(CONTAINER, max_size=3, unique_by=lambda c: c["name"]),
+                | st.lists(CONTAINER, max_size=3, unique_by=lambda c: str(c["name"])),
                 "volumes": st.none()
                 | st.lists(
                     st.fixed_dictionaries(
@@ -311,7 +309,7 @@ TEMPLATES = st.fixed_dictionaries(
                         optional={"emptyDir": st.just({}), "configMap": st.just({"name": "c"})},
                     ),
                     max_size=3,
-                    unique_by=lambda v: v["name"],
+                    unique_by=lambda v: str(v["name"]),
                 ),
                 "nodeSelector": st.dictionaries(TEXTS, TEXTS),
             },
@@ -333,6 +331,7 @@ OUR_FIELDS = (
 )
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(TEMPLATES)
 def test_whatever_the_template_ours_hold(template: dict[str, Any]) -> None:
     """Also of one that is refused where the spec is read: a spec can be older than a check."""
