@@ -30,12 +30,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(2
 
 
 @pytest.fixture
-def kubeconfig(api: Api) -> Path:
-    """Give the operator's way to the API server."""
-    return api.server.kubeconfig()
-
-
-@pytest.fixture
 def volume(api: Api, namespace: str, bucket: S3Endpoint, kubeconfig: Path) -> str:
     """Give a volume that is ready: an operator has been here."""
     name = make_volume(api, namespace, bucket)

@@ -19,12 +19,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
 @pytest.fixture
-def kubeconfig(api: Api) -> Path:
-    """Give the operator's way to the API server."""
-    return api.server.kubeconfig()
-
-
-@pytest.fixture
 def operator(kubeconfig: Path, namespace: str) -> Iterator[RunningOperator]:
     """Give an operator that serves the test's namespace."""
     with RunningOperator(kubeconfig, namespace) as running:

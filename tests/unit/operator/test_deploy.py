@@ -145,7 +145,7 @@ def test_the_operator_may_do_what_its_actions_need() -> None:
     }
     needed = {
         ("streamingjobs", "patch"),  # AddFinalizer, RemoveFinalizer
-        ("streamingjobs/status", "patch"),
+        ("streamingjobs/status", "update"),
         ("pods", "create"),  # CreateDriver
         ("pods", "delete"),  # StopDriver, DropPod
         ("pods", "patch"),  # ReleasePod, DropPod
