@@ -118,9 +118,8 @@ def test_an_empty_volume_has_no_epoch(do: Do, volume: str) -> None:
     assert do(Measure(volume)) == Measured(0, 0, None)
 
 
-def test_whether_there_is_anything_is_told_of_the_very_folder(
-    do: Do, volume: str, job: str
-) -> None:
+@pytest.mark.usefixtures("job")
+def test_whether_there_is_anything_is_told_of_the_very_folder(do: Do, volume: str) -> None:
     assert do(Exists(f"{volume}/clicks")) == Found(exists=True)
     assert do(Exists(f"{volume}/click")) == Found(exists=False)
 
