@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         fault = self.proxy.note(_request(self.command, self.path))
         if fault == "refuse":
-            self._answer(403, [], REFUSED)
+            self._answer(403, [("content-type", "application/xml")], REFUSED)
             return
         if fault == "hang":
             self.proxy.hanging.set()

@@ -19,8 +19,11 @@ from sluicegate.checkpoint.savepoints import listed, take
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.objects import open_objects
+from sluicegate.storage.s3 import bucket_of
+from sluicegate_operator.resources.volume import CheckpointVolumeSpec
 from sluicegate_operator.store.child import pruning
 from sluicegate_operator.store.running import TaskFailed, run
+from sluicegate_operator.volumes.addresses import environment
 from sluicegate_operator.volumes.tasks import (
     ASK,
     BESIDE,
@@ -51,7 +54,9 @@ Do = Callable[[Task], Any]
 @pytest.fixture
 def do(bucket: S3Endpoint) -> Do:
     """Give what does a task in a child process, with the bucket's keys."""
-    return lambda task: asyncio.run(run(task, bucket.environment(), PATIENCE_S))
+    volume = CheckpointVolumeSpec(bucket=bucket_of(bucket.url), endpoint=bucket.endpoint)
+    given = environment(volume, bucket.access_key, bucket.secret_key)
+    return lambda task: asyncio.run(run(task, given, PATIENCE_S))
 
 
 @pytest.fixture
