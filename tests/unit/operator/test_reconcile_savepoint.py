@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from sluicegate.protocol.errors import SettingsInvalid
-from sluicegate_operator.reconcile.actions import Report
+from sluicegate_operator.reconcile.actions import Report, TakeSavepoint
 from sluicegate_operator.reconcile.observed import Taken
 from sluicegate_operator.resources.job import Schedule
 from sluicegate_operator.resources.job_status import StreamingJobStatus, UpgradeStatus
+from sluicegate_operator.resources.parsing import parse
 from sluicegate_operator.resources.savepoint import (
     DisposalStatus,
     SavepointSpec,
@@ -42,6 +43,7 @@ from sluicegate_operator.volumes.tasks import (
     SavepointTaken,
     Take,
 )
+from sluicegate_operator.volumes.upgrade import ATTEMPT, JOB_UID, savepoint_of_upgrade
 
 from . import made
 from .made import NOW, acts, alive, asked, condition, ended, reports
@@ -129,7 +131,7 @@ OWNED = spec(reclaim_policy="Delete")
 UPGRADING = dataclasses.replace(
     alive(stopping="savepoint"), upgrade=UpgradeStatus(mode="savepoint", savepoint="move")
 )
-OF_AN_UPGRADE = {"attempt": 1, "job_uid": "u-job"}
+OF_AN_UPGRADE: dict[str, Any] = {"attempt": 1, "job_uid": "u-job"}
 
 
 @dataclass(frozen=True)
@@ -674,3 +676,9 @@ def test_a_job_is_restored_from_the_newest(status: SavepointStatus, address: str
 def test_retention_is_told_what_is_named_and_where_one_is_being_taken() -> None:
     assert reading.named(ready()) == (f"{FOLDER}/a",)
     assert reading.busy(taking()) == (FOLDER,)
+
+
+def test_an_upgrades_savepoint_is_bound_to_its_job_and_driver() -> None:
+    body = savepoint_of_upgrade(made.job(), TakeSavepoint("clicks-upgrade-4", 4))
+    assert parse(SavepointSpec, body["spec"], "spec") == SavepointSpec(job="clicks", stop=True)
+    assert body["metadata"]["annotations"] == {ATTEMPT: "4", JOB_UID: "u-job"}
