@@ -606,11 +606,19 @@ GONE = (
         ["RemoveFinalizer"],
     ),
     Row(
+        "its data is removed also when its job is there no more",
+        savepoint(OWNED, ready(volume="store"), deleted=True, held=True),
+        SavepointObserved(volumes={"store": store()}),
+        "Deleting",
+        ["RunTask"],
+        [Dispose((f"{FOLDER}/a",), FOLDER)],
+    ),
+    Row(
         "without its volume it waits",
-        savepoint(OWNED, ready(), deleted=True, held=True),
+        savepoint(OWNED, ready(volume="store"), deleted=True, held=True),
         SavepointObserved(),
         "Deleting",
-        is_ready=("False", "JobMissing"),
+        is_ready=("False", "VolumeMissing"),
     ),
 )
 

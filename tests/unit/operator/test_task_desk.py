@@ -159,6 +159,18 @@ def test_no_more_run_at_once_than_may() -> None:
     played(scene)
 
 
+def test_slow_tasks_do_not_keep_quick_ones_waiting() -> None:
+    async def scene(bench: Bench) -> None:
+        desk = bench.desk(at_once=1)
+        for i, task in enumerate((Measure("s3://b/p"), Measure("s3://b/q"), TASK)):
+            begin(desk, f"u{i}", task)
+        await turns(lambda: len(bench.begun) == 2)
+        assert [task for task, _ in bench.begun] == [Measure("s3://b/p"), TASK]
+        await desk.close()
+
+    played(scene)
+
+
 def test_a_resource_that_is_gone_ends_its_tasks_and_no_others() -> None:
     async def scene(bench: Bench) -> None:
         desk = bench.desk()

@@ -102,7 +102,15 @@ def _open(p: SavepointPass, tick: float | None) -> None:
     if p.status.folder:
         return
     folder = savepoint_folder(volume.spec, p.spec.job, sp.name, sp.uid, tick)
-    p.set(folder=folder, tries=0, failures=0, next_try_time=None, failed="", last_error="")
+    p.set(
+        volume=volume.name,
+        folder=folder,
+        tries=0,
+        failures=0,
+        next_try_time=None,
+        failed="",
+        last_error="",
+    )
     if tick is not None:
         p.set(last_schedule_time=tick)
 
