@@ -162,7 +162,8 @@ def test_no_more_run_at_once_than_may() -> None:
 def test_slow_tasks_do_not_keep_quick_ones_waiting() -> None:
     async def scene(bench: Bench) -> None:
         desk = bench.desk(at_once=1)
-        for i, task in enumerate((Measure("s3://b/p"), Measure("s3://b/q"), TASK)):
+        tasks: tuple[Task, ...] = (Measure("s3://b/p"), Measure("s3://b/q"), TASK)
+        for i, task in enumerate(tasks):
             begin(desk, f"u{i}", task)
         await turns(lambda: len(bench.begun) == 2)
         assert [task for task, _ in bench.begun] == [Measure("s3://b/p"), TASK]
