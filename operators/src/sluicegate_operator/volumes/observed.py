@@ -120,7 +120,8 @@ class SavepointObserved:
         job: None if there is none.
         volumes: the CheckpointVolumes by name: at least those of the Savepoint's status and spec,
             and the job's.
-        needed_by: names of the jobs whose first checkpoint is still to be restored from it.
+        needed_by: names of the jobs whose checkpoint is still to be restored from it: by
+            spec.checkpoint.restoreFrom or status.restoredFrom, and no epoch was reported since.
         tasks: how far this Savepoint's own tasks are.
     """
 
