@@ -41,8 +41,9 @@ class SavepointSpec:
             lambda spec: not (spec.stop and spec.schedule),
         ),
         Rule(
-            "self.job == oldSelf.job",
-            "job cannot change: make another Savepoint",
+            "self.job == oldSelf.job && has(self.volume) == has(oldSelf.volume) && "
+            "(!has(self.volume) || self.volume == oldSelf.volume)",
+            "job and volume cannot change: make another Savepoint",
         ),
     )
 
@@ -82,6 +83,7 @@ class SavepointStatus:
     taken: tuple[TakenStatus, ...] = described("the newest first", default=())
     last_error: str = described("of the last try that failed", default="")
     last_schedule_time: Instant | None = described("of the last one by schedule", default=None)
+    volume: str = described("the CheckpointVolume that it is copied to", default="")
     folder: str = described("where one is being taken; empty: none is", default="")
     tries: int = described("at the one that is being taken, which came to nothing", default=0)
     failures: int = described("of these tries, those that a further one may not mend", default=0)

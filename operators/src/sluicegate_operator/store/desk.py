@@ -14,7 +14,15 @@ from typing import Any
 
 from sluicegate.protocol.errors import SluicegateError
 from sluicegate_operator.store.running import TaskFailed, run
-from sluicegate_operator.volumes.tasks import Broken, Done, Running, Task, TaskState
+from sluicegate_operator.volumes.tasks import (
+    Broken,
+    Done,
+    Exists,
+    Prepare,
+    Running,
+    Task,
+    TaskState,
+)
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
 Run = Callable[[Task, Mapping[str, str], float], Awaitable[Any]]
@@ -25,7 +33,8 @@ class TaskDesk:
 
     Args:
         on_end: told a resource's uid when a task of it has ended: a pass is due.
-        at_once: child processes at a time; others wait for their turn, and their time begins with it.
+        at_once: child processes at a time, of quick tasks (Prepare, Exists) and again of all others,
+            some 50 MB each; the rest wait for their turn, and their time begins with it.
         clock: seconds since 1970.
         runner: what runs a task; `running.run` but in tests.
     """
@@ -34,12 +43,13 @@ class TaskDesk:
         self,
         on_end: Callable[[str], None],
         *,
-        at_once: int = 4,
+        at_once: int = 2,
         clock: Callable[[], float] = time.time,
         runner: Run = run,
     ) -> None:
         self._on_end, self._clock, self._run = on_end, clock, runner
-        self._turns = asyncio.Semaphore(at_once)
+        # a copy that takes an hour must not keep a volume from being checked
+        self._quick, self._slow = asyncio.Semaphore(at_once), asyncio.Semaphore(at_once)
         self._states: dict[str, dict[Task, TaskState]] = {}
         self._running: dict[tuple[str, Task], asyncio.Task[None]] = {}
 
@@ -89,7 +99,7 @@ class TaskDesk:
     async def _work(self, uid: str, task: Task, environment: Environment, timeout_s: float) -> None:
         state: TaskState
         try:
-            async with self._turns:
+            async with self._quick if isinstance(task, Prepare | Exists) else self._slow:
                 result = await self._run(task, await environment(), timeout_s)
             state = Done(self._clock(), result)
         except TaskFailed as error:

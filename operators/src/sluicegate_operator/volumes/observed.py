@@ -43,7 +43,8 @@ class VolumeObserved:
         secret_version: metadata.resourceVersion of the Secret with the keys; empty if none is named.
         secret_problem: why the keys cannot be read, such as 'there is no Secret keys'; empty: they can.
         jobs: names of the StreamingJobs whose spec.checkpoint.volume it is.
-        savepoints: names of the Savepoints that are on it (spec.volume, or their job's volume).
+        savepoints: names of the Savepoints that are on it: whose status.volume it is, or, where that
+            is empty, spec.volume or the job's.
         named: addresses that Savepoints name: `reading.named` of each, and of those that jobs
             are to be restored from.
         busy: folders in which a Savepoint may be being taken: `reading.busy` of each.
@@ -117,8 +118,10 @@ class SavepointObserved:
 
     Args:
         job: None if there is none.
-        volumes: the CheckpointVolumes by name: at least the Savepoint's, and the job's.
-        needed_by: names of the jobs whose first checkpoint is still to be restored from it.
+        volumes: the CheckpointVolumes by name: at least those of the Savepoint's status and spec,
+            and the job's.
+        needed_by: names of the jobs whose checkpoint is still to be restored from it: by
+            spec.checkpoint.restoreFrom or status.restoredFrom, and no epoch was reported since.
         tasks: how far this Savepoint's own tasks are.
     """
 

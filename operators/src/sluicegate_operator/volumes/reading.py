@@ -32,7 +32,8 @@ def taken(status: SavepointStatus) -> Taken:
         return Taken("Failed", f"{status.failed}: {status.last_error}")
     if status.taken:
         return Taken(READY)
-    return Taken("Pending", status.last_error)
+    said = next((c.message for c in status.conditions if c.type == READY), "")
+    return Taken("Pending", said or status.last_error)
 
 
 def restore_address(status: SavepointStatus) -> tuple[str, str]:

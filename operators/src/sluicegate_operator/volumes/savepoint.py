@@ -21,6 +21,7 @@ from sluicegate_operator.volumes.taking import take_in, try_to_take
 from sluicegate_operator.volumes.tasks import Broken, Dispose, Done, Take
 
 _DISPOSE_S = 1800.0
+_REFUSED = "SavepointRefused"
 
 
 def reconcile_savepoint(
@@ -101,7 +102,15 @@ def _open(p: SavepointPass, tick: float | None) -> None:
     if p.status.folder:
         return
     folder = savepoint_folder(volume.spec, p.spec.job, sp.name, sp.uid, tick)
-    p.set(folder=folder, tries=0, failures=0, next_try_time=None, failed="", last_error="")
+    p.set(
+        volume=volume.name,
+        folder=folder,
+        tries=0,
+        failures=0,
+        next_try_time=None,
+        failed="",
+        last_error="",
+    )
     if tick is not None:
         p.set(last_schedule_time=tick)
 
@@ -129,7 +138,8 @@ def _dispose(p: SavepointPass, task: Dispose) -> tuple[str, str]:
     if p.running(Dispose):
         return removing
     past = p.status.disposal
-    if past.next_try_time is not None and p.now < past.next_try_time:
+    forced = task.force and past.failed == _REFUSED
+    if past.next_try_time is not None and p.now < past.next_try_time and not forced:
         p.wake(past.next_try_time)
         return past.failed, past.last_error
     p.run(task, volume.name, _DISPOSE_S)
@@ -189,7 +199,7 @@ def _waits_for(p: SavepointPass) -> tuple[str, str]:
     if p.running(Take):
         return "Taking", "it is being taken; its data is removed after that"
     reason, message = _dispose(p, _whole(p))
-    if reason == "SavepointRefused":
+    if reason == _REFUSED:
         message += "; the annotation sluicegate.dev/force-dispose: 'true' removes it all the same"
     return reason, message
 

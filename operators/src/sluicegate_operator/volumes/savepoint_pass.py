@@ -31,8 +31,9 @@ class SavepointPass(Pass[SavepointStatus]):
 
     @property
     def target(self) -> VolumeView | None:
-        """The volume that is copied to, if it is in view."""
-        return self.seen.volumes.get(self.spec.volume) if self.spec.volume else self.source
+        """The volume that is copied to, if it is in view; once chosen it stays, also without the job."""
+        name = self.status.volume or self.spec.volume
+        return self.seen.volumes.get(name) if name else self.source
 
     def wait(self, reason: str, message: str) -> None:
         """Say what is waited for."""
@@ -40,7 +41,9 @@ class SavepointPass(Pass[SavepointStatus]):
 
     def no_target(self) -> tuple[str, str]:
         """Say why there is no volume to copy to."""
-        if not self.spec.volume and self.seen.job is None:
+        name = self.status.volume or self.spec.volume
+        if not name and self.seen.job is None:
             return "JobMissing", f"there is no StreamingJob {self.spec.job}, nor spec.volume"
-        name = self.spec.volume or (self.seen.job.spec.checkpoint.volume if self.seen.job else "")
+        if not name and self.seen.job is not None:
+            name = self.seen.job.spec.checkpoint.volume
         return "VolumeMissing", f"there is no CheckpointVolume {name}"

@@ -150,12 +150,12 @@ def _epochs(checkpoint: str, retained: int) -> int:
 
 
 def _probes(volume: str, heads: _Heads) -> int:
-    """Remove probes that are older than a proof beside them: no preflight asks for them again."""
+    """Remove probes that are no younger than a proof beside them: no preflight asks for them again."""
     old = time.time() - PROBE_S
     names = [
         name
         for name, at in heads.probes.items()
-        if at < min(old, heads.proofs.get(name.rpartition("/")[0], 0.0))
+        if at <= min(old, heads.proofs.get(name.rpartition("/")[0], 0.0))
     ]
     if names:
         remove(volume, names)
