@@ -21,6 +21,7 @@ from sluicegate_operator.resources.job import RollbackSettings, Schedule, Stream
 
 from .made import job, spec
 from .storage import LawBroken
+from .walks import walk
 from .world import BAD, World, settle, world_of
 
 CODES = st.sampled_from([0, 1, 64, 65, 66, 75, 137, 143])
@@ -215,6 +216,19 @@ class Batches(Cluster):
 @pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
 def test_no_interleaving_makes_two_drivers_and_all_come_to_rest(machine: type[Cluster]) -> None:
     run_state_machine_as_test(machine, settings=EXAMPLES)
+
+
+WALKS = 150
+
+
+@pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
+def test_no_random_walk_breaks_a_law_and_all_come_to_rest(machine: type[Cluster]) -> None:
+    for seed in range(WALKS):
+        try:
+            walk(machine, seed)
+        except AssertionError as error:
+            error.add_note(f"in the walk of seed {seed}")
+            raise
 
 
 def lives_through_old_views() -> None:
