@@ -55,7 +55,7 @@ def _forgetful(good: GoodStatus, _status: object, number: int, savepoint: str) -
     return dataclasses.replace(good, checkpoint_number=number, restored_from=savepoint, epoch=None)
 
 
-def _same_checkpoint(p: Pass, back: Any) -> None:  # noqa: ANN401 - as of what it replaces
+def _same_checkpoint(p: Pass, back: Any) -> None:
     """Go back to the spec, and not to its checkpoint."""
     number, restored = p.status.checkpoint_number, p.status.restored_from
     _arrive(p, back)

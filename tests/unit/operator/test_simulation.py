@@ -218,7 +218,7 @@ def test_no_interleaving_makes_two_drivers_and_all_come_to_rest(machine: type[Cl
     run_state_machine_as_test(machine, settings=EXAMPLES)
 
 
-WALKS = 150
+WALKS = 100
 
 
 @pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
