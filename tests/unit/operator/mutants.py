@@ -95,7 +95,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a checkpoint's number is given again": (Cluster, upgrades, "_begin_checkpoint", _next_number),
     "a rescue is not bounded": (Cluster, upgrades, "_begin_checkpoint", _remember_given_up),
-    "no rescue": (Cluster, wishes.upgrades, "rescue", lambda _p: None),
+    "no rescue": (Cluster, upgrades, "rescue", lambda _p: None),
     "a rollback goes to the sealed checkpoint": (Cluster, upgrades, "_good_after", _stay),
     "a left checkpoint's late savepoint is forgotten": (
         Cluster,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,7 +34,7 @@ class Cluster(RuleBasedStateMachine):
     """One stateful job; whatever can happen to it."""
 
     ROLLBACK = RollbackSettings(enabled=True, deadline_s=60.0)
-    MODES = ("last-state", "savepoint", "stateless")
+    MODES: ClassVar[tuple[str, ...]] = ("last-state", "savepoint", "stateless")
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +202,7 @@ EXAMPLES = settings(
 class Batches(Cluster):
     """A batch job that is due every ten minutes."""
 
-    MODES = ("last-state", "stateless")
+    MODES: ClassVar[tuple[str, ...]] = ("last-state", "stateless")
 
     def first(self) -> StreamingJobSpec:
         return spec(trigger="once", schedule=Schedule(cron="*/10 * * * *"))

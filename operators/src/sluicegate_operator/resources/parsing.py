@@ -35,7 +35,7 @@ def parse(kind: type[T], given: object, where: str) -> T:
     if not isinstance(given, Mapping):
         raise _wrong(where, given, "a mapping")
     fields = {name_of(kind, f.name): f for f in dataclasses.fields(_dataclass(kind))}
-    hints = _hints(kind)
+    hints = _hints(_dataclass(kind))
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in fields:
@@ -60,7 +60,7 @@ def parse(kind: type[T], given: object, where: str) -> T:
 def render(thing: object) -> dict[str, Any]:
     """Return a dataclass as the API takes it: fields that are at their default are left out."""
     kind, rendered = type(thing), {}
-    hints = _hints(kind)
+    hints = _hints(_dataclass(kind))
     for field in dataclasses.fields(_dataclass(kind)):
         value = getattr(thing, field.name)
         if _needed(field) or value != default_of(field):
