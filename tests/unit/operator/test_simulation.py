@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,7 @@ from sluicegate_operator.resources.job import RollbackSettings, Schedule, Stream
 
 from .made import job, spec
 from .storage import LawBroken
+from .walks import walk
 from .world import BAD, World, settle, world_of
 
 CODES = st.sampled_from([0, 1, 64, 65, 66, 75, 137, 143])
@@ -32,7 +34,7 @@ class Cluster(RuleBasedStateMachine):
     """One stateful job; whatever can happen to it."""
 
     ROLLBACK = RollbackSettings(enabled=True, deadline_s=60.0)
-    MODES = ("last-state", "savepoint", "stateless")
+    MODES: ClassVar[tuple[str, ...]] = ("last-state", "savepoint", "stateless")
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +202,7 @@ EXAMPLES = settings(
 class Batches(Cluster):
     """A batch job that is due every ten minutes."""
 
-    MODES = ("last-state", "stateless")
+    MODES: ClassVar[tuple[str, ...]] = ("last-state", "stateless")
 
     def first(self) -> StreamingJobSpec:
         return spec(trigger="once", schedule=Schedule(cron="*/10 * * * *"))
@@ -215,6 +217,19 @@ class Batches(Cluster):
 @pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
 def test_no_interleaving_makes_two_drivers_and_all_come_to_rest(machine: type[Cluster]) -> None:
     run_state_machine_as_test(machine, settings=EXAMPLES)
+
+
+WALKS = 100
+
+
+@pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
+def test_no_random_walk_breaks_a_law_and_all_come_to_rest(machine: type[Cluster]) -> None:
+    for seed in range(WALKS):
+        try:
+            walk(machine, seed)
+        except AssertionError as error:
+            error.add_note(f"in the walk of seed {seed}")
+            raise
 
 
 def lives_through_old_views() -> None:
