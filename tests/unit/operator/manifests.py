@@ -22,7 +22,14 @@ VOLUME = CheckpointVolumeSpec(
 
 def action(**changes: Any) -> CreateDriver:
     """Return the creation of attempt 3 on checkpoint 2."""
-    given = {"attempt": 3, "purpose": "run", "spec_hash": "abc", "checkpoint_number": 2}
+    given = {
+        "attempt": 3,
+        "purpose": "run",
+        "spec_hash": "abc",
+        "checkpoint_number": 2,
+        "restore_from": "",
+        "spec": spec(),
+    }
     return CreateDriver(**{**given, **changes})
 
 
@@ -39,7 +46,7 @@ def pod_of(
 ) -> dict[str, Any]:
     """Return the driver's pod of the job shop/clicks."""
     a_job: Job = job(wanted)
-    act = action(**changes)
+    act = action(spec=wanted, **changes)
     place = place_of(a_job.name, wanted, volume, act.checkpoint_number, restore_from)
     return driver_pod(a_job, act, place)
 

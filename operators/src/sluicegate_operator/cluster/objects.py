@@ -31,6 +31,7 @@ ATTEMPT_LABEL = f"{GROUP}/attempt"
 PURPOSE_LABEL = f"{GROUP}/purpose"
 CHECKPOINT_LABEL = f"{GROUP}/checkpoint"
 HASH_ANNOTATION = f"{GROUP}/spec-hash"
+RESTORE_ANNOTATION = f"{GROUP}/restore-from"
 PROGRESS_ANNOTATION = f"{GROUP}/progress"
 SKIP_FINISH_ANNOTATION = f"{GROUP}/skip-finish"
 JOB_FINALIZER = f"{GROUP}/job"
@@ -214,6 +215,7 @@ def pod_of(thing: Json) -> SeenPod:
         terminating="deletionTimestamp" in meta,
         disrupted=_holds(status, "DisruptionTarget"),
         held=DRIVER_FINALIZER in finalizers,
+        restore_from=notes.get(RESTORE_ANNOTATION, ""),
         progress=_progress(notes.get(PROGRESS_ANNOTATION)),
     )
     node = (thing.get("spec") or {}).get("nodeName", "")

@@ -6,6 +6,7 @@ Not here: creating it (`cluster`), what runs in it (`sluicegate.pod`). Called by
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -45,6 +46,7 @@ def driver_pod(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
         SettingsInvalid: a template of the job is not shaped like one; `checks.refused` says so
             beforehand.
     """
+    job = dataclasses.replace(job, spec=action.spec)
     ours = _ours(job, action, place)
     made = built(_defaults(job), job.spec.driver.template, ours, names.DRIVER)
     return {"apiVersion": "v1", "kind": "Pod", **made}
@@ -63,6 +65,8 @@ def _ours(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
     """Return what a template cannot change."""
     spec = job.spec
     annotations = {names.SPEC_HASH: action.spec_hash}
+    if action.restore_from:
+        annotations[names.RESTORE_FROM] = action.restore_from
     container: dict[str, Any] = {
         "name": names.DRIVER,
         "image": spec.image,

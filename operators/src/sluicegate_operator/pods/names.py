@@ -20,6 +20,7 @@ CHECKPOINT = f"{GROUP}/checkpoint"
 """Labels: a job's name and uid, what a pod is for, which attempt and checkpoint."""
 
 SPEC_HASH = f"{GROUP}/spec-hash"
+RESTORE_FROM = f"{GROUP}/restore-from"
 PROGRESS = f"{GROUP}/progress"
 EXECUTOR_TEMPLATE = f"{GROUP}/executor-template"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"

@@ -25,7 +25,7 @@ from sluicegate_operator.reconcile.observed import Job, Node
 from sluicegate_operator.resources.kinds import STREAMING_JOB
 from sluicegate_operator.service.metrics import Metrics
 from sluicegate_operator.service.observing import Observer
-from sluicegate_operator.service.places import Places
+from sluicegate_operator.service.places import Places, named_by
 from sluicegate_operator.service.views import (
     JobResource,
     SavepointResource,
@@ -226,8 +226,7 @@ class JobController:
         for job, found in self.views.jobs.items():
             if job[0] != key[0] or isinstance(found.spec, SettingsInvalid):
                 continue
-            names = (found.spec.checkpoint.restore_from, found.status.restored_from)
-            if key[1] in names or key[1] in self.places.savepoints_of(job):
+            if key[1] in named_by(found.spec, found.status) | {*self.places.savepoints_of(job)}:
                 self.queue.add(job)
 
     def _node_changed(self, key: Key, _old: Node | None, _new: Node | None) -> None:

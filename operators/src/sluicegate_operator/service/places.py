@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
 
 from sluicegate.protocol.errors import AccessDenied, PreflightFailed, SettingsInvalid
 from sluicegate_operator.cluster.client import Api, ApiError, Json, path_of
 from sluicegate_operator.cluster.informer import Key
+from sluicegate_operator.cluster.objects import meta_of
 from sluicegate_operator.pods.checks import refused
 from sluicegate_operator.pods.driver import driver_pod
 from sluicegate_operator.pods.place import place_of
 from sluicegate_operator.reconcile.actions import CreateDriver, TakeSavepoint
 from sluicegate_operator.reconcile.observed import Job, Taken
-from sluicegate_operator.resources.declaring import GROUP, VERSION
+from sluicegate_operator.resources.job import StreamingJobSpec
+from sluicegate_operator.resources.job_status import StreamingJobStatus
 from sluicegate_operator.resources.kinds import SAVEPOINT
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec
 from sluicegate_operator.service.views import SavepointResource, Views
@@ -27,9 +28,8 @@ from sluicegate_operator.store.running import run
 from sluicegate_operator.volumes import reading
 from sluicegate_operator.volumes.addresses import environment, job_address
 from sluicegate_operator.volumes.tasks import Delete
+from sluicegate_operator.volumes.upgrade import JOB_UID, savepoint_of_upgrade
 
-ATTEMPT_ANNOTATION = f"{GROUP}/attempt"
-JOB_UID_ANNOTATION = f"{GROUP}/job-uid"
 _DELETE_S = 3600.0
 
 
@@ -55,8 +55,7 @@ class Places:
 
     def taken(self, job: Job) -> dict[str, Taken]:
         """Return how the Savepoints are that are of this job, or that it begins with."""
-        names = set(self._of_job.get((job.namespace, job.name), ()))
-        names |= {job.spec.checkpoint.restore_from, job.status.restored_from} - {""}
+        names = {*self.savepoints_of((job.namespace, job.name)), *named_by(job.spec, job.status)}
         found = {name: self._views.savepoints.get((job.namespace, name)) for name in names}
         return {name: reading.taken(one.status) for name, one in found.items() if one is not None}
 
@@ -72,45 +71,34 @@ class Places:
         """Return the manifest of a driver's pod.
 
         Raises:
-            PreflightFailed: its volume or savepoint has gone since it was seen to be ready.
+            PreflightFailed: its volume has gone since it was seen to be ready.
         """
         volume = self._volume(job.namespace, action.spec.checkpoint.volume)
-        address = ""
-        if action.restore_from:
-            found = self._views.savepoints.get((job.namespace, action.restore_from))
-            if found is not None:
-                address, _ = reading.restore_address(found.status)
-            if not address:
-                raise PreflightFailed(
-                    f"Savepoint {action.restore_from} is not there, or is not taken",
-                    data="no driver was started",
-                    do="it is looked at again",
-                )
+        found = self._views.savepoints.get((job.namespace, action.restore_from))
+        address = "" if found is None else reading.restore_address(found.status)[0]
         place = place_of(job.name, action.spec, volume, action.checkpoint_number, address)
-        return driver_pod(dataclasses.replace(job, spec=action.spec), action, place)
+        return driver_pod(job, action, place)
 
     async def take_savepoint(self, job: Job, action: TakeSavepoint) -> None:
         """Create the Savepoint of an upgrade; one that is there is left alone."""
-        body = {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": SAVEPOINT.name,
-            "metadata": {
-                "name": action.name,
-                "namespace": job.namespace,
-                "annotations": {
-                    ATTEMPT_ANNOTATION: str(action.attempt),
-                    JOB_UID_ANNOTATION: job.uid,
-                },
-            },
-            "spec": {"job": job.name, "stop": True},
-        }
         try:
-            made = await self._api.request("POST", path_of(SAVEPOINT.plural, job.namespace), body)
+            made = await self._api.request(
+                "POST",
+                path_of(SAVEPOINT.plural, job.namespace),
+                savepoint_of_upgrade(job, action),
+            )
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-        else:
-            self._views.savepoints.take(made)
+            path = path_of(SAVEPOINT.plural, job.namespace, action.name)
+            made = await self._api.request("GET", path)
+            if meta_of(made).annotation(JOB_UID) != job.uid:
+                raise PreflightFailed(
+                    f"Savepoint {action.name} is there, and is of an older job of this name",
+                    data="the upgrade waits, and goes on without a savepoint when its time is up",
+                    do="delete that Savepoint",
+                ) from error
+        self._views.savepoints.take(made)
 
     async def delete_checkpoint(self, job: Job) -> None:
         """Remove everything below the job's path.
@@ -177,6 +165,14 @@ class Places:
                 continue
             names = self._of_job[key[0], one.spec.job]
             (names.discard if gone else names.add)(key[1])
+
+
+def named_by(spec: StreamingJobSpec, status: StreamingJobStatus) -> frozenset[str]:
+    """Return the Savepoints that a job's next steps may depend on, by name."""
+    names = [spec.checkpoint.restore_from, status.restored_from, *status.given_up]
+    if status.good is not None:
+        names += [status.good.restored_from, *status.good.given_up]
+    return frozenset(names) - {""}
 
 
 def _no_keys(what: str) -> AccessDenied:

@@ -23,7 +23,7 @@ from sluicegate_operator.resources.declaring import GROUP
 from sluicegate_operator.resources.kinds import CHECKPOINT_VOLUME, SAVEPOINT, Kind
 from sluicegate_operator.service.jobs import NotLeading
 from sluicegate_operator.service.metrics import Metrics
-from sluicegate_operator.service.places import ATTEMPT_ANNOTATION, JOB_UID_ANNOTATION, Places
+from sluicegate_operator.service.places import Places
 from sluicegate_operator.service.views import (
     JobResource,
     SavepointResource,
@@ -45,10 +45,10 @@ from sluicegate_operator.volumes.observed import (
 )
 from sluicegate_operator.volumes.passes import Outcome, refused
 from sluicegate_operator.volumes.savepoint import reconcile_savepoint
+from sluicegate_operator.volumes.upgrade import ATTEMPT, FORCE_DISPOSE, JOB_UID
 from sluicegate_operator.volumes.volume import reconcile_volume
 
 _AGAIN_S = 600.0
-_FORCE_ANNOTATION = f"{GROUP}/force-dispose"
 
 
 @dataclass
@@ -290,7 +290,7 @@ class SavepointController(StoredController):
     async def _decide(self, found: SavepointResource, now: float) -> Outcome[Any]:
         assert not isinstance(found.spec, SettingsInvalid)
         meta = found.meta
-        attempt = meta.annotation(ATTEMPT_ANNOTATION)
+        attempt = meta.annotation(ATTEMPT)
         savepoint = Savepoint(
             namespace=meta.namespace,
             name=meta.name,
@@ -302,8 +302,8 @@ class SavepointController(StoredController):
             deleted=meta.deleted,
             held=self.FINALIZER in meta.finalizers,
             attempt=int(attempt) if attempt.isdigit() else None,
-            job_uid=meta.annotation(JOB_UID_ANNOTATION),
-            force=meta.annotation(_FORCE_ANNOTATION) == "true",
+            job_uid=meta.annotation(JOB_UID),
+            force=meta.annotation(FORCE_DISPOSE) == "true",
         )
         return reconcile_savepoint(savepoint, self._observe(found), now)
 
@@ -323,11 +323,10 @@ class SavepointController(StoredController):
             and other.status.last_epoch is None
         ]
         volumes = {}
-        for wanted in {found.spec.volume, _volume_of(job)} - {""}:
-            volume = self.views.volumes.get((namespace, wanted))
-            if volume is not None and not isinstance(volume.spec, SettingsInvalid):
+        for key, volume in self.views.volumes.items():
+            if key[0] == namespace and not isinstance(volume.spec, SettingsInvalid):
                 ready, message = reading.readiness(volume.spec, volume.status)
-                volumes[wanted] = VolumeView(wanted, volume.spec, ready, message)
+                volumes[key[1]] = VolumeView(key[1], volume.spec, ready, message)
         return SavepointObserved(
             job=seen,
             volumes=volumes,
