@@ -21,8 +21,8 @@ from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import Lineage, create_lineage, read_lineage
 from sluicegate.storage.objects import LocalObjects, Objects
-from tests.faults.harness import Ended, Running, start
-from tests.kubernetes import ApiServer, api_server
+from tests.faults.harness import TIMEOUT_S, Ended, Running, start
+from tests.loopback_api import ApiServer, api_server
 from tests.unit.checkpoint.made import record
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -61,7 +61,9 @@ class Pod:
         command = ["sluicegate.pod", "--file", str(JOB), "--", str(self.folder / "source")]
         environment = {
             "SLUICEGATE_CHECKPOINT": str(self.checkpoint(number)),
-            "SLUICEGATE_EPOCHS": json.dumps({"interval": interval, "min_pause_ms": 0}),
+            "SLUICEGATE_EPOCHS": json.dumps(
+                {"interval": interval, "min_pause_ms": 0, "timeout_s": TIMEOUT_S}
+            ),
             "SLUICEGATE_SPARK_CONF": json.dumps({"spark.sql.shuffle.partitions": "1"}),
             "SLUICEGATE_MASTER": "local[1]",
             "SLUICEGATE_OUTCOME": str(self.folder / "outcome"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.tracing.progress import OwnPod, Progress
-from tests.kubernetes import ApiServer, api_server
+from tests.loopback_api import ApiServer, api_server
 
 NEVER_S = 3600.0
 
