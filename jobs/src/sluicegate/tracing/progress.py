@@ -201,7 +201,6 @@ class Progress:
         while (value := self._awaited()) is not None:
             sent = self._sent(pod, value)
             with self._changed:
-                self._next = time.monotonic() + self._every_s
                 self._unsent = self._unsent or not sent
                 if self._closed:
                     return
@@ -216,7 +215,8 @@ class Progress:
                 self._changed.wait(left if self._unsent else None)
             if not self._unsent:
                 return None
-            self._unsent = False
+            # from here on, not from the answer: a first epoch meanwhile makes its own turn
+            self._unsent, self._next = False, time.monotonic() + self._every_s
             at = dt.datetime.fromtimestamp(self._at, tz=dt.UTC)
             stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             return json.dumps({"epoch": self._epoch, "at": stamp})
