@@ -87,7 +87,7 @@ class Api:
 
     def _established(self, kind: Kind) -> bool:
         found = self.ask("GET", f"{_DEFINITIONS}/{kind.plural}.{GROUP}")
-        conditions = found.get("status", {}).get("conditions", ())
+        conditions = found.get("status", {}).get("conditions") or ()
         return {"True"} == {c["status"] for c in conditions if c["type"] == "Established"}
 
     # ---- our kinds

@@ -4,7 +4,9 @@ Not collected by itself. Called by the tests of this folder and by the benchmark
 """
 
 import asyncio
+import gc
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -159,6 +161,9 @@ class RunningOperator:
             self._thread.join(_PATIENCE_S)
             assert not self._thread.is_alive(), "the operator does not end"
             self._thread = None
+            with warnings.catch_warnings():  # one that is killed closes nothing
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect()
         if self._failure is not None:
             raise self._failure
 

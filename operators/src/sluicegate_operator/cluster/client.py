@@ -6,6 +6,7 @@ Not here: what is asked for. Called by everything in `cluster` and `service`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -31,6 +32,7 @@ SILENT_S = 80.0
 """A watch that says nothing for this long is dead: the server sends bookmarks every minute."""
 
 _CONNECTIONS = 64
+_GOODBYE_S = 0.25
 
 
 class ApiError(Exception):
@@ -76,6 +78,8 @@ class Api:
     async def close(self) -> None:
         """Close all connections."""
         await self._client.close()  # type: ignore[no-untyped-call]
+        # TLS says good-bye after that (aiohttp's documentation, "Graceful Shutdown")
+        await asyncio.sleep(_GOODBYE_S)
 
     async def request(
         self,

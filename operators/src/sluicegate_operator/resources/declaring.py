@@ -101,23 +101,28 @@ def rules_of(kind: type[object]) -> tuple[Rule, ...]:
 SETTINGS_RULES: dict[str, tuple[Rule, ...]] = {
     "EpochSettings": (
         Rule(
-            "self.maxConcurrent == 1",
+            "!has(self.maxConcurrent) || self.maxConcurrent == 1",
             "maxConcurrent must be 1: an epoch starts where the one before ends; "
             "overlap: true applies one epoch while the next is staged",
         ),
         Rule(
-            "self.stateBackend != 'memory'",
+            "!has(self.stateBackend) || self.stateBackend != 'memory'",
             "stateBackend must not be memory: state would be gone with the driver; "
             "use rocksdb, or hdfs for small state",
         ),
         Rule(
+            "!has(self.interval) || "
             r"self.interval.matches('(?i)^\\s*[0-9]+\\s*(millisecond|second|minute|hour)s?\\s*$')",
             "interval must be a number and milliseconds, seconds, minutes or hours; "
             "a job that ends by itself has another spec.trigger",
         ),
     ),
 }
-"""Rules that the settings check themselves when they are made: `holds` is their constructor."""
+"""Rules that the settings check themselves when they are made: `holds` is their constructor.
+
+Each allows for a field that is not there: the API server checks the default of the object, `{}`, by
+its rules before it has filled in the fields' own defaults.
+"""
 
 
 def check_rules(thing: object, rules: Iterable[Rule], where: str) -> None:

@@ -99,7 +99,7 @@ class Metrics:
             metric.remove_by_labels({"namespace": key[0], "job": key[1]})
 
 
-@dataclass
+@dataclass(eq=False)
 class _Jobs(Collector):
     """How jobs are at the moment of being asked."""
 
