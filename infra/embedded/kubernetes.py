@@ -198,7 +198,8 @@ class KubernetesServer:
             "contexts": [{"name": user, "context": {"cluster": "embedded", "user": user}}],
             "current-context": user,
         }
-        file = self._folder / f"kubeconfig-{user}"
+        named = user.replace(":", "-")  # KUBECONFIG is a list, with colons
+        file = self._folder / f"kubeconfig-{named}"
         file.touch(mode=0o600)
         file.write_text(json.dumps(content), encoding="utf-8")  # which is YAML too
         return file

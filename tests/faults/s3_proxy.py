@@ -44,7 +44,8 @@ class Fault:
         kind: of the requests, as `Request.kind`.
         name: a pattern that the object's name must match.
         how: 'refuse' answers 403; 'lose-reply' passes the request on and cuts the line;
-            'say-created' answers 200 where the store said 412.
+            'say-created' answers 200 where the store said 412; 'hang' answers nothing until the
+            proxy ends.
         times: to how many requests.
     """
 
@@ -72,6 +73,9 @@ class S3Proxy:
     faults: list[Fault] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    hanging: threading.Event = field(default_factory=threading.Event)
+    """Set when a request was left without an answer."""
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def note(self, request: Request) -> str:
         """Count a request and return what is to be done to it."""
@@ -100,6 +104,7 @@ def proxied(target: S3Endpoint) -> Iterator[S3Proxy]:
     try:
         yield Handler.proxy
     finally:
+        Handler.proxy.ended.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -130,7 +135,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         fault = self.proxy.note(_request(self.command, self.path))
         if fault == "refuse":
-            self._answer(403, [], REFUSED)
+            self._answer(403, [("content-type", "application/xml")], REFUSED)
+            return
+        if fault == "hang":
+            self.proxy.hanging.set()
+            self.proxy.ended.wait()
+            self.close_connection = True
             return
         self._store.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for key, value in self.headers.items():

@@ -121,9 +121,33 @@ class Api:
         path = f"{_of(kind, namespace, name)}/status"
         return self.ask("PATCH", path, {"status": status}, content=MERGE)
 
+    def wipe_status(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> Object:
+        """Take a resource's status away."""
+        path = f"{_of(kind, namespace, name)}/status"
+        return self.ask("PATCH", path, {"status": None}, content=MERGE)
+
+    def forget_lease(self, namespace: str, name: str = "sluicegate-operator") -> None:
+        """Remove an operator's lease: it has died, and its time is up."""
+        self.ask("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+
     def delete(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> Object:
         """Delete a resource."""
         return self.ask("DELETE", _of(kind, namespace, name))
+
+    def exists(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> bool:
+        """Say whether a resource is there."""
+        try:
+            self.get(namespace, name, kind)
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+            return False
+        return True
+
+    def events(self, namespace: str) -> list[Object]:
+        """Return a namespace's events."""
+        found: list[Object] = self.ask("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
+        return found
 
     def table(self, namespace: str, kind: Kind = STREAMING_JOB) -> Object:
         """Return what `kubectl get` shows of a kind: the API's Table."""

@@ -7,6 +7,7 @@ import pytest
 
 from infra import kubernetes
 from infra.embedded.kubernetes import KubernetesServer
+from tests.operator import rights
 from tests.operator.api import Api
 from tests.operator.kubelet import Kubelet
 
@@ -17,6 +18,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with started(tmp_path_factory.mktemp("kubernetes")) as server:
         found = Api(server)
         found.define()
+        rights.grant_everywhere(found)
         yield found
 
 
@@ -34,6 +36,13 @@ def namespace(api: Api) -> str:
 
 
 @pytest.fixture
+def kubeconfig(api: Api, namespace: str) -> Path:
+    """Give the operator's way to the API server, with the rights of an install and no other."""
+    rights.grant_lease(api, namespace)
+    return api.server.kubeconfig(rights.OPERATOR)
+
+
+@pytest.fixture
 def kubelet(api: Api, namespace: str) -> Iterator[Kubelet]:
     """Give a scripted kubelet for the test's namespace, with one node named after it."""
     with Kubelet(api.server, nodes=[f"{namespace}-1"], namespace=namespace) as running:
@@ -45,4 +54,4 @@ def started(folder: Path) -> KubernetesServer:
     gap = kubernetes.gap()
     if gap:
         pytest.skip(gap)
-    return KubernetesServer(folder, {"nobody": (), "reader": ("readers",)})
+    return KubernetesServer(folder, {"nobody": (), "reader": ("readers",), rights.OPERATOR: ()})

@@ -1,7 +1,7 @@
 """Print the CustomResourceDefinitions, or write them as files: `python -m sluicegate_operator.crds`.
 
-With a folder as argument it writes a file a kind there. The files of operators/crds are made so,
-and a test compares them. Not here: what is in them (`resources`).
+With a folder as argument it writes a file a kind there, and a list of them for kustomize. The files
+of operators/crds are made so, and a test compares them. Not here: what is in them (`resources`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ def text_of(kind: Kind) -> str:
 
 def files() -> dict[str, str]:
     """Return the text of each file by its name."""
-    return {f"{kind.plural}.yaml": text_of(kind) for kind in KINDS}
+    definitions = {f"{kind.plural}.yaml": text_of(kind) for kind in KINDS}
+    listed = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": list(definitions),
+    }
+    # without an ending, so that `kubectl apply -f operators/crds` passes it over
+    return {**definitions, "Kustomization": _HEAD + yaml.safe_dump(listed, sort_keys=False)}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", nargs="?", type=Path, help="where to write a file a kind")
     folder: Path | None = parser.parse_args(arguments).folder
     if folder is None:
-        sys.stdout.write("---\n".join(files().values()))
+        sys.stdout.write("---\n".join(map(text_of, KINDS)))
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():

@@ -119,17 +119,17 @@ def decide(a_job: Job, seen: Observed, now: float = NOW) -> Outcome:
     return outcome
 
 
-def acts(outcome: Outcome) -> list[str]:
+def acts(outcome: Any) -> list[str]:
     """Return the names of the actions, events left out."""
     return [type(a).__name__ for a in outcome.actions if not isinstance(a, Report)]
 
 
-def reports(outcome: Outcome) -> list[str]:
+def reports(outcome: Any) -> list[str]:
     """Return the reasons of the events."""
     return [a.reason for a in outcome.actions if isinstance(a, Report)]
 
 
-def condition(outcome: Outcome, kind: str) -> tuple[str, str]:
+def condition(outcome: Any, kind: str) -> tuple[str, str]:
     """Return a condition's status and reason."""
     found = next(one for one in outcome.status.conditions if one.type == kind)
     return found.status, found.reason

@@ -119,16 +119,36 @@ def test_rules_are_where_their_fields_are() -> None:
     assert "!has(self.schedule) || self.trigger != 'interval'" in rules
 
 
-def test_the_operator_needs_nothing_of_the_library_s_own_dependencies() -> None:
-    """Its image has no pyspark: all of its modules load without any third party but two."""
-    code = (
-        "import importlib, pkgutil, sys, sluicegate_operator as o\n"
-        "for m in pkgutil.walk_packages(o.__path__, 'sluicegate_operator.'):\n"
-        "    importlib.import_module(m.name)\n"
-        "print(*sorted({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)))"
-    )
+def loaded_by(code: str) -> set[str]:
+    """Return the top-level modules that are loaded after some code, the standard library's left out."""
+    code += "\nprint(*{m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names))"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, check=True, text=True
+        [sys.executable, "-I", "-c", f"import sys\n{code}"],
+        capture_output=True,
+        check=True,
+        text=True,
     )
-    loaded = {name for name in done.stdout.split() if not name.startswith("_")} - {"cython_runtime"}
-    assert loaded == {"cronsim", "sluicegate", "sluicegate_operator", "yaml"}
+    return {name for name in done.stdout.split() if not name.startswith("_")} - {"cython_runtime"}
+
+
+def test_what_is_decided_needs_nothing_of_the_library_s_own_dependencies() -> None:
+    """The operator's image has no pyspark: all that is pure loads without any third party but two."""
+    code = (
+        "import importlib, pkgutil, sluicegate_operator as o\n"
+        "for m in pkgutil.walk_packages(o.__path__, 'sluicegate_operator.'):\n"
+        "    if m.name.split('.')[1] in ('crds', 'reconcile', 'resources', 'volumes'):\n"
+        "        importlib.import_module(m.name)"
+    )
+    assert loaded_by(code) == {"cronsim", "sluicegate", "sluicegate_operator", "yaml"}
+
+
+def test_who_runs_tasks_on_a_store_has_no_client_of_one() -> None:
+    code = "import sluicegate_operator.store.desk, sluicegate_operator.store.running"
+    assert loaded_by(code) <= {"cronsim", "sluicegate", "sluicegate_operator"}
+
+
+def test_a_task_needs_obstore_and_no_spark_nor_a_second_client() -> None:
+    code = "import sluicegate_operator.store.__main__"
+    loaded = loaded_by(code)
+    assert loaded >= {"obstore"}
+    assert not loaded & {"minio", "pandas", "pyarrow", "pyspark", "numpy", "py4j"}

@@ -8,7 +8,8 @@ import pytest
 
 from sluicegate.settings.restart import RestartSettings
 from sluicegate_operator.reconcile.actions import CreateDriver
-from sluicegate_operator.reconcile.observed import Progress
+from sluicegate_operator.reconcile.observed import Progress, Taken
+from sluicegate_operator.resources.job import CheckpointSettings
 from sluicegate_operator.resources.job_status import DriverStatus, StreamingJobStatus
 
 from .made import (
@@ -24,6 +25,8 @@ from .made import (
     view,
 )
 from .rows import BACKOFF, Row, check, failures, strategy
+
+RESTORED = spec(checkpoint=CheckpointSettings(volume="store", restore_from="moved"))
 
 STARTING = (
     Row(
@@ -42,6 +45,70 @@ STARTING = (
         "Pending",
         status={"attempt": 0},
         conditions={"Ready": ("False", "VolumeNotReady"), "VolumeReady": ("False", "NotReady")},
+    ),
+    Row(
+        "a restart waits for its volume too, and stays due",
+        job(status=ended(next_start_time=NOW - 1)),
+        view(dead(held=False), volume_ready=False, volume_message="no such bucket"),
+        "Restarting",
+        status={"attempt": 1, "next_start_time": NOW - 1, "restarts": 0},
+        conditions={"Ready": ("False", "VolumeNotReady")},
+    ),
+    Row(
+        "the first checkpoint begins with the savepoint that the spec names",
+        job(RESTORED),
+        view(savepoints={"moved": Taken("Ready")}),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 1, "restored_from": "moved"},
+    ),
+    Row(
+        "which the first start waits for, while it is taken",
+        job(RESTORED),
+        view(savepoints={"moved": Taken("Pending")}),
+        "Pending",
+        status={"attempt": 0},
+        conditions={"Ready": ("False", "SavepointNotReady")},
+    ),
+    Row(
+        "or where it failed",
+        job(RESTORED),
+        view(savepoints={"moved": Taken("Failed", "no such job")}),
+        "Pending",
+        status={"attempt": 0},
+        conditions={"Ready": ("False", "SavepointNotReady")},
+    ),
+    Row(
+        "or where it does not exist",
+        job(RESTORED),
+        view(),
+        "Pending",
+        status={"attempt": 0},
+        conditions={"Ready": ("False", "SavepointNotReady")},
+    ),
+    Row(
+        "another savepoint may be named before the first start",
+        job(RESTORED, StreamingJobStatus(restored_from="another")),
+        view(savepoints={"moved": Taken("Ready")}),
+        "Starting",
+        ["CreateDriver"],
+        {"restored_from": "moved"},
+    ),
+    Row(
+        "a restart before the first epoch needs the savepoint still",
+        job(RESTORED, ended(RESTORED, restored_from="moved")),
+        view(dead(held=False)),
+        "Pending",
+        status={"attempt": 1},
+        conditions={"Ready": ("False", "SavepointNotReady")},
+    ),
+    Row(
+        "once there was an epoch, the savepoint may go",
+        job(RESTORED, ended(RESTORED, restored_from="moved", last_epoch=0)),
+        view(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 2},
     ),
     Row(
         "a driver that runs does not mind its volume's condition",
@@ -288,9 +355,9 @@ def test_rule(row: Row) -> None:
 
 def test_a_new_pod_gets_what_the_status_says() -> None:
     status = ended(checkpoint_number=3, restored_from="moved")
-    outcome = decide(job(status=status), view())
+    outcome = decide(job(status=status), view(savepoints={"moved": Taken("Ready")}))
     (made,) = [a for a in outcome.actions if isinstance(a, CreateDriver)]
-    assert made == CreateDriver(2, "run", spec().running_hash(), 3, "moved")
+    assert made == CreateDriver(2, "run", spec().running_hash(), 3, "moved", spec())
 
 
 def test_the_same_failure_gives_the_same_delay_on_every_operator() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,9 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from sluicegate_operator.reconcile import limits
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.passes import Pass
+from sluicegate_operator.resources.job import RollbackSettings, Schedule, StreamingJobSpec
 
 from .made import job, spec
-from .world import LawBroken, World, settle, world_of
+from .storage import LawBroken
+from .walks import walk
+from .world import BAD, World, settle, world_of
 
 CODES = st.sampled_from([0, 1, 64, 65, 66, 75, 137, 143])
 AGES = st.sampled_from([0, 0, 0, 1, 2, 3, 8, 30])
@@ -29,21 +33,49 @@ WHICH = st.integers(0, 5)
 class Cluster(RuleBasedStateMachine):
     """One stateful job; whatever can happen to it."""
 
+    ROLLBACK = RollbackSettings(enabled=True, deadline_s=60.0)
+    MODES: ClassVar[tuple[str, ...]] = ("last-state", "savepoint", "stateless")
+
     def __init__(self) -> None:
         super().__init__()
-        self.world: World = world_of()
+        self.world: World = world_of(job(self.first(), held=False))
+
+    def first(self) -> StreamingJobSpec:
+        return spec(rollback=self.ROLLBACK, savepoint_timeout_s=60.0)
 
     def pod(self, which: int) -> Pod | None:
         alive = self.world.live_pods()
         return alive[which % len(alive)] if alive else None
 
-    @rule(job_age=AGES, view_age=AGES, acts_done=st.integers(0, 4), late=st.booleans())
-    def operator_errs(self, job_age: int, view_age: int, acts_done: int, late: bool) -> None:  # noqa: FBT001 - drawn
-        self.world.operate(job_age=job_age, view_age=view_age, acts_done=acts_done, late=late)
+    @rule(
+        ages=st.tuples(AGES, AGES, AGES),
+        acts_done=st.integers(0, 4),
+        late=st.booleans(),
+    )
+    def operator_errs(self, ages: tuple[int, int, int], acts_done: int, late: bool) -> None:  # noqa: FBT001 - drawn
+        job_age, view_age, taken_age = ages
+        self.world.operate(
+            job_age=job_age,
+            view_age=view_age,
+            taken_age=taken_age,
+            acts_done=acts_done,
+            late=late,
+        )
+
+    @rule(times=st.integers(1, 3))
+    def operator_passes(self, times: int) -> None:
+        for _ in range(times):
+            self.world.operate()
+
+    @rule(which=WHICH, fate=st.sampled_from(["seal", "ready", "fail"]))
+    def savepoint_meets_its_fate(self, which: int, fate: str) -> None:
+        names = sorted(self.world.storage.savepoints)
+        if names:
+            getattr(self.world.storage, fate)(names[which % len(names)])
 
     @rule()
-    def operator_passes(self) -> None:
-        self.world.operate()
+    def savepoints_are_taken(self) -> None:
+        self.world.take_savepoints()
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 20.0, 31.0, 700.0]))
     def time_goes_by(self, seconds: float) -> None:
@@ -82,11 +114,20 @@ class Cluster(RuleBasedStateMachine):
         self.spec(suspend=suspend)
 
     @rule(
-        image=st.sampled_from(["jobs:1", "jobs:2"]),
-        mode=st.sampled_from(["last-state", "stateless"]),
+        image=st.sampled_from(["jobs:1", "jobs:2", BAD]),
+        mode=st.sampled_from(["last-state", "savepoint", "stateless"]),
     )
     def user_upgrades(self, image: str, mode: str) -> None:
-        self.spec(image=image, upgrade_mode=mode)
+        self.spec(image=image, upgrade_mode=mode if mode in self.MODES else "last-state")
+
+    @rule(seconds=st.sampled_from([0.5, 7.0, 61.0]), times=st.integers(1, 8))
+    def all_goes_well_for_a_while(self, seconds: float, times: int) -> None:
+        for _ in range(times):
+            for which in range(len(self.world.live_pods())):
+                self.pod_starts(which)
+            self.world.operate()
+            self.world.check()
+            self.world.tick(seconds)
 
     @rule()
     def user_restarts(self) -> None:
@@ -101,6 +142,7 @@ class Cluster(RuleBasedStateMachine):
         was = self.world.resource
         wanted = dataclasses.replace(was.spec, **changes)  # type: ignore[arg-type]
         if wanted != was.spec:
+            self.world.storage.told.clear()
             self.world.change(spec=wanted, generation=was.generation + 1)
 
     @invariant()
@@ -114,18 +156,29 @@ class Cluster(RuleBasedStateMachine):
             return
         self.spec(suspend=False)
         self.user_restarts()
-        settle(self.world)
         status = self.world.resource.status
-        assert status.phase == "Running", status
-        (alive,) = self.world.live_pods()
-        assert (alive.attempt, alive.spec_hash) == (
-            status.attempt,
-            self.world.resource.spec.running_hash(),
-        )
+        if status.good is None or self.world.specs[status.good.spec_hash].image == BAD:
+            self.spec(image="jobs:1")  # there is nothing to go back to
+        settle(self.world)
+        self.rests()
         writes = self.world.writes
         for _ in range(3):
             assert self.world.operate() == (False, ())
         assert self.world.writes == writes
+
+    def rests(self) -> None:
+        """See one driver: of the resource's spec, or of the last good one if that is bad."""
+        status, wanted = self.world.resource.status, self.world.resource.spec
+        assert status.phase == "Running", status
+        (alive,) = self.world.live_pods()
+        assert alive.attempt == status.attempt
+        if wanted.image == BAD:
+            assert status.rollback is not None
+            assert status.good is not None
+            assert alive.spec_hash == status.good.spec_hash
+        else:
+            assert status.rollback is None
+            assert alive.spec_hash == wanted.running_hash()
 
     def goes(self) -> None:
         """Let the world be quiet after a deletion: the job goes, if need be when it is told to."""
@@ -146,8 +199,37 @@ EXAMPLES = settings(
 )
 
 
-def test_no_interleaving_makes_two_drivers_and_all_come_to_rest() -> None:
-    run_state_machine_as_test(Cluster, settings=EXAMPLES)
+class Batches(Cluster):
+    """A batch job that is due every ten minutes."""
+
+    MODES: ClassVar[tuple[str, ...]] = ("last-state", "stateless")
+
+    def first(self) -> StreamingJobSpec:
+        return spec(trigger="once", schedule=Schedule(cron="*/10 * * * *"))
+
+    def rests(self) -> None:
+        """See none: each run that was due is done."""
+        status = self.world.resource.status
+        assert status.phase == "Waiting", status
+        assert not self.world.live_pods()
+
+
+@pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
+def test_no_interleaving_makes_two_drivers_and_all_come_to_rest(machine: type[Cluster]) -> None:
+    run_state_machine_as_test(machine, settings=EXAMPLES)
+
+
+WALKS = 100
+
+
+@pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
+def test_no_random_walk_breaks_a_law_and_all_come_to_rest(machine: type[Cluster]) -> None:
+    for seed in range(WALKS):
+        try:
+            walk(machine, seed)
+        except AssertionError as error:
+            error.add_note(f"in the walk of seed {seed}")
+            raise
 
 
 def lives_through_old_views() -> None:

@@ -9,6 +9,7 @@ told from its pod: on a silent node it may live unseen. Not here: choosing what 
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass, field
 
 from sluicegate_operator.reconcile import actions as acts
@@ -25,16 +26,23 @@ from sluicegate_operator.reconcile.observed import (
     Progress,
 )
 from sluicegate_operator.reconcile.passes import LANDS_S
+from sluicegate_operator.resources.job import StreamingJobSpec
 from sluicegate_operator.resources.job_status import FINISH
+from sluicegate_operator.resources.parsing import render
 
 from .made import NOW, job
+from .storage import LawBroken, Run, Storage
+
+BAD = "jobs:bad"
+"""An image with which no driver makes an epoch."""
+
+LONG = "é" * 2048
+"""A termination message as long as the kubelet takes."""
+
+STATUS_BYTES = 16 << 10
 
 DEADLINE_S = LANDS_S - 5
 """Of a request: whoever sends it gives it up well before others rely on that."""
-
-
-class LawBroken(AssertionError):
-    """The operator did what it must never do."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,9 @@ class World:
         views: the pods after each change.
         processes: uid of each pod whose process lives.
         late: creations that are on their way, and when they are given up.
+        specs: what drivers were made of, by digest.
+        runs: uid of a batch's pod -> its run.
+        measured: the version of which the size is known.
         guarded: whether a status write under an old version is refused.
     """
 
@@ -67,10 +78,14 @@ class World:
     pods: dict[str, Pod] = field(default_factory=dict)
     processes: set[str] = field(default_factory=set)
     late: list[tuple[float, acts.CreateDriver]] = field(default_factory=list)
+    storage: Storage = field(default_factory=Storage)
+    specs: dict[str, StreamingJobSpec] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
     made: int = 0
     writes: int = 0
     guarded: bool = True
     told: bool = False
+    measured: int = -1
 
     def __post_init__(self) -> None:
         """Begin with one view."""
@@ -80,13 +95,20 @@ class World:
     # --- what an operator does ---------------------------------------------------------------
 
     def operate(
-        self, *, job_age: int = 0, view_age: int = 0, acts_done: int = 99, late: bool = False
+        self,
+        *,
+        job_age: int = 0,
+        view_age: int = 0,
+        taken_age: int = 0,
+        acts_done: int = 99,
+        late: bool = False,
     ) -> tuple[bool, tuple[acts.Action, ...]]:
         """Let an operator pass once.
 
         Args:
             job_age: how many versions old its view of the job is.
             view_age: how many changes old its view of the pods is.
+            taken_age: how many changes old its view of the savepoints is.
             acts_done: it dies after so many actions.
             late: its creations are still on their way when it dies.
 
@@ -96,12 +118,14 @@ class World:
         version = max(0, self.version - job_age)
         read = self.resources[version]
         seen = self.views[max(0, len(self.views) - 1 - view_age)]
-        outcome = reconcile(read, Observed(seen.pods, seen.as_of), self.now)
+        taken = self.storage.views[max(0, len(self.storage.views) - 1 - taken_age)]
+        outcome = reconcile(read, Observed(seen.pods, seen.as_of, savepoints=taken), self.now)
         changed = outcome.status != read.status
         if changed:
             if self.guarded and version != self.version:
                 return False, ()
             self.writes += 1
+            self.storage.check_moves(self.resource.status, outcome.status)
             self.change(status=outcome.status)
         for action in outcome.actions[:acts_done]:
             if isinstance(action, acts.CreateDriver) and late:
@@ -129,8 +153,12 @@ class World:
             case acts.DropPod(uid=uid):
                 self._update(uid, terminating=True)
                 self._release(uid)
+            case acts.TakeSavepoint(name=name, attempt=attempt):
+                number = self.resource.status.checkpoint_number
+                if attempt == self.resource.status.attempt:
+                    self.storage.take(name, attempt, number)
             case _:
-                pass  # events; this job takes no savepoint and deletes no checkpoint
+                pass  # events; this job deletes no checkpoint
 
     def change(self, **changes: object) -> None:
         """Write the resource; its spec's generation goes up with the spec."""
@@ -149,7 +177,16 @@ class World:
         name = f"clicks-{action.attempt}-driver"
         if name in self.pods:
             return  # 409, which is success
+        if action.spec.running_hash() != action.spec_hash:
+            raise LawBroken(f"attempt {action.attempt} is made of another spec than it says")
+        self.specs[action.spec_hash] = action.spec
         self.made += 1
+        status = self.resource.status
+        if status.last_schedule_time is not None and action.attempt == status.attempt:
+            run = (status.last_schedule_time, status.handled_nonce)
+            if run in self.storage.done and action.purpose != FINISH:
+                raise LawBroken(f"a run that has succeeded is run again: {run}")
+            self.runs[f"u-{self.made}"] = run
         self.pods[name] = Pod(
             name=name,
             uid=f"u-{self.made}",
@@ -157,6 +194,7 @@ class World:
             purpose=action.purpose,
             spec_hash=action.spec_hash,
             checkpoint_number=action.checkpoint_number,
+            restore_from=action.restore_from,
             created_at=self.now,
         )
 
@@ -198,29 +236,46 @@ class World:
         if pod.terminating:
             self._update(pod.uid, phase=FAILED, ended_at=self.now)
         else:
+            self.storage.driver_begins(pod)
             self.processes.add(pod.uid)
             self._update(pod.uid, phase=RUNNING, running_at=self.now)
         self._seen()
 
     def progress(self, pod: Pod) -> None:
-        """Let a driver that can be heard report an epoch."""
-        if pod.uid in self.processes and pod.node and pod.node.silent_since is None:
+        """Let a driver that can be heard report an epoch, or that its checkpoint is sealed."""
+        if pod.uid not in self.processes or pod.node is None:
+            return
+        heard = pod.node.silent_since is None
+        if pod.checkpoint_number in self.storage.sealed and pod.purpose != FINISH:
+            if heard and not pod.terminating:
+                self.storage.driver_told_sealed(pod)
+            self.end(pod, 65, "Sealed: moved")
+        elif self.bad(pod):
+            self.end(pod, 1)
+        elif heard:
             epoch = 0 if pod.progress is None else (pod.progress.epoch or 0) + 1
             self._update(pod.uid, progress=Progress(self.now, epoch))
         self._seen()
 
-    def end(self, pod: Pod, code: int) -> None:
+    def bad(self, pod: Pod) -> bool:
+        """Say whether a driver's spec is one that never makes an epoch."""
+        return self.specs[pod.spec_hash].image == BAD
+
+    def end(self, pod: Pod, code: int, message: str = LONG) -> None:
         """Let a process end; its kubelet says so, if it can be heard."""
         if pod.uid not in self.processes:
             return
         self.processes.discard(pod.uid)
         if pod.node is not None and pod.node.silent_since is None:
-            self._over(pod, code)
+            self._over(pod, code, message)
         self._seen()
 
-    def _over(self, pod: Pod, code: int) -> None:
+    def _over(self, pod: Pod, code: int, message: str = "") -> None:
         phase = SUCCEEDED if code == 0 else FAILED
-        self._update(pod.uid, phase=phase, exit_code=code, ended_at=self.now)
+        self._update(pod.uid, phase=phase, exit_code=code, ended_at=self.now, message=message)
+        # the driver of a batch that was asked to stop exits 0 too
+        if code == 0 and pod.purpose != FINISH and not pod.terminating and pod.uid in self.runs:
+            self.storage.done.add(self.runs[pod.uid])
 
     def delete_pod(self, pod: Pod) -> None:
         """Let a person delete a pod, by force or not: our finalizer keeps the object."""
@@ -249,6 +304,21 @@ class World:
             self._update(pod.uid, node=Node(silent_since=self.now, gone=True))
         self._seen()
 
+    def ends_by_itself(self, pod: Pod) -> bool:
+        """Say whether a driver is a batch's, and no bad one's."""
+        return self.specs[pod.spec_hash].finite and not self.bad(pod)
+
+    def take_savepoints(self) -> None:
+        """Let all savepoints be taken that stop no later driver than their own."""
+        for name, one in self.storage.savepoints.items():
+            alive = [p for p in self.live_pods() if p.uid in self.processes]
+            for pod in alive:
+                if pod.attempt == one.attempt and one.taken.phase == "Pending":
+                    self.end(pod, 0)
+            if all(p.attempt == one.attempt for p in alive):
+                self.storage.seal(name)
+            self.storage.ready(name)
+
     def _seen(self) -> None:
         self.views.append(Snapshot(self.now, tuple(self.pods.values())))
 
@@ -258,7 +328,8 @@ class World:
         """Raise if a law is broken.
 
         Raises:
-            LawBroken: two drivers may write at a time, or an attempt's number went back.
+            LawBroken: two drivers may write at a time, an attempt's number went back, or the status
+                is too large.
         """
         can_run = {
             pod.uid
@@ -271,6 +342,12 @@ class World:
         attempts = [one.status.attempt for one in self.resources[-2:]]
         if attempts != sorted(attempts):
             raise LawBroken(f"the attempt went back: {attempts}")
+        if self.measured == self.version:
+            return
+        self.measured = self.version
+        size = len(json.dumps(render(self.resource.status), ensure_ascii=False).encode())
+        if size > STATUS_BYTES:
+            raise LawBroken(f"the status has {size} bytes")
 
 
 def world_of(wanted: Job | None = None, *, guarded: bool = True) -> World:
@@ -294,10 +371,11 @@ def settle(world: World, *, passes: int = 400) -> None:
         for pod in world.live_pods():
             world.run(pod)
         for pod in world.live_pods():
-            if pod.terminating or pod.purpose == FINISH:
+            if pod.terminating or pod.purpose == FINISH or world.ends_by_itself(pod):
                 world.end(pod, 0)
             else:
                 world.progress(pod)
+        world.take_savepoints()
         world.check()
         wrote, done = world.operate()
         world.check()
@@ -313,4 +391,6 @@ def _waits(world: World) -> bool:
     status = world.resource.status
     if world.resource.deleted:
         return world.resource.held and not status.failed
-    return status.phase not in ("Running", "Suspended", "Failed")
+    if status.phase == "Running" and any(world.bad(pod) for pod in world.live_pods()):
+        return True
+    return status.phase not in ("Running", "Suspended", "Failed", "Waiting")

@@ -21,6 +21,7 @@ from sluicegate.cli.savepoints import savepoint, stop
 from sluicegate.cli.supervisor import drive, supervise
 from sluicegate.cli.tail import tail
 from sluicegate.protocol.errors import SluicegateError
+from sluicegate.tracing import outcome
 
 
 class _App(click.Group):
@@ -31,6 +32,8 @@ class _App(click.Group):
             return super().invoke(ctx)
         except SluicegateError as error:
             click.echo(f"{type(error).__name__}: {error}", err=True)
+            if ctx.invoked_subcommand == "run":
+                outcome.write(error)
             sys.exit(error.exit_code)
 
 
@@ -59,17 +62,17 @@ def _targets(job: PackagedJob, settings: Any) -> None:  # noqa: ANN401
 def _verify(job: PackagedJob, settings: Any) -> None:  # noqa: ANN401
     if job.verify is None:
         raise click.UsageError(f"{job.name} has no independent check")
-    outcome = job.verify(settings)
-    for label, number in outcome.checked.items():
+    found = job.verify(settings)
+    for label, number in found.checked.items():
         click.echo(f"  {number:>12,}  {label}")
-    for finding in outcome.findings:
+    for finding in found.findings:
         click.echo(f"{finding.kind.upper()}: {finding.count:,}")
         for example in finding.examples:
             click.echo(f"    {example}")
     click.echo(
-        "exact: nothing lost, duplicated, wrong or undecided" if outcome.exact else "NOT EXACT"
+        "exact: nothing lost, duplicated, wrong or undecided" if found.exact else "NOT EXACT"
     )
-    sys.exit(0 if outcome.exact else 1)
+    sys.exit(0 if found.exact else 1)
 
 
 def _generate(job: PackagedJob, settings: Any, *, records: int, seed: int) -> None:  # noqa: ANN401

@@ -1,7 +1,8 @@
 """Command-line options generated from a job's settings, for `run`, `targets`, `verify`.
 
 A value comes from the command line, else the environment, else the file of `--settings`, else the
-default; the schema is one (`settings.schema`).
+default; the schema is one (`settings.schema`). What the resource of a job tells its pod wins over all
+of them (`cli.told`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, get_type_hints
 import click
 
 from sluicegate.cli.job import PackagedJob, packaged_jobs
+from sluicegate.cli.told import as_told
 from sluicegate.settings.job import JobSettings
 from sluicegate.settings.schema import choices_of, from_mapping, key_of, load_yaml, unknown
 
@@ -93,7 +95,7 @@ class JobGroup(click.Group):
             own = {key: value for key, value in given.items() if key in names}
             rest = {key: value for key, value in given.items() if key not in names}
             rest.pop(_FILE)
-            self._act(job, job.settings(**own), **rest)
+            self._act(job, as_told(job.name, job.settings(**own)), **rest)
 
         params: list[click.Parameter] = [
             _settings_file(job.settings),

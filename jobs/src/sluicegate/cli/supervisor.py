@@ -31,9 +31,6 @@ from sluicegate.tracing import outcome
 
 log = logging.getLogger("sluicegate.run")
 
-MASTER_VARIABLE = "SLUICEGATE_MASTER"
-"""Spark's master URL; default two threads in the driver."""
-
 _NEVER_AGAIN = frozenset({64, 65, 66})
 """Exit codes of errors that starting again cannot mend: settings, fenced, history broken."""
 
@@ -139,7 +136,7 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     asked: queue.SimpleQueue[int] = queue.SimpleQueue()
     started = time.monotonic()
     try:
-        spark = session(job.name, master=os.environ.get(MASTER_VARIABLE, "local[2]"))
+        spark = session(job.name)
         with _asked(asked):
             query = job.build(spark, settings).start()
             log.info(

@@ -118,7 +118,7 @@ def _owed_of(job: Job, record: EpochRecord) -> Steps[Settled | None]:
     """Return an overlapped epoch of another driver, unless that one noted that it is in."""
     if not record.overlapped or (yield IsFinished(record.epoch)):
         return None
-    yield from _recognise(job, record)
+    yield from recognise(job, record)
     settled = Settled(record, replayed=True, course=Course())
     settled.course.enter(Phase.DECIDED)
     return settled
@@ -136,7 +136,7 @@ def settle(job: Job, epoch: int) -> Steps[Settled]:
     record: EpochRecord | None = yield ReadRecord(epoch)
     yield from _no_later_decision(epoch, "before this epoch was run")
     if record is not None:
-        yield from _recognise(job, record)
+        yield from recognise(job, record)
         yield Feed(record.event_times)
         course.enter(Phase.DECIDED)
         return Settled(record, replayed=True, course=course)
@@ -263,7 +263,7 @@ def _record_before(job: Job, epoch: int) -> Steps[EpochRecord | None]:
     return before
 
 
-def _recognise(job: Job, record: EpochRecord) -> Steps[None]:
+def recognise(job: Job, record: EpochRecord) -> Steps[None]:
     """See that a found record is of this job and of these offsets; rules 3 and 4."""
     _same_lineage(job, record)
     yield from _same_offsets(record)

@@ -58,7 +58,10 @@ class EpochLog(Protocol):
         """Return whether `finish` was called for the epoch."""
 
     def finish(self, epoch: int) -> None:
-        """Note that an overlapped epoch is in every sink, at the end of a driver that ends well."""
+        """Note that an epoch is in every sink, where Spark's commit does not say so.
+
+        Of an overlapped one at the end of a driver that ends well; of any by one that only finishes.
+        """
 
     def tidy(self, record: EpochRecord) -> None:
         """Remove what nobody can need once `record` is applied (rules 2 and 8).

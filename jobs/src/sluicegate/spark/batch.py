@@ -25,10 +25,13 @@ from sluicegate.protocol.errors import InputChanged, SettingsInvalid, Sluicegate
 from sluicegate.protocol.ports import Plan
 from sluicegate.protocol.record import EventTime
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
+from sluicegate.settings.told import Told
 from sluicegate.sinks.contract import Sink
+from sluicegate.spark import ending
 from sluicegate.spark.applying import close_writers
 from sluicegate.spark.deadline import deadline
 from sluicegate.spark.driver import BatchPlan, EpochDriver, Times, Wiring
+from sluicegate.spark.finishing import finish_decided
 from sluicegate.spark.outputs import Output, frame_of
 from sluicegate.spark.query import EpochsWriter
 
@@ -36,6 +39,7 @@ log = logging.getLogger("sluicegate.query")
 
 _EPOCH = 0
 _INPUT, _DONE = f"offsets/{_EPOCH}", f"commits/{_EPOCH}"
+_DONE_TEXT = b"v1\n{}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class BatchWriter(EpochsWriter):
         Raises:
             PreflightFailed: or one of its kinds; nothing was started.
             SinkUnavailable: a server does not answer; nothing was started.
+            SystemExit: as of `EpochsWriter.start`.
         """
         if self.settings.overlap:
             raise SettingsInvalid(
@@ -62,6 +67,10 @@ class BatchWriter(EpochsWriter):
                 do="switch it off",
             )
         spark, wiring = self.wired()
+        if Told.read().finishes:
+            if finish_decided(spark, wiring, self.settings.timeout_s) is not None:
+                wiring.objects.create(_DONE, _DONE_TEXT)
+            raise ending.Ended
         return BatchRun(spark, wiring, self.settings, self.inputs)
 
 
@@ -84,6 +93,7 @@ def batch(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
         sinks: where the rows go; applied in this order.
         name: the job's name; the checkpoint belongs to it.
         checkpoint: a path or `s3://bucket/prefix`, of this batch alone: another input needs another.
+            It and the settings are those of the environment where that gives any.
         dead_letters: a sink for rows that a sink refuses.
         settings: see `EpochSettings`; those of pace and state mean nothing here. Default: no timeout.
         inputs: text that says what is read, and changes when that does; default: path, size and
@@ -100,7 +110,8 @@ def batch(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
                 data="nothing was started",
                 do="use epochs(), with the interval available-now to end when all is read",
             )
-    given = dataclasses.replace(settings or EpochSettings(timeout_s=0), interval=AVAILABLE_NOW)
+    checkpoint, told = Told.read().over(checkpoint, settings or EpochSettings(timeout_s=0))
+    given = dataclasses.replace(told, interval=AVAILABLE_NOW)
     return BatchWriter(named, tuple(sinks), name, checkpoint, dead_letters, given, inputs=inputs)
 
 
@@ -114,6 +125,7 @@ class BatchRun:
         self._inputs = inputs
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="sluicegate-batch", daemon=True)
+        ending.enter(self)
         self._thread.start()
 
     @property
@@ -157,7 +169,9 @@ class BatchRun:
             self._error = error
         finally:
             close_writers()
+            self._wiring.progress.close()
             self._wiring.tracing.close()
+            ending.leave(self)
 
     def _once(self) -> None:
         """Run the batch, finish it, or see that it is done."""
@@ -178,7 +192,7 @@ class BatchRun:
             # decided is decided: it is finished from the record, whatever the input is now
             driver.run(rows, _EPOCH)
             driver.finish()
-            wiring.objects.create(_DONE, b"v1\n{}")
+            wiring.objects.create(_DONE, _DONE_TEXT)
         else:
             log.info("batch %s is in every sink already: nothing is done", wiring.job.name)
         driver.close()

@@ -20,8 +20,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from sluicegate.protocol import finishing
 from sluicegate.protocol.coordinator import Job, Settled, apply, finish, owed, settle
-from sluicegate.protocol.effects import drive
+from sluicegate.protocol.effects import Steps, drive
 from sluicegate.protocol.errors import RowRefused, SluicegateError, StageFailed
 from sluicegate.protocol.ports import Plan, Ports, Staged
 from sluicegate.protocol.record import LETTERS, ROWS_IN, EpochRecord, EventTime
@@ -36,6 +37,7 @@ from sluicegate.spark.staging import StageOrder, stage_with
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
 from sluicegate.storage.objects import Objects
 from sluicegate.tracing import Tracing
+from sluicegate.tracing.progress import Progress
 
 log = logging.getLogger("sluicegate.epoch")
 
@@ -52,6 +54,7 @@ class Wiring:
     objects: Objects
     tracing: Tracing
     inline_bytes: int
+    progress: Progress = field(default_factory=lambda: Progress(None))
 
 
 @dataclass
@@ -111,13 +114,41 @@ class EpochDriver:
 
     def recover(self) -> None:
         """Apply what a killed driver owes, before the query starts; see `coordinator.owed`."""
+        self._recover(owed(self._wiring.job))
+        if self._wiring.progress.wanted:
+            self._wiring.progress.before(self._everywhere())
+
+    def finish_decided(self) -> int | None:
+        """Apply what is decided, as no query follows; see `protocol.finishing`.
+
+        Returns:
+            The epoch that was applied, None if all were in every sink.
+        """
+        settled = self._recover(finishing.unapplied(self._wiring.job))
+        if settled is None:
+            return None
+        drive(finishing.note(settled.record), self._ports(_NoPlan(), Times()))
+        return settled.record.epoch
+
+    def _recover(self, steps: Steps[Settled | None]) -> Settled | None:
         wiring, times = self._wiring, Times()
         ports = self._ports(_NoPlan(), times)
-        settled = drive(owed(wiring.job), ports)
+        settled = drive(steps, ports)
         if settled is not None:
             epoch = settled.record.epoch
             with wiring.tracing.root("epoch", epoch=epoch, lineage=wiring.job.lineage) as span:
                 self._apply(settled, ports, times, span)
+        return settled
+
+    def _everywhere(self) -> int | None:
+        """Return the last epoch that is in every sink, by the log."""
+        newest = self._log.newest()
+        if newest is None:
+            return self._wiring.job.first_epoch - 1 if self._wiring.job.first_epoch else None
+        applied = self._newest is not None and self._newest.record.epoch == newest
+        if applied or self._offsets.committed(newest):
+            return newest
+        return newest - 1 if newest else None
 
     def run(self, batch: DataFrame, epoch: int) -> None:
         """Take one epoch to every sink; see `coordinator.run_epoch` for the errors."""
@@ -140,6 +171,7 @@ class EpochDriver:
             span.set_attributes({"attempt": record.attempt, "replayed": settled.replayed})
         self._keeper.keep(record)
         self._newest = settled
+        wiring.progress.epoch(record.epoch)
         log.info("%s", _progress(settled, times))
         return record.epoch
 

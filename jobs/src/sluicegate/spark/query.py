@@ -23,26 +23,27 @@ from sluicegate.checkpoint.preflight import require_create_once
 from sluicegate.checkpoint.takeover import settle_with_parent
 from sluicegate.protocol import failpoints
 from sluicegate.protocol.coordinator import Job
-from sluicegate.protocol.errors import (
-    Fenced,
-    SettingsInvalid,
-    SluicegateError,
-    StageFailed,
-)
+from sluicegate.protocol.errors import SettingsInvalid, SluicegateError
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
+from sluicegate.settings.told import Told
 from sluicegate.sinks.contract import BoundSink, Sink
+from sluicegate.spark import ending
 from sluicegate.spark.applying import close_writers
 from sluicegate.spark.beside import Beside
+from sluicegate.spark.causes import translated
 from sluicegate.spark.deadline import deadline
 from sluicegate.spark.departure import Departure
 from sluicegate.spark.driver import EpochDriver, Wiring
+from sluicegate.spark.finishing import finish_decided
 from sluicegate.spark.outputs import LETTERS, Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.pace import Pace
-from sluicegate.spark.s3 import checkpoint_files, prepare_store
+from sluicegate.spark.resting import rests
+from sluicegate.spark.s3 import checkpoint_files, prepare_store, spark_url
 from sluicegate.spark.session import check_state_backend, prepare
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.objects import open_objects
 from sluicegate.tracing import Tracing
+from sluicegate.tracing.progress import Progress
 
 log = logging.getLogger("sluicegate.query")
 
@@ -74,8 +75,13 @@ class EpochsWriter:
         Raises:
             PreflightFailed: or one of its kinds; nothing was started.
             SinkUnavailable: a server does not answer; nothing was started.
+            SystemExit: no query is to be started: this process was asked to end, or is there only
+                to finish what is decided (`Told.purpose`), and has.
         """
         spark, wiring = self.wired()
+        if Told.read().finishes:
+            finish_decided(spark, wiring, self.settings.timeout_s)
+            raise ending.Ended
         return EpochsQuery(spark, wiring, self)
 
     def wired(self) -> tuple[SparkSession, Wiring]:
@@ -108,6 +114,7 @@ class EpochsWriter:
             objects=objects,
             tracing=Tracing(self.name),
             inline_bytes=self.settings.inline_bytes,
+            progress=Progress.of_pod(),
         )
 
     def _bound_for(self, lineage: str) -> dict[str, BoundSink]:
@@ -169,7 +176,8 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
         outputs: a streaming DataFrame, or several by name; each sink then says `of=` which.
         sinks: where the rows go; applied in this order.
         name: the job's name; the checkpoint belongs to it.
-        checkpoint: a path or `s3://bucket/prefix`, of this job alone.
+        checkpoint: a path or `s3://bucket/prefix`, of this job alone. It and the settings are those
+            of the environment where that gives any (`sluicegate.settings.told`).
         trigger: short for `settings.interval`.
         dead_letters: a sink for rows that another sink, or the job (`refuse`), refuses: a KafkaSink
             with value='value', or a table with the columns of `spark.letters`. With `of=` it takes
@@ -189,6 +197,7 @@ def epochs(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     given = settings or EpochSettings()
     if trigger is not None:
         given = dataclasses.replace(given, interval=trigger)
+    checkpoint, given = Told.read().over(checkpoint, given)
     named = outputs if isinstance(outputs, Mapping) else {_ALL: outputs}
     return EpochsWriter(
         named, tuple(sinks), name, checkpoint, dead_letters, given, output_mode, beside
@@ -218,7 +227,7 @@ class EpochsQuery:
             wiring.outputs.stream()
             .writeStream.outputMode(writer.output_mode)
             .queryName(wiring.job.name)
-            .option("checkpointLocation", _spark_url(wiring.checkpoint))
+            .option("checkpointLocation", spark_url(wiring.checkpoint))
             .foreachBatch(self._run)
         )
         triggered = (
@@ -227,10 +236,15 @@ class EpochsQuery:
             else stream.trigger(processingTime=settings.interval)
         )
         self._driver.recover()
-        if self._beside is not None:
-            self._beside.start(wiring.objects)
-        with checkpoint_files(spark, wiring.checkpoint):
-            self._query: StreamingQuery = triggered.start()
+        ending.enter(self)
+        try:
+            if self._beside is not None:
+                self._beside.start(wiring.objects)
+            with checkpoint_files(spark, wiring.checkpoint):
+                self._query: StreamingQuery = triggered.start()
+        except BaseException:
+            ending.leave(self)
+            raise
 
     @property
     def lineage(self) -> str:
@@ -250,14 +264,20 @@ class EpochsQuery:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._ended(deadline):
-            if self._driver.failed() or self._departure.asked() or self._beside_failed():
+            if self._must_end():
                 self._halt()
             elif deadline is not None and time.monotonic() >= deadline:
                 return False
+            elif self._wiring.progress.due() and rests(self._query):
+                self._wiring.progress.idle()
         self._end()
         if self._error is not None:
             raise self._error
         return True
+
+    def _must_end(self) -> bool:
+        asked = ending.asked() or self._departure.asked()
+        return asked or self._driver.failed() or self._beside_failed()
 
     def _ended(self, deadline: float | None) -> bool:
         """Wait for the query's end, at most for a moment: an apply behind it may fail meanwhile."""
@@ -351,10 +371,16 @@ class EpochsQuery:
         if self._stopping and "_StopRequested" in str(error):
             return
         if self._error is None:
-            self._error = _translate(error)
+            self._error = translated(error)
 
     def _end(self) -> None:
         """Wait for what is beside and behind the stream, and let go of everything."""
+        try:
+            self._let_go()
+        finally:
+            ending.leave(self)
+
+    def _let_go(self) -> None:
         if self._beside is not None:
             self._beside.stop()
         try:
@@ -364,36 +390,5 @@ class EpochsQuery:
         self._driver.close()
         close_writers()
         self._error = self._departure.leave(self._error)
+        self._wiring.progress.close()
         self._wiring.tracing.close()
-
-
-_ANOTHER_DRIVER = (
-    "CONCURRENT_STREAM_LOG_UPDATE",
-    "ConcurrentModification",
-    "Multiple streaming queries are concurrently using",  # has no error class in Spark 4.1
-)
-"""What Spark says when a file of its log that it is about to write is there already."""
-
-
-def _translate(error: StreamingQueryException) -> SluicegateError:
-    """Say in our terms why Spark itself ended the query."""
-    text = str(error)
-    head = next((line for line in text.splitlines() if line.strip()), text)[:600]
-    if any(sign in text for sign in _ANOTHER_DRIVER):
-        return Fenced(
-            f"another driver uses this checkpoint: {head}",
-            data="nothing was written by this driver in the epoch that it lost",
-            do="keep one driver per checkpoint",
-        )
-    return StageFailed(
-        f"Spark ended the query: {head}",
-        data="the epoch is undecided, or decided and applied at the next start; nothing is lost",
-        do="restart the driver; if it fails again, the cause is in the job, its source or Spark",
-    )
-
-
-def _spark_url(checkpoint: str) -> str:
-    """Return the checkpoint as Hadoop's file systems name it."""
-    return (
-        checkpoint.replace("s3://", "s3a://", 1) if checkpoint.startswith("s3://") else checkpoint
-    )

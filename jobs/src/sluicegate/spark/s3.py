@@ -105,6 +105,13 @@ def checkpoint_files(spark: SparkSession, checkpoint: str) -> Iterator[None]:
                 spark.conf.set(key, old)
 
 
+def spark_url(checkpoint: str) -> str:
+    """Return the checkpoint as Hadoop's file systems name it."""
+    return (
+        checkpoint.replace("s3://", "s3a://", 1) if checkpoint.startswith("s3://") else checkpoint
+    )
+
+
 def _loadable(spark: SparkSession, name: str) -> bool:
     utils = spark._jvm.org.apache.spark.util.Utils  # type: ignore[union-attr] # noqa: SLF001
     return bool(utils.classIsLoadable(name))

@@ -15,6 +15,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.settings.told import Told
+from sluicegate.spark.conf import KUBERNETES, check_conf, joined, on_kubernetes
 from sluicegate.storage.objects import Objects
 
 JARS_VARIABLE = "SLUICEGATE_JARS"
@@ -80,19 +82,30 @@ def session(
 ) -> SparkSession:
     """Return a session with every setting that Sluicegate needs.
 
+    What the environment says of master and settings (`sluicegate.settings.told`) wins over the
+    arguments, and they win over the defaults here.
+
     Args:
         name: the application's name.
         master: Spark's master URL; default two threads in this process's JVM.
         shuffle_partitions: state partitions of a new checkpoint; an old one keeps its number.
-        settings: anything else, such as memory; wins over the defaults here.
+        settings: anything else, such as memory.
+
+    Raises:
+        SettingsInvalid: the environment gives Spark a setting that breaks a rule.
     """
-    if master.startswith("local"):  # workers of this machine run what the driver runs
+    told = Told.read()
+    master = told.master or master
+    check_conf(told.spark_conf)
+    if master.startswith(("local", KUBERNETES)):  # workers run what the driver runs
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     ours = {**_STATIC_SETTINGS, **RUNTIME_SETTINGS, **_jar_settings(master)}
+    if master.startswith(KUBERNETES):
+        ours |= on_kubernetes(os.environ)
     ours["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     ours["spark.driver.memory"] = os.environ.get(MEMORY_VARIABLE, "1g")
-    for key, value in {**ours, **(settings or {})}.items():
+    for key, value in joined(ours, {**(settings or {}), **told.spark_conf}).items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     # an error that ends the query is raised and logged once, by us, with what to do about it
@@ -130,7 +143,8 @@ def prepare(spark: SparkSession, state_backend: str = "rocksdb") -> None:
         state_backend: 'rocksdb' or 'hdfs'.
 
     Raises:
-        SettingsInvalid: speculation is on: two copies of a task would stage side by side.
+        SettingsInvalid: speculation is on: two copies of a task would stage side by side; or the
+            environment gives a setting that breaks a rule.
     """
     if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise SettingsInvalid(
@@ -138,7 +152,12 @@ def prepare(spark: SparkSession, state_backend: str = "rocksdb") -> None:
             data="nothing was started",
             do="set spark.speculation=false for streaming jobs (rule 6 of the design)",
         )
-    for key, value in {**RUNTIME_SETTINGS, _PROVIDER: STATE_BACKENDS[state_backend]}.items():
+    told = Told.read().spark_conf
+    check_conf(told)
+    # what may be chosen, such as the memory of state, was chosen for the session
+    chosen = {key: value for key, value in told.items() if key in RUNTIME_SETTINGS}
+    wanted = {**RUNTIME_SETTINGS, **chosen, _PROVIDER: STATE_BACKENDS[state_backend]}
+    for key, value in wanted.items():
         spark.conf.set(key, value)
 
 

@@ -101,14 +101,27 @@ class StoredEpochLog:
         if self._tidied is not None and record.epoch - self._tidied < _TIDY_EVERY:
             return
         try:
-            self._prune(record.epoch)
+            self.prune(record.epoch)
         except StoreUnavailable as error:
             log.warning("old epochs were not pruned, the next epochs try again: %s", error)
             return
         self._tidied = record.epoch
 
-    def _prune(self, newest: int) -> None:
-        """Look at the log once and remove only what is there: on S3 each look is a request."""
+    def prune(self, newest: int) -> int:
+        """Remove records older than are kept, and staged chunks that nothing can need any more.
+
+        Looks at the log once and removes only what is there: on S3 each look is a request. May be
+        done beside a driver, and by several at once.
+
+        Args:
+            newest: a decided epoch; nothing of a later one is touched.
+
+        Returns:
+            How many objects of the log were removed.
+
+        Raises:
+            StoreUnavailable: the rest stays, and can be removed by another call.
+        """
         kept: set[int] = set()
         old: list[str] = []
         for name in self._objects.names("epochs/"):
@@ -122,6 +135,7 @@ class StoredEpochLog:
         for name in sorted(old, key=lambda name: (_parsed(name)[1] == "", name)):  # records last
             self._objects.delete(name)
         self._staging.sweep(lambda epoch: self._attempt(epoch, kept), newest=newest)
+        return len(old)
 
     def _attempt(self, epoch: int, kept: set[int]) -> str | None:
         found = self.read_any(epoch) if epoch in kept else None

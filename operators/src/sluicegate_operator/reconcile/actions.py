@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sluicegate_operator.resources.job import StreamingJobSpec
+
 
 @dataclass(frozen=True)
 class AddFinalizer:
@@ -26,16 +28,19 @@ class CreateDriver:
     Args:
         attempt: in its name and labels.
         purpose: 'run', or 'finish': apply what is decided, and end.
-        spec_hash: for its labels.
+        spec_hash: of `spec`, for its annotations.
         checkpoint_number: which of the job's checkpoints.
-        restore_from: the Savepoint that this checkpoint begins with, if it is empty.
+        restore_from: the Savepoint that this checkpoint begins with, if it is empty. One that does
+            not exist any more can be left out: the checkpoint has made an epoch since.
+        spec: what the driver is to run; after a rollback that is not the resource's own.
     """
 
     attempt: int
     purpose: str
     spec_hash: str
     checkpoint_number: int
-    restore_from: str = ""
+    restore_from: str
+    spec: StreamingJobSpec
 
 
 @dataclass(frozen=True)

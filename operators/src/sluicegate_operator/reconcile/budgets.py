@@ -14,9 +14,14 @@ from sluicegate_operator.reconcile.ends import APPLICATION, IMAGE, SCHEDULING
 from sluicegate_operator.resources.job import StreamingJobSpec
 from sluicegate_operator.resources.job_status import FailureStatus
 
-_KEPT = 50
-"""Failures of each kind in a status, unless the strategy counts further. An exponential delay has
-reached its longest by then, unless its multiplier is next to 1."""
+_COUNTED = 50
+"""Failures of each kind, unless a limit counts further. An exponential delay has reached its longest
+by then, unless its multiplier is next to 1."""
+
+_LISTED = {APPLICATION: 30}
+_LISTED_ELSE = 10
+"""Failures of a kind in a status by themselves; older ones are one entry with a count. failure-rate
+takes these for as late as the last of them, so it may end a job early that bears more than 30."""
 
 _PATIENT = RestartSettings()
 """Of all that is not the application's: 1 s, doubling, to a minute."""
@@ -30,10 +35,11 @@ def remembered(
     A driver that ran shows that its image was there and a node took it: those failures are over.
     """
     past = [f for f in failures if newest.kind in _BEFORE_RUNNING or f.kind not in _BEFORE_RUNNING]
-    kept = max(_KEPT, spec.restart.restart_attempts + 1, spec.restart.restart_max_failures + 1)
     same = [f for f in (*past, newest) if f.kind == newest.kind]
-    dropped = set(map(id, same[:-kept]))
-    return tuple(f for f in (*past, newest) if id(f) not in dropped)
+    others = [f for f in past if f.kind != newest.kind]
+    if len(same) > _LISTED.get(newest.kind, _LISTED_ELSE):
+        same[:2] = [_merged(spec, same[0], same[1])]
+    return (*others, *same)
 
 
 def next_start(spec: StreamingJobSpec, failures: tuple[FailureStatus, ...], seed: str) -> Restart:
@@ -45,7 +51,7 @@ def next_start(spec: StreamingJobSpec, failures: tuple[FailureStatus, ...], seed
         seed: what the jitter is drawn by: the same failure must give the same delay.
     """
     kind = failures[-1].kind
-    same = [Failure(at_s=f.at, ran_s=f.ran_s) for f in failures if f.kind == kind]
+    same = [one for f in failures if f.kind == kind for one in _each(f)]
     if kind == APPLICATION:
         return next_restart(spec.restart, same, lambda: _chance(seed))
     limits = {IMAGE: spec.start.image_attempts, SCHEDULING: spec.start.scheduling_attempts}
@@ -53,6 +59,31 @@ def next_start(spec: StreamingJobSpec, failures: tuple[FailureStatus, ...], seed
     if limit is not None and len(same) > limit:
         return Restart(None, f"{kind}: all {limit} further tries are spent")
     return next_restart(_PATIENT, same, lambda: _chance(seed))
+
+
+def _merged(spec: StreamingJobSpec, first: FailureStatus, second: FailureStatus) -> FailureStatus:
+    """Return two failures that follow each other as one entry."""
+    if 0 < spec.restart.restart_reset_s <= second.ran_s:
+        return second  # it was healthy: those before it count no more
+    counted = max(
+        _COUNTED,
+        spec.restart.restart_attempts + 1,
+        spec.restart.restart_max_failures + 1,
+        spec.start.image_attempts + 1,
+        spec.start.scheduling_attempts + 1,
+    )
+    return FailureStatus(
+        kind=first.kind,
+        at=second.at,
+        ran_s=first.ran_s,
+        count=min(counted, first.count + second.count),
+    )
+
+
+def _each(entry: FailureStatus) -> list[Failure]:
+    """Return an entry's failures; only the first can have been healthy."""
+    first = Failure(at_s=entry.at, ran_s=entry.ran_s)
+    return [first] + [Failure(at_s=entry.at, ran_s=0.0)] * (entry.count - 1)
 
 
 _BEFORE_RUNNING = (IMAGE, SCHEDULING)

@@ -41,7 +41,7 @@ def depart(p: Pass) -> None:
             "a decided epoch may not be in every sink, and cannot be applied: "
             f"{p.status.last_error}. The annotation sluicegate.dev/skip-finish: 'true' gives it up",
         )
-    elif startable(p):
+    elif startable(p, FINISH):
         ask(p, FINISH)
 
 

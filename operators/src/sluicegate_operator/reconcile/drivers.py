@@ -18,11 +18,13 @@ from sluicegate_operator.reconcile.budgets import next_start, remembered
 from sluicegate_operator.reconcile.limits import check_limits
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.passes import LANDS_S, SEEN_S, Pass
+from sluicegate_operator.resources.job import StreamingJobSpec
 from sluicegate_operator.resources.job_status import (
     ALIVE,
     ASKED,
     ENDED,
     FINISH,
+    RUN,
     DriverStatus,
     FailureStatus,
 )
@@ -36,8 +38,17 @@ def adopt(p: Pass) -> None:
     newest = max(p.observed.pods, key=lambda pod: pod.attempt, default=None)
     if newest is None or newest.attempt <= p.status.attempt:
         return
-    p.set(attempt=newest.attempt, checkpoint_number=newest.checkpoint_number, settled=False)
+    p.set(
+        attempt=newest.attempt,
+        checkpoint_number=newest.checkpoint_number,
+        restored_from=newest.restore_from,
+        settled=False,
+        last_epoch=None,
+        last_epoch_time=None,
+    )
     p.set(driver=DriverStatus(state=ASKED, asked_at=min(newest.created_at, p.now)))
+    if p.on_trial() and p.status.tried_since is None:
+        p.set(tried_since=p.driver.asked_at)
     p.report("Adopted", f"attempt {newest.attempt} was there, and not in the status", warning=True)
 
 
@@ -99,6 +110,9 @@ def ask(p: Pass, purpose: str) -> None:
     """Raise the attempt and ask for its pod. The status is written before the pod is made."""
     if p.status.next_start_time is not None:
         p.set(restarts=p.status.restarts + 1)
+    if p.on_trial() and p.status.tried_since is None and purpose == RUN:
+        p.set(tried_since=p.now)
+    spec = _spec_for(p, purpose)
     p.set(
         attempt=p.status.attempt + 1,
         next_start_time=None,
@@ -107,10 +121,10 @@ def ask(p: Pass, purpose: str) -> None:
             purpose=purpose,
             asked_at=p.now,
             tries=1,
-            spec_hash=p.spec.running_hash(),
+            spec_hash=spec.running_hash(),
         ),
     )
-    _create(p)
+    _create(p, spec)
 
 
 def keep(p: Pass) -> None:
@@ -124,8 +138,9 @@ def keep(p: Pass) -> None:
     if p.observed.as_of < asked + SEEN_S:
         p.wake(asked + SEEN_S)
         return
-    p.set_driver(asked_at=p.now, tries=p.driver.tries + 1, spec_hash=p.spec.running_hash())
-    _create(p)
+    spec = _spec_for(p, p.driver.purpose)
+    p.set_driver(asked_at=p.now, tries=p.driver.tries + 1, spec_hash=spec.running_hash())
+    _create(p, spec)
     p.wake(p.now + SEEN_S)
 
 
@@ -154,16 +169,30 @@ def press(p: Pass) -> None:
         p.act(StopDriver(pod.name, pod.uid, p.spec.grace_s))
 
 
-def _create(p: Pass) -> None:
+def _spec_for(p: Pass, purpose: str) -> StreamingJobSpec:
+    """Return what a driver runs. One that finishes needs the sinks of whoever decided."""
+    if purpose == FINISH:
+        last = p.driver.spec_hash
+        good = p.good_spec() if p.status.good and p.status.good.spec_hash == last else None
+        if good is not None:
+            return good
+        if p.job.spec.running_hash() == last:
+            return p.job.spec
+    return p.spec
+
+
+def _create(p: Pass, spec: StreamingJobSpec) -> None:
     if not p.job.held:
         p.act(AddFinalizer())
+    finishes = p.driver.purpose == FINISH
     p.act(
         CreateDriver(
             p.status.attempt,
             p.driver.purpose,
             p.driver.spec_hash,
             p.status.checkpoint_number,
-            p.status.restored_from,
+            "" if finishes else p.status.restored_from,  # one that is empty has nothing to finish
+            spec,
         )
     )
 
@@ -194,9 +223,10 @@ def _account(p: Pass, pod: Pod, end: ends.End) -> None:
     ended = pod.ended_at if pod.ended_at is not None else p.now
     p.set_driver(state=ENDED)
     if began is not None:
-        p.set(settled=pod.exit_code == 0)
+        # a seal is set only when every decided epoch is in every sink
+        p.set(settled=pod.exit_code == 0 or end.reason == ends.SEALED)
     if end.message:
-        p.set(last_error=f"attempt {pod.attempt}: {end.message}")
+        p.blame(end.message)
     if end.kind == ends.WELL:
         p.set(failures=p.status.failures if end.reason == "Stopped" else ())
         if end.reason == "Finished" and p.driver.purpose != FINISH:
@@ -208,7 +238,7 @@ def _account(p: Pass, pod: Pod, end: ends.End) -> None:
 
 def _failed(p: Pass, end: ends.End, ran_s: float) -> None:
     what = f"attempt {p.status.attempt} failed ({end.reason}): {end.message}"
-    p.set(last_error=f"attempt {p.status.attempt}: {end.message}")
+    p.blame(end.message)
     if end.kind == ends.FINAL:
         p.set(failed=end.reason)
         p.report(end.reason, f"{what}; starting again cannot help", warning=True)

@@ -27,6 +27,9 @@ FINAL = "final"
 """Kinds of ends. WELL is no failure; after FINAL no start can help; the others have a budget each,
 and those of DISRUPTED and FENCED are never spent."""
 
+SEALED = "Sealed"
+"""A reason: the checkpoint is closed, and its job goes on elsewhere."""
+
 STUCK = "stuck"
 """A reason to stop a driver, beside IMAGE and SCHEDULING, that is a failure of that driver."""
 
@@ -74,7 +77,7 @@ def _failed(code: int, said: str) -> End:
         return End(FINAL, "HistoryBroken", message)
     if code == Fenced.exit_code:
         if said.startswith(Sealed.__name__):
-            return End(FINAL, "Sealed", message)
+            return End(FINAL, SEALED, message)
         return End(FENCED, "Fenced", message)
     return End(APPLICATION, "DriverFailed", message)
 

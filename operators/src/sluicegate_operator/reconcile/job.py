@@ -12,7 +12,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from sluicegate.protocol.errors import SettingsInvalid
-from sluicegate_operator.reconcile import drivers
+from sluicegate_operator.reconcile import drivers, rollback
 from sluicegate_operator.reconcile.actions import Action
 from sluicegate_operator.reconcile.departure import depart
 from sluicegate_operator.reconcile.observed import Job, Observed
@@ -51,6 +51,7 @@ def reconcile(job: Job, observed: Observed, now: float) -> Outcome:
     """
     now = round(now, 3)
     p = Pass(job, observed, now, _without_future(job.status, now))
+    rollback.load(p)
     drivers.adopt(p)
     drivers.watch(p)
     if job.deleted:
@@ -96,6 +97,8 @@ def _without_future(status: StreamingJobStatus, now: float) -> StreamingJobStatu
     if driver.stopping_at is not None and driver.stopping_at > now:
         driver = dataclasses.replace(driver, stopping_at=now)
     status = dataclasses.replace(status, driver=driver)
+    if status.tried_since is not None and status.tried_since > now:
+        status = dataclasses.replace(status, tried_since=now)
     if status.last_schedule_time is not None and status.last_schedule_time > now:
         status = dataclasses.replace(status, last_schedule_time=now)
     return status

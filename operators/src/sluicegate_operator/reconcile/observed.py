@@ -52,6 +52,7 @@ class Pod:
 
     Args:
         attempt: of its labels, as are `purpose`, `spec_hash` and `checkpoint_number`.
+        restore_from: of its annotation `sluicegate.dev/restore-from`.
         phase: of its status.
         created_at: seconds since 1970, as are all times.
         running_at: when its container began; None before.
@@ -72,6 +73,7 @@ class Pod:
     purpose: str = RUN
     spec_hash: str = ""
     checkpoint_number: int = 1
+    restore_from: str = ""
     created_at: float = 0.0
     running_at: float | None = None
     ended_at: float | None = None

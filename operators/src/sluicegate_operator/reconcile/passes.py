@@ -9,10 +9,18 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate_operator.reconcile.actions import Action, Report
 from sluicegate_operator.reconcile.observed import Job, Observed, Pod
 from sluicegate_operator.resources.job import StreamingJobSpec
-from sluicegate_operator.resources.job_status import ALIVE, ASKED, DriverStatus, StreamingJobStatus
+from sluicegate_operator.resources.job_status import (
+    ALIVE,
+    ASKED,
+    DriverStatus,
+    GoodStatus,
+    StreamingJobStatus,
+)
+from sluicegate_operator.resources.parsing import parse
 
 SEEN_S = 5.0
 """A pod that is not seen this long after it was asked for is asked for again."""
@@ -20,6 +28,9 @@ SEEN_S = 5.0
 LANDS_S = 30.0
 """A request to create a pod has landed, or never will, this long after it was sent: whoever sends
 one gives it a deadline well below this, and gives leadership up only after that."""
+
+ERROR_BYTES = 1000
+"""Of the last error in a status; the pod and the Event have all of it."""
 
 
 @dataclass
@@ -33,11 +44,31 @@ class Pass:
     actions: list[Action] = field(default_factory=list)
     wake_at: float | None = None
     waiting: tuple[str, str] | None = None
+    parsed: tuple[GoodStatus, StreamingJobSpec | None] | None = None
 
     @property
     def spec(self) -> StreamingJobSpec:
-        """What the user wants."""
-        return self.job.spec
+        """What is to run: what the user wants or, after a rollback, the last good spec."""
+        good = self.good_spec() if self.status.rollback is not None else None
+        return self.job.spec if good is None else good
+
+    def good_spec(self) -> StreamingJobSpec | None:
+        """Return the last good spec under today's controls; None: there is none that can be read.
+
+        A spec in a status that somebody has changed is none: its digest tells.
+        """
+        good = self.status.good
+        if good is None:
+            return None
+        if self.parsed is None or self.parsed[0] is not good:
+            self.parsed = (good, _read(good))
+        found = self.parsed[1]
+        return None if found is None else found.controlled_by(self.job.spec)
+
+    def on_trial(self) -> bool:
+        """Say whether there is a spec to go back to, and the user's is another."""
+        good, back = self.status.good, self.status.rollback
+        return good is not None and back is None and good.spec_hash != self.job.spec.running_hash()
 
     @property
     def driver(self) -> DriverStatus:
@@ -69,7 +100,11 @@ class Pass:
 
     def forgive(self) -> None:
         """Begin anew: earlier failures count no more."""
-        self.set(failures=(), failed="", next_start_time=None)
+        self.set(failures=(), failed="", next_start_time=None, tried_since=None)
+
+    def blame(self, message: str) -> None:
+        """Write down what went wrong with the newest driver."""
+        self.set(last_error=shortened(f"attempt {self.status.attempt}: {message}", ERROR_BYTES))
 
     def act(self, action: Action) -> None:
         """Add an action."""
@@ -86,3 +121,17 @@ class Pass:
     def wait(self, reason: str, message: str) -> None:
         """Say what a job that is not running waits for."""
         self.waiting = (reason, message)
+
+
+def _read(good: GoodStatus) -> StreamingJobSpec | None:
+    try:
+        spec = parse(StreamingJobSpec, good.spec, "status.good.spec")
+    except SettingsInvalid:
+        return None  # `rollback` says so where it matters
+    return spec if spec.running_hash() == good.spec_hash else None
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a text of at most so many bytes in UTF-8."""
+    raw = text.encode()
+    return text if len(raw) <= limit else raw[: limit - 3].decode(errors="ignore") + "…"

@@ -5,15 +5,28 @@ Not here: the start of the next driver (`wishes`). Called by `wishes`.
 
 from __future__ import annotations
 
+import dataclasses
+
 from sluicegate_operator.reconcile.actions import TakeSavepoint
 from sluicegate_operator.reconcile.drivers import BY_SAVEPOINT, ask, others_alive
+from sluicegate_operator.reconcile.ends import SEALED
 from sluicegate_operator.reconcile.observed import READY
 from sluicegate_operator.reconcile.passes import Pass
 from sluicegate_operator.resources.job import LAST_STATE, SAVEPOINT, STATELESS
-from sluicegate_operator.resources.job_status import ALIVE, FINISH, RUN, UpgradeStatus
+from sluicegate_operator.resources.job_status import (
+    ALIVE,
+    FINISH,
+    RUN,
+    GoodStatus,
+    StreamingJobStatus,
+    UpgradeStatus,
+)
 
 UPGRADE = "upgrade"
 """A reason to stop."""
+
+_GIVEN_UP = 3
+"""Savepoints of one checkpoint, given up, that are kept in mind."""
 
 
 def begin(p: Pass) -> None:
@@ -52,17 +65,63 @@ def proceed(p: Pass) -> bool:
     if upgrade.mode == STATELESS and not p.status.settled and not p.job.skip_finish:
         return _finish_first(p)
     if upgrade.mode in (SAVEPOINT, STATELESS):
-        p.set(
-            checkpoint_number=p.status.checkpoint_number + 1,
-            restored_from=upgrade.savepoint,
-            settled=True,
-            last_epoch=None,
-            last_epoch_time=None,
-        )
+        _begin_checkpoint(p, upgrade.savepoint)
     p.forgive()
     p.set(upgrade=None, finished=p.status.finished and p.spec.schedule is not None)
     p.set_driver(spec_hash=p.spec.running_hash())
     return True
+
+
+def rescue(p: Pass) -> None:
+    """Go on from a savepoint that an upgrade did not wait for, and that sealed the checkpoint then.
+
+    Only when a driver has found the seal, and once: the new checkpoint has given up no savepoint.
+    """
+    if p.underway or p.status.upgrade is not None or p.status.failed != SEALED:
+        return
+    for name in reversed(p.status.given_up):
+        taken = p.observed.savepoints.get(name)
+        if taken is not None and taken.phase == READY:
+            _begin_checkpoint(p, name)
+            p.forgive()
+            p.report(
+                "SavepointLate",
+                f"savepoint {name} was taken after the upgrade had gone on without it; the job goes "
+                f"on from it, as checkpoint {p.status.checkpoint_number}",
+                warning=True,
+            )
+            return
+
+
+def _begin_checkpoint(p: Pass, savepoint: str) -> None:
+    """Leave the checkpoint for a new one, which is empty or begins with a savepoint of the old."""
+    status = p.status
+    used = (status.newest_checkpoint, *(pod.checkpoint_number for pod in p.observed.pods))
+    number = max(status.checkpoint_number, *used) + 1
+    good = status.good
+    if good is not None and good.checkpoint_number == status.checkpoint_number:
+        p.set(good=_good_after(good, status, number, savepoint))
+    p.set(
+        checkpoint_number=number,
+        newest_checkpoint=number,
+        restored_from=savepoint,
+        given_up=(),
+        settled=True,
+        last_epoch=None,
+        last_epoch_time=None,
+    )
+
+
+def _good_after(
+    good: GoodStatus, status: StreamingJobStatus, number: int, savepoint: str
+) -> GoodStatus:
+    """Return what a rollback goes back to, when the good spec's checkpoint is left."""
+    if not savepoint:
+        return dataclasses.replace(good, given_up=status.given_up)
+    # the old one is sealed: who goes back goes on with the new one
+    return dataclasses.replace(
+        good, checkpoint_number=number, restored_from=savepoint, epoch=None, given_up=()
+    )
 
 
 def _savepoint_ready(p: Pass, name: str) -> bool:
@@ -79,7 +138,7 @@ def _savepoint_ready(p: Pass, name: str) -> bool:
         p.wake(deadline)
         return False
     why = taken.message if taken is not None and failed else "it took too long"
-    p.set(upgrade=UpgradeStatus(mode=LAST_STATE))
+    p.set(upgrade=UpgradeStatus(mode=LAST_STATE), given_up=(*p.status.given_up, name)[-_GIVEN_UP:])
     if p.underway and p.driver.stopping == BY_SAVEPOINT:
         p.set_driver(stopping=UPGRADE, stopping_at=p.now)
     p.report(
@@ -98,12 +157,12 @@ def _finish_first(p: Pass) -> bool:
             "a decided epoch of the old checkpoint may not be in every sink and cannot be applied: "
             f"{p.status.last_error}",
         )
-    elif startable(p):
+    elif startable(p, FINISH):
         ask(p, FINISH)
     return False
 
 
-def startable(p: Pass) -> bool:
+def startable(p: Pass, purpose: str = RUN) -> bool:
     """Say whether a pod could be asked for now; if not, what is waited for is noted."""
     alive = others_alive(p)
     if alive:
@@ -116,4 +175,20 @@ def startable(p: Pass) -> bool:
     if not p.observed.volume_ready:
         p.wait("VolumeNotReady", p.observed.volume_message or "the CheckpointVolume is not ready")
         return False
-    return True
+    return purpose == FINISH or _restorable(p)
+
+
+def _restorable(p: Pass) -> bool:
+    """Say whether the savepoint that the checkpoint begins with is there, unless it is restored."""
+    name = p.status.restored_from
+    if not name or p.status.last_epoch is not None:
+        return True
+    taken = p.observed.savepoints.get(name)
+    if taken is not None and taken.phase == READY:
+        return True
+    is_ = "does not exist" if taken is None else f"is {taken.phase}: {taken.message}".rstrip(": ")
+    p.wait(
+        "SavepointNotReady",
+        f"checkpoint {p.status.checkpoint_number} begins with Savepoint {name}, which {is_}",
+    )
+    return False

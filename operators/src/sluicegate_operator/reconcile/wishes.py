@@ -5,7 +5,7 @@ Not here: a job that is being deleted (`departure`). Called by `job`.
 
 from __future__ import annotations
 
-from sluicegate_operator.reconcile import upgrades
+from sluicegate_operator.reconcile import rollback, upgrades
 from sluicegate_operator.reconcile.drivers import ask, halt, keep
 from sluicegate_operator.reconcile.passes import Pass
 from sluicegate_operator.reconcile.schedule import newest_tick, next_tick
@@ -21,6 +21,9 @@ def steer(p: Pass) -> None:
         if halt(p, SUSPEND):
             # who suspends a job has looked at it: its resumption starts with a clean slate
             p.forgive()
+        return
+    upgrades.rescue(p)
+    if not rollback.settle(p):
         return
     upgrades.begin(p)
     if not _nonce_handled(p):
@@ -53,6 +56,8 @@ def _start(p: Pass) -> None:
     if p.status.failed:
         p.wait(p.status.failed, p.status.last_error)
         return
+    if p.status.attempt == 0:
+        p.set(restored_from=p.spec.checkpoint.restore_from)
     if upgrades.startable(p):
         ask(p, RUN)
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.settings.restart import RestartSettings
@@ -38,7 +38,10 @@ class PodSettings:
         default="",
         pattern=r"^[0-9]+[kmgtKMGT]?$",
     )
-    template: Template = described("a PodTemplateSpec that the pod is merged into", made=dict)
+    template: Template = described(
+        "a PodTemplateSpec that the pod is merged into; its container is named driver or executor",
+        made=dict,
+    )
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,22 @@ class LostNode:
 
 
 @dataclass(frozen=True)
+class RollbackSettings:
+    """Whether a new spec that does not work is given up for the last one that did."""
+
+    enabled: bool = described(
+        "go back to the last spec with which a driver has made an epoch, if the new one fails for "
+        "good or makes none in time",
+        default=False,
+    )
+    deadline_s: float = described(
+        "how long after its first driver was asked for a new spec may take to its first epoch",
+        default=600.0,
+        at_least=1,
+    )
+
+
+@dataclass(frozen=True)
 class Tracing:
     """Where traces go."""
 
@@ -133,9 +152,14 @@ class StreamingJobSpec:
     image_pull_secrets: tuple[str, ...] = described("names of Secrets", default=())
     main_file: str = described("Python file in the image; this or mainModule", default="")
     main_module: str = described("Python module in the image; this or mainFile", default="")
-    arguments: tuple[str, ...] = described("arguments of the main file or module", default=())
+    arguments: tuple[str, ...] = described(
+        "arguments of the main file or module; $(NAME) is a variable of the container, $$ is $",
+        default=(),
+    )
     spark_conf: Mapping[str, str] = described("Spark's own settings", made=dict)
-    service_account: str = described("that the driver runs as", default="")
+    service_account: str = described(
+        "that the pods run as; default: sluicegate-driver, of operators/deploy/job", default=""
+    )
     driver: PodSettings = described("the driver's pod", default=PodSettings())
     executor: ExecutorSettings = described("the executors' pods", default=ExecutorSettings())
     checkpoint: CheckpointSettings = described("where the checkpoint is")
@@ -178,6 +202,11 @@ class StreamingJobSpec:
         at_least=1,
         restarts=False,
     )
+    rollback: RollbackSettings = described(
+        "what to do about a new spec that does not work",
+        default=RollbackSettings(),
+        restarts=False,
+    )
     restart: RestartSettings = dataclasses.field(
         default=RestartSettings(),
         kw_only=True,
@@ -213,6 +242,11 @@ class StreamingJobSpec:
             lambda spec: spec.trigger == INTERVAL or spec.upgrade_mode != SAVEPOINT,
         ),
         Rule(
+            "self.trigger == 'interval' || !self.rollback.enabled",
+            "a job that ends by itself has no rollback: switch it off, or use trigger interval",
+            lambda spec: spec.trigger == INTERVAL or not spec.rollback.enabled,
+        ),
+        Rule(
             "self.upgradeMode == 'stateless' || (self.epochs.delivery == oldSelf.epochs.delivery "
             "&& self.epochs.stateBackend == oldSelf.epochs.stateBackend)",
             "delivery and stateBackend belong to the checkpoint: only upgradeMode stateless, which "
@@ -231,11 +265,20 @@ class StreamingJobSpec:
             return dataclasses.replace(self.epochs, interval=AVAILABLE_NOW)
         return self.epochs
 
-    def running_hash(self) -> str:
-        """Return a digest of all that needs a new driver when it changes."""
+    def seen_by_driver(self) -> dict[str, Any]:
+        """Return all that needs a new driver when it changes, as the API takes it."""
         kept = render(self)
         for field in dataclasses.fields(self):
             if not field.metadata["restarts"]:
                 kept.pop(name_of(type(self), field.name), None)
-        text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+        return kept
+
+    def running_hash(self) -> str:
+        """Return a digest of all that needs a new driver when it changes."""
+        text = json.dumps(self.seen_by_driver(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def controlled_by(self, other: StreamingJobSpec) -> StreamingJobSpec:
+        """Return this spec with all that no driver sees of another: suspend, budgets, limits."""
+        controls = [f.name for f in dataclasses.fields(self) if not f.metadata["restarts"]]
+        return dataclasses.replace(self, **{name: getattr(other, name) for name in controls})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluicegate_operator.resources.conditions import Condition
-from sluicegate_operator.resources.declaring import Instant, described
+from sluicegate_operator.resources.declaring import Instant, Template, described
 
 NONE, ASKED, ALIVE, ENDED = "None", "Asked", "Alive", "Ended"
 """A driver's states: none yet; its pod is to be made; its pod was seen; its end was accounted for."""
@@ -49,11 +49,12 @@ class DriverStatus:
 
 @dataclass(frozen=True)
 class FailureStatus:
-    """One driver that failed."""
+    """One driver that failed, or several that are too long ago to be told apart."""
 
     kind: str = described("whose budget it is of")
-    at: Instant = described("when it ended")
-    ran_s: float = described("how long it had run, in seconds", default=0.0)
+    at: Instant = described("when it ended; of several: the last")
+    count: int = described("how many they are", default=1)
+    ran_s: float = described("how long it had run, in seconds; of several: the first", default=0.0)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,31 @@ class UpgradeStatus:
 
     mode: str = described("of the upgrade, as of when it began")
     savepoint: str = described("name of the Savepoint that it takes", default="")
+
+
+@dataclass(frozen=True)
+class GoodStatus:
+    """The last spec with which a driver has made an epoch, and the checkpoint that it goes on with."""
+
+    spec: Template = described("what a driver sees of it; empty: too large to be kept")
+    spec_hash: str = described("its digest")
+    checkpoint_number: int = described("of its checkpoint, or of that one's successor by savepoint")
+    restored_from: str = described("the Savepoint that this checkpoint began with", default="")
+    epoch: int | None = described("one that was made with this checkpoint", default=None)
+    given_up: tuple[str, ...] = described(
+        "Savepoints that may seal this checkpoint yet, as of when it was left", default=()
+    )
+
+
+@dataclass(frozen=True)
+class RollbackStatus:
+    """A spec that was given up for the last good one."""
+
+    spec_hash: str = described("of the spec that was given up")
+    reason: str = described("why, in one word")
+    arrived: bool = described(
+        "whether its driver has ended, and the job is back on the good checkpoint", default=False
+    )
 
 
 @dataclass(frozen=True)
@@ -80,6 +106,13 @@ class StreamingJobStatus:
         "of the checkpoint; an upgrade may begin a new one", default=1
     )
     restored_from: str = described("the Savepoint that this checkpoint began with", default="")
+    newest_checkpoint: int = described(
+        "the highest number that a checkpoint was given; a number is given once", default=1
+    )
+    given_up: tuple[str, ...] = described(
+        "Savepoints of this checkpoint that upgrades did not wait for; they may seal it yet",
+        default=(),
+    )
     settled: bool = described(
         "whether every decided epoch is known to be in all sinks", default=True
     )
@@ -94,5 +127,10 @@ class StreamingJobStatus:
     last_error: str = described("of the last driver that failed", default="")
     handled_nonce: int = described("the restartNonce that was last acted on", default=0)
     upgrade: UpgradeStatus | None = described("a change of the spec on its way", default=None)
+    good: GoodStatus | None = described("what a rollback goes back to", default=None)
+    rollback: RollbackStatus | None = described("a spec that was given up", default=None)
+    tried_since: Instant | None = described(
+        "when a driver of a spec that has made no epoch yet was first asked for", default=None
+    )
     last_schedule_time: Instant | None = described("of the last run by schedule", default=None)
     finished: bool = described("whether a batch job's run is done", default=False)

@@ -8,12 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate_operator.resources.declaring import GROUP, VERSION
+from sluicegate_operator.resources.declaring import GROUP, VERSION, Rule
 from sluicegate_operator.resources.job import StreamingJobSpec
 from sluicegate_operator.resources.job_status import StreamingJobStatus
 from sluicegate_operator.resources.openapi import schema_of
 from sluicegate_operator.resources.savepoint import SavepointSpec, SavepointStatus
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec, CheckpointVolumeStatus
+
+LONGEST_NAME = 52
+"""Of a StreamingJob: a label has 63 characters at most, and so has the host name of a pod
+`<job>-<attempt>-driver`, whose attempt may then have three digits before it is cut."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Kind:
     status: type[object]
     columns: tuple[Column, ...]
     text: str
+    rules: tuple[Rule, ...] = ()
 
     def definition(self) -> dict[str, Any]:
         """Return the CustomResourceDefinition."""
@@ -82,6 +87,7 @@ class Kind:
                     "type": "object",
                     "description": self.text,
                     "required": ["spec"],
+                    **self._rules(),
                     "properties": {
                         "apiVersion": {"type": "string"},
                         "kind": {"type": "string"},
@@ -92,6 +98,10 @@ class Kind:
                 }
             },
         }
+
+    def _rules(self) -> dict[str, Any]:
+        rules = [{"rule": rule.cel, "message": rule.message} for rule in self.rules]
+        return {"x-kubernetes-validations": rules} if rules else {}
 
 
 STREAMING_JOB = Kind(
@@ -110,6 +120,12 @@ STREAMING_JOB = Kind(
         Column("Error", "string", ".status.lastError", 1),
     ),
     "A Spark job whose epochs reach every sink, all or nothing; its driver is replaced by policy.",
+    (
+        Rule(
+            f"size(self.metadata.name) <= {LONGEST_NAME}",
+            f"a StreamingJob's name may have {LONGEST_NAME} characters: it is in labels and names of pods",
+        ),
+    ),
 )
 
 CHECKPOINT_VOLUME = Kind(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import functools
 import re
 import types
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ def parse(kind: type[T], given: object, where: str) -> T:
     if not isinstance(given, Mapping):
         raise _wrong(where, given, "a mapping")
     fields = {name_of(kind, f.name): f for f in dataclasses.fields(_dataclass(kind))}
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(_dataclass(kind))
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in fields:
@@ -59,7 +60,7 @@ def parse(kind: type[T], given: object, where: str) -> T:
 def render(thing: object) -> dict[str, Any]:
     """Return a dataclass as the API takes it: fields that are at their default are left out."""
     kind, rendered = type(thing), {}
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(_dataclass(kind))
     for field in dataclasses.fields(_dataclass(kind)):
         value = getattr(thing, field.name)
         if _needed(field) or value != default_of(field):
@@ -105,6 +106,12 @@ def to_instant(text: str) -> float:
         ValueError: it names none.
     """
     return round(dt.datetime.fromisoformat(text).timestamp(), 3)
+
+
+@functools.cache
+def _hints(kind: type[object]) -> dict[str, Any]:
+    """Return a dataclass's hints; they are texts that are compiled, which is most of a pass's time."""
+    return get_type_hints(kind, include_extras=True)
 
 
 def _needed(field: dataclasses.Field[Any]) -> bool:

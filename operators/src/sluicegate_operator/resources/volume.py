@@ -1,6 +1,6 @@
 """CheckpointVolume: a place on an object store where checkpoints live.
 
-Not here: what is done about it; nothing acts on it yet. Called by `kinds`.
+Not here: what is done about it (`volumes`). Called by `kinds` and `volumes`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CheckpointVolumeSpec:
 
 @dataclass(frozen=True)
 class CheckpointVolumeStatus:
-    """What the operator is to write below `status`."""
+    """What the operator writes below `status`."""
 
     observed_generation: int = described("of the spec that was last acted on", default=0)
     phase: str = described(
@@ -76,3 +76,18 @@ class CheckpointVolumeStatus:
     objects: int = described("below the prefix", default=0)
     measured_time: Instant | None = described("when they were counted", default=None)
     last_epoch_time: Instant | None = described("of the newest epoch of any job", default=None)
+    checked_time: Instant | None = described("when it was last found fit", default=None)
+    checked_access: str = described(
+        "endpoint and keys that were found fit, as a digest", default=""
+    )
+    failures: int = described("checks in a row that failed", default=0)
+    failed: str = described("why it is not fit, in one word", default="")
+    last_error: str = described("of the last check, or deletion, that failed", default="")
+    tried_time: Instant | None = described("when that failed", default=None)
+    tried_access: str = described("endpoint and keys that failed, as a digest", default="")
+    next_try_time: Instant | None = described("when it is tried again", default=None)
+    pruned_time: Instant | None = described("when retention was last applied", default=None)
+    upkeep_failed_time: Instant | None = described(
+        "when measuring or pruning last failed", default=None
+    )
+    emptied: bool = described("whether all below the prefix was deleted", default=False)

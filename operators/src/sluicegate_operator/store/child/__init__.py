@@ -1,0 +1,1 @@
+"""What a child process does: one module a kind of task. Called by `store.__main__` only."""

@@ -1,0 +1,148 @@
+"""An API server of one pod, over TLS on loopback: it keeps the patches that it is sent.
+
+A real socket and a real certificate; of the API only what a driver uses. Not a kube-apiserver: what
+one makes of a patch is not tested with this. Called by the tests of a driver's progress.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+@dataclass
+class Request:
+    """One patch, as it came."""
+
+    path: str
+    token: str
+    kind: str
+    body: dict[str, Any]
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """What it says of the driver's progress."""
+        found: dict[str, Any] = json.loads(
+            self.body["metadata"]["annotations"]["sluicegate.dev/progress"]
+        )
+        return found
+
+
+@dataclass
+class ApiServer:
+    """What was asked of it, and how it answers."""
+
+    account: Path
+    status: int = 200
+    silent: threading.Event = field(default_factory=threading.Event)
+    """While it is set no request is answered."""
+    requests: list[Request] = field(default_factory=list)
+    port: int = 0
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of a pod of this cluster."""
+        return {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(self.port),
+            "SLUICEGATE_POD_NAME": "j-1-driver",
+            "SLUICEGATE_POD_NAMESPACE": "team",
+            "SLUICEGATE_POD_UID": "u-1",
+            "SLUICEGATE_SERVICEACCOUNT": str(self.account),
+        }
+
+    def wait(self, count: int, timeout_s: float = 60.0) -> list[Request]:
+        """Wait until so many requests have come."""
+        deadline = time.monotonic() + timeout_s
+        while len(self.requests) < count:
+            assert time.monotonic() < deadline, f"{len(self.requests)} requests, not {count}"
+            time.sleep(0.01)
+        return self.requests
+
+
+@contextmanager
+def api_server(folder: Path) -> Iterator[ApiServer]:
+    """Give one, with a service account's folder that a driver may use."""
+    account = folder / "serviceaccount"
+    account.mkdir(parents=True)
+    (account / "token").write_text("first\n")
+    key_file = _certificate(account)
+    made = ApiServer(account)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(made))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(account / "ca.crt", key_file)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    made.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.silent.clear()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _handler(made: ApiServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_PATCH(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            token = self.headers["Authorization"].removeprefix("Bearer ")
+            kind = self.headers["Content-Type"]
+            made.requests.append(Request(self.path, token, kind, body))
+            while made.silent.is_set():
+                time.sleep(0.01)
+            self.send_response(made.status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
+def _certificate(folder: Path) -> Path:
+    """Write `ca.crt`, which is the server's own certificate too, and its key beside the folder."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+    now = dt.datetime.now(tz=dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    file = folder.parent / "server.key"
+    file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return file

@@ -1,0 +1,1 @@
+"""What runs in a driver's container, without Spark."""

@@ -1,0 +1,1 @@
+"""What a driver tells others of itself."""
