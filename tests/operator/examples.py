@@ -58,6 +58,7 @@ FULL_JOB: Final[Object] = {
     "restartNonce": 3,
     "upgradeMode": "savepoint",
     "savepointTimeoutS": 300,
+    "rollback": {"enabled": True, "deadlineS": 120},
     "restart": {
         "strategy": "failure-rate",
         "attempts": 5,

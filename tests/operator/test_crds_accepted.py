@@ -41,6 +41,7 @@ BAD = [
     Bad(JOB, {"mainFile": "/app/main.py"}, "give one of mainFile and mainModule"),
     Bad(JOB, {"schedule": {"cron": "0 * * * *"}}, "a schedule needs a trigger that ends by itself"),
     Bad(JOB, {"trigger": "once", "upgradeMode": "savepoint"}, "has no upgradeMode savepoint"),
+    Bad(JOB, {"trigger": "once", "rollback": {"enabled": True}}, "has no rollback: switch it off"),
     Bad(JOB, {"epochs": {"maxConcurrent": 2}}, "maxConcurrent must be 1"),
     Bad(JOB, {"epochs": {"stateBackend": "memory"}}, "stateBackend must not be memory"),
     Bad(JOB, {"epochs": {"interval": "available-now"}}, "interval must be a number and milli"),
@@ -71,6 +72,7 @@ BAD = [
     Bad(JOB, {"driver": {"cores": 0}}, "should be greater than or equal to 1"),
     Bad(JOB, {"executor": {"instances": -1}}, "should be greater than or equal to 0"),
     Bad(JOB, {"stuckAfterS": -1}, "should be greater than or equal to 0"),
+    Bad(JOB, {"rollback": {"deadlineS": 0}}, "spec.rollback.deadlineS in body should be greater"),
     Bad(JOB, {"lostNode": {"deadlineS": -1}}, "should be greater than or equal to 0"),
     Bad(JOB, {"start": {"imageAttempts": -1}}, "should be greater than or equal to 0"),
     Bad(JOB, {"epochs": {"minPauseMs": -1}}, "should be greater than or equal to 0"),
@@ -126,7 +128,8 @@ CHANGES = [
     Bad(JOB, {"epochs": {"stateBackend": "hdfs"}}, "only upgradeMode stateless"),
     Bad(VOLUME, {"bucket": "other"}, "bucket and prefix cannot change"),
     Bad(VOLUME, {"prefix": "team"}, "bucket and prefix cannot change"),
-    Bad(SAVEPOINT, {"job": "other"}, "job cannot change: make another Savepoint"),
+    Bad(SAVEPOINT, {"job": "other"}, "job and volume cannot change: make another Savepoint"),
+    Bad(SAVEPOINT, {"volume": "other"}, "job and volume cannot change: make another Savepoint"),
 ]
 
 
@@ -268,3 +271,10 @@ def test_the_server_explains_each_field(api: Api, kind: Kind) -> None:
     schemas = api.ask("GET", "/openapi/v3/apis/sluicegate.dev/v1alpha1")["components"]["schemas"]
     spec = schemas[f"dev.sluicegate.v1alpha1.{kind.name}"]["properties"]["spec"]["properties"]
     assert all(field.get("description") for field in spec.values())
+
+
+def test_a_name_is_no_longer_than_its_pods_names_allow(api: Api, namespace: str) -> None:
+    api.create(namespace, "j" * 52, LEAST_JOB)
+    answer = refused(lambda: api.create(namespace, "j" * 53, LEAST_JOB))
+    assert answer.status == 422
+    assert "52" in answer.message
