@@ -127,8 +127,12 @@ class Api:
         return self.ask("PATCH", path, {"status": None}, content=MERGE)
 
     def forget_lease(self, namespace: str, name: str = "sluicegate-operator") -> None:
-        """Remove an operator's lease: it has died, and its time is up."""
-        self.ask("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+        """Remove an operator's lease, if it has one: it has died, and its time is up."""
+        try:
+            self.ask("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
 
     def delete(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> Object:
         """Delete a resource."""

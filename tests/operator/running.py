@@ -18,7 +18,7 @@ from sluicegate_operator.cluster.client import Api, ApiError, Json
 from sluicegate_operator.service.operator import Operator, OperatorSettings
 from tests.operator.api import eventually
 
-_PATIENCE_S: Final = 60.0
+_PATIENCE_S: Final = 40.0
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -113,13 +113,13 @@ class RunningOperator:
 
     def stop(self) -> None:
         """Stop it as SIGTERM does."""
-        if self._loop and self._stop:
+        if self._alive() and self._loop and self._stop:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._join()
 
     def kill(self) -> None:
         """End it as SIGKILL does: nothing more is sent, nothing is released."""
-        if self._loop and self._task:
+        if self._alive() and self._loop and self._task:
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._join()
 
@@ -156,10 +156,20 @@ class RunningOperator:
         """Kill; `stop` is for tests of stopping."""
         self.kill()
 
+    def _tasks(self) -> str:
+        assert self._loop
+        return "\n".join(
+            f"{task.get_name()}: {task.get_stack(limit=3)}"
+            for task in asyncio.all_tasks(self._loop)
+        )
+
+    def _alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     def _join(self) -> None:
         if self._thread:
             self._thread.join(_PATIENCE_S)
-            assert not self._thread.is_alive(), "the operator does not end"
+            assert not self._thread.is_alive(), f"the operator does not end: {self._tasks()}"
             self._thread = None
             with warnings.catch_warnings():  # one that is killed closes nothing
                 warnings.simplefilter("ignore", ResourceWarning)
@@ -218,6 +228,8 @@ class RunningOperator:
             self._end()
 
     def _after(self, method: str, path: str) -> None:
+        if self.cut.is_set():
+            return  # it is being cancelled: that must come through
         if self._counts(method, path) and len(self.writes) == self._cut_at and self._cut_after:
             self._end()
 

@@ -247,10 +247,10 @@ def test_the_clock_jumps(
 ) -> None:
     """A day ahead or back: the driver that runs is left alone, and one that fails is replaced."""
     off = [0.0]
-    kubelet.plan("clicks", Behaviour(runs_s=6.0, exit_code=1), then=REPORTS)
+    kubelet.plan("clicks", Behaviour(runs_s=6.0, exit_code=1, progress_every_s=0.5), then=REPORTS)
     api.create(namespace, "clicks", spec_of(volume))
     with RunningOperator(kubeconfig, namespace, clock=lambda: time.time() + off[0]) as operator:
-        job_when(api, namespace, running(1))
+        job_when(api, namespace, lambda s: running(1)(s) and s.get("lastEpochTime"))
         off[0] = jump_s
         operator.look((namespace, "clicks"))
         assert drivers_alive(api, namespace) == ["clicks-1-driver"]

@@ -23,8 +23,8 @@ class Wire:
         """Nothing listens yet."""
         self._to = port
         self.port = 0
-        self._frozen: set[asyncio.Task[None]] = set()
         self._pumps: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self._loop: Final = asyncio.new_event_loop()
         self._thread: Final = threading.Thread(target=self._serve, name="wire")
         self._ready: Final[Future[int]] = Future()
@@ -76,12 +76,16 @@ class Wire:
         self._ready.set_result(server.sockets[0].getsockname()[1])
         await self._over.wait()
         server.close()
+        for writer in self._writers:
+            writer.transport.abort()
         for pump in self._pumps:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
+        await asyncio.sleep(0.1)  # what was aborted is closed by the loop
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        self._writers += [writer, there_writer]
         for source, target in ((reader, there_writer), (there_reader, writer)):
             pump = asyncio.create_task(_pump(source, target))
             self._pumps.add(pump)

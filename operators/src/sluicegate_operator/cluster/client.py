@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -21,6 +23,8 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate_operator.resources.declaring import GROUP, VERSION
+
+log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -43,6 +47,9 @@ class ApiError(Exception):
         reason: the server's word, such as 'AlreadyExists'.
         message: its sentence.
     """
+
+    expected = True
+    """Of networks and rivals; where in our code it was met says nothing."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -74,9 +81,13 @@ class Api:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self._old: list[aiohttp.ClientSession] = []
+        self._renewed = -REQUEST_S
 
     async def close(self) -> None:
         """Close all connections."""
+        for session in self._old:
+            await session.close()
         await self._client.close()  # type: ignore[no-untyped-call]
         # TLS says good-bye after that (aiohttp's documentation, "Graceful Shutdown")
         await asyncio.sleep(_GOODBYE_S)
@@ -100,7 +111,7 @@ class Api:
         try:
             text = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unanswered(method, path, error) from error
+            raise self._failed(method, path, error) from error
         return _answered(response.status, text)
 
     async def patch(self, path: str, body: Json) -> Json:
@@ -124,7 +135,25 @@ class Api:
                 _answered(response.status, await response.read())
             yield _events(response, path)
         finally:
+            connection = response.connection
+            if connection is not None and connection.transport is not None:
+                connection.transport.abort()  # a server that is sending does not say good-bye
             response.close()
+
+    def _failed(self, method: str, path: str, error: BaseException) -> ApiError:
+        """Return an error for a request without an answer; what follows is sent on new connections.
+
+        Those that are kept open may lead nowhere too, and each would be waited for in turn. What is
+        under way, such as a watch, keeps its own until it ends.
+        """
+        transport = self._client.rest_client
+        since = time.monotonic() - self._renewed
+        if isinstance(error, TimeoutError) and transport.pool_manager and since > REQUEST_S:
+            log.warning("the API server has not answered in %.0f s: connecting anew", REQUEST_S)
+            self._renewed = time.monotonic()
+            self._old.append(transport.pool_manager)
+            transport.pool_manager = None
+        return _unanswered(method, path, error)
 
     async def _send(
         self,
@@ -150,7 +179,7 @@ class Api:
         except ApiException as error:
             raise ApiError(error.status or 0, "Refused", str(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unanswered(method, path, error) from error
+            raise self._failed(method, path, error) from error
         response: aiohttp.ClientResponse = answer.response
         return response
 

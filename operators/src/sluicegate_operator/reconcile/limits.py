@@ -54,7 +54,8 @@ def _silent(p: Pass, since: float) -> bool:
 def _progress(p: Pass, pod: Pod, running_at: float) -> None:
     if not p.spec.stuck_after_s:
         return
-    newest = max(running_at, pod.progress.at) if pod.progress else running_at
+    began = running_at if pod.seen_running_at is None else pod.seen_running_at
+    newest = max(began, pod.progress.at) if pod.progress else began
     _since(p, newest, p.spec.stuck_after_s, STUCK)
 
 

@@ -55,7 +55,8 @@ class Pod:
         restore_from: of its annotation `sluicegate.dev/restore-from`.
         phase: of its status.
         created_at: seconds since 1970, as are all times.
-        running_at: when its container began; None before.
+        running_at: when its container began, by its node's clock; None before.
+        seen_running_at: when the operator first saw that, by its own; None: it does not say.
         ended_at: when its container ended; None if that is not known.
         exit_code: of its container; None if it has not ended or never began.
         message: its termination message, or the reason of its phase.
@@ -76,6 +77,7 @@ class Pod:
     restore_from: str = ""
     created_at: float = 0.0
     running_at: float | None = None
+    seen_running_at: float | None = None
     ended_at: float | None = None
     exit_code: int | None = None
     message: str = ""

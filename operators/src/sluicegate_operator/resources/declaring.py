@@ -58,6 +58,7 @@ def described(  # noqa: PLR0913 - each is a word about one field, given by name
     at_least: float | None = None,
     pattern: str = "",
     restarts: bool = True,
+    shown: bool = False,
 ) -> Any:  # noqa: ANN401 - the same
     """Return a field of a resource.
 
@@ -69,8 +70,9 @@ def described(  # noqa: PLR0913 - each is a word about one field, given by name
         at_least: the smallest number that it may be.
         pattern: a regular expression (RE2) that a text matches as a whole.
         restarts: whether a change of it needs a new driver.
+        shown: whether it is written also where it is at its default: people look at it.
     """
-    metadata = {"help": text, "choices": choices, "restarts": restarts}
+    metadata = {"help": text, "choices": choices, "restarts": restarts, "shown": shown}
     if at_least is not None:
         metadata["at_least"] = at_least
     if pattern:

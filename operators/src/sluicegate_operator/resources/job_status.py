@@ -95,9 +95,9 @@ class StreamingJobStatus:
     """What the operator writes below `status`."""
 
     observed_generation: int = described("of the spec that was last acted on", default=0)
-    phase: str = described("in one word", default="Pending", choices=PHASES)
+    phase: str = described("in one word", default="Pending", choices=PHASES, shown=True)
     conditions: tuple[Condition, ...] = described("in detail", default=())
-    attempt: int = described("number of the newest driver", default=0)
+    attempt: int = described("number of the newest driver", default=0, shown=True)
     driver: DriverStatus = described("the newest driver", default=DriverStatus())
     may_be_alive: tuple[int, ...] = described(
         "attempts that were replaced without proof that they are dead", default=()
@@ -118,7 +118,7 @@ class StreamingJobStatus:
     )
     last_epoch: int | None = described("the newest epoch that was reported", default=None)
     last_epoch_time: Instant | None = described("when progress was last reported", default=None)
-    restarts: int = described("drivers that were started after a failure", default=0)
+    restarts: int = described("drivers that were started after a failure", default=0, shown=True)
     failures: tuple[FailureStatus, ...] = described(
         "what the restart budgets count, the oldest first", default=()
     )

@@ -58,12 +58,13 @@ def parse(kind: type[T], given: object, where: str) -> T:
 
 
 def render(thing: object) -> dict[str, Any]:
-    """Return a dataclass as the API takes it: fields that are at their default are left out."""
+    """Return a dataclass as the API takes it; fields at their default are left out, but for `shown`."""
     kind, rendered = type(thing), {}
     hints = _hints(_dataclass(kind))
     for field in dataclasses.fields(_dataclass(kind)):
         value = getattr(thing, field.name)
-        if _needed(field) or value != default_of(field):
+        shown = field.metadata.get("shown", False)
+        if shown or _needed(field) or value != default_of(field):
             rendered[name_of(kind, field.name)] = _rendered(hints[field.name], value)
     return rendered
 

@@ -78,6 +78,7 @@ class SavepointStatus:
         "in one word",
         default="Pending",
         choices=("Pending", "Taking", "Ready", "Failed", "Deleting"),
+        shown=True,
     )
     conditions: tuple[Condition, ...] = described("in detail", default=())
     taken: tuple[TakenStatus, ...] = described("the newest first", default=())

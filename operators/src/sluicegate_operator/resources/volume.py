@@ -69,7 +69,10 @@ class CheckpointVolumeStatus:
 
     observed_generation: int = described("of the spec that was last acted on", default=0)
     phase: str = described(
-        "in one word", default="Pending", choices=("Pending", "Ready", "Failed", "Deleting")
+        "in one word",
+        default="Pending",
+        choices=("Pending", "Ready", "Failed", "Deleting"),
+        shown=True,
     )
     conditions: tuple[Condition, ...] = described("in detail", default=())
     bytes: int = described("below the prefix", default=0)

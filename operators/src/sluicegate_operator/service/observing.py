@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sluicegate_operator.cluster.client import Api, ApiError, path_of
 from sluicegate_operator.cluster.informer import Key
 from sluicegate_operator.cluster.objects import JOB_LABEL, SeenPod
-from sluicegate_operator.reconcile.observed import Job, Node, Observed, Pod, Taken
+from sluicegate_operator.reconcile.observed import Job, Node, Observed, Pod, Progress, Taken
 from sluicegate_operator.reconcile.passes import LANDS_S
 from sluicegate_operator.resources.job_status import ALIVE, ASKED
 from sluicegate_operator.service.views import Views
@@ -42,6 +42,10 @@ class Observer:
     _on_node: dict[str, set[Key]] = field(default_factory=lambda: defaultdict(set))
     _absent: dict[str, float] = field(default_factory=dict)
     _emptied: dict[Key, str] = field(default_factory=dict)
+    _heard: dict[str, dict[str, tuple[Progress | None, float]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """What each pod says of itself, and when we first saw that, by uid."""
 
     def __post_init__(self) -> None:
         """Keep the indexes by listening."""
@@ -70,7 +74,7 @@ class Observer:
         as_of = await self._fresh_enough(job, now)
         ready, message = self.volume(job)
         return Observed(
-            pods=tuple([await self._with_node(seen) for seen in self._pods(key, job.uid)]),
+            pods=tuple([await self._as_of_now(seen, now) for seen in self._pods(key, job.uid)]),
             as_of=as_of,
             volume_ready=ready,
             volume_message=message,
@@ -96,10 +100,31 @@ class Observer:
             job.namespace, f"{JOB_LABEL}={job.name}", lambda _, seen: seen.job == key
         )
 
-    async def _with_node(self, seen: SeenPod) -> Pod:
-        if not seen.node:
-            return seen.pod
-        return dataclasses.replace(seen.pod, node=await self._node(seen.node))
+    async def _as_of_now(self, seen: SeenPod, now: float) -> Pod:
+        """Return a pod with its node, and with its start and progress at the time that we heard of them.
+
+        Its node's clock and the driver's may be others than ours, and ours may jump: how long ago something
+        was heard is told by the clock that only goes forward.
+        """
+        pod = seen.pod
+        if pod.running_at is not None:
+            age = self._age(pod.uid, "running", None)
+            pod = dataclasses.replace(pod, seen_running_at=now - age)
+        if pod.progress is not None:
+            age = self._age(pod.uid, "progress", pod.progress)
+            told = dataclasses.replace(pod.progress, at=now - age)
+            pod = dataclasses.replace(pod, progress=told)
+        if seen.node:
+            pod = dataclasses.replace(pod, node=await self._node(seen.node))
+        return pod
+
+    def _age(self, uid: str, what: str, said: Progress | None) -> float:
+        """Return for how many seconds we have known what a pod says."""
+        known = self._heard[uid].get(what)
+        if known is None or known[0] != said:
+            known = said, time.monotonic()
+            self._heard[uid][what] = known
+        return time.monotonic() - known[1]
 
     async def _node(self, name: str) -> Node:
         """Return a pod's node. One that is not in view is gone only if the server says so."""
@@ -133,6 +158,7 @@ class Observer:
                 if seen.node:
                     self._on_node[seen.node].add(key)
         if new is None and old is not None:
+            self._heard.pop(old.pod.uid, None)
             for index, name in ((self._of_job, old.job), (self._on_node, old.node)):
                 if not index[name]:  # type: ignore[index]
                     del index[name]  # type: ignore[arg-type]

@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from sluicegate.protocol.errors import SluicegateError
+
 log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
@@ -134,7 +136,7 @@ class WorkQueue(Generic[K]):
         log.warning(
             "%s %s: %s: %s; again in %.2f s",
             self.name, key, type(error).__name__, error, pause,
-            exc_info=not getattr(error, "expected", False),
+            exc_info=not (isinstance(error, SluicegateError) or getattr(error, "expected", False)),
         )  # fmt: skip
         self.add_after(key, pause)
 
