@@ -35,6 +35,18 @@ def grant_lease(api: Api, namespace: str) -> None:
             _make(api, thing, f"namespaces/{namespace}/")
 
 
+def grant_driver(api: Api, namespace: str) -> None:
+    """Give drivers in a namespace their account and its rights."""
+    for thing in _things("job/driver.yaml"):
+        thing["metadata"]["namespace"] = namespace
+        for subject in thing.get("subjects", ()):
+            subject["namespace"] = namespace
+        if thing["kind"] == "ServiceAccount":
+            api.make(namespace, "serviceaccounts", thing)
+        else:
+            _make(api, thing, f"namespaces/{namespace}/")
+
+
 def _things(*files: str) -> Iterator[dict[str, Any]]:
     for file in files:
         yield from yaml.safe_load_all((_DEPLOY / file).read_text(encoding="utf-8"))

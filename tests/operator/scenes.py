@@ -32,14 +32,16 @@ def make_volume(api: Api, namespace: str, bucket: S3Endpoint, endpoint: str = ""
     return "store"
 
 
-def job_when(api: Api, namespace: str, true: Status, name: str = "clicks") -> Object:
+def job_when(
+    api: Api, namespace: str, true: Status, name: str = "clicks", *, within_s: float = 60.0
+) -> Object:
     """Wait until something is true of a job's status; return the job."""
 
     def look() -> Object | None:
         found = api.get(namespace, name)
         return found if true(found.get("status", {})) else None
 
-    return eventually(look, within_s=60.0)
+    return eventually(look, within_s=within_s)
 
 
 def phase(wanted: str) -> Status:

@@ -33,9 +33,11 @@ REQUEST_S = 10.0
 must not land after its absence is believed."""
 
 SILENT_S = 80.0
-"""A watch that says nothing for this long is dead: the server sends bookmarks every minute."""
+"""A watch that says nothing for this long may be dead. The server sends bookmarks every minute, but
+none of a kind of which nothing has changed since it started."""
 
 _CONNECTIONS = 64
+_SILENT = "Silent"
 _GOODBYE_S = 0.25
 
 
@@ -69,6 +71,11 @@ class ApiError(Exception):
     def expired(self) -> bool:
         """Whether a watch must begin again with a list."""
         return self.status == HTTPStatus.GONE
+
+    @property
+    def silent(self) -> bool:
+        """Whether a watch has said nothing for `SILENT_S`, so that it may be dead."""
+        return self.reason == _SILENT
 
     @property
     def forbidden(self) -> bool:
@@ -199,6 +206,8 @@ async def _events(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[
                     said.get("code", 500), said.get("reason", ""), said.get("message", "")
                 )
             yield event
+    except TimeoutError as error:
+        raise ApiError(0, _SILENT, f"nothing was heard of {path} for {SILENT_S:.0f} s") from error
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise _unanswered("WATCH", path, error) from error
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -192,7 +192,7 @@ class Informer(Generic[T]):
             query["labelSelector"] = self.selector
         async with self.api.watch(self._path, query) as events:
             self.heard_at = time.monotonic()
-            async for event in events:
+            async for event in _until_silent(events):
                 self.heard_at = time.monotonic()
                 thing = event["object"]
                 version = thing["metadata"]["resourceVersion"]
@@ -204,3 +204,14 @@ class Informer(Generic[T]):
                 elif event["type"] != "BOOKMARK":
                     self.take(thing)
         return version
+
+
+async def _until_silent(events: AsyncIterator[Json]) -> AsyncIterator[Json]:
+    """Yield a watch's events until it ends, or may be dead: the next one goes on from there."""
+    try:
+        async for event in events:
+            yield event
+    except ApiError as error:
+        if not error.silent:
+            raise
+        log.debug("%s: watching anew", error.message)
