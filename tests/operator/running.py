@@ -5,6 +5,7 @@ Not collected by itself. Called by the tests of this folder and by the benchmark
 
 import asyncio
 import gc
+import json
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -136,6 +137,12 @@ class RunningOperator:
         labels = {"kind": "StreamingJob"}
         registry = self.operator.metrics.registry
         return registry.get_sample_value("sluicegate_reconcile_seconds_count", labels) or 0.0
+
+    @property
+    def token(self) -> str:
+        """What the operator shows the API server."""
+        content = json.loads(self._kubeconfig.read_text(encoding="utf-8"))
+        return str(content["users"][0]["user"]["token"])
 
     @property
     def port(self) -> int:

@@ -208,7 +208,7 @@ async def _events(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[
             yield event
     except TimeoutError as error:
         raise ApiError(0, _SILENT, f"nothing was heard of {path} for {SILENT_S:.0f} s") from error
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+    except (aiohttp.ClientError, OSError, ValueError) as error:
         raise _unanswered("WATCH", path, error) from error
 
 

@@ -1,0 +1,159 @@
+"""The operator as platform engineers see it: health, metrics, rights, shutdown. On a real API server."""
+
+import http.client
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.embedded import S3Endpoint
+from sluicegate_operator.resources.kinds import CHECKPOINT_VOLUME
+from tests.operator.api import Api, eventually
+from tests.operator.behaviours import ends
+from tests.operator.kubelet import Kubelet
+from tests.operator.running import RunningOperator, spec_of
+from tests.operator.scenes import REPORTS, job_when, make_volume, running
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def operator(kubeconfig: Path, namespace: str) -> Iterator[RunningOperator]:
+    """Give an operator that serves the test's namespace."""
+    with RunningOperator(kubeconfig, namespace) as made:
+        yield made
+
+
+def asked(operator: RunningOperator, path: str) -> tuple[int, str]:
+    """Return what the operator's port answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", operator.port, timeout=5.0)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_an_operator_that_works_is_alive_and_ready(operator: RunningOperator) -> None:
+    eventually(lambda: asked(operator, "/readyz")[0] == 200)
+    assert asked(operator, "/healthz") == (200, "ok\n")
+
+
+def test_an_operator_whose_reconciling_stands_still_is_not_alive(
+    operator: RunningOperator, namespace: str
+) -> None:
+    """A job that is looked at without end makes the probe fail, with the reason."""
+    assert operator.operator
+    operator.operator.jobs.queue._busy[namespace, "hanging"] = time.monotonic() - 3600.0
+    status, text = asked(operator, "/healthz")
+    assert status == 503
+    assert "StreamingJob: a resource has waited" in text
+    del operator.operator.jobs.queue._busy[namespace, "hanging"]
+
+
+def test_metrics_tell_of_jobs_restarts_and_looks(
+    api: Api, namespace: str, kubelet: Kubelet, operator: RunningOperator, bucket: S3Endpoint
+) -> None:
+    kubelet.plan("clicks", ends(1, "boom"), then=REPORTS)
+    api.create(namespace, "clicks", spec_of(make_volume(api, namespace, bucket)))
+    job_when(api, namespace, lambda s: running(2)(s) and s.get("lastEpochTime"))
+    mine = f'job="clicks",namespace="{namespace}"'
+    found = asked(operator, "/metrics")[1].replace(f'namespace="{namespace}",job="clicks"', mine)
+    for line in (
+        f"sluicegate_job_restarts_total{{{mine}}} 1.0",
+        f"sluicegate_driver_failures_total{{{mine.replace(',', ',kind=' + chr(34) + 'application' + chr(34) + ',', 1)}}} 1.0",
+        f'sluicegate_job_phase{{{mine},phase="Running"}} 1.0',
+        f"sluicegate_job_epoch_age_seconds{{{mine}}}",
+        'sluicegate_reconcile_seconds_count{kind="StreamingJob"}',
+        'sluicegate_queue_depth{kind="StreamingJob"}',
+        "sluicegate_leader 1.0",
+    ):
+        assert line in found, (line, [one for one in found.splitlines() if "clicks" in one])
+    assert operator.operator
+    labels = {"namespace": namespace, "job": "clicks", "kind": "application"}
+    count = operator.operator.metrics.registry.get_sample_value
+    assert count("sluicegate_driver_failures_total", labels) == 1.0
+
+
+def test_a_job_that_is_gone_leaves_no_metrics(
+    api: Api, namespace: str, operator: RunningOperator
+) -> None:
+    api.create(namespace, "clicks", spec_of("nowhere"))
+    job_when(api, namespace, lambda s: s.get("conditions"))
+    api.delete(namespace, "clicks")
+    eventually(lambda: not api.exists(namespace, "clicks"))
+    eventually(lambda: 'job="clicks"' not in asked(operator, "/metrics")[1])
+
+
+def test_no_secret_is_ever_logged(
+    api: Api,
+    namespace: str,
+    operator: RunningOperator,
+    bucket: S3Endpoint,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Neither the store's keys nor the API server's token, at the most talkative level."""
+    caplog.set_level(logging.DEBUG)
+    make_volume(api, namespace, bucket)
+    eventually(lambda: _ready(api, namespace), within_s=60.0)
+    logged = "\n".join(str(record.getMessage()) for record in caplog.records)
+    assert "Ready" in logged
+    assert bucket.secret_key not in logged
+    assert operator.token not in logged
+
+
+def test_a_volume_is_measured(
+    api: Api, namespace: str, operator: RunningOperator, bucket: S3Endpoint
+) -> None:
+    """Size and number of objects are in the status: at least the preflight's."""
+    assert operator.operator
+    make_volume(api, namespace, bucket)
+
+    def measured() -> bool:
+        status = api.get(namespace, "store", CHECKPOINT_VOLUME).get("status", {})
+        return bool(status.get("measuredTime")) and status.get("objects", 0) > 0
+
+    eventually(measured, within_s=60.0)
+
+
+def test_a_volume_without_its_secret_says_so_and_goes_on_when_it_is_there(
+    api: Api, namespace: str, operator: RunningOperator, bucket: S3Endpoint
+) -> None:
+    assert operator.operator
+    spec = {
+        "endpoint": bucket.endpoint,
+        "bucket": bucket.url.removeprefix("s3://").partition("/")[0],
+        "prefix": namespace,
+        "credentialsSecret": "keys",
+    }
+    api.create(namespace, "store", spec, CHECKPOINT_VOLUME)
+    eventually(lambda: "no Secret keys" in str(api.get(namespace, "store", CHECKPOINT_VOLUME)))
+    keys = {"accessKeyId": bucket.access_key, "secretAccessKey": bucket.secret_key}
+    api.make(namespace, "secrets", {"metadata": {"name": "keys"}, "stringData": keys})
+    api.change(namespace, "store", {"metadata": {"labels": {"again": "now"}}}, CHECKPOINT_VOLUME)
+    eventually(lambda: _ready(api, namespace), within_s=60.0)
+
+
+def test_a_deleted_volume_in_use_waits_and_then_empties_its_prefix(
+    api: Api, namespace: str, kubelet: Kubelet, operator: RunningOperator, bucket: S3Endpoint
+) -> None:
+    """With reclaimPolicy Delete; it says which job it waits for."""
+    assert operator.operator
+    kubelet.plan("clicks", then=REPORTS)
+    make_volume(api, namespace, bucket)
+    api.change(namespace, "store", {"spec": {"reclaimPolicy": "Delete"}}, CHECKPOINT_VOLUME)
+    api.create(namespace, "clicks", spec_of("store"))
+    job_when(api, namespace, running(1))
+    api.delete(namespace, "store", CHECKPOINT_VOLUME)
+    eventually(lambda: "StreamingJob clicks" in str(api.get(namespace, "store", CHECKPOINT_VOLUME)))
+    api.delete(namespace, "clicks")
+    eventually(lambda: not api.exists(namespace, "clicks"), within_s=60.0)
+    eventually(lambda: not api.exists(namespace, "store", CHECKPOINT_VOLUME), within_s=90.0)
+
+
+def _ready(api: Api, namespace: str) -> bool:
+    found = api.get(namespace, "store", CHECKPOINT_VOLUME)
+    return bool(found.get("status", {}).get("phase") == "Ready")
