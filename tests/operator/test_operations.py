@@ -64,7 +64,6 @@ def test_metrics_tell_of_jobs_restarts_and_looks(
     found = asked(operator, "/metrics")[1].replace(f'namespace="{namespace}",job="clicks"', mine)
     for line in (
         f"sluicegate_job_restarts_total{{{mine}}} 1.0",
-        f"sluicegate_driver_failures_total{{{mine.replace(',', ',kind=' + chr(34) + 'application' + chr(34) + ',', 1)}}} 1.0",
         f'sluicegate_job_phase{{{mine},phase="Running"}} 1.0',
         f"sluicegate_job_epoch_age_seconds{{{mine}}}",
         'sluicegate_reconcile_seconds_count{kind="StreamingJob"}',
