@@ -15,7 +15,7 @@ STAMP  := $(VENV)/.installed
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo services test lint format bench clean lock preflight environment jars classes store apiserver
+.PHONY: help demo services test lint format bench bench-operator clean lock preflight environment jars classes store apiserver
 
 ##@ Use
 
@@ -46,6 +46,9 @@ format: environment ## Format the code and repair what can be repaired
 bench: environment classes ## Measure throughput against Spark's own sinks (ARGS=...)
 	@$(PY) -m tests.bench $(ARGS)
 
+bench-operator: environment store apiserver ## Measure the operator on a real API server (ARGS="--jobs 200": fewer)
+	@$(PY) -m tests.bench.operator $(ARGS)
+
 ##@ Keep house
 
 lock: environment ## Pin again: requirements/*.in and infra/versions.py into their lock files
@@ -69,7 +72,7 @@ clean: ## Remove everything that make made here: .venv, .work, caches; not what 
 help:
 	@awk 'BEGIN {FS = ":.*## "; print "Sluicegate: exactly-once streaming on Spark. Usage: make TARGET"} \
 	    /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	    /^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	    /^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 # Set-up, done by the targets above.
 
