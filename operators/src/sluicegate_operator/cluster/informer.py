@@ -29,6 +29,8 @@ _PAGE = 500
 _WATCH_S = 300
 """The server ends a watch after this; a random part is added, or all would end together."""
 _LONGEST_PAUSE_S = 10.0
+_REFUSED_S = 60.0
+"""A right that is missing is a person's to give."""
 _REMEMBERED = 10_000
 
 
@@ -113,9 +115,13 @@ class Informer(Generic[T]):
                 while True:
                     version = await self._watch(version)
             except ApiError as error:
+                known = error.forbidden and bool(self.refused)
                 self.refused = str(error) if error.forbidden else ""
-                if not error.expired:
+                if error.forbidden:
+                    pause = _REFUSED_S
+                elif not error.expired:
                     pause = min(_LONGEST_PAUSE_S, max(0.5, pause * 2))
+                if not (known or error.expired):
                     log.warning("watching %s: %s; again in %.1f s", self.plural, error, pause)
             # spread, so that all views of all operators do not come back at once
             await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - a pause
