@@ -3,7 +3,7 @@
 As client-go's leader election: another's lease counts as run out when it was not renewed for its
 duration by our own clock, never by the times written in it, so clocks may differ and jump. Two may
 believe to lead for a moment all the same; that is harmless, because each write is made under the
-version that was read (`reconcile`). Not here: what a leader does. Called by `service.main`.
+version that was read (`reconcile`). Not here: what a leader does. Called by `service.operator`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,11 @@ class Lease:
             return
         self._tell(leads=False)
         try:
-            await self.api.patch(self._path, {"spec": {"holderIdentity": None}})
+            found = await self.api.request("GET", self._path)
+            if (found.get("spec") or {}).get("holderIdentity") == self.identity:
+                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                body = {"metadata": version, "spec": {"holderIdentity": None}}
+                await self.api.patch(self._path, body)
         except ApiError as error:
             log.warning("lease %s was not released, and runs out: %s", self.name, error)
 

@@ -119,7 +119,7 @@ class Operator:
                 one.look_at_all()
 
     def _hears(self) -> str:
-        silent = max(view.silent_s for view in self._readable())
+        silent = max((view.silent_s for view in self._readable()), default=0.0)
         return f"the API server is silent for {silent:.0f} s" if silent > SILENT_S else ""
 
     def _readable(self) -> Sequence[View[object]]:

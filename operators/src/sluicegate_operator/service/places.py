@@ -71,11 +71,18 @@ class Places:
         """Return the manifest of a driver's pod.
 
         Raises:
-            PreflightFailed: its volume has gone since it was seen to be ready.
+            PreflightFailed: its volume has gone since it was seen to be ready, or the savepoint
+                that a checkpoint without an epoch begins with.
         """
         volume = self._volume(job.namespace, action.spec.checkpoint.volume)
         found = self._views.savepoints.get((job.namespace, action.restore_from))
         address = "" if found is None else reading.restore_address(found.status)[0]
+        if action.restore_from and not address and job.status.last_epoch is None:
+            raise PreflightFailed(
+                f"Savepoint {action.restore_from} is not there, or is not taken",
+                data="no driver was started: it would have begun with nothing",
+                do="it is looked at again",
+            )
         place = place_of(job.name, action.spec, volume, action.checkpoint_number, address)
         return driver_pod(job, action, place)
 

@@ -21,6 +21,7 @@ from sluicegate_operator.cluster.writing import write_finalizers, write_status
 from sluicegate_operator.reconcile.actions import AddFinalizer, RemoveFinalizer, Report
 from sluicegate_operator.resources.declaring import GROUP
 from sluicegate_operator.resources.kinds import CHECKPOINT_VOLUME, SAVEPOINT, Kind
+from sluicegate_operator.resources.savepoint import SavepointSpec
 from sluicegate_operator.service.jobs import NotLeading
 from sluicegate_operator.service.metrics import Metrics
 from sluicegate_operator.service.places import Places
@@ -251,7 +252,7 @@ class VolumeController(StoredController):
             one
             for one in savepoints
             if not isinstance(one.spec, SettingsInvalid)
-            and (one.spec.volume == name or (not one.spec.volume and one.spec.job in jobs))
+            and name in _volumes_of(one, one.spec, jobs)
         ]
         return VolumeObserved(
             as_of=as_of,
@@ -349,6 +350,14 @@ class SavepointController(StoredController):
         for found, savepoint in self.views.savepoints.items():
             if found[0] == key[0] and not savepoint.status.taken:
                 self.queue.add(found)
+
+
+def _volumes_of(
+    found: SavepointResource, spec: SavepointSpec, jobs: Mapping[str, JobResource]
+) -> set[str]:
+    """Return the volumes that a savepoint is on: those that it has been on, and its next one's."""
+    job = jobs.get(spec.job)
+    return {found.status.volume, spec.volume or _volume_of(job)} - {""}
 
 
 def _volume_of(job: JobResource | None) -> str:

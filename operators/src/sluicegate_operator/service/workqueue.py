@@ -2,7 +2,7 @@
 
 The semantics of client-go's rate-limited work queue: a key that is added while it is worked on is
 worked on again; a key that fails comes back after a delay that doubles. Not here: the work. Called
-by `service.controller`.
+by `service.jobs` and `service.stored`.
 """
 
 from __future__ import annotations

@@ -19,6 +19,9 @@ from sluicegate_operator.volumes.upkeep import judge_quota, keep_up
 CHECK_S = 600.0
 """A fit volume is looked at again this often: two requests."""
 
+SECRET_S = 30.0
+"""A Secret that cannot be read is asked for again this often: Secrets are not watched."""
+
 SETTLED_S = 30.0
 """Nothing is deleted before a view this much newer than the deletion shows that nobody is left: a
 job that was made before may not be in an older one."""
@@ -78,6 +81,7 @@ def _check(p: VolumePass) -> bool:
     if p.seen.secret_problem:
         fit = False
         p.set(failed="SecretUnreadable", last_error=p.seen.secret_problem)
+        p.wake(p.now + SECRET_S)
     elif not p.status.failures:
         p.set(failed="", last_error="")
     due = _due(p, fit=fit)
