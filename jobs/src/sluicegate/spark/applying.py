@@ -203,8 +203,11 @@ def _apply_pickled(pickled: bytes) -> bytes:
     """Run in a task: an error travels back as a value, so that the driver sees what it was."""
     order: PartOrder = pickle.loads(pickled)
     try:
-        if order.delivery == AT_MOST_ONCE and not _claimed(order):
-            return pickle.dumps(Receipt(Verdict.SKIP))
+        if order.delivery == AT_MOST_ONCE:
+            # one that a worker elsewhere has fenced since fails, and nothing is tried again here
+            drop_writer((order.lineage, order.sink.id, order.part))
+            if not _claimed(order):
+                return pickle.dumps(Receipt(Verdict.SKIP))
         return pickle.dumps(apply_part(order))
     except SluicegateError as error:
         return pickle.dumps(error)
