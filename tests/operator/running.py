@@ -32,16 +32,16 @@ class WatchedApi(Api):
     """An API server whose requests a test sees, and can cut off.
 
     Args:
-        before: called before a request is sent, with method and path.
-        after: called when it was answered.
+        before: called before a request is sent, with method and path; returns the number of the write.
+        after: called with that number when it was answered.
         answers: gets the status of each that was refused.
     """
 
     def __init__(
         self,
         inner: Api,
-        before: Callable[[str, str], None],
-        after: Callable[[str, str], None],
+        before: Callable[[str, str], int],
+        after: Callable[[int], None],
         answers: list[int],
     ) -> None:
         super().__init__(inner._client)
@@ -57,14 +57,14 @@ class WatchedApi(Api):
         content_type: str = "application/json",
     ) -> Json:
         """Send a request as the operator does."""
-        self._before(method, path)
+        number = self._before(method, path)
         try:
             return await super().request(method, path, body, query=query, content_type=content_type)
         except ApiError as error:
             self._answers.append(error.status)
             raise
         finally:
-            self._after(method, path)
+            self._after(number)
 
 
 class RunningOperator:
@@ -223,21 +223,23 @@ class RunningOperator:
     def _counts(self, method: str, path: str) -> bool:
         return method in WRITES and "/leases" not in path and "/events" not in path
 
-    def _before(self, method: str, path: str) -> None:
+    def _before(self, method: str, path: str) -> int:
         if self.cut.is_set():
             raise Cut
         if not self._counts(method, path):
-            return
+            return 0
         self.writes.append((method, path))
         if self._before_write is not None:
             self._before_write(method, path)
-        if len(self.writes) == self._cut_at and not self._cut_after:
+        number = len(self.writes)
+        if number == self._cut_at and not self._cut_after:
             self._end()
+        return number
 
-    def _after(self, method: str, path: str) -> None:
+    def _after(self, number: int) -> None:
         if self.cut.is_set():
             return  # it is being cancelled: that must come through
-        if self._counts(method, path) and len(self.writes) == self._cut_at and self._cut_after:
+        if number and number == self._cut_at and self._cut_after:
             self._end()
 
     def _end(self) -> None:

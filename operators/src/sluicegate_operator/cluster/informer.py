@@ -29,8 +29,6 @@ _PAGE = 500
 _WATCH_S = 300
 """The server ends a watch after this; a random part is added, or all would end together."""
 _LONGEST_PAUSE_S = 10.0
-_REFUSED_S = 60.0
-"""A right that is missing is a person's to give."""
 _REMEMBERED = 10_000
 
 
@@ -115,11 +113,11 @@ class Informer(Generic[T]):
                 while True:
                     version = await self._watch(version)
             except ApiError as error:
+                # said once: a right that is missing is a person's to give. A server that has just begun
+                # does not know the rights yet, so this is asked again as soon as anything else
                 known = error.forbidden and bool(self.refused)
                 self.refused = str(error) if error.forbidden else ""
-                if error.forbidden:
-                    pause = _REFUSED_S
-                elif not error.expired:
+                if not error.expired:
                     pause = min(_LONGEST_PAUSE_S, max(0.5, pause * 2))
                 if not (known or error.expired):
                     log.warning("watching %s: %s; again in %.1f s", self.plural, error, pause)
