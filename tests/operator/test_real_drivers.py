@@ -11,7 +11,8 @@ from infra.embedded import S3Endpoint, Services
 from sluicegate.cli.options import as_arguments
 from sluicegate.protocol.errors import SluicegateError
 from sluicegate.protocol.failpoints import VARIABLE
-from sluicegate_jobs.ip_count import IpCountSettings, verify
+from sluicegate_jobs.ip_count import IpCountSettings
+from sluicegate_jobs.ip_count_verify import verify
 from sluicegate_operator.resources.kinds import SAVEPOINT
 from tests.faults.harness import LINES, Scene, access_lines, environment, feed, scene
 from tests.operator.api import Api, eventually
