@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,19 @@ def test_later_epochs_wait_and_only_the_newest_is_sent(server: ApiServer) -> Non
         server.wait(1)
     told.close()
     assert [request.progress["epoch"] for request in server.wait(2)] == [0, 4]
+
+
+def test_the_last_epoch_is_sent_when_the_end_comes_before_an_answer(server: ApiServer) -> None:
+    server.silent.set()
+    told = progress(server, NEVER_S)
+    told.epoch(0)
+    server.wait(1)
+    told.epoch(1)
+    answers = threading.Timer(0.2, server.silent.clear)
+    answers.start()
+    told.close()
+    assert [request.progress["epoch"] for request in server.wait(2, 5.0)] == [0, 1]
+    answers.join()
 
 
 def test_the_first_epoch_does_not_wait_for_an_idle_triggers_turn(server: ApiServer) -> None:

@@ -202,8 +202,8 @@ class Progress:
             sent = self._sent(pod, value)
             with self._changed:
                 self._unsent = self._unsent or not sent
-                if self._closed:
-                    return
+                if self._closed and not sent:
+                    return  # who ends does not wait for one that refuses or is silent
 
     def _awaited(self) -> str | None:
         """Wait for news that may be sent; None: there are none and never will be."""
