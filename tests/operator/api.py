@@ -19,8 +19,6 @@ from tests.operator.rest import MERGE, Object, Refused
 
 Found = TypeVar("Found")
 
-DRIVER_FINALIZER: Final = "sluicegate.dev/driver"
-
 _AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _numbers: Final = itertools.count(1)
 
@@ -240,7 +238,7 @@ def refused(work: Callable[[], object]) -> Refused:
     raise AssertionError(f"it was accepted: {accepted}")
 
 
-def eventually(look: Callable[[], Found | None], *, within_s: float = 20.0) -> Found:
+def eventually(look: Callable[[], Found | None], *, within_s: float = 60.0) -> Found:
     """Look again and again until there is something; return it. Fail when it takes too long."""
     deadline = time.monotonic() + within_s
     while True:

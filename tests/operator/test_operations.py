@@ -3,7 +3,6 @@
 import http.client
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,9 @@ from tests.operator.api import Api, eventually
 from tests.operator.behaviours import ends
 from tests.operator.kubelet import Kubelet
 from tests.operator.running import RunningOperator, spec_of
-from tests.operator.scenes import REPORTS, job_when, make_volume, running
+from tests.operator.scenes import REPORTS, job_when, make_volume, phase, running, volume_ready
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
-
-
-@pytest.fixture
-def operator(kubeconfig: Path, namespace: str) -> Iterator[RunningOperator]:
-    """Give an operator that serves the test's namespace."""
-    with RunningOperator(kubeconfig, namespace) as made:
-        yield made
 
 
 def asked(operator: RunningOperator, path: str) -> tuple[int, str]:
@@ -35,6 +27,10 @@ def asked(operator: RunningOperator, path: str) -> tuple[int, str]:
         return answer.status, answer.read().decode()
     finally:
         connection.close()
+
+
+counted = eventually
+"""A status is seen before the operator has the answer to its own write, and counts."""
 
 
 def test_an_operator_that_works_is_alive_and_ready(operator: RunningOperator) -> None:
@@ -61,20 +57,67 @@ def test_metrics_tell_of_jobs_restarts_and_looks(
     api.create(namespace, "clicks", spec_of(make_volume(api, namespace, bucket)))
     job_when(api, namespace, lambda s: running(2)(s) and s.get("lastEpochTime"))
     mine = f'job="clicks",namespace="{namespace}"'
-    found = asked(operator, "/metrics")[1].replace(f'namespace="{namespace}",job="clicks"', mine)
-    for line in (
+    awaited = {
         f"sluicegate_job_restarts_total{{{mine}}} 1.0",
         f'sluicegate_job_phase{{{mine},phase="Running"}} 1.0',
         f"sluicegate_job_epoch_age_seconds{{{mine}}}",
         'sluicegate_reconcile_seconds_count{kind="StreamingJob"}',
         'sluicegate_queue_depth{kind="StreamingJob"}',
         "sluicegate_leader 1.0",
-    ):
-        assert line in found, (line, [one for one in found.splitlines() if "clicks" in one])
+    }
+
+    def missing() -> set[str]:
+        found = asked(operator, "/metrics")[1].replace(
+            f'namespace="{namespace}",job="clicks"', mine
+        )
+        return {line for line in awaited if line not in found}
+
+    counted(lambda: not missing())
+    assert missing() == set()
     assert operator.operator
     labels = {"namespace": namespace, "job": "clicks", "kind": "application"}
     count = operator.operator.metrics.registry.get_sample_value
     assert count("sluicegate_driver_failures_total", labels) == 1.0
+
+
+def test_a_failure_that_no_start_can_help_is_counted(
+    api: Api, namespace: str, kubelet: Kubelet, operator: RunningOperator, volume: str
+) -> None:
+    """Exit code 64 spends no budget; its kind is `final`."""
+    kubelet.plan("clicks", then=ends(64, "SettingsInvalid: no such topic"))
+    api.create(namespace, "clicks", spec_of(volume))
+    job_when(api, namespace, phase("Failed"))
+    assert operator.operator
+    labels = {"namespace": namespace, "job": "clicks", "kind": "final"}
+    count = operator.operator.metrics.registry.get_sample_value
+    counted(lambda: count("sluicegate_driver_failures_total", labels))
+    assert count("sluicegate_driver_failures_total", labels) == 1.0
+
+
+def test_of_two_operators_only_the_one_that_acts_shows_jobs(
+    api: Api, namespace: str, kubeconfig: Path
+) -> None:
+    """So that a sum over all replicas is right."""
+    api.create(namespace, "clicks", spec_of("nowhere"))
+    with (
+        RunningOperator(kubeconfig, namespace) as first,
+        RunningOperator(kubeconfig, namespace) as second,
+    ):
+        job_when(api, namespace, lambda s: s.get("conditions"))
+        counted(lambda: any('job="clicks"' in asked(one, "/metrics")[1] for one in (first, second)))
+        pages = [asked(one, "/metrics")[1] for one in (first, second)]
+    assert sorted('sluicegate_jobs{phase="Pending"} 1.0' in page for page in pages) == [False, True]
+    assert sorted('job="clicks"' in page for page in pages) == [False, True]
+
+
+def test_an_operator_that_may_not_read_jobs_is_alive_and_not_ready(
+    api: Api, namespace: str
+) -> None:
+    """The answer says which right is missing."""
+    with RunningOperator(api.server.kubeconfig("nobody"), namespace) as operator:
+        eventually(lambda: "streamingjobs" in asked(operator, "/readyz")[1])
+        assert asked(operator, "/readyz")[0] == 503
+        assert asked(operator, "/healthz")[0] == 200
 
 
 def test_a_job_that_is_gone_leaves_no_metrics(
@@ -97,7 +140,7 @@ def test_no_secret_is_ever_logged(
     """Neither the store's keys nor the API server's token, at the most talkative level."""
     caplog.set_level(logging.DEBUG)
     make_volume(api, namespace, bucket)
-    eventually(lambda: _ready(api, namespace), within_s=60.0)
+    eventually(lambda: volume_ready(api, namespace), within_s=60.0)
     logged = "\n".join(str(record.getMessage()) for record in caplog.records)
     assert "Ready" in logged
     assert bucket.secret_key not in logged
@@ -133,7 +176,7 @@ def test_a_volume_without_its_secret_says_so_and_goes_on_when_it_is_there(
     keys = {"accessKeyId": bucket.access_key, "secretAccessKey": bucket.secret_key}
     api.make(namespace, "secrets", {"metadata": {"name": "keys"}, "stringData": keys})
     api.change(namespace, "store", {"metadata": {"labels": {"again": "now"}}}, CHECKPOINT_VOLUME)
-    eventually(lambda: _ready(api, namespace), within_s=60.0)
+    eventually(lambda: volume_ready(api, namespace), within_s=60.0)
 
 
 def test_a_deleted_volume_in_use_waits_and_then_empties_its_prefix(
@@ -151,8 +194,3 @@ def test_a_deleted_volume_in_use_waits_and_then_empties_its_prefix(
     api.delete(namespace, "clicks")
     eventually(lambda: not api.exists(namespace, "clicks"), within_s=60.0)
     eventually(lambda: not api.exists(namespace, "store", CHECKPOINT_VOLUME), within_s=90.0)
-
-
-def _ready(api: Api, namespace: str) -> bool:
-    found = api.get(namespace, "store", CHECKPOINT_VOLUME)
-    return bool(found.get("status", {}).get("phase") == "Ready")
