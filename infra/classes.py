@@ -12,7 +12,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Final
@@ -23,7 +22,7 @@ from infra import jars, versions
 from infra.embedded import KafkaBroker, ServiceError
 from infra.jars import JarError
 from infra.preflight import java_command
-from infra.work import work_folder
+from infra.work import scratch_folder
 from sluicegate.spark.session import CLASS_ARCHIVE, JARS_VARIABLE
 
 _PATIENCE_S: Final = 240.0
@@ -58,11 +57,11 @@ def record() -> None:
         flush=True,
     )
     archive().unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix="classes-", dir=work_folder()) as scratch:
-        broker = KafkaBroker(Path(scratch) / "kafka")
+    with scratch_folder("classes") as scratch:
+        broker = KafkaBroker(scratch / "kafka")
         broker.start()
         try:
-            _drive(Path(scratch), broker.endpoint.bootstrap)
+            _drive(scratch, broker.endpoint.bootstrap)
         finally:
             broker.stop()
     stamp.write_text(wanted, encoding="utf-8")

@@ -13,9 +13,7 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +21,7 @@ from xml.sax.saxutils import quoteattr
 
 from infra import versions
 from infra.preflight import java_command, java_gap
-from infra.work import work_folder
+from infra.work import scratch_folder, work_folder
 
 LOCK: Final = Path(__file__).with_name("jars.lock")
 MIRROR: Final = "SLUICEGATE_MAVEN_MIRROR"
@@ -127,6 +125,20 @@ SETS: Final = {
             Coordinate("org.apache.kafka", "kafka-tools-api", versions.KAFKA_TOOLS),
         ),
     ),
+    # The commands of the kafka image, which of this release were published, with the parts that
+    # differ from the server's. Whoever runs them has the set kafka behind them.
+    "kafka-tools": JarSet(
+        roots=tuple(
+            Coordinate("org.apache.kafka", name, versions.KAFKA_TOOLS)
+            for name in (
+                "kafka-tools",
+                "kafka-clients",
+                "kafka-server-common",
+                f"kafka_{versions.SCALA}",
+            )
+        ),
+        transitive=False,
+    ),
     "mariadb-linux64": _mariadb("linux64"),
     "mariadb-macos-arm64": _mariadb("macos-arm64"),
 }
@@ -182,7 +194,7 @@ def fetch(name: str, lock: Path = LOCK) -> Path:
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == pins:
         return target
     print(f"Fetching {len(wanted)} jar(s) of {name} ...", flush=True)
-    with _workspace() as scratch:
+    with scratch_folder("ivy") as scratch:
         ivy = _module(alone=wanted)
         _ivy(scratch, ivy, str(scratch / "out" / "[artifact]-[revision](-[classifier]).[ext]"))
         _verify(scratch / "out", wanted, lock)
@@ -225,7 +237,7 @@ def write_lock(names: Iterable[str], lock: Path = LOCK) -> None:
 
 def _resolve(jars: JarSet) -> dict[Coordinate, str]:
     shipped = {jar.name.rsplit("-", 1)[0] for jar in pyspark_jars().glob("*.jar")}
-    with _workspace() as scratch:
+    with scratch_folder("ivy") as scratch:
         out = scratch / "out"
         ivy = _module(
             jars.roots if jars.transitive else (),
@@ -326,15 +338,6 @@ def _ivy_jar() -> Path:
         msg = "pyspark is installed without its Ivy jar. Run `make clean`, then again."
         raise JarError(msg)
     return found[-1]
-
-
-@contextmanager
-def _workspace() -> Iterator[Path]:
-    """Give a scratch folder inside the work folder, so that renames stay on one file system."""
-    base = work_folder()
-    base.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="ivy-", dir=base) as scratch:
-        yield Path(scratch)
 
 
 def sha256(path: Path) -> str:

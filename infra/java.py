@@ -8,14 +8,13 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Final
 
 from infra import jars
 from infra.preflight import java_command
-from infra.work import CHECKOUT, work_folder
+from infra.work import CHECKOUT, scratch_folder
 
 SOURCES: Final = CHECKOUT / "jobs" / "java"
 RELEASE: Final = "17"
@@ -37,10 +36,10 @@ def build(sources: Path = SOURCES) -> Path:
     if target.is_file():
         return target
     print("Compiling Sluicegate's own Java classes ...", flush=True)
-    with tempfile.TemporaryDirectory(prefix="java-", dir=work_folder()) as scratch:
-        classes = Path(scratch) / "classes"
+    with scratch_folder("java") as scratch:
+        classes = scratch / "classes"
         _compile(compiler, beside, files, classes)
-        made = Path(scratch) / target.name
+        made = scratch / target.name
         _pack(classes, made)
         for old in beside.glob(f"{_NAME}-*.jar"):
             old.unlink()

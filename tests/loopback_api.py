@@ -6,8 +6,6 @@ one makes of a patch is not tested with this. Called by the tests of a driver's 
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import json
 import ssl
 import threading
@@ -19,10 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.certificates import certificate
 
 
 @dataclass
@@ -80,11 +75,10 @@ def api_server(folder: Path) -> Iterator[ApiServer]:
     account = folder / "serviceaccount"
     account.mkdir(parents=True)
     (account / "token").write_text("first\n")
-    key_file = _certificate(account)
     made = ApiServer(account)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(made))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(account / "ca.crt", key_file)
+    context.load_cert_chain(_certificate(account))
     server.socket = context.wrap_socket(server.socket, server_side=True)
     made.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
@@ -117,32 +111,9 @@ def _handler(made: ApiServer) -> type[BaseHTTPRequestHandler]:
 
 
 def _certificate(folder: Path) -> Path:
-    """Write `ca.crt`, which is the server's own certificate too, and its key beside the folder."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
-    now = dt.datetime.now(tz=dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(minutes=5))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "ca.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    file = folder.parent / "server.key"
-    file.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
+    """Write `ca.crt`, and the server's certificate with its key beside the folder."""
+    made = certificate("kubernetes")
+    (folder / "ca.crt").write_bytes(made.authority)
+    file = folder.parent / "server.pem"
+    file.write_bytes(made.private + made.public)
     return file

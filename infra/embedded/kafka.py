@@ -69,6 +69,14 @@ class KafkaBroker(Server):
             return False  # it listens before it serves; the caller's deadline ends the wait
         return True
 
+    def _more_settings(self) -> str:
+        """Return lines that come after ours, and so win."""
+        return ""
+
+    def _format_options(self) -> list[str]:
+        """Return options of the tool that formats, such as users to begin with."""
+        return []
+
     def _prepare(self) -> list[str]:
         """Write the settings, format a new data folder, and return the command that runs it."""
         gap = java_gap()
@@ -81,7 +89,8 @@ class KafkaBroker(Server):
         data = self._folder / "kafka"
         settings = self._folder / "kafka.properties"
         settings.write_text(
-            _SETTINGS.format(client=self._client_port, controller=self._controller_port, data=data),
+            _SETTINGS.format(client=self._client_port, controller=self._controller_port, data=data)
+            + self._more_settings(),
             encoding="utf-8",
         )
         quiet = [
@@ -96,6 +105,7 @@ class KafkaBroker(Server):
             identity = "A" + identity[1:]
             fast = [java, "-XX:TieredStopAtLevel=1", *run[1:]]
             tool = ["kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)]
+            tool += self._format_options()
             done = subprocess.run([*fast, *tool], capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 msg = f"Kafka could not format {data}:\n{done.stdout}{done.stderr}"

@@ -1,10 +1,11 @@
 """A real S3 server, versitygw, on a folder of this machine.
 
-Not for production: one user, no TLS. Called by services.py and by tests that break it.
+Not for production: one user. Called by services.py and by tests that break it.
 """
 
 import http.client
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,12 +62,18 @@ class S3Server(Server):
     LOG = "versitygw.log"
     START_TIMEOUT_S = 30.0
 
-    def __init__(self, folder: Path) -> None:
-        """Choose a port, kept over restarts; nothing starts yet."""
+    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
+        """Choose a port, kept over restarts; nothing starts yet.
+
+        Args:
+            folder: of its objects.
+            certificate: folder with tls.crt, tls.key and ca.crt, who signed it; None: no TLS.
+        """
         super().__init__(folder)
+        self._certificate = certificate
         (self._port,) = free_ports(1)
         access, secret = self._kept_secrets("s3-keys", 8, 16)
-        endpoint = f"http://127.0.0.1:{self._port}"
+        endpoint = f"http{'s' if certificate else ''}://127.0.0.1:{self._port}"
         self.endpoint: Final = S3Endpoint(f"s3://{_BUCKET}", endpoint, access, secret)
 
     def _environment(self) -> Mapping[str, str]:
@@ -77,9 +84,7 @@ class S3Server(Server):
         return os.environ | keys
 
     def _ready(self) -> bool:
-        connection = http.client.HTTPConnection(
-            urlsplit(self.endpoint.endpoint).netloc, timeout=2.0
-        )
+        connection = self._connection(urlsplit(self.endpoint.endpoint).netloc)
         try:
             connection.request("GET", _HEALTH)
             return connection.getresponse().status == http.client.OK
@@ -87,6 +92,12 @@ class S3Server(Server):
             return False  # it does not listen yet; the caller's deadline ends the wait
         finally:
             connection.close()
+
+    def _connection(self, address: str) -> http.client.HTTPConnection:
+        if self._certificate is None:
+            return http.client.HTTPConnection(address, timeout=2.0)
+        trust = ssl.create_default_context(cafile=self._certificate / "ca.crt")
+        return http.client.HTTPSConnection(address, timeout=2.0, context=trust)
 
     def _prepare(self) -> list[str]:
         """Make the bucket, which is a folder, and return the command that runs the server."""
@@ -98,6 +109,9 @@ class S3Server(Server):
         (objects / _BUCKET).mkdir(parents=True, exist_ok=True)
         metadata.mkdir(exist_ok=True)
         listen = ["--port", f"127.0.0.1:{self._port}", "--region", _REGION, "--health", _HEALTH]
+        if self._certificate:
+            listen += ["--cert", str(self._certificate / "tls.crt")]
+            listen += ["--key", str(self._certificate / "tls.key")]
         # beside the objects and not as extended attributes, which not every file system has
         store = ["posix", "--sidecar", str(metadata), str(objects)]
         return [str(binary), *listen, "--quiet", *store]

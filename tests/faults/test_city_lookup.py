@@ -18,7 +18,7 @@ from sluicegate_jobs.city_lookup import JOB
 from tests.faults.harness import feed
 from tests.faults.job_scene import JobScene, job_scene
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 IDS, EPOCH_IDS, CITIES = 600, 150, 50
 

@@ -11,7 +11,7 @@ from infra.embedded import Services
 from sluicegate.cli.commands import app
 from tests.faults.harness import LINES, scene
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 
 def test_what_is_replayed_unmended_is_a_dead_letter_again_and_nothing_is_counted_twice(

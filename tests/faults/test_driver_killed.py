@@ -16,6 +16,7 @@ from sluicegate.cli.commands import app
 from sluicegate.protocol.failpoints import POINTS
 from sluicegate_jobs.ip_count_verify import verify
 from tests.faults.harness import Ended, Scene, scene
+from tests.faults.matrix import chosen
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -55,6 +56,12 @@ WHERE = [
     *((point, "letters") for point in ("before-commit", "after-commit")),
 ]
 
+FEW = [("after-stage", ""), ("after-commit", "kafka")]
+"""One before the decision, one in doubt; the rest are passed by the test of one life."""
+
+OF_JVM = [("after-stage", ""), ("after-decide", ""), ("before-commit", "mysql")]
+OF_PYTHON = [("before-decide", ""), ("before-commit", "kafka")]
+
 
 @pytest.fixture
 def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
@@ -86,21 +93,19 @@ def test_every_failpoint_of_the_driver_is_tested_here() -> None:
     assert {point for point, _ in WHERE} | ELSEWHERE == set(POINTS)
 
 
-@pytest.mark.parametrize(("point", "sink"), WHERE, ids=lambda value: value or "driver")
+@pytest.mark.parametrize(("point", "sink"), chosen(WHERE, FEW), ids=lambda value: value or "driver")
 def test_driver_killed_at_a_failpoint(played: Scene, point: str, sink: str) -> None:
-    """A kill -9 of Python and JVM together loses and repeats nothing, and recovers as it should."""
+    """A kill -9 of Python and JVM together loses and repeats nothing, and recovers as it should.
+
+    Until the restart the sinks hold exactly what was decided: nothing of an undecided epoch is visible.
+    """
     killed = played.run(armed(played, point, sink))
     assert killed.code == -signal.SIGKILL, killed.log
     assert played.epoch_log().newest() == (EPOCH - 1 if point in UNDECIDED else EPOCH)
+    if point in UNDECIDED:
+        assert verify(played.settings).findings == ()
     check_epoch(restarted(played), decided=point not in UNDECIDED)
     played.check_exact()
-
-
-@pytest.mark.parametrize("point", UNDECIDED)
-def test_nothing_of_an_undecided_epoch_is_visible(played: Scene, point: str) -> None:
-    """The sinks of a killed driver hold exactly the epochs that were decided, before any restart."""
-    played.run(armed(played, point, ""))
-    assert verify(played.settings).findings == ()
 
 
 def test_epochs_show_says_where_a_killed_epoch_is_in(played: Scene) -> None:
@@ -117,9 +122,7 @@ def test_epochs_show_says_where_a_killed_epoch_is_in(played: Scene) -> None:
     assert states[played.sinks["mysql"]].endswith("; not applied yet")
 
 
-@pytest.mark.parametrize(
-    ("point", "sink"), [("after-stage", ""), ("after-decide", ""), ("before-commit", "mysql")]
-)
+@pytest.mark.parametrize(("point", "sink"), chosen(OF_JVM, OF_JVM[:1]))
 def test_only_the_jvm_killed(played: Scene, point: str, sink: str) -> None:
     """A driver whose JVM is killed ends by itself, asks to be restarted, and the restart is exact.
 
@@ -133,7 +136,7 @@ def test_only_the_jvm_killed(played: Scene, point: str, sink: str) -> None:
     played.check_exact()
 
 
-@pytest.mark.parametrize(("point", "sink"), [("before-decide", ""), ("before-commit", "kafka")])
+@pytest.mark.parametrize(("point", "sink"), chosen(OF_PYTHON, OF_PYTHON[1:]))
 def test_only_python_killed(played: Scene, point: str, sink: str) -> None:
     """A JVM whose Python is killed ends by itself, and the next driver is exact."""
     driver = played.start(armed(played, point, sink, "kill-self"))
@@ -156,15 +159,21 @@ def wait_until_gone(group: int, timeout_s: float = 30.0) -> None:
     raise AssertionError(f"processes of group {group} live on {timeout_s:g} s after their leader")
 
 
+def _once(played: Scene) -> dict[str, Path]:
+    """Return the points of an epoch, each with the file that says that it has killed."""
+    sinks = [f"{point}:{played.sinks[sink]}" for point, sink in WHERE if sink and sink != "letters"]
+    # the sink of dead letters is another topic, by the same code
+    sinks.append(f"before-commit:{played.sinks['letters']}")
+    points = [*UNDECIDED, "after-decide", *sinks, "before-done"]
+    return {point: played.folder / f"once-{i}" for i, point in enumerate(points)}
+
+
 @pytest.mark.timeout(900)
 def test_killed_at_every_failpoint_in_one_life(played: Scene) -> None:
     """A supervisor whose drivers die one after the other, each a point later, ends exact."""
-    passed = [*UNDECIDED, "after-decide"]
-    sinks = [f"{point}:{sink}" for sink in played.sinks.values() for point in APPLYING]
-    points = [*passed, *sinks, "before-done"]
-    once = {point: played.folder / f"once-{i}" for i, point in enumerate(points)}
+    once = _once(played)
     failpoints = ";".join(f"{p}@{EPOCH}=kill-group~{path}" for p, path in once.items())
-    lived = played.but(restart_attempts=len(points), restart_delay_s=0.2)
+    lived = played.but(restart_attempts=len(once), restart_delay_s=0.2)
     ended = lived.start(failpoints, supervised=True).wait(timeout_s=840)
     assert ended.code == 0, ended.log
     assert [p for p, path in once.items() if not path.exists()] == []

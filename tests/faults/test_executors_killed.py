@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from infra.embedded import Services
 from sluicegate_jobs.kafka_reader import TopicReader
 from tests.faults.harness import CLUSTER, Ended, Scene, scene
 from tests.faults.jobs import DIE_ONCE
+from tests.faults.matrix import chosen
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -69,9 +71,16 @@ def test_parts_are_applied_by_executors(played: Scene) -> None:
     assert all(record.parts_with_rows(played.sinks[sink]) == (0, 1) for sink in ("kafka", "mysql"))
 
 
-@pytest.mark.parametrize("action", ["kill-self", "kill-executor"])
-@pytest.mark.parametrize("point", ["apply-written", "before-commit"])
-@pytest.mark.parametrize("sink", ["kafka", "mysql"])
+WHERE = list(
+    itertools.product(
+        ("kafka", "mysql"), ("apply-written", "before-commit"), ("kill-self", "kill-executor")
+    )
+)
+FEW = [("kafka", "apply-written", "kill-self"), ("mysql", "before-commit", "kill-executor")]
+"""Each sink, point and action once."""
+
+
+@pytest.mark.parametrize(("sink", "point", "action"), chosen(WHERE, FEW))
 def test_executor_killed_while_it_applies(
     played: Scene, sink: str, point: str, action: str
 ) -> None:

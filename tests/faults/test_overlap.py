@@ -11,10 +11,13 @@ import pytest
 
 from infra.embedded import Services
 from tests.faults.harness import Ended, Running, Scene, scene
+from tests.faults.matrix import chosen
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 EPOCH = 2
+
+WHERE = [("apply-written", "kafka"), ("after-commit", "kafka"), ("before-done", "")]
 
 
 @pytest.fixture
@@ -51,9 +54,7 @@ def test_an_epoch_that_spark_counts_as_done_and_no_sink_has_is_applied(played: S
     played.check_exact()
 
 
-@pytest.mark.parametrize(
-    ("point", "sink"), [("apply-written", "kafka"), ("after-commit", "kafka"), ("before-done", "")]
-)
+@pytest.mark.parametrize(("point", "sink"), chosen(WHERE, WHERE[1:2]))
 def test_killed_behind_the_stream(played: Scene, point: str, sink: str) -> None:
     """A kill -9 amid the apply, with the next epoch half staged, loses and repeats nothing."""
     where = f"{point}{f':{played.sinks[sink]}' if sink else ''}"

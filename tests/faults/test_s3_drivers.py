@@ -13,12 +13,16 @@ from infra.embedded import S3Endpoint, Services
 from sluicegate.storage.objects import open_objects
 from tests.faults.chance import Chance
 from tests.faults.harness import Scene, scene
+from tests.faults.matrix import chosen
 from tests.faults.s3_proxy import Fault, proxied
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 EPOCH = 2
 """Which epoch is killed: two are in before it, the rest comes after it."""
+
+WHERE = [("after-stage", ""), ("after-decide", ""), ("before-commit", "mysql")]
+"""Of the rest a random one is killed too, another each time."""
 
 
 @pytest.fixture
@@ -36,9 +40,7 @@ def finish(played: Scene) -> None:
     played.check_exact()
 
 
-@pytest.mark.parametrize(
-    ("point", "sink"), [("after-stage", ""), ("after-decide", ""), ("before-commit", "mysql")]
-)
+@pytest.mark.parametrize(("point", "sink"), chosen(WHERE, WHERE[1:2]))
 def test_driver_killed_at_a_failpoint(played: Scene, point: str, sink: str) -> None:
     where = f"{point}{f':{played.sinks[sink]}' if sink else ''}@{EPOCH}"
     killed = played.run(f"{where}=kill-group")

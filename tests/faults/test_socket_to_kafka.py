@@ -23,7 +23,7 @@ from tests.faults.harness import PATIENCE_S, Ended, Running, start
 from tests.faults.line_server import LineServer
 from tests.integration.kafka_reader import read_topic
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 MORE_LINES = 500
 """Sent after the driver was killed."""

@@ -8,14 +8,13 @@ written anywhere. Called by `sluicegate verify` and the tests, while the job is 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pymysql.cursors import SSCursor
 
 from sluicegate.cli.job import Verification
-from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.sinks.kafka.access import servers_of
 from sluicegate.sinks.mysql.session import Address, connect, quoted
 from sluicegate.storage.objects import open_objects
 from sluicegate_jobs.decided import read_decided
@@ -45,9 +44,7 @@ def verify(settings: CityLookupSettings) -> Verification:
     Raises:
         SluicegateError: something could not be read.
     """
-    servers = settings.kafka or os.environ.get("SLUICEGATE_KAFKA", "")
-    if not servers:
-        raise SettingsInvalid("no Kafka servers are given", do="set SLUICEGATE_KAFKA or --kafka")
+    servers = servers_of(settings.kafka)
     decided = read_decided(open_objects(settings.checkpoint), settings.source)
     return compare(
         {(r.partition, r.offset): _id(r) for r in TopicReader(servers, settings.source)},

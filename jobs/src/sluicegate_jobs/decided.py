@@ -7,7 +7,6 @@ tables. Nothing is written anywhere. Called by the verifiers of the packaged job
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,6 @@ from sluicegate.checkpoint.takeover import successor
 from sluicegate.cli.job import Finding, Verification
 from sluicegate.protocol.errors import (
     EpochLogBroken,
-    SettingsInvalid,
     SinkUnavailable,
     SluicegateError,
     TargetMissing,
@@ -162,18 +160,6 @@ def _covered(objects: Objects, epoch: int, topic: str | None) -> dict[int, int]:
     return offsets[0]
 
 
-def servers_of(kafka: str) -> str:
-    """Return the brokers that a job's setting, else the environment, names.
-
-    Raises:
-        SettingsInvalid: neither does.
-    """
-    servers = kafka or os.environ.get("SLUICEGATE_KAFKA", "")
-    if not servers:
-        raise SettingsInvalid("no Kafka servers are given", do="set SLUICEGATE_KAFKA or --kafka")
-    return servers
-
-
 def whole(servers: str, topic: str) -> Iterator[Record]:
     """Yield the records of a source, which must be there from the first.
 
@@ -292,7 +278,7 @@ def held_by(
     held = {}
     for sink, count in records.items():
         markers = {
-            p: committed_marker(Brokers(servers), newest.lineage, sink, p, timeout_s=_TIMEOUT_S)
+            p: committed_marker(Brokers.of(servers), newest.lineage, sink, p, timeout_s=_TIMEOUT_S)
             for p in parts.get(sink, ())
         }
         held[sink] = Held(markers, count)

@@ -6,7 +6,6 @@ Not a load generator. Some of it is broken on purpose, so that dead letters can 
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 
 from sluicegate.protocol.errors import SinkUnavailable
+from sluicegate.sinks.kafka.access import client_settings, servers_of
 from sluicegate_jobs.kafka_reader import RDKAFKA_LOG
 from sluicegate_jobs.kafka_source import check_topic
 
@@ -41,11 +41,11 @@ def to_topic(bootstrap: str, topic: str, messages: Iterable[Message]) -> str:
         TargetMissing: there is no such topic.
         SinkUnavailable: the broker did not take all of them.
     """
-    servers = bootstrap or os.environ.get("SLUICEGATE_KAFKA", "")
+    servers = servers_of(bootstrap)
     check_topic(servers, topic)
     producer = Producer(
         {
-            "bootstrap.servers": servers,
+            **client_settings(servers),
             "enable.idempotence": True,
             "linger.ms": 20,
             "partitioner": "murmur2_random",

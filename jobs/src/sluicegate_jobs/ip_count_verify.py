@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sluicegate.cli.job import Verification
 from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.sinks.kafka.access import servers_of
 from sluicegate.sinks.mysql.session import Address
 from sluicegate.storage.objects import open_objects
 from sluicegate_jobs.access_lines import interval_ms
@@ -22,7 +23,6 @@ from sluicegate_jobs.decided import (
     counted,
     held_by,
     read_decided,
-    servers_of,
     table_rows,
     whole,
 )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sluicegate.protocol.errors import SinkUnavailable, TargetMissing
+from sluicegate.sinks.kafka.access import client_settings
 
 RDKAFKA_LOG = logging.getLogger("sluicegate_jobs.librdkafka")
 
@@ -145,7 +146,7 @@ class TopicReader:
 
 def _consumer(bootstrap: str, group: str) -> Consumer:
     settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap,
+        **client_settings(bootstrap),
         "group.id": group,  # required, never joined: partitions are assigned by hand
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import time
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate.protocol.errors import SettingsInvalid, SinkUnavailable, TargetMissing
+from sluicegate.protocol.errors import TargetMissing
+from sluicegate.sinks.kafka.access import servers_of, spark_options
 from sluicegate_jobs.dead_letters import letter_columns
+from sluicegate_jobs.kafka_admin import ANSWER_S, asked
 
-_ANSWER_S = 10.0
 _METADATA_LAG_S = 2.0
 """Brokers learn of a new topic a little late."""
 
@@ -35,13 +34,10 @@ def kafka_source(
         TargetMissing: there is no such topic; Spark itself would say so only in its first epoch.
         SinkUnavailable: no broker answers.
     """
-    servers = bootstrap or os.environ.get("SLUICEGATE_KAFKA", "")
-    if not servers:
-        raise SettingsInvalid("no Kafka servers are given", do="set SLUICEGATE_KAFKA or --kafka")
-    check_topic(servers, topic)
+    check_topic(servers_of(bootstrap), topic)
     return (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**spark_options(bootstrap))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("kafka.isolation.level", "read_committed")
@@ -53,22 +49,16 @@ def kafka_source(
 
 
 def check_topic(servers: str, topic: str) -> None:
-    """See that a topic is there; it is never created by asking."""
-    admin = AdminClient({"bootstrap.servers": servers}, logger=logging.getLogger(__name__))
+    """See that a topic is there; it is never created by asking.
+
+    Raises:
+        TargetMissing, AccessDenied, SinkUnavailable: as they are called.
+    """
     lag = time.monotonic() + _METADATA_LAG_S
     while True:
-        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)
         try:
-            asked[topic].result(_ANSWER_S)
-        except (KafkaException, TimeoutError) as error:
-            said = error.args[0] if isinstance(error, KafkaException) else None
-            if said is None or said.name() != "UNKNOWN_TOPIC_OR_PART":
-                raise SinkUnavailable(
-                    f"Kafka at {servers} does not say whether there is a source topic {topic}: "
-                    f"{said.str() if said else f'no answer in {_ANSWER_S:.0f} s'}",
-                    data="nothing was read or written",
-                    do="start the broker, or correct the servers (SLUICEGATE_KAFKA)",
-                ) from error
+            asked(servers, f"describing topic {topic}", lambda admin: _describe(admin, topic))
+        except TargetMissing as error:
             if time.monotonic() > lag:
                 raise TargetMissing(
                     f"Kafka at {servers}: there is no source topic {topic}",
@@ -79,6 +69,12 @@ def check_topic(servers: str, topic: str) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+def _describe(admin: AdminClient, topic: str) -> None:
+    admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_S)[topic].result(
+        ANSWER_S
+    )
 
 
 def unreadable() -> Column:

@@ -12,8 +12,9 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from sluicegate.cli.job import Verification
+from sluicegate.sinks.kafka.access import servers_of
 from sluicegate.storage.objects import open_objects
-from sluicegate_jobs.decided import concluded, counted, held_by, read_decided, servers_of, whole
+from sluicegate_jobs.decided import concluded, counted, held_by, read_decided, whole
 from sluicegate_jobs.findings import DUPLICATED, LOST, WRONG, Findings
 from sluicegate_jobs.kafka_reader import Record
 from sluicegate_jobs.letters import Letters, text_of

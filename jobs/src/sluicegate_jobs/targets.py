@@ -5,26 +5,35 @@ A job never does it by itself: a missing target is an error at its start.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from sluicegate.sinks.kafka.faults import error_of
 from sluicegate.sinks.mysql.session import Address, connect
+from sluicegate_jobs.kafka_admin import asked
 
 _TIMEOUT_S = 30.0
 
 
 def create_topics(bootstrap: str, topics: Sequence[str], *, partitions: int) -> list[str]:
-    """Create the topics that are missing; return their names."""
-    admin = AdminClient({"bootstrap.servers": bootstrap or os.environ.get("SLUICEGATE_KAFKA", "")})
+    """Create the topics that are missing; return their names; raises as `asked` does."""
+    return asked(bootstrap, "creating topics", lambda admin: _create(admin, topics, partitions))
+
+
+def _create(admin: AdminClient, topics: Sequence[str], partitions: int) -> list[str]:
     there = admin.list_topics(timeout=_TIMEOUT_S).topics
     missing = [topic for topic in topics if topic not in there]
     if missing:
-        for made in admin.create_topics(
-            [NewTopic(topic, partitions) for topic in missing]
-        ).values():
-            made.result(_TIMEOUT_S)
+        wanted = [NewTopic(topic, partitions) for topic in missing]
+        for made in admin.create_topics(wanted).values():
+            try:
+                made.result(_TIMEOUT_S)
+            except KafkaException as error:
+                # ours, when the answer to the first request was slow or lost; or somebody else's
+                if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
     return [f"topic {topic}" for topic in missing]
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.cli.job import Verification
 from sluicegate.sinks.chunks import unpack
+from sluicegate.sinks.kafka.access import servers_of
 from sluicegate.sinks.mysql.session import Address
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.objects import Objects, open_objects
@@ -25,7 +26,6 @@ from sluicegate_jobs.decided import (
     counted,
     held_by,
     read_decided,
-    servers_of,
     table_rows,
     whole,
 )

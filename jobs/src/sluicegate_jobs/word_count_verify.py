@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from sluicegate.cli.job import Verification
+from sluicegate.sinks.kafka.access import servers_of
 from sluicegate.sinks.mysql.session import Address
 from sluicegate.storage.objects import open_objects
 from sluicegate_jobs.decided import (
@@ -17,7 +18,6 @@ from sluicegate_jobs.decided import (
     counted,
     held_by,
     read_decided,
-    servers_of,
     table_rows,
     whole,
 )

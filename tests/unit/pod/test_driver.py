@@ -227,3 +227,36 @@ def test_what_is_no_savepoint_ends_it_before_the_job(pod: Pod) -> None:
     ended = pod.run("print('ran')", SLUICEGATE_RESTORE_FROM=str(pod.folder / "gone"))
     assert (ended.code, ended.printed) == (64, "")
     assert ended.said["kind"] == "NoSavepoint"
+
+
+def numbered(pod: Pod, number: int) -> str:
+    """Return the address of a job's checkpoint of a number."""
+    return str(pod.folder / "clicks" / str(number))
+
+
+@pytest.mark.parametrize("left", [2, 3])
+def test_a_job_made_again_does_not_begin_at_a_checkpoint_that_was_left(pod: Pod, left: int) -> None:
+    """An earlier one of its path went on to a newer one; the job's code does not run."""
+    checkpoint(Path(numbered(pod, 1)), 1)
+    checkpoint(Path(numbered(pod, left)), 1)
+    told = {"SLUICEGATE_NEWEST_CHECKPOINT": "1", "SLUICEGATE_CHECKPOINT": numbered(pod, 1)}
+    ended = pod.run("print('ran')", **told)
+    assert (ended.code, ended.printed) == (64, "")
+    assert f"has a checkpoint {left}" in ended.said["what"]
+
+
+def test_a_job_that_went_back_by_rollback_goes_on_there(pod: Pod) -> None:
+    """It knows of the newer one: it has made it itself."""
+    checkpoint(Path(numbered(pod, 1)), 1)
+    checkpoint(Path(numbered(pod, 2)), 1)
+    told = {"SLUICEGATE_NEWEST_CHECKPOINT": "2", "SLUICEGATE_CHECKPOINT": numbered(pod, 1)}
+    assert pod.run("print('ran')", **told).printed == "ran\n"
+
+
+def test_what_is_decided_is_applied_there_too(pod: Pod) -> None:
+    """Finishing reads no input."""
+    checkpoint(Path(numbered(pod, 1)), 1)
+    checkpoint(Path(numbered(pod, 2)), 1)
+    told = {"SLUICEGATE_NEWEST_CHECKPOINT": "1", "SLUICEGATE_CHECKPOINT": numbered(pod, 1)}
+    ended = pod.run("print('ran')", SLUICEGATE_PURPOSE="finish", **told)
+    assert ended.code == 0, ended.log

@@ -1,6 +1,6 @@
 """What S3A is told of a checkpoint's bucket."""
 
-from sluicegate.spark.s3 import bucket_settings
+from sluicegate.spark.s3 import TRUSTING_FACTORY, bucket_settings
 from sluicegate.storage.s3 import S3Environment
 
 
@@ -25,3 +25,11 @@ def test_a_role_by_token_needs_its_provider_named() -> None:
 
 def test_no_file_is_looked_for_before_it_is_created() -> None:
     assert bucket_settings(S3Environment())["performance.flags"] == "create,mkdir"
+
+
+def test_only_authorities_of_ones_own_need_a_maker_of_clients() -> None:
+    told = {"AWS_ENDPOINT": "https://store", "SSL_CERT_FILE": "ca.crt"}
+    assert TRUSTING_FACTORY in bucket_settings(S3Environment.read(told)).values()
+    plain = {**told, "AWS_ENDPOINT": "http://store", "AWS_ALLOW_HTTP": "true"}
+    for others in (plain, {"AWS_ENDPOINT": "https://store"}):
+        assert "s3.client.factory.impl" not in bucket_settings(S3Environment.read(others))

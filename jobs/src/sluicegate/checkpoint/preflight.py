@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import socket
+import ssl
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 from sluicegate.protocol.errors import (
     AccessDenied,
@@ -27,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _PATIENCE_S = 15.0
 """How long an endpoint that does not answer is asked again."""
+
+_HANDSHAKE_S = 5.0
 
 _RIVALS = 16
 """Creations of one name at the same time."""
@@ -108,8 +113,32 @@ def _told(error: StoreUnavailable, bucket: str, endpoint: str) -> SluicegateErro
             data=nothing,
             do="see the bucket's name and AWS_REGION",
         )
+    if untrusted := _untrusted(endpoint):
+        return StoreUnavailable(
+            f"the certificate of the S3 endpoint {endpoint} is not trusted: {untrusted}",
+            data=nothing,
+            do="renew it where it is out of date or of another host; else let SSL_CERT_FILE name a PEM file "
+            "with the authority that signed it (of a CheckpointVolume: authoritySecret)",
+        )
     return StoreUnavailable(
         f"the S3 endpoint {endpoint} does not answer: {error.what}",
         data=nothing,
         do="see AWS_ENDPOINT and the network; the driver may be started again",
     )
+
+
+def _untrusted(endpoint: str) -> str:
+    """Return what is wrong with an https endpoint's certificate, which obstore does not say; empty: nothing."""
+    parts = urlsplit(endpoint)
+    if parts.scheme != "https" or not parts.hostname:
+        return ""
+    try:
+        with (
+            socket.create_connection((parts.hostname, parts.port or 443), _HANDSHAKE_S) as plain,
+            ssl.create_default_context().wrap_socket(plain, server_hostname=parts.hostname),
+        ):
+            return ""
+    except ssl.SSLCertVerificationError as refused:
+        return refused.verify_message
+    except OSError:
+        return ""  # it does not answer, which the caller says

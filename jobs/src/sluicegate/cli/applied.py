@@ -28,7 +28,7 @@ def readers(kafka: str, mysql: str) -> dict[str, Ask]:
     """
     made: dict[str, Ask] = {}
     if kafka:
-        connection = Connection(kafka)
+        connection = Connection.of(kafka)
         made["kafka"] = lambda lineage, sink, part: kafka_marker(connection, lineage, sink, part)
     if mysql:
         address = Address.parse(mysql)

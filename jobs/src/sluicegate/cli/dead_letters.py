@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 import click
 
-from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate.sinks.kafka.clients import Connection
 from sluicegate.sinks.kafka.letters import Letter, Restored, parsed, read_letters
 from sluicegate.sinks.kafka.reading import CommittedReader, Position
@@ -68,7 +67,7 @@ def dead_letters() -> None:
 @click.option("--examples", default=2, help="how many letters to show of each reason")
 def list_(topic: str, kafka: str, since: int | None, reason: str, examples: int) -> None:
     """List the letters by reason: how many, how many are replayed, the newest, examples."""
-    connection = _connection(kafka)
+    connection = Connection.of(kafka)
     with _replay(connection, topic) as replay:
         replayed = replay.replayed().letters
     counts: Counter[str] = Counter()
@@ -98,7 +97,7 @@ def show(topic: str, place: str, kafka: str) -> None:
     found = re.fullmatch(r"(\d+)[/:](\d+)", place)
     if found is None:
         raise click.UsageError(f"{place!r} is no place; write partition/offset, such as 0/17")
-    connection = _connection(kafka)
+    connection = Connection.of(kafka)
     letter = _letter_at(connection, Position(topic, int(found[1]), int(found[2])))
     with _replay(connection, topic) as replay:
         (order,) = replay.orders([letter])
@@ -132,7 +131,7 @@ def replay(  # noqa: PLR0913 - an option each
     """
     if to == topic:
         raise click.UsageError("the letters' own topic is no place for records")
-    connection = _connection(kafka)
+    connection = Connection.of(kafka)
     with _replay(connection, topic, to) as run:
         if yes:
             run.take_over()
@@ -165,12 +164,6 @@ def _replay(connection: Connection, topic: str, to: str = "") -> Iterator[Replay
         yield run
     finally:
         run.close()
-
-
-def _connection(kafka: str) -> Connection:
-    if not kafka:
-        raise SettingsInvalid("no Kafka servers are given", do="set SLUICEGATE_KAFKA or --kafka")
-    return Connection(kafka)
 
 
 def _letters(

@@ -29,6 +29,7 @@ from confluent_kafka import (
 )
 
 from sluicegate.protocol.errors import SettingsInvalid, SinkUnavailable, TargetMissing
+from sluicegate.sinks.kafka.access import client_settings
 
 _ANSWER_S = 10.0
 _TICK_S = 0.2
@@ -146,7 +147,7 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
 
 def _consumer(servers: str, isolation: str) -> Consumer:
     settings: dict[str, Any] = {
-        "bootstrap.servers": servers,
+        **client_settings(servers),
         # required, and never joined: partitions are assigned by hand
         "group.id": f"sluicegate.tail.{uuid.uuid4().hex}",
         "enable.auto.commit": False,

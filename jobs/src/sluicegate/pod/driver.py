@@ -24,6 +24,9 @@ from sluicegate.tracing import outcome
 
 log = logging.getLogger("sluicegate.pod")
 
+_LOOKED_AHEAD = 3
+"""Numbers beyond the newest: one that was given and never begun leaves a gap."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run a driver; its end is in the outcome file unless it is 0.
@@ -86,6 +89,8 @@ def _run(arguments: Sequence[str]) -> int:
         log.info("every decided epoch is in every sink: nothing is to be finished")
         return 0
     try:
+        if not told.finishes:
+            _refuse_what_was_left(told)
         if told.restore_from:
             _restore(told)
         _run_main(wanted)
@@ -93,6 +98,31 @@ def _run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         code = _code_of(end)
     return code or _well()
+
+
+def _refuse_what_was_left(told: Told) -> None:
+    """Refuse a checkpoint that an earlier job of this path has left for a newer one.
+
+    An upgrade leaves checkpoint N for N+1, and a stateless one does not seal it: a job that is made again under
+    its name would begin at the old one, and read again what the newer has in the sinks.
+
+    Raises:
+        SettingsInvalid: there is a newer checkpoint than this job's own newest.
+    """
+    if not told.newest_checkpoint or not told.checkpoint:
+        return
+    path, _, number = told.checkpoint.rstrip("/").rpartition("/")
+    for newer in range(told.newest_checkpoint + 1, told.newest_checkpoint + 1 + _LOOKED_AHEAD):
+        if read_lineage(open_objects(f"{path}/{newer}")) is None:
+            continue
+        raise SettingsInvalid(
+            f"{path} has a checkpoint {newer}, and this job has come to {told.newest_checkpoint} only: an "
+            "earlier job of this path was there, or the resource's status was lost",
+            data=f"nothing was started: from checkpoint {number} on, input would be read again that {newer} "
+            "may have in the sinks",
+            do=f"make the job again with another path; to go on where {newer} is, with restoreFrom of a "
+            f"savepoint of it. To begin at {number} all the same, move {path}/{newer} away",
+        )
 
 
 def _restore(told: Told) -> None:

@@ -33,6 +33,7 @@ CONF_VARIABLE = "SLUICEGATE_SPARK_CONF"
 LETTERS_VARIABLE = "SLUICEGATE_DEAD_LETTER_TOPIC"
 JOB_VARIABLE = "SLUICEGATE_JOB"
 ATTEMPT_VARIABLE = "SLUICEGATE_ATTEMPT"
+NEWEST_VARIABLE = "SLUICEGATE_NEWEST_CHECKPOINT"
 
 RUN, FINISH = "run", "finish"
 
@@ -53,6 +54,7 @@ class Told:
         dead_letter_topic: where a packaged job sends its dead letters.
         job: namespace/name of the resource.
         attempt: which of its drivers this is.
+        newest_checkpoint: the highest number that the resource has given a checkpoint; 0: unknown.
     """
 
     checkpoint: str = ""
@@ -64,6 +66,7 @@ class Told:
     dead_letter_topic: str = ""
     job: str = ""
     attempt: str = ""
+    newest_checkpoint: int = 0
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> Told:
@@ -88,6 +91,7 @@ class Told:
             dead_letter_topic=given.get(LETTERS_VARIABLE, ""),
             job=given.get(JOB_VARIABLE, ""),
             attempt=given.get(ATTEMPT_VARIABLE, ""),
+            newest_checkpoint=_number(given, NEWEST_VARIABLE),
         )
 
     @property
@@ -132,6 +136,13 @@ def _object(given: Mapping[str, str], variable: str) -> Mapping[str, object]:
     if not isinstance(found, dict):
         raise _invalid(f"{variable} holds a {type(found).__name__}", "give a JSON object")
     return found
+
+
+def _number(given: Mapping[str, str], variable: str) -> int:
+    text = given.get(variable) or "0"
+    if not text.isdecimal():
+        raise _invalid(f"{variable} is {text!r}", "give a whole number")
+    return int(text)
 
 
 def _text(key: str, value: object) -> str:

@@ -30,6 +30,8 @@ class S3Environment:
         secret_key: belongs to the access key.
         session_token: of temporary keys.
         web_identity: a token file names the role, as in Kubernetes on Amazon.
+        authorities: PEM file with those that may sign the store's certificate; empty: the system's, or
+            there is no certificate.
         virtual_hosts: the bucket stands in the host's name, not in the path.
     """
 
@@ -39,6 +41,7 @@ class S3Environment:
     secret_key: str = field(default="", repr=False)
     session_token: str = field(default="", repr=False)
     web_identity: bool = False
+    authorities: str = ""
     virtual_hosts: bool = False
 
     @classmethod
@@ -72,6 +75,9 @@ class S3Environment:
             secret_key=keys[1],
             session_token=environment.get("AWS_SESSION_TOKEN", ""),
             web_identity=bool(environment.get("AWS_WEB_IDENTITY_TOKEN_FILE")),
+            authorities=""
+            if endpoint.startswith("http:")
+            else environment.get("SSL_CERT_FILE", ""),
             virtual_hosts=_truth(environment, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"),
         )
 

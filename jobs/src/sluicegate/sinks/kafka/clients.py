@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sluicegate.sinks.kafka.access import security, servers_of
+
 MARKERS_TOPIC = "sluicegate.markers"
 """Group offsets on this topic are the markers; it never holds a record. On the sink's own topic a
 part beyond the partition count would fail after the decision, and re-creating it erase markers."""
@@ -50,6 +52,22 @@ class Connection:
 
     bootstrap: str
     config: Mapping[str, object] = field(default_factory=dict, repr=False, hash=False)
+
+    @classmethod
+    def of(
+        cls, servers: str = "", config: Mapping[str, object] | None = None, *, topic: str = ""
+    ) -> Connection:
+        """Return how the environment says that Kafka is reached; see `access`.
+
+        Args:
+            servers: brokers; empty: the environment's.
+            config: more settings; they win.
+            topic: that is looked for, to be named in an error.
+
+        Raises:
+            SettingsInvalid: no brokers are known, or what lets us in cannot be read.
+        """
+        return cls(servers_of(servers, topic), {**security(), **(config or {})})
 
     def settings(self, **more: object) -> Settings:
         """Return the settings that all clients share, with `more` ('_' read as '.')."""

@@ -6,7 +6,6 @@ and, through `contract.Sink`, by the runtime.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
@@ -21,7 +20,6 @@ from sluicegate.sinks.kafka.preflight import Preflight
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BOOTSTRAP_VARIABLE = "SLUICEGATE_KAFKA"
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SHORTEST_TRANSACTION_MS = 1000
 
@@ -45,7 +43,8 @@ class KafkaSink:
         parts: how many transactions write an epoch side by side.
         transaction_timeout_ms: after which the broker aborts; no shorter than an apply may take.
         compression: one of none, gzip, snappy, lz4, zstd.
-        config: more librdkafka settings, such as `sasl.password`; those of exactly-once are refused.
+        config: more librdkafka settings, beside those of the file SLUICEGATE_KAFKA_CONFIG (`access`);
+            those of exactly-once are refused.
         trace_headers: put the epoch's W3C `traceparent` on each record.
     """
 
@@ -96,7 +95,7 @@ class KafkaSink:
         headers = None if self.headers is None else row.headers(self.headers)
         partition = None if self.partition is None else row.partition(self.partition)
         timestamp = None if self.timestamp is None else row.timestamp(self.timestamp)
-        connection = Connection(self._address(), self.config)
+        connection = Connection.of(self.bootstrap or "", self.config, topic=self.topic)
         found = Preflight(connection, self.topic).run(
             parts=self.parts,
             transaction_timeout_ms=self.transaction_timeout_ms,
@@ -121,16 +120,6 @@ class KafkaSink:
             timestamp_ahead_ms=found.timestamp_ahead_ms,
             trace_headers=self.trace_headers,
         )
-
-    def _address(self) -> str:
-        address = self.bootstrap or os.environ.get(BOOTSTRAP_VARIABLE)
-        if not address:
-            raise SettingsInvalid(
-                f"KafkaSink({self.topic!r}) does not know where Kafka is",
-                data="nothing was read or written",
-                do=f"give bootstrap='host:port', or set {BOOTSTRAP_VARIABLE}",
-            )
-        return address
 
     def _check_apply_timeout(self, apply_timeout_s: float) -> None:
         """A transaction opens after its apply has begun, so as long an apply is short enough."""

@@ -1,0 +1,60 @@
+"""A Kafka broker that lets nobody in without TLS and a login (SCRAM), beside its plain listener.
+
+Called by test_kafka_access.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra.embedded.kafka import KafkaBroker
+from infra.embedded.process import free_ports
+from tests.certificates import certificate
+
+USER, PASSWORD = "jobs", "half 'quoted' = secret"
+
+
+class SecureKafka(KafkaBroker):
+    """One broker; `servers` is the listener that needs `properties`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make a certificate; nothing starts yet."""
+        super().__init__(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (port,) = free_ports(1)
+        self.servers = f"127.0.0.1:{port}"
+        self.authority, self._keystore = folder / "ca.crt", folder / "server.pem"
+        made = certificate("kafka")
+        self.authority.write_bytes(made.authority)
+        self._keystore.touch(mode=0o600)
+        self._keystore.write_bytes(made.private + made.public)
+
+    def properties(self, file: Path, *, password: str = PASSWORD) -> Path:
+        """Write the file that lets a client in."""
+        file.write_text(
+            "# as a Secret is mounted\n"
+            "security.protocol=sasl_ssl\n"
+            "sasl.mechanism=SCRAM-SHA-512\n"
+            f"sasl.username={USER}\n"
+            f"sasl.password={password}\n"
+            f"ssl.ca.location={self.authority}\n",
+            encoding="utf-8",
+        )
+        return file
+
+    def _more_settings(self) -> str:
+        plain, controller = self.endpoint.bootstrap, f"127.0.0.1:{self._controller_port}"
+        listeners = f"PLAINTEXT://{plain},SECURE://{self.servers}"
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        return (
+            f"listeners={listeners},CONTROLLER://{controller}\n"
+            f"advertised.listeners={listeners}\n"
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL\n"
+            "listener.name.secure.sasl.enabled.mechanisms=SCRAM-SHA-512\n"
+            f"listener.name.secure.scram-sha-512.sasl.jaas.config={scram}\n"
+            "listener.name.secure.ssl.keystore.type=PEM\n"
+            f"listener.name.secure.ssl.keystore.location={self._keystore}\n"
+        )
+
+    def _format_options(self) -> list[str]:
+        return ["--add-scram", f'SCRAM-SHA-512=[name="{USER}",password="{PASSWORD}"]']
