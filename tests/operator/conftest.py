@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from infra import kubernetes
+from infra.embedded import S3Endpoint
 from infra.embedded.kubernetes import KubernetesServer
 from tests.operator import rights
-from tests.operator.api import Api
+from tests.operator.api import Api, eventually
 from tests.operator.kubelet import Kubelet
+from tests.operator.running import RunningOperator
+from tests.operator.scenes import make_volume, volume_ready
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +50,28 @@ def kubelet(api: Api, namespace: str) -> Iterator[Kubelet]:
     """Give a scripted kubelet for the test's namespace, with one node named after it."""
     with Kubelet(api.server, nodes=[f"{namespace}-1"], namespace=namespace) as running:
         yield running
+
+
+@pytest.fixture
+def operator(kubeconfig: Path, namespace: str) -> Iterator[RunningOperator]:
+    """Give an operator that serves the test's namespace."""
+    with RunningOperator(kubeconfig, namespace) as running:
+        yield running
+
+
+@pytest.fixture
+def volume(api: Api, namespace: str, bucket: S3Endpoint) -> str:
+    """Give a CheckpointVolume of the test's own."""
+    return make_volume(api, namespace, bucket)
+
+
+@pytest.fixture
+def ready_volume(api: Api, namespace: str, kubeconfig: Path, volume: str) -> str:
+    """Give a volume that is ready: an operator has been here."""
+    with RunningOperator(kubeconfig, namespace) as operator:
+        eventually(lambda: volume_ready(api, namespace), within_s=60.0)
+        operator.stop()
+    return volume
 
 
 def started(folder: Path) -> KubernetesServer:

@@ -8,18 +8,24 @@ import gc
 import json
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from sluicegate_operator.cluster import client
 from sluicegate_operator.cluster.client import Api, ApiError, Json
+from sluicegate_operator.resources.kinds import STREAMING_JOB, Kind
 from sluicegate_operator.service.operator import Operator, OperatorSettings
 from tests.operator.api import eventually
 
 _PATIENCE_S: Final = 40.0
+
+Events = AsyncIterator[Json]
+Between = Callable[[str, Events], Events]
+"""Gets the path of a watch and its events, and returns what the operator sees of them."""
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -35,6 +41,7 @@ class WatchedApi(Api):
         before: called before a request is sent, with method and path; returns the number of the write.
         after: called with that number when it was answered.
         answers: gets the status of each that was refused.
+        between: stands between the server's watches and the operator.
     """
 
     def __init__(
@@ -43,9 +50,11 @@ class WatchedApi(Api):
         before: Callable[[str, str], int],
         after: Callable[[int], None],
         answers: list[int],
+        between: Between | None,
     ) -> None:
         super().__init__(inner._client)
         self._before, self._after, self._answers = before, after, answers
+        self._between = between
 
     async def request(
         self,
@@ -66,6 +75,12 @@ class WatchedApi(Api):
         finally:
             self._after(number)
 
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Events]:
+        """Open a watch as the operator does."""
+        async with super().watch(path, query) as events:
+            yield events if self._between is None else self._between(path, events)
+
 
 class RunningOperator:
     """An operator that serves some namespaces, for as long as the `with` block lasts.
@@ -76,6 +91,7 @@ class RunningOperator:
         clock: seconds since 1970, for its decisions.
         cut_at: the number of the write at which it is killed; with `cut_after` once it was answered.
         before_write: called before each write with its method and path.
+        between: stands between the server's watches and the operator; None: nothing does.
     """
 
     def __init__(
@@ -86,9 +102,10 @@ class RunningOperator:
         cut_at: int = 0,
         cut_after: bool = False,
         before_write: Callable[[str, str], None] | None = None,
+        between: Between | None = None,
     ) -> None:
         """Nothing starts yet."""
-        self._before_write = before_write
+        self._before_write, self._between = before_write, between
         self.answers: Final[list[int]] = []
         """HTTP's status of each write that was refused."""
         self._kubeconfig, self._namespaces = kubeconfig, namespaces
@@ -124,17 +141,19 @@ class RunningOperator:
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._join()
 
-    def look(self, key: tuple[str, str]) -> None:
-        """Have a job looked at, and return when it was."""
+    def look(self, key: tuple[str, str], kind: Kind = STREAMING_JOB) -> None:
+        """Have a resource looked at, and return when it was."""
         assert self._loop
         assert self.operator
-        before = self._looks()
-        self._loop.call_soon_threadsafe(self.operator.jobs.queue.add, key)
-        eventually(lambda: self._looks() > before)
+        before = self._looks(kind)
+        queues = (self.operator.jobs, self.operator.volumes, self.operator.savepoints)
+        queue = next(one.queue for one in queues if one.queue.name == kind.name)
+        self._loop.call_soon_threadsafe(queue.add, key)
+        eventually(lambda: self._looks(kind) > before)
 
-    def _looks(self) -> float:
+    def _looks(self, kind: Kind) -> float:
         assert self.operator
-        labels = {"kind": "StreamingJob"}
+        labels = {"kind": kind.name}
         registry = self.operator.metrics.registry
         return registry.get_sample_value("sluicegate_reconcile_seconds_count", labels) or 0.0
 
@@ -199,7 +218,7 @@ class RunningOperator:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._task = asyncio.current_task()
         inner = await client.connect(str(self._kubeconfig))
-        api = WatchedApi(inner, self._before, self._after, self.answers)
+        api = WatchedApi(inner, self._before, self._after, self.answers, self._between)
         settings = OperatorSettings(
             namespaces=self._namespaces,
             lease_namespace=self._namespaces[0],

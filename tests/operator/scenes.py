@@ -32,6 +32,12 @@ def make_volume(api: Api, namespace: str, bucket: S3Endpoint, endpoint: str = ""
     return "store"
 
 
+def volume_ready(api: Api, namespace: str) -> bool:
+    """Return whether the namespace's own volume is ready."""
+    found = api.get(namespace, "store", CHECKPOINT_VOLUME)
+    return bool(found.get("status", {}).get("phase") == "Ready")
+
+
 def job_when(
     api: Api, namespace: str, true: Status, name: str = "clicks", *, within_s: float = 60.0
 ) -> Object:
@@ -62,3 +68,10 @@ def drivers_alive(api: Api, namespace: str) -> list[str]:
         for pod in found
         if pod["status"].get("phase") not in ("Succeeded", "Failed")
     ]
+
+
+def condition(found: Object, kind: str) -> tuple[str, str]:
+    """Return status and reason of a resource's condition; empty if it is not there."""
+    conditions = found.get("status", {}).get("conditions", ())
+    one: Object = next((c for c in conditions if c["type"] == kind), {})
+    return one.get("status", ""), one.get("reason", "")

@@ -102,6 +102,7 @@ BAD = [
     Bad(JOB, {"image": LONG}, "Too long: may not be more than 4096"),
     Bad(VOLUME, {"bucket": "No_Such"}, "spec.bucket in body should match"),
     Bad(VOLUME, {"endpoint": "minio:9000"}, "should match '^https?://.+$'"),
+    Bad(VOLUME, {"endpoint": "http://minio", "authoritySecret": "ca"}, "needs an https endpoint"),
     Bad(VOLUME, {"prefix": "/team"}, "spec.prefix in body should match"),
     # types, and what is not known
     Bad(JOB, {"suspend": "yes"}, "spec.suspend: Invalid value"),

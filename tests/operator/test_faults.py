@@ -29,30 +29,21 @@ from tests.operator.wire import Wire
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(240)]
 
 
-@pytest.fixture
-def volume(api: Api, namespace: str, bucket: S3Endpoint, kubeconfig: Path) -> str:
-    """Give a volume that is ready: an operator has been here."""
-    name = make_volume(api, namespace, bucket)
-    with RunningOperator(kubeconfig, namespace) as operator:
-        eventually(lambda: _ready(api, namespace), within_s=60.0)
-        operator.stop()
-    return name
-
-
-def _ready(api: Api, namespace: str) -> bool:
-    found = api.get(namespace, "store", CHECKPOINT_VOLUME)
-    return bool(found.get("status", {}).get("phase") == "Ready")
-
-
 @pytest.mark.parametrize("cut_after", [False, True], ids=["before", "after"])
 def test_an_operator_killed_at_any_write(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str, *, cut_after: bool
+    api: Api,
+    namespace: str,
+    kubelet: Kubelet,
+    kubeconfig: Path,
+    ready_volume: str,
+    *,
+    cut_after: bool,
 ) -> None:
     """From a job's creation over a failed driver to its replacement: the next operator goes on."""
     for write in range(1, 12):
         name = f"clicks{write}"
         kubelet.plan(name, ends(1, "boom", after_s=0.2), then=REPORTS)
-        api.create(namespace, name, spec_of(volume))
+        api.create(namespace, name, spec_of(ready_volume))
         with RunningOperator(kubeconfig, namespace, cut_at=write, cut_after=cut_after) as first:
             eventually(
                 lambda first=first, name=name: (  # type: ignore[misc]
@@ -78,11 +69,11 @@ def test_an_operator_killed_at_any_write(
 
 
 def test_somebody_else_edits_the_job_before_each_write(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     """A write under an old version is refused (409), and nothing is done on its behalf."""
     kubelet.plan("clicks", ends(1, "boom"), then=REPORTS)
-    api.create(namespace, "clicks", spec_of(volume))
+    api.create(namespace, "clicks", spec_of(ready_volume))
     edits = iter(range(1000))
 
     def edit(method: str, path: str) -> None:
@@ -99,7 +90,7 @@ def test_somebody_else_edits_the_job_before_each_write(
 
 
 def test_two_operators_and_the_leader_dies(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     """One acts, the other watches; when the first is killed the other goes on within its lease."""
     kubelet.plan("clicks", then=REPORTS)
@@ -107,7 +98,7 @@ def test_two_operators_and_the_leader_dies(
         RunningOperator(kubeconfig, namespace) as first,
         RunningOperator(kubeconfig, namespace) as second,
     ):
-        api.create(namespace, "clicks", spec_of(volume))
+        api.create(namespace, "clicks", spec_of(ready_volume))
         job_when(api, namespace, running(1))
         leader, other = (first, second) if first.writes else (second, first)
         assert not other.writes
@@ -118,10 +109,10 @@ def test_two_operators_and_the_leader_dies(
 
 
 def test_a_leader_that_is_stopped_lets_go_of_the_lease(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     kubelet.plan("clicks", then=REPORTS)
-    api.create(namespace, "clicks", spec_of(volume))
+    api.create(namespace, "clicks", spec_of(ready_volume))
     with RunningOperator(kubeconfig, namespace) as first:
         job_when(api, namespace, running(1))
         first.stop()
@@ -133,10 +124,10 @@ def test_a_leader_that_is_stopped_lets_go_of_the_lease(
 
 
 def test_a_pod_deleted_by_hand_is_replaced(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     kubelet.plan("clicks", then=REPORTS)
-    api.create(namespace, "clicks", spec_of(volume))
+    api.create(namespace, "clicks", spec_of(ready_volume))
     with RunningOperator(kubeconfig, namespace):
         job_when(api, namespace, running(1))
         api.delete_pod(namespace, "clicks-1-driver")
@@ -144,12 +135,12 @@ def test_a_pod_deleted_by_hand_is_replaced(
 
 
 def test_a_node_that_vanishes_is_proof_of_death(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     """While it is only silent a stateful job waits and says so; its deletion lets it go on."""
     node = f"{namespace}-1"
     kubelet.plan("clicks", then=REPORTS)
-    api.create(namespace, "clicks", spec_of(volume))
+    api.create(namespace, "clicks", spec_of(ready_volume))
     with RunningOperator(kubeconfig, namespace):
         job_when(api, namespace, running(1))
         kubelet.silence(node)
@@ -166,11 +157,11 @@ def test_a_node_that_vanishes_is_proof_of_death(
 
 
 def test_a_status_that_somebody_wiped_is_rebuilt(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     """The driver that runs is taken over, not replaced."""
     kubelet.plan("clicks", then=REPORTS)
-    api.create(namespace, "clicks", spec_of(volume))
+    api.create(namespace, "clicks", spec_of(ready_volume))
     with RunningOperator(kubeconfig, namespace):
         job_when(api, namespace, running(1))
         api.wipe_status(namespace, "clicks")
@@ -179,10 +170,10 @@ def test_a_status_that_somebody_wiped_is_rebuilt(
 
 
 def test_a_job_deleted_while_its_driver_starts_goes(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     kubelet.plan("clicks", then=Behaviour(starts_after_s=5.0))
-    api.create(namespace, "clicks", spec_of(volume))
+    api.create(namespace, "clicks", spec_of(ready_volume))
     with RunningOperator(kubeconfig, namespace):
         job_when(api, namespace, phase("Starting"))
         api.delete(namespace, "clicks")
@@ -191,12 +182,12 @@ def test_a_job_deleted_while_its_driver_starts_goes(
 
 
 def test_the_api_server_is_restarted(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     """Meanwhile a driver fails; the operator comes back by itself and replaces it."""
     api_down = dataclasses.replace(REPORTS, runs_s=3.0, exit_code=1)
     kubelet.plan("clicks", api_down, then=REPORTS)
-    api.create(namespace, "clicks", spec_of(volume))
+    api.create(namespace, "clicks", spec_of(ready_volume))
     with RunningOperator(kubeconfig, namespace):
         job_when(api, namespace, running(1))
         api.server.api.restart()
@@ -209,7 +200,7 @@ def test_a_watch_that_is_silently_dead_is_noticed(  # noqa: PLR0913, PLR0917 - f
     namespace: str,
     kubelet: Kubelet,
     kubeconfig: Path,
-    volume: str,
+    ready_volume: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
@@ -219,7 +210,7 @@ def test_a_watch_that_is_silently_dead_is_noticed(  # noqa: PLR0913, PLR0917 - f
     with Wire(api.server.port) as wire:
         config = wire.kubeconfig(kubeconfig, tmp_path)
         with RunningOperator(config, namespace):
-            api.create(namespace, "clicks", spec_of(volume))
+            api.create(namespace, "clicks", spec_of(ready_volume))
             job_when(api, namespace, running(1))
             wire.freeze()
             api.change(namespace, "clicks", {"spec": {"image": "jobs:2"}})
@@ -243,12 +234,12 @@ def test_the_store_is_down_when_the_volume_is_made(
 
 @pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0], ids=["ahead", "back"])
 def test_the_clock_jumps(
-    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str, jump_s: float
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str, jump_s: float
 ) -> None:
     """A day ahead or back: the driver that runs is left alone, and one that fails is replaced."""
     off = [0.0]
     kubelet.plan("clicks", Behaviour(runs_s=6.0, exit_code=1, progress_every_s=0.5), then=REPORTS)
-    api.create(namespace, "clicks", spec_of(volume))
+    api.create(namespace, "clicks", spec_of(ready_volume))
     with RunningOperator(kubeconfig, namespace, clock=lambda: time.time() + off[0]) as operator:
         job_when(api, namespace, lambda s: running(1)(s) and s.get("lastEpochTime"))
         off[0] = jump_s

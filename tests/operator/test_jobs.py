@@ -3,32 +3,15 @@
 Claims of reconciling itself are in tests/unit/operator; here is seen that they reach the cluster.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from infra.embedded import S3Endpoint
 from tests.operator.api import Api, eventually
 from tests.operator.behaviours import Behaviour, ends
 from tests.operator.kubelet import Kubelet
 from tests.operator.running import RunningOperator, spec_of
-from tests.operator.scenes import REPORTS, job_when, make_volume, phase, running
+from tests.operator.scenes import REPORTS, job_when, phase, running
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
-
-
-@pytest.fixture
-def operator(kubeconfig: Path, namespace: str) -> Iterator[RunningOperator]:
-    """Give an operator that serves the test's namespace."""
-    with RunningOperator(kubeconfig, namespace) as running:
-        yield running
-
-
-@pytest.fixture
-def volume(api: Api, namespace: str, bucket: S3Endpoint) -> str:
-    """Give a CheckpointVolume of the test's own."""
-    return make_volume(api, namespace, bucket)
 
 
 @pytest.mark.usefixtures("operator")

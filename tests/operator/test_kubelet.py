@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.operator.api import DRIVER_FINALIZER, Api, eventually, refused
+from sluicegate_operator.resources.marks import DRIVER_FINALIZER
+from tests.operator.api import Api, eventually, refused
 from tests.operator.behaviours import DEAF, NO_IMAGE, NO_NODE, Behaviour, ends
 from tests.operator.kubelet import OUT_OF_SERVICE, Kubelet
 

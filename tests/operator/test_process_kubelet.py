@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.operator.api import DRIVER_FINALIZER, Api, eventually
+from sluicegate_operator.resources.marks import DRIVER_FINALIZER
+from tests.operator.api import Api, eventually
 from tests.operator.process_kubelet import ProcessKubelet
 from tests.operator.test_kubelet import phase, state, waits
 

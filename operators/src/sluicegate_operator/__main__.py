@@ -41,11 +41,13 @@ async def _run(given: Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     api = await connect(given.kubeconfig)
+    named = {"identity": given.identity} if given.identity else {}
     settings = OperatorSettings(
         namespaces=tuple(given.namespace or ()),
         lease_namespace=given.lease_namespace,
         lease_name=given.lease_name,
         port=given.port,
+        **named,
     )
     gc.freeze()  # what was imported stays: it need not be looked through again
     try:
@@ -62,6 +64,9 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: this pod's")
     parser.add_argument("--lease-namespace", default="sluicegate-system", metavar="NS")
     parser.add_argument("--lease-name", default="sluicegate-operator", metavar="NAME")
+    parser.add_argument(
+        "--identity", default="", metavar="NAME", help="of this pod; default: new at each start"
+    )
     parser.add_argument("--port", type=int, default=8080, help="of health and metrics")
     parser.add_argument("--log-format", choices=(TEXT, JSON), default=JSON)
     parser.add_argument(

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 from sluicegate_operator.pods.driver import driver_pod
-from sluicegate_operator.pods.place import place_of
+from sluicegate_operator.pods.place import Place
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
+from sluicegate_operator.resources.addresses import checkpoint_address
 from sluicegate_operator.resources.job import ExecutorSettings, PodSettings, StreamingJobSpec
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec
 
@@ -47,8 +48,8 @@ def pod_of(
     """Return the driver's pod of the job shop/clicks."""
     a_job: Job = job(wanted)
     act = action(spec=wanted, **changes)
-    place = place_of(a_job.name, wanted, volume, act.checkpoint_number, restore_from)
-    return driver_pod(a_job, act, place)
+    checkpoint = checkpoint_address(volume, a_job.name, wanted, act.checkpoint_number)
+    return driver_pod(a_job, act, Place(checkpoint, volume, restore_from))
 
 
 def container_of(pod: dict[str, Any], name: str = "driver") -> dict[str, Any]:
@@ -61,7 +62,7 @@ def container_of(pod: dict[str, Any], name: str = "driver") -> dict[str, Any]:
 def env_of(pod: dict[str, Any], name: str = "driver") -> dict[str, Any]:
     """Return variables by name: their text, or where they are from."""
     return {
-        one["name"]: one["value"] if "value" in one else one["valueFrom"]
+        one["name"]: one["value"] if "value" in one else one.get("valueFrom", "")
         for one in container_of(pod, name).get("env", ())
     }
 

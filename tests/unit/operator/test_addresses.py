@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sluicegate_operator.resources import addresses
 from sluicegate_operator.resources.job import CheckpointSettings
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec
-from sluicegate_operator.volumes import addresses
 
 from .made import NOW, spec
 

@@ -196,6 +196,12 @@ def test_two_replicas_take_turns_by_the_lease_that_they_may_write() -> None:
     assert "--lease-namespace=sluicegate-system" in container()["args"]
 
 
+def test_a_container_that_is_started_again_is_known_as_the_same_pod() -> None:
+    assert "--identity=$(POD_NAME)_$(POD_UID)" in container()["args"]
+    paths = {one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"] for one in container()["env"]}
+    assert paths == {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
+
+
 @pytest.mark.parametrize(
     ("probe", "path"),
     [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")],
@@ -227,7 +233,7 @@ def test_the_operator_is_told_which_namespaces(folder: Path, argument: str) -> N
     (deployment,) = (d for d in rendered(folder) if d["kind"] == "Deployment")
     (made,) = deployment["spec"]["template"]["spec"]["containers"]
     assert made["args"][0] == argument
-    assert made["image"] == "sluicegate-operator:0.1.0"
+    assert made["image"] == "sluicegate/operator:0.1.0"
 
 
 @needs_kubectl

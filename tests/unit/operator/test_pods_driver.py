@@ -1,5 +1,6 @@
 """The driver's pod: what the contract with `sluicegate.pod` and with the operator's watch says."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.pods.memory import mib, total_mib
-from sluicegate_operator.pods.place import checkpoint_address
+from sluicegate_operator.resources import marks
+from sluicegate_operator.resources.addresses import checkpoint_address
 from sluicegate_operator.resources.job import (
     CheckpointSettings,
     ExecutorSettings,
@@ -98,6 +100,7 @@ def test_an_argument_may_name_a_variable() -> None:
         ("SLUICEGATE_ATTEMPT", "3"),
         ("SLUICEGATE_PURPOSE", "run"),
         ("SLUICEGATE_CHECKPOINT", "s3://streams/team/clicks/2"),
+        ("SLUICEGATE_NEWEST_CHECKPOINT", "2"),
         ("SLUICEGATE_EPOCHS", "{}"),
         ("SLUICEGATE_OUTCOME", "/dev/termination-log"),
         ("SLUICEGATE_DRIVER_MEMORY", "1024m"),
@@ -186,7 +189,7 @@ def test_the_master_is_by_executors_and_purpose(
 def test_the_address_of_a_checkpoint(prefix: str, path: str, address: str) -> None:
     wanted = spec(checkpoint=CheckpointSettings(volume="store", path=path))
     volume = CheckpointVolumeSpec(bucket="streams", prefix=prefix)
-    assert checkpoint_address("clicks", wanted, volume, 2) == address
+    assert checkpoint_address(volume, "clicks", wanted, 2) == address
 
 
 @pytest.mark.parametrize(
@@ -235,6 +238,21 @@ def test_it_is_allowed_in_a_restricted_namespace() -> None:
     assert inside["capabilities"] == {"drop": ["ALL"]}
     allowed = {"emptyDir", "downwardAPI"}
     assert all(set(volume) - {"name"} <= allowed for volume in pod["spec"]["volumes"])
+
+
+def test_the_authority_of_the_store_is_mounted_in_driver_and_executors_without_its_key() -> None:
+    volume = dataclasses.replace(VOLUME, authority_secret="store-tls")
+    driver = pod_of(spec(executor=ExecutorSettings(instances=1)), volume)
+    executor = json.loads(driver["metadata"]["annotations"][marks.EXECUTOR_TEMPLATE])
+    for pod, container in ((driver, "driver"), (executor, "executor")):
+        (found,) = (v["secret"] for v in pod["spec"]["volumes"] if "secret" in v)
+        assert found == {"secretName": "store-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+        (mounted,) = (
+            m
+            for m in container_of(pod, container)["volumeMounts"]
+            if m["name"] == "sluicegate-authority"
+        )
+        assert env_of(pod, container)["SSL_CERT_FILE"] == f"{mounted['mountPath']}/ca.crt"
 
 
 def test_what_spark_writes_to_is_a_volume() -> None:

@@ -84,6 +84,11 @@ def test_what_cannot_work_is_refused_by_name(changes: dict[str, Any], says: str)
     [
         (SavepointSpec, {"job": "a", "stop": True, "schedule": {"cron": "0 3 * * *"}}, "stop ends"),
         (CheckpointVolumeSpec, {"bucket": "store", "reclaimPolicy": "Delete"}, "needs a prefix"),
+        (
+            CheckpointVolumeSpec,
+            {"bucket": "store", "endpoint": "http://minio", "authoritySecret": "ca"},
+            "needs an https endpoint",
+        ),
     ],
 )
 def test_the_other_kinds_have_rules_too(

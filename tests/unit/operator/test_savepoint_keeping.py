@@ -8,6 +8,7 @@ from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate_operator.reconcile.actions import TakeSavepoint
 from sluicegate_operator.reconcile.observed import Taken
 from sluicegate_operator.resources.job import Schedule
+from sluicegate_operator.resources.marks import ATTEMPT, JOB_UID
 from sluicegate_operator.resources.parsing import parse
 from sluicegate_operator.resources.savepoint import (
     DisposalStatus,
@@ -25,7 +26,7 @@ from sluicegate_operator.volumes.tasks import (
     Done,
     Running,
 )
-from sluicegate_operator.volumes.upgrade import ATTEMPT, JOB_UID, savepoint_of_upgrade
+from sluicegate_operator.volumes.upgrade import savepoint_of_upgrade
 
 from . import made
 from .made import NOW

@@ -21,11 +21,11 @@ from sluicegate.checkpoint.restoring import restore
 from sluicegate.storage.objects import open_objects
 from sluicegate.storage.s3 import bucket_of
 from sluicegate_operator.reconcile.actions import AddFinalizer, RemoveFinalizer
+from sluicegate_operator.resources.addresses import environment
 from sluicegate_operator.resources.savepoint import SavepointSpec, SavepointStatus
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec, CheckpointVolumeStatus
 from sluicegate_operator.store.desk import TaskDesk
 from sluicegate_operator.volumes.actions import ForgetTask, RunTask
-from sluicegate_operator.volumes.addresses import environment
 from sluicegate_operator.volumes.observed import (
     JobView,
     Savepoint,

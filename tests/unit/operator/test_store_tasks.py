@@ -20,10 +20,10 @@ from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.objects import open_objects
 from sluicegate.storage.s3 import bucket_of
+from sluicegate_operator.resources.addresses import environment
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec
 from sluicegate_operator.store.child import pruning
 from sluicegate_operator.store.running import TaskFailed, run
-from sluicegate_operator.volumes.addresses import environment
 from sluicegate_operator.volumes.tasks import (
     ASK,
     BESIDE,

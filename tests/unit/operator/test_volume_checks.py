@@ -9,7 +9,7 @@ from sluicegate_operator.resources.volume import (
     CheckpointVolumeStatus,
     Retention,
 )
-from sluicegate_operator.volumes.reading import readiness
+from sluicegate_operator.volumes.reading import readiness, usable
 from sluicegate_operator.volumes.tasks import (
     Done,
     Measure,
@@ -199,3 +199,22 @@ def test_a_job_is_told_whether_a_volume_is_ready(
     found, said = readiness(wanted, status)
     assert found is ready
     assert says in said
+
+
+@pytest.mark.parametrize(
+    ("status", "so"),
+    [
+        (fit(), True),
+        (failing(), False),
+        (CheckpointVolumeStatus(), False),
+        (fit(phase="Deleting"), True),
+        (fit(phase="Deleting", emptied=True), False),
+        (fit(phase="Deleting", checked_access="another/1"), False),
+    ],
+    ids=["ready", "failing", "not checked", "deleted", "emptied", "deleted, of another endpoint"],
+)
+def test_what_was_begun_on_a_volume_may_be_ended_there(
+    status: CheckpointVolumeStatus, *, so: bool
+) -> None:
+    """Also while it is being deleted, until it is empty."""
+    assert usable(spec(), status) is so

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from sluicegate_operator.reconcile.actions import Report
+from sluicegate_operator.resources.addresses import access_of
 from sluicegate_operator.resources.volume import (
     CheckpointVolumeSpec,
     CheckpointVolumeStatus,
 )
 from sluicegate_operator.volumes.actions import RunTask
-from sluicegate_operator.volumes.addresses import access_of
 from sluicegate_operator.volumes.observed import Volume, VolumeObserved
 from sluicegate_operator.volumes.passes import Outcome
 from sluicegate_operator.volumes.tasks import (

@@ -390,7 +390,7 @@ def _waits(world: World) -> bool:
     """Say whether something is still to come: a delay, a driver on its way."""
     status = world.resource.status
     if world.resource.deleted:
-        return world.resource.held and not status.failed
+        return world.resource.held
     if status.phase == "Running" and any(world.bad(pod) for pod in world.live_pods()):
         return True
     return status.phase not in ("Running", "Suspended", "Failed", "Waiting")

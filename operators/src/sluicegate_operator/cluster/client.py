@@ -270,6 +270,6 @@ def path_of(plural: str, namespace: str = "", name: str = "", *, sub: str = "") 
 
 
 _GROUPS = {
-    **dict.fromkeys(("pods", "nodes", "events", "secrets", "configmaps", "namespaces"), "/api/v1"),
+    **dict.fromkeys(("pods", "nodes", "events", "secrets", "namespaces"), "/api/v1"),
     "leases": "/apis/coordination.k8s.io/v1",
 }

@@ -19,25 +19,11 @@ from sluicegate_operator.reconcile.observed import (
     Pod,
     Progress,
 )
+from sluicegate_operator.resources import marks
 from sluicegate_operator.resources.declaring import GROUP
 from sluicegate_operator.resources.job import StreamingJobSpec
 from sluicegate_operator.resources.job_status import StreamingJobStatus
 from sluicegate_operator.resources.parsing import parse, to_instant
-
-JOB_LABEL = f"{GROUP}/job"
-UID_LABEL = f"{GROUP}/job-uid"
-ROLE_LABEL = f"{GROUP}/role"
-ATTEMPT_LABEL = f"{GROUP}/attempt"
-PURPOSE_LABEL = f"{GROUP}/purpose"
-CHECKPOINT_LABEL = f"{GROUP}/checkpoint"
-HASH_ANNOTATION = f"{GROUP}/spec-hash"
-RESTORE_ANNOTATION = f"{GROUP}/restore-from"
-PROGRESS_ANNOTATION = f"{GROUP}/progress"
-SKIP_FINISH_ANNOTATION = f"{GROUP}/skip-finish"
-JOB_FINALIZER = f"{GROUP}/job"
-DRIVER_FINALIZER = f"{GROUP}/driver"
-DRIVER = "driver"
-"""The role, and the name of the container."""
 
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
@@ -165,8 +151,8 @@ def job_of(found: Resource[StreamingJobSpec, StreamingJobStatus], spec: Streamin
         spec=spec,
         status=found.status,
         deleted=meta.deleted,
-        held=JOB_FINALIZER in meta.finalizers,
-        skip_finish=meta.annotation(SKIP_FINISH_ANNOTATION) == "true",
+        held=marks.JOB_FINALIZER in meta.finalizers,
+        skip_finish=meta.annotation(marks.SKIP_FINISH) == "true",
     )
 
 
@@ -200,11 +186,11 @@ def pod_of(thing: Json) -> SeenPod:
     pod = Pod(
         name=meta["name"],
         uid=meta["uid"],
-        attempt=_number(labels.get(ATTEMPT_LABEL)),
+        attempt=_number(labels.get(marks.ATTEMPT)),
         phase=_phase(status, code),
-        purpose=labels.get(PURPOSE_LABEL, "run"),
-        spec_hash=notes.get(HASH_ANNOTATION, ""),
-        checkpoint_number=_number(labels.get(CHECKPOINT_LABEL)) or 1,
+        purpose=labels.get(marks.PURPOSE, "run"),
+        spec_hash=notes.get(marks.SPEC_HASH, ""),
+        checkpoint_number=_number(labels.get(marks.CHECKPOINT)) or 1,
         created_at=to_instant(meta["creationTimestamp"]),
         running_at=_instant(began),
         ended_at=_instant(ended.get("finishedAt")),
@@ -214,13 +200,13 @@ def pod_of(thing: Json) -> SeenPod:
         node=Node() if (thing.get("spec") or {}).get("nodeName") else None,
         terminating="deletionTimestamp" in meta,
         disrupted=_holds(status, "DisruptionTarget"),
-        held=DRIVER_FINALIZER in finalizers,
-        restore_from=notes.get(RESTORE_ANNOTATION, ""),
-        progress=_progress(notes.get(PROGRESS_ANNOTATION)),
+        held=marks.DRIVER_FINALIZER in finalizers,
+        restore_from=notes.get(marks.RESTORE_FROM, ""),
+        progress=_progress(notes.get(marks.PROGRESS)),
     )
     node = (thing.get("spec") or {}).get("nodeName", "")
-    job = (meta.get("namespace", ""), labels.get(JOB_LABEL, ""))
-    return SeenPod(job, labels.get(UID_LABEL, ""), node, pod, finalizers)
+    job = (meta.get("namespace", ""), labels.get(marks.JOB, ""))
+    return SeenPod(job, labels.get(marks.JOB_UID, ""), node, pod, finalizers)
 
 
 def node_of(thing: Json) -> Node:
@@ -239,7 +225,7 @@ def node_of(thing: Json) -> Node:
 def _driver_state(status: Json) -> Json:
     """Return the state of the driver's container; of a pod with one container that is its."""
     found = status.get("containerStatuses") or []
-    ours = [one for one in found if one.get("name") == DRIVER] or found[:1]
+    ours = [one for one in found if one.get("name") == marks.DRIVER] or found[:1]
     state: Json = ours[0].get("state") or {} if ours else {}
     return state
 

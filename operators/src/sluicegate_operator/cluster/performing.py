@@ -5,15 +5,12 @@ Not here: that the status was written first (`service.jobs`). Called by `service
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from sluicegate_operator.cluster.client import Api, ApiError, Json, path_of
 from sluicegate_operator.cluster.objects import SeenPod
 from sluicegate_operator.cluster.writing import delete_pod, release_pod
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ What is written comes back as the object that it became, for the view. Not here:
 from __future__ import annotations
 
 from sluicegate_operator.cluster.client import Api, ApiError, Json, path_of
-from sluicegate_operator.cluster.objects import DRIVER_FINALIZER, Meta
+from sluicegate_operator.cluster.objects import Meta
 from sluicegate_operator.resources.declaring import GROUP, VERSION
+from sluicegate_operator.resources.marks import DRIVER_FINALIZER
 from sluicegate_operator.resources.parsing import render
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate_operator.pods.conf import refused_conf
-from sluicegate_operator.pods.names import DRIVER, EXECUTOR, refused_name
+from sluicegate_operator.pods.names import refused_name
 from sluicegate_operator.pods.templates import refused_template
 from sluicegate_operator.resources.job import StreamingJobSpec
+from sluicegate_operator.resources.marks import DRIVER, EXECUTOR
 
 
 def refused(job: str, spec: StreamingJobSpec) -> SettingsInvalid | None:

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate_operator.pods.memory import heap_mib, overhead_mib
-from sluicegate_operator.pods.names import EXECUTOR, driver_name, executor_prefix
+from sluicegate_operator.pods.names import driver_name, executor_prefix
 from sluicegate_operator.reconcile.observed import Job
 from sluicegate_operator.resources.declaring import LEFT_ALONE
 from sluicegate_operator.resources.job import StreamingJobSpec
+from sluicegate_operator.resources.marks import EXECUTOR
 
 IN_CLUSTER_MASTER = "k8s://https://kubernetes.default.svc"
 

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from sluicegate_operator.pods import names
+from sluicegate_operator.pods.authority import authority_mounts, authority_volumes
 from sluicegate_operator.pods.conf import TEMPLATE_FILE, TEMPLATE_FOLDER, WORK
 from sluicegate_operator.pods.environment import (
     OUTCOME_FILE,
@@ -27,6 +28,7 @@ from sluicegate_operator.pods.security import container_security, pod_security
 from sluicegate_operator.pods.templates import built
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
+from sluicegate_operator.resources import marks
 from sluicegate_operator.resources.declaring import GROUP, VERSION
 from sluicegate_operator.resources.job import StreamingJobSpec
 
@@ -48,7 +50,7 @@ def driver_pod(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
     """
     job = dataclasses.replace(job, spec=action.spec)
     ours = _ours(job, action, place)
-    made = built(_defaults(job), job.spec.driver.template, ours, names.DRIVER)
+    made = built(_defaults(job, place), job.spec.driver.template, ours, marks.DRIVER)
     return {"apiVersion": "v1", "kind": "Pod", **made}
 
 
@@ -64,16 +66,17 @@ def command_of(spec: StreamingJobSpec) -> list[str]:
 def _ours(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
     """Return what a template cannot change."""
     spec = job.spec
-    annotations = {names.SPEC_HASH: action.spec_hash}
+    annotations = {marks.SPEC_HASH: action.spec_hash}
     if action.restore_from:
-        annotations[names.RESTORE_FROM] = action.restore_from
+        annotations[marks.RESTORE_FROM] = action.restore_from
     container: dict[str, Any] = {
-        "name": names.DRIVER,
+        "name": marks.DRIVER,
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
         "command": command_of(spec),
         "args": None,
         "env": driver_variables(job, action, place),
+        "volumeMounts": authority_mounts(place.volume),
         "terminationMessagePath": OUTCOME_FILE,
         # a driver that was killed wrote nothing there: then the end of its log
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -81,24 +84,25 @@ def _ours(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": math.ceil(spec.grace_s),
+        "volumes": authority_volumes(place.volume),
         "containers": [container],
     }
     if spec.service_account:
         pod["serviceAccountName"] = spec.service_account
     if is_distributed(spec, action.purpose):
         template = executor_template(job, action, place)
-        annotations[names.EXECUTOR_TEMPLATE] = json.dumps(template, sort_keys=True)
-        pod["volumes"] = [_template_volume()]
-        container["volumeMounts"] = [
+        annotations[marks.EXECUTOR_TEMPLATE] = json.dumps(template, sort_keys=True)
+        pod["volumes"].append(_template_volume())
+        container["volumeMounts"].append(
             {"name": _TEMPLATE_VOLUME, "mountPath": TEMPLATE_FOLDER, "readOnly": True}
-        ]
+        )
     return {
         "metadata": {
             "name": names.driver_name(job.name, action.attempt),
             "namespace": job.namespace,
-            "labels": names.labels(job, action, names.DRIVER),
+            "labels": names.labels(job, action, marks.DRIVER),
             "annotations": annotations,
-            "finalizers": [names.DRIVER_FINALIZER],
+            "finalizers": [marks.DRIVER_FINALIZER],
             "ownerReferences": [
                 {
                     "apiVersion": f"{GROUP}/{VERSION}",
@@ -114,14 +118,14 @@ def _ours(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
     }
 
 
-def _defaults(job: Job) -> dict[str, Any]:
+def _defaults(job: Job, place: Place) -> dict[str, Any]:
     """Return what a template may change."""
     memory = f"{total_mib(job.spec.driver)}Mi"
     return {
         "metadata": {
-            "labels": names.common_labels(job, names.DRIVER),
+            "labels": names.common_labels(job, marks.DRIVER),
             # to be moved costs an epoch and a start; whoever packs nodes need not do it
-            "annotations": {names.SAFE_TO_EVICT: "false"},
+            "annotations": {marks.SAFE_TO_EVICT: "false"},
         },
         "spec": {
             "serviceAccountName": names.DEFAULT_SERVICE_ACCOUNT,
@@ -132,8 +136,8 @@ def _defaults(job: Job) -> dict[str, Any]:
             "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "work", "emptyDir": {}}],
             "containers": [
                 {
-                    "name": names.DRIVER,
-                    "env": default_variables(),
+                    "name": marks.DRIVER,
+                    "env": default_variables(place),
                     "resources": {
                         # no limit of CPU: an epoch that is throttled is late
                         "requests": {"cpu": str(job.spec.driver.cores), "memory": memory},
@@ -151,7 +155,7 @@ def _defaults(job: Job) -> dict[str, Any]:
 
 
 def _template_volume() -> dict[str, Any]:
-    field = f"metadata.annotations['{names.EXECUTOR_TEMPLATE}']"
+    field = f"metadata.annotations['{marks.EXECUTOR_TEMPLATE}']"
     path = TEMPLATE_FILE.removeprefix(f"{TEMPLATE_FOLDER}/")
     return {
         "name": _TEMPLATE_VOLUME,

@@ -10,11 +10,13 @@ import json
 from typing import Any
 
 from sluicegate.settings.epoch import EpochSettings
+from sluicegate_operator.pods.authority import authority_variables
 from sluicegate_operator.pods.conf import IN_CLUSTER_MASTER, WORK, distributed_conf, local_conf
 from sluicegate_operator.pods.memory import heap_mib
 from sluicegate_operator.pods.place import Place
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
+from sluicegate_operator.resources.addresses import environment
 from sluicegate_operator.resources.job import StreamingJobSpec
 from sluicegate_operator.resources.job_status import FINISH
 
@@ -43,12 +45,14 @@ def is_distributed(spec: StreamingJobSpec, purpose: str) -> bool:
 def driver_variables(job: Job, action: CreateDriver, place: Place) -> list[Variable]:
     """Return the variables that are the operator's, those that others refer to first."""
     spec = job.spec
+    newest = max(job.status.newest_checkpoint, action.checkpoint_number)
     restore_from = place.restore_from if action.purpose != FINISH else ""
     given = {
         "SLUICEGATE_JOB": f"{job.namespace}/{job.name}",
         "SLUICEGATE_ATTEMPT": str(action.attempt),
         "SLUICEGATE_PURPOSE": action.purpose,
         "SLUICEGATE_CHECKPOINT": place.checkpoint,
+        "SLUICEGATE_NEWEST_CHECKPOINT": str(newest),
         "SLUICEGATE_RESTORE_FROM": restore_from,
         "SLUICEGATE_EPOCHS": json.dumps(_not_default(spec.epoch_settings()), sort_keys=True),
         "SLUICEGATE_DRIVER_MEMORY": f"{heap_mib(spec.driver)}m",
@@ -68,29 +72,28 @@ def driver_variables(job: Job, action: CreateDriver, place: Place) -> list[Varia
 
 def shared_variables(spec: StreamingJobSpec, place: Place) -> list[Variable]:
     """Return what executors are told too: they stage to the store, and are in its traces."""
-    given = {
-        "AWS_REGION": place.region,
-        "AWS_ENDPOINT_URL": place.endpoint,
-        "AWS_ALLOW_HTTP": "true" if place.endpoint.startswith("http://") else "",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": spec.tracing.endpoint if spec.tracing else "",
-    }
+    given = environment(place.volume)
+    if spec.tracing:
+        given["OTEL_EXPORTER_OTLP_ENDPOINT"] = spec.tracing.endpoint
+    secret = place.volume.credentials_secret
     keys = {"AWS_ACCESS_KEY_ID": "accessKeyId", "AWS_SECRET_ACCESS_KEY": "secretAccessKey"}
     return [
         *({"name": name, "value": literal(value)} for name, value in given.items() if value),
         *(
             {
                 "name": name,
-                "valueFrom": {"secretKeyRef": {"name": place.credentials_secret, "key": key}},
+                "valueFrom": {"secretKeyRef": {"name": secret, "key": key}},
             }
             for name, key in keys.items()
-            if place.credentials_secret
+            if secret
         ),
     ]
 
 
-def default_variables() -> list[Variable]:
+def default_variables(place: Place) -> list[Variable]:
     """Return variables where a template has the last word."""
     return [
+        *authority_variables(place.volume),
         {"name": "SPARK_LOCAL_DIRS", "value": WORK},
         {"name": "PYTHONUNBUFFERED", "value": "1"},  # or a killed driver's last words are lost
     ]

@@ -10,12 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from sluicegate_operator.pods import names
+from sluicegate_operator.pods.authority import (
+    authority_mounts,
+    authority_variables,
+    authority_volumes,
+)
 from sluicegate_operator.pods.environment import shared_variables
 from sluicegate_operator.pods.place import Place
 from sluicegate_operator.pods.security import container_security, pod_security
 from sluicegate_operator.pods.templates import built
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
+from sluicegate_operator.resources import marks
 
 _TMP = "/tmp"  # noqa: S108 - a volume of the pod
 
@@ -32,16 +38,23 @@ def executor_template(job: Job, action: CreateDriver, place: Place) -> dict[str,
     """
     spec = job.spec
     ours: dict[str, Any] = {
-        "metadata": {"labels": names.labels(job, action, names.EXECUTOR)},
+        "metadata": {"labels": names.labels(job, action, marks.EXECUTOR)},
         "spec": {
             "restartPolicy": "Never",
-            "containers": [{"name": names.EXECUTOR, "env": shared_variables(spec, place)}],
+            "volumes": authority_volumes(place.volume),
+            "containers": [
+                {
+                    "name": marks.EXECUTOR,
+                    "env": shared_variables(spec, place),
+                    "volumeMounts": authority_mounts(place.volume),
+                }
+            ],
         },
     }
     if spec.service_account:
         ours["spec"]["serviceAccountName"] = spec.service_account
     defaults = {
-        "metadata": {"labels": names.common_labels(job, names.EXECUTOR)},
+        "metadata": {"labels": names.common_labels(job, marks.EXECUTOR)},
         "spec": {
             # of the driver's account, because that may be what the store knows it by; no token
             "serviceAccountName": names.DEFAULT_SERVICE_ACCOUNT,
@@ -51,7 +64,8 @@ def executor_template(job: Job, action: CreateDriver, place: Place) -> dict[str,
             "volumes": [{"name": "tmp", "emptyDir": {}}],
             "containers": [
                 {
-                    "name": names.EXECUTOR,
+                    "name": marks.EXECUTOR,
+                    "env": authority_variables(place.volume),
                     # Spark copies jars into the folder that it is started in
                     "workingDir": _TMP,
                     "securityContext": container_security(),
@@ -60,5 +74,5 @@ def executor_template(job: Job, action: CreateDriver, place: Place) -> dict[str,
             ],
         },
     }
-    made = built(defaults, spec.executor.template, ours, names.EXECUTOR)
+    made = built(defaults, spec.executor.template, ours, marks.EXECUTOR)
     return {"apiVersion": "v1", "kind": "Pod", **made}

@@ -1,6 +1,6 @@
-"""Names, labels, annotations and finalizers by which the operator knows what is its own.
+"""Names and labels of pods, as the operator gives them.
 
-Not here: who sets them (`driver`, `executors`) and who reads them (`cluster`).
+Not here: what labels are called (`resources.marks`). Called by the other modules of `pods`.
 """
 
 from __future__ import annotations
@@ -8,29 +8,9 @@ from __future__ import annotations
 from sluicegate.protocol.errors import SettingsInvalid
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
-from sluicegate_operator.resources.declaring import GROUP, LEFT_ALONE
+from sluicegate_operator.resources import marks
+from sluicegate_operator.resources.declaring import LEFT_ALONE
 from sluicegate_operator.resources.kinds import LONGEST_NAME
-
-JOB = f"{GROUP}/job"
-JOB_UID = f"{GROUP}/job-uid"
-ROLE = f"{GROUP}/role"
-ATTEMPT = f"{GROUP}/attempt"
-PURPOSE = f"{GROUP}/purpose"
-CHECKPOINT = f"{GROUP}/checkpoint"
-"""Labels: a job's name and uid, what a pod is for, which attempt and checkpoint."""
-
-SPEC_HASH = f"{GROUP}/spec-hash"
-RESTORE_FROM = f"{GROUP}/restore-from"
-PROGRESS = f"{GROUP}/progress"
-EXECUTOR_TEMPLATE = f"{GROUP}/executor-template"
-SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-"""Annotations."""
-
-DRIVER, EXECUTOR = "driver", "executor"
-"""Roles, and the names of the containers."""
-
-DRIVER_FINALIZER = f"{GROUP}/driver"
-"""Holds a driver's pod until its end is in the job's status."""
 
 DEFAULT_SERVICE_ACCOUNT = "sluicegate-driver"
 """Of operators/deploy/job. Not the namespace's own: it may not report progress, and a driver that
@@ -50,12 +30,12 @@ def executor_prefix(job: str, attempt: int) -> str:
 def labels(job: Job, action: CreateDriver, role: str) -> dict[str, str]:
     """Return the labels that the operator finds a pod by."""
     return {
-        JOB: job.name,
-        JOB_UID: job.uid,
-        ROLE: role,
-        ATTEMPT: str(action.attempt),
-        PURPOSE: action.purpose,
-        CHECKPOINT: str(action.checkpoint_number),
+        marks.JOB: job.name,
+        marks.JOB_UID: job.uid,
+        marks.ROLE: role,
+        marks.ATTEMPT: str(action.attempt),
+        marks.PURPOSE: action.purpose,
+        marks.CHECKPOINT: str(action.checkpoint_number),
     }
 
 

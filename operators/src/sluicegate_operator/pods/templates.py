@@ -36,6 +36,7 @@ RESERVED_ENV = frozenset(
                 "POD_NAMESPACE",
                 "POD_UID",
                 "PURPOSE",
+                "NEWEST_CHECKPOINT",
                 "RESTORE_FROM",
                 "SPARK_CONF",
             )

@@ -239,6 +239,7 @@ def _account(p: Pass, pod: Pod, end: ends.End) -> None:
 def _failed(p: Pass, end: ends.End, ran_s: float) -> None:
     what = f"attempt {p.status.attempt} failed ({end.reason}): {end.message}"
     p.blame(end.message)
+    p.failed.append(end.kind)
     if end.kind == ends.FINAL:
         p.set(failed=end.reason)
         p.report(end.reason, f"{what}; starting again cannot help", warning=True)

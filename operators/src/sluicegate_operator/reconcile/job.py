@@ -31,11 +31,13 @@ class Outcome:
         status: to be written before anything is done, if it differs from the one that was read.
         actions: to be done in this order, and none after one that failed.
         wake_at: when to look again if nothing happens before; None: when something happens.
+        failures: of drivers, by kind (`ends`), that the status has taken in now.
     """
 
     status: StreamingJobStatus
     actions: tuple[Action, ...] = ()
     wake_at: float | None = None
+    failures: tuple[str, ...] = ()
 
 
 def reconcile(job: Job, observed: Observed, now: float) -> Outcome:
@@ -61,7 +63,7 @@ def reconcile(job: Job, observed: Observed, now: float) -> Outcome:
     drivers.tidy(p)
     drivers.press(p)
     summarise(p, job.status)
-    return Outcome(p.status, tuple(p.actions), p.wake_at)
+    return Outcome(p.status, tuple(p.actions), p.wake_at, tuple(p.failed))
 
 
 def refused(

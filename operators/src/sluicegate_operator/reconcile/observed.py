@@ -118,6 +118,9 @@ class Observed:
         volume_message: why not.
         checkpoint_exists: whether there is anything of it on the volume; None: not known.
         savepoints: by name.
+        volume_usable: whether a driver that only applies what is decided may start: the volume is
+            ready, or would be if it were not being deleted.
+        unreadable: why the spec cannot be read, so that the job's is a stand-in; empty: it can.
     """
 
     pods: tuple[Pod, ...]
@@ -126,6 +129,8 @@ class Observed:
     volume_message: str = ""
     checkpoint_exists: bool | None = None
     savepoints: Mapping[str, Taken] = field(default_factory=dict)
+    volume_usable: bool = False
+    unreadable: str = ""
 
 
 @dataclass(frozen=True)

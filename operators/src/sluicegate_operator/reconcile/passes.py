@@ -44,6 +44,8 @@ class Pass:
     actions: list[Action] = field(default_factory=list)
     wake_at: float | None = None
     waiting: tuple[str, str] | None = None
+    failed: list[str] = field(default_factory=list)
+    """Kinds of ends of drivers that were written down, but for those that were well."""
     parsed: tuple[GoodStatus, StreamingJobSpec | None] | None = None
 
     @property

@@ -71,7 +71,13 @@ def _conditions(p: Pass, pod: Pod | None) -> list[Condition]:
     ready = (phase == "Running" and not lost) or phase == "Finished"
     reason, message = (phase, "") if waiting is None else waiting
     made = [
-        _condition(p, "Accepted", holds=True, reason="SpecValid", message=""),
+        _condition(
+            p,
+            "Accepted",
+            holds=not p.observed.unreadable,
+            reason="SpecInvalid" if p.observed.unreadable else "SpecValid",
+            message=p.observed.unreadable,
+        ),
         _condition(p, "Ready", holds=ready, reason=reason, message=message),
         _condition(
             p,

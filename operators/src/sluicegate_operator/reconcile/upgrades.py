@@ -172,7 +172,8 @@ def startable(p: Pass, purpose: str = RUN) -> bool:
         p.wait("BackingOff", p.status.last_error)
         p.wake(p.status.next_start_time)
         return False
-    if not p.observed.volume_ready:
+    usable = purpose == FINISH and p.observed.volume_usable
+    if not (p.observed.volume_ready or usable):
         p.wait("VolumeNotReady", p.observed.volume_message or "the CheckpointVolume is not ready")
         return False
     return purpose == FINISH or _restorable(p)

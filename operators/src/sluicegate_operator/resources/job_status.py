@@ -123,6 +123,9 @@ class StreamingJobStatus:
         "what the restart budgets count, the oldest first", default=()
     )
     next_start_time: Instant | None = described("when the next driver starts", default=None)
+    finish_failures: int = described(
+        "how often a deleted job's decided epoch could not be applied", default=0
+    )
     failed: str = described("why no driver is started any more, in one word", default="")
     last_error: str = described("of the last driver that failed", default="")
     handled_nonce: int = described("the restartNonce that was last acted on", default=0)

@@ -39,6 +39,10 @@ class CheckpointVolumeSpec:
     credentials_secret: str = described(
         "a Secret with accessKeyId and secretAccessKey; none: the pod's own identity", default=""
     )
+    authority_secret: str = described(
+        "a Secret with ca.crt: all authorities that the pods trust, instead of those of the image",
+        default="",
+    )
     retention: Retention = described("what is kept", default=Retention())
     reclaim_policy: str = described(
         "what becomes of the data when the volume is deleted",
@@ -59,6 +63,11 @@ class CheckpointVolumeSpec:
             "self.reclaimPolicy != 'Delete' || has(self.prefix)",
             "reclaimPolicy Delete needs a prefix: a whole bucket is never emptied",
             lambda spec: spec.reclaim_policy != DELETE or bool(spec.prefix),
+        ),
+        Rule(
+            "!has(self.authoritySecret) || !has(self.endpoint) || !self.endpoint.startsWith('http://')",
+            "authoritySecret needs an https endpoint",
+            lambda spec: not (spec.authority_secret and spec.endpoint.startswith("http://")),
         ),
     )
 

@@ -1,80 +1,56 @@
 """StreamingJobs: looked at when something about them changes, and at the time they asked for.
 
-Each look is one pass of `reconcile`; its status is written first, under the version that was read,
-and nothing is done when that is refused. Not here: any decision. Called by `service.operator`.
+Each look (`controller`) is one pass of `reconcile`. Not here: any decision. Called by `service.operator`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sluicegate.protocol.errors import SettingsInvalid
-from sluicegate_operator.cluster.client import Api
-from sluicegate_operator.cluster.events import Recorder
 from sluicegate_operator.cluster.informer import Key
-from sluicegate_operator.cluster.objects import JOB_FINALIZER, SeenPod, job_of
+from sluicegate_operator.cluster.objects import SeenPod, job_of
 from sluicegate_operator.cluster.performing import Pods
-from sluicegate_operator.cluster.writing import write_finalizers, write_status
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.job import Outcome, reconcile, refused
 from sluicegate_operator.reconcile.observed import Job, Node
+from sluicegate_operator.resources import marks
+from sluicegate_operator.resources.job import CheckpointSettings, StreamingJobSpec
 from sluicegate_operator.resources.kinds import STREAMING_JOB
-from sluicegate_operator.service.metrics import Metrics
+from sluicegate_operator.service.controller import Controller
 from sluicegate_operator.service.observing import Observer
-from sluicegate_operator.service.places import Places, named_by
+from sluicegate_operator.service.places import named_by
 from sluicegate_operator.service.views import (
     JobResource,
     SavepointResource,
-    Views,
+    View,
     VolumeResource,
 )
-from sluicegate_operator.service.workqueue import WorkQueue
 
-log = logging.getLogger(__name__)
-
-_AGAIN_S = 600.0
-"""A job is looked at this often also when nothing happens."""
-
-
-class NotLeading(Exception):
-    """Another operator acts now."""
-
-    expected = True
+_STAND_IN = StreamingJobSpec(image="", main_module="", checkpoint=CheckpointSettings(volume=""))
+"""For a deleted job whose spec cannot be read: its drivers are stopped, and no driver is made of it."""
 
 
 @dataclass
-class JobController:
-    """Looks at StreamingJobs.
+class JobController(Controller[JobResource, Outcome]):
+    """Looks at StreamingJobs."""
 
-    Args:
-        api: the API server.
-        views: what is kept in view.
-        leads: whether we may act now.
-        recorder: writes events.
-        places: where checkpoints are, and what has to be done there.
-        metrics: what is counted.
-        clock: seconds since 1970.
-    """
-
-    api: Api
-    views: Views
-    leads: Callable[[], bool]
-    recorder: Recorder
-    places: Places
-    metrics: Metrics
-    clock: Callable[[], float] = time.time
-    queue: WorkQueue[Key] = field(init=False)
     observer: Observer = field(init=False)
     _deleting: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Listen to everything that a job depends on."""
-        self.queue = WorkQueue("StreamingJob", self.work)
-        self.observer = Observer(self.api, self.views, self.places.readiness, self.places.taken)
+    KIND = STREAMING_JOB
+    FINALIZER = marks.JOB_FINALIZER
+    WORKERS = 16
+    SOONEST_S = 0.01
+
+    @property
+    def _view(self) -> View[JobResource]:
+        return self.views.jobs
+
+    def _listen(self) -> None:
+        at = self.places
+        self.observer = Observer(self.api, self.views, at.readiness, at.usable, at.taken)
         self.pods = Pods(self.api, self.views.pods.get, self.views.pods.take)
         self.views.jobs.listeners.append(self._job_changed)
         self.views.pods.listeners.append(self._pod_changed)
@@ -82,67 +58,34 @@ class JobController:
         self.views.volumes.listeners.append(self._volume_changed)
         self.views.savepoints.listeners.append(self._savepoint_changed)
 
-    def look_at_all(self) -> None:
-        """Look at every job: we have begun to lead."""
-        for key in self.views.jobs:
-            self.queue.add(key)
-
-    async def work(self, key: Key) -> None:
-        """Look at one job.
-
-        Raises:
-            ApiError: something was refused, or not answered; the job is looked at again.
-        """
-        if not self.leads():
-            return
-        found = self.views.jobs.get(key)
-        if found is None:
-            self.queue.forget(key)
-            self.observer.forget(key)
-            return
-        began = time.monotonic()
-        outcome, job = await self._decide(found)
-        if outcome.status != found.status:
-            self._check_leading()
-            self.views.jobs.take(
-                await write_status(
-                    self.api, STREAMING_JOB.name, STREAMING_JOB.plural, found.meta, outcome.status
-                )
-            )
-            self.metrics.job_changed(found, outcome.status)
-        for action in outcome.actions:
-            self._check_leading()
-            if job is not None:
-                await self._perform(key, job, action)
-        self.metrics.reconciled("StreamingJob", time.monotonic() - began)
-        wake = self.clock() + _AGAIN_S if outcome.wake_at is None else outcome.wake_at
-        self.queue.add_after(key, min(_AGAIN_S, max(0.01, wake - self.clock())))
-
-    async def _decide(self, found: JobResource) -> tuple[Outcome, Job | None]:
-        now = self.clock()
+    async def _decide(self, found: JobResource, now: float) -> Outcome:
+        if isinstance(found.spec, SettingsInvalid) and not found.meta.deleted:
+            return refused(found.status, found.meta.generation, found.spec, now)
+        job, unreadable = _job(found), ""
         if isinstance(found.spec, SettingsInvalid):
-            return refused(found.status, found.meta.generation, found.spec, now), None
-        job = job_of(found, found.spec)
-        refusal = self.places.refuses(job)
-        if refusal is not None and not job.deleted:
-            return refused(found.status, found.meta.generation, refusal, now), None
+            unreadable = str(found.spec)
+        elif not job.deleted:
+            refusal = self.places.refuses(job)
+            if refusal is not None:
+                return refused(found.status, found.meta.generation, refusal, now)
         try:
-            return reconcile(job, await self.observer.observe(job, now), now), job
+            return reconcile(job, await self.observer.observe(job, now, unreadable), now)
         except SettingsInvalid as error:
-            return refused(found.status, found.meta.generation, error, now), None
+            return refused(found.status, found.meta.generation, error, now)
 
-    def _check_leading(self) -> None:
-        if not self.leads():
-            raise NotLeading
+    def _forget(self, key: Key) -> None:
+        self.observer.forget(key)
 
-    async def _perform(self, key: Key, job: Job, action: do.Action) -> None:
-        """Do one thing."""
-        namespace = key[0]
+    def _written(self, found: JobResource, outcome: Outcome) -> None:
+        self.metrics.job_changed(found, outcome.status, outcome.failures)
+
+    async def _perform(self, found: JobResource, action: do.Action) -> None:
+        key, namespace, job = found.key, found.meta.namespace, _job(found)
         match action:
             case do.AddFinalizer():
-                await self._hold(key, add=JOB_FINALIZER)
+                await self._hold(key, holds=True)
             case do.RemoveFinalizer():
-                await self._hold(key, remove=JOB_FINALIZER)
+                await self._hold(key, holds=False)
             case do.CreateDriver():
                 await self.pods.create(self.places.driver(job, action))
                 self.metrics.driver_created()
@@ -156,25 +99,6 @@ class JobController:
                 await self.places.take_savepoint(job, action)
             case do.DeleteCheckpoint():
                 self._delete_checkpoint(key, job)
-            case do.Report():
-                await self._report(key, action.reason, action.message, warning=action.warning)
-
-    async def _report(self, key: Key, reason: str, message: str, *, warning: bool) -> None:
-        found = self.views.jobs.get(key)
-        if found is not None:
-            await self.recorder.record(
-                STREAMING_JOB.name, found.meta, reason, message, warning=warning
-            )
-
-    async def _hold(self, key: Key, *, add: str = "", remove: str = "") -> None:
-        """Change our finalizer, under the newest version that is known."""
-        found = self.views.jobs.get(key)
-        if found is not None:
-            self.views.jobs.take(
-                await write_finalizers(
-                    self.api, STREAMING_JOB.plural, found.meta, add=add, remove=remove
-                )
-            )
 
     def _delete_checkpoint(self, key: Key, job: Job) -> None:
         """Begin to remove a checkpoint, which may take long; the job is looked at when it is gone."""
@@ -186,7 +110,7 @@ class JobController:
                 await self.places.delete_checkpoint(job)
                 self.observer.emptied(key, job.uid)
             except Exception as error:  # noqa: BLE001 - it is reported, and tried again
-                await self._report(key, "DeleteFailed", str(error), warning=True)
+                await self._report(key, do.Report("DeleteFailed", str(error), warning=True))
                 self.queue.add_after(key, 30.0)
             else:
                 self.queue.add(key)
@@ -232,6 +156,12 @@ class JobController:
     def _node_changed(self, key: Key, _old: Node | None, _new: Node | None) -> None:
         for job in self.observer.jobs_on(key[1]):
             self.queue.add(job)
+
+
+def _job(found: JobResource) -> Job:
+    """Return a job as `reconcile` takes it; one that cannot be read has a stand-in for its spec."""
+    unreadable = isinstance(found.spec, SettingsInvalid)
+    return job_of(found, _STAND_IN if unreadable else found.spec)  # type: ignore[arg-type]
 
 
 def _state_of(volume: VolumeResource) -> tuple[object, ...]:

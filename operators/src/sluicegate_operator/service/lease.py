@@ -33,7 +33,8 @@ class Lease:
         api: the API server.
         namespace: of the Lease.
         name: of the Lease.
-        identity: ours; no other process may have it.
+        identity: ours; no other process that lives may have it. One that comes after us under our
+            name, such as our pod's next container, takes the Lease at once.
         changed: told whether we lead, when that changes.
     """
 

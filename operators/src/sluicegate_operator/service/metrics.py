@@ -7,7 +7,7 @@ them (`service.health`). Called by the controllers.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -38,7 +38,7 @@ class Metrics:
         )
         self._failures = Counter(
             "sluicegate_driver_failures_total",
-            "drivers that failed, by the budget that it was of",
+            "drivers that failed, by the budget that it was of; final: none, as starting again cannot help",
             ["namespace", "job", "kind"],
             registry=self.registry,
         )
@@ -63,7 +63,7 @@ class Metrics:
             ["kind"],
             registry=self.registry,
         )
-        self.leader = Gauge(
+        self._leader = Gauge(
             "sluicegate_leader", "1 for the operator that acts", registry=self.registry
         )
 
@@ -76,18 +76,24 @@ class Metrics:
         """Count a look."""
         self._looks.labels(kind).observe(seconds)
 
+    def leads(self, leads: bool) -> None:  # noqa: FBT001 - the one thing that is told
+        """Show jobs if we act on them: of several operators one does."""
+        self._leader.set(leads)
+        self._jobs.shown = leads
+
     def driver_created(self) -> None:
         """Count a pod."""
         self._created.inc()
 
-    def job_changed(self, found: JobResource, status: StreamingJobStatus) -> None:
-        """Count what a new status says that the old one did not."""
+    def job_changed(
+        self, found: JobResource, status: StreamingJobStatus, failures: Sequence[str]
+    ) -> None:
+        """Count what a new status says that the old one did not, and drivers' failures by kind."""
         namespace, name = found.key
         if status.restarts > found.status.restarts:
             self._restarts.labels(namespace, name).inc(status.restarts - found.status.restarts)
-        newest = status.failures[-1] if status.failures else None
-        if newest is not None and newest not in found.status.failures:
-            self._failures.labels(namespace, name, newest.kind).inc()
+        for kind in failures:
+            self._failures.labels(namespace, name, kind).inc()
 
     def job_seen(self, key: Key, job: JobResource | None) -> None:
         """Take in how a job is; None: it is gone, and so are its numbers."""
@@ -101,8 +107,9 @@ class Metrics:
 
 @dataclass(eq=False)
 class _Jobs(Collector):
-    """How jobs are at the moment of being asked."""
+    """How jobs are at the moment of being asked, if they are to be shown."""
 
+    shown: bool = False
     seen: dict[Key, StreamingJobStatus] = field(default_factory=dict)
 
     def collect(self) -> Iterable[Metric]:
@@ -119,13 +126,13 @@ class _Jobs(Collector):
             "sluicegate_job_attempt", "number of the newest driver", labels=labels
         )
         counts = dict.fromkeys(PHASES, 0)
-        for key, status in list(self.seen.items()):
+        for key, status in list(self.seen.items()) if self.shown else ():
             counts[status.phase] += 1
             phase.add_metric([*key, status.phase], 1)
             attempt.add_metric(list(key), status.attempt)
             if status.last_epoch_time is not None:
                 age.add_metric(list(key), max(0.0, time.time() - status.last_epoch_time))
         jobs = GaugeMetricFamily("sluicegate_jobs", "jobs in each phase", labels=["phase"])
-        for name, count in counts.items():
+        for name, count in counts.items() if self.shown else ():
             jobs.add_metric([name], count)
         return [phase, age, attempt, jobs]

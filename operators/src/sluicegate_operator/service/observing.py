@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from sluicegate_operator.cluster.client import Api, ApiError, path_of
 from sluicegate_operator.cluster.informer import Key
-from sluicegate_operator.cluster.objects import JOB_LABEL, SeenPod
+from sluicegate_operator.cluster.objects import SeenPod
 from sluicegate_operator.reconcile.observed import Job, Node, Observed, Pod, Progress, Taken
 from sluicegate_operator.reconcile.passes import LANDS_S
+from sluicegate_operator.resources import marks
 from sluicegate_operator.resources.job_status import ALIVE, ASKED
 from sluicegate_operator.service.views import Views
 
@@ -31,12 +32,14 @@ class Observer:
         api: the API server.
         views: what is kept in view.
         volume: says whether a job's volume is ready, and why not.
+        usable: says whether a driver that only applies what is decided may start on it.
         taken: says how each Savepoint of a namespace is.
     """
 
     api: Api
     views: Views
     volume: Callable[[Job], tuple[bool, str]]
+    usable: Callable[[Job], bool]
     taken: Callable[[Job], dict[str, Taken]]
     _of_job: dict[Key, set[Key]] = field(default_factory=lambda: defaultdict(set))
     _on_node: dict[str, set[Key]] = field(default_factory=lambda: defaultdict(set))
@@ -64,8 +67,8 @@ class Observer:
         """Let go of a job that is gone."""
         self._emptied.pop(key, None)
 
-    async def observe(self, job: Job, now: float) -> Observed:
-        """Return a view of a job.
+    async def observe(self, job: Job, now: float, unreadable: str = "") -> Observed:
+        """Return a view of a job; `unreadable`: why its spec, for which there is a stand-in, is not read.
 
         Raises:
             ApiError: the server had to be asked, and did not answer.
@@ -78,6 +81,8 @@ class Observer:
             as_of=as_of,
             volume_ready=ready,
             volume_message=message,
+            volume_usable=self.usable(job),
+            unreadable=unreadable,
             checkpoint_exists=False if self._emptied.get(key) == job.uid else None,
             savepoints=self.taken(job),
         )
@@ -97,7 +102,7 @@ class Observer:
         if as_of >= driver.asked_at + LANDS_S or now < driver.asked_at:
             return as_of
         return await self.views.pods.refresh(
-            job.namespace, f"{JOB_LABEL}={job.name}", lambda _, seen: seen.job == key
+            job.namespace, f"{marks.JOB}={job.name}", lambda _, seen: seen.job == key
         )
 
     async def _as_of_now(self, seen: SeenPod, now: float) -> Pod:

@@ -12,9 +12,11 @@ import socket
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sluicegate_operator.cluster.client import Api
 from sluicegate_operator.cluster.events import Recorder
+from sluicegate_operator.service.controller import Controller
 from sluicegate_operator.service.health import SILENT_S, STUCK_S, Check, Health
 from sluicegate_operator.service.jobs import JobController
 from sluicegate_operator.service.lease import Lease
@@ -38,7 +40,8 @@ class OperatorSettings:
         lease_namespace: where the Lease is that replicas compete for.
         lease_name: its name; operators that serve different namespaces need different ones.
         port: of health and metrics; 0: any.
-        identity: no other process may have it; by default made of the host's name.
+        identity: of the process among those that live at the same time: who comes back under the
+            name that a Lease has takes it at once; by default a new one, with the host's name.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -48,9 +51,6 @@ class OperatorSettings:
     identity: str = field(
         default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     )
-
-
-Controller = JobController | VolumeController | SavepointController
 
 
 class Operator:
@@ -72,7 +72,11 @@ class Operator:
         self.jobs = JobController(*shared)
         self.volumes = VolumeController(*shared)
         self.savepoints = SavepointController(*shared)
-        self._controllers: tuple[Controller, ...] = (self.jobs, self.volumes, self.savepoints)
+        self._controllers: tuple[Controller[Any, Any], ...] = (
+            self.jobs,
+            self.volumes,
+            self.savepoints,
+        )
         for one in self._controllers:
             self.metrics.watch_queue(one.queue)
         self.health = Health(
@@ -113,7 +117,7 @@ class Operator:
                 group.create_task(one.queue.run())
 
     def _leadership_changed(self, leads: bool) -> None:  # noqa: FBT001 - the one thing that is told
-        self.metrics.leader.set(leads)
+        self.metrics.leads(leads)
         if leads:
             for one in self._controllers:
                 one.look_at_all()
@@ -126,10 +130,12 @@ class Operator:
         return [view for view in self.views.all() if not view.refused]
 
     def _synced(self) -> str:
-        return "" if self.views.synced else "the cluster has not been read yet"
+        if not self.views.synced:
+            return "the cluster has not been read yet"
+        return next((view.refused for view in self.views.needed() if view.refused), "")
 
 
-def _moves(controller: Controller) -> Check:
+def _moves(controller: Controller[Any, Any]) -> Check:
     def check() -> str:
         waited = controller.queue.oldest_s
         if waited <= STUCK_S:

@@ -5,30 +5,30 @@ Not here: volumes and savepoints themselves (`service.stored`). Called by `servi
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections import defaultdict
 from collections.abc import Mapping
 
-from sluicegate.protocol.errors import AccessDenied, PreflightFailed, SettingsInvalid
+from sluicegate.protocol.errors import PreflightFailed, SettingsInvalid
 from sluicegate_operator.cluster.client import Api, ApiError, Json, path_of
 from sluicegate_operator.cluster.informer import Key
 from sluicegate_operator.cluster.objects import meta_of
 from sluicegate_operator.pods.checks import refused
 from sluicegate_operator.pods.driver import driver_pod
-from sluicegate_operator.pods.place import place_of
+from sluicegate_operator.pods.place import Place
 from sluicegate_operator.reconcile.actions import CreateDriver, TakeSavepoint
 from sluicegate_operator.reconcile.observed import Job, Taken
+from sluicegate_operator.resources import marks
+from sluicegate_operator.resources.addresses import checkpoint_address, job_address
 from sluicegate_operator.resources.job import StreamingJobSpec
 from sluicegate_operator.resources.job_status import StreamingJobStatus
 from sluicegate_operator.resources.kinds import SAVEPOINT
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec
+from sluicegate_operator.service.access import Access, read_access
 from sluicegate_operator.service.views import SavepointResource, Views
 from sluicegate_operator.store.running import run
 from sluicegate_operator.volumes import reading
-from sluicegate_operator.volumes.addresses import environment, job_address
 from sluicegate_operator.volumes.tasks import Delete
-from sluicegate_operator.volumes.upgrade import JOB_UID, savepoint_of_upgrade
+from sluicegate_operator.volumes.upgrade import savepoint_of_upgrade
 
 _DELETE_S = 3600.0
 
@@ -52,6 +52,13 @@ class Places:
         if found.meta.deleted:
             return False, f"CheckpointVolume {name} is being deleted"
         return reading.readiness(found.spec, found.status)
+
+    def usable(self, job: Job) -> bool:
+        """Return whether a driver that only applies what is decided may start on the job's volume."""
+        found = self._views.volumes.get((job.namespace, job.spec.checkpoint.volume))
+        if found is None or isinstance(found.spec, SettingsInvalid):
+            return False
+        return reading.usable(found.spec, found.status)
 
     def taken(self, job: Job) -> dict[str, Taken]:
         """Return how the Savepoints are that are of this job, or that it begins with."""
@@ -83,8 +90,8 @@ class Places:
                 data="no driver was started: it would have begun with nothing",
                 do="it is looked at again",
             )
-        place = place_of(job.name, action.spec, volume, action.checkpoint_number, address)
-        return driver_pod(job, action, place)
+        checkpoint = checkpoint_address(volume, job.name, action.spec, action.checkpoint_number)
+        return driver_pod(job, action, Place(checkpoint, volume, address))
 
     async def take_savepoint(self, job: Job, action: TakeSavepoint) -> None:
         """Create the Savepoint of an upgrade; one that is there is left alone."""
@@ -99,7 +106,7 @@ class Places:
                 raise
             path = path_of(SAVEPOINT.plural, job.namespace, action.name)
             made = await self._api.request("GET", path)
-            if meta_of(made).annotation(JOB_UID) != job.uid:
+            if meta_of(made).annotation(marks.JOB_UID) != job.uid:
                 raise PreflightFailed(
                     f"Savepoint {action.name} is there, and is of an older job of this name",
                     data="the upgrade waits, and goes on without a savepoint when its time is up",
@@ -121,38 +128,14 @@ class Places:
         """Return the variables by which a volume is reached.
 
         Raises:
-            AccessDenied: its Secret is not there, or lacks a key.
-            ApiError: it could not be read.
+            AccessDenied: a Secret of it is not there, or lacks a key.
+            ApiError: one could not be read.
         """
-        if not volume.credentials_secret:
-            return environment(volume)
-        _, keys = await self.secret(namespace, volume.credentials_secret)
-        return environment(volume, *keys)
+        return (await self.access(namespace, volume)).environment
 
-    async def secret(self, namespace: str, name: str) -> tuple[str, tuple[str, str]]:
-        """Return a Secret's version, and its access key and secret key.
-
-        Raises:
-            AccessDenied: it is not there, or lacks a key.
-            ApiError: it could not be read.
-        """
-        try:
-            found = await self._api.request("GET", path_of("secrets", namespace, name))
-        except ApiError as error:
-            if error.missing:
-                raise _no_keys(f"there is no Secret {name} in namespace {namespace}") from error
-            if error.forbidden:
-                raise _no_keys(f"the operator may not read Secret {name}") from error
-            raise
-        data = found.get("data") or {}
-        try:
-            access, secret = (
-                base64.b64decode(data[key], validate=True).decode().strip()
-                for key in ("accessKeyId", "secretAccessKey")
-            )
-        except (KeyError, binascii.Error, UnicodeDecodeError) as error:
-            raise _no_keys(f"Secret {name} lacks accessKeyId or secretAccessKey") from error
-        return found["metadata"]["resourceVersion"], (access, secret)
+    async def access(self, namespace: str, volume: CheckpointVolumeSpec) -> Access:
+        """Return how a volume is reached; raises as `access.read_access`."""
+        return await read_access(self._api, namespace, volume)
 
     def _volume(self, namespace: str, name: str) -> CheckpointVolumeSpec:
         found = self._views.volumes.get((namespace, name))
@@ -180,11 +163,3 @@ def named_by(spec: StreamingJobSpec, status: StreamingJobStatus) -> frozenset[st
     if status.good is not None:
         names += [status.good.restored_from, *status.good.given_up]
     return frozenset(names) - {""}
-
-
-def _no_keys(what: str) -> AccessDenied:
-    return AccessDenied(
-        what,
-        data="nothing was done on the volume",
-        do="create the Secret with the keys accessKeyId and secretAccessKey",
-    )

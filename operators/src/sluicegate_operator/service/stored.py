@@ -6,33 +6,25 @@ is looked at again. Not here: any decision (`volumes`). Called by `service.opera
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from sluicegate.protocol.errors import AccessDenied, SettingsInvalid
-from sluicegate_operator.cluster.client import Api
-from sluicegate_operator.cluster.events import Recorder
 from sluicegate_operator.cluster.informer import Key
-from sluicegate_operator.cluster.objects import Meta, Resource
-from sluicegate_operator.cluster.writing import write_finalizers, write_status
-from sluicegate_operator.reconcile.actions import AddFinalizer, RemoveFinalizer, Report
-from sluicegate_operator.resources.declaring import GROUP
-from sluicegate_operator.resources.kinds import CHECKPOINT_VOLUME, SAVEPOINT, Kind
+from sluicegate_operator.cluster.objects import Resource
+from sluicegate_operator.reconcile.actions import AddFinalizer, RemoveFinalizer
+from sluicegate_operator.resources import marks
+from sluicegate_operator.resources.kinds import CHECKPOINT_VOLUME, SAVEPOINT
 from sluicegate_operator.resources.savepoint import SavepointSpec
-from sluicegate_operator.service.jobs import NotLeading
-from sluicegate_operator.service.metrics import Metrics
-from sluicegate_operator.service.places import Places
+from sluicegate_operator.service.controller import Controller
 from sluicegate_operator.service.views import (
     JobResource,
     SavepointResource,
     View,
-    Views,
     VolumeResource,
 )
-from sluicegate_operator.service.workqueue import WorkQueue
 from sluicegate_operator.store.desk import TaskDesk
 from sluicegate_operator.volumes import reading
 from sluicegate_operator.volumes.actions import Action, ForgetTask, RunTask
@@ -46,112 +38,46 @@ from sluicegate_operator.volumes.observed import (
 )
 from sluicegate_operator.volumes.passes import Outcome, refused
 from sluicegate_operator.volumes.savepoint import reconcile_savepoint
-from sluicegate_operator.volumes.upgrade import ATTEMPT, FORCE_DISPOSE, JOB_UID
 from sluicegate_operator.volumes.volume import reconcile_volume
-
-_AGAIN_S = 600.0
 
 
 @dataclass
-class StoredController(ABC):
-    """Looks at resources of one kind whose work is on an object store.
+class StoredController(Controller[Any, Outcome[Any]]):
+    """Looks at resources of one kind whose work is on an object store."""
 
-    Args:
-        api: the API server.
-        views: what is kept in view.
-        leads: whether we may act now.
-        recorder: writes events.
-        places: how volumes are reached.
-        metrics: what is counted.
-        clock: seconds since 1970.
-    """
-
-    api: Api
-    views: Views
-    leads: Callable[[], bool]
-    recorder: Recorder
-    places: Places
-    metrics: Metrics
-    clock: Callable[[], float] = time.time
-    queue: WorkQueue[Key] = field(init=False)
     desk: TaskDesk = field(init=False)
     _keys: dict[str, Key] = field(default_factory=dict)
 
-    KIND: ClassVar[Kind]
-    FINALIZER: ClassVar[str]
+    WORKERS = 4
+    SOONEST_S = 0.05
 
-    def __post_init__(self) -> None:
-        """Listen to what the resources depend on."""
-        self.queue = WorkQueue(self.KIND.name, self.work, workers=4)
+    def _listen(self) -> None:
         self.desk = TaskDesk(self._task_ended, clock=self.clock)
         self._view.listeners.append(self._changed)
-        self._listen()
-
-    def look_at_all(self) -> None:
-        """Look at every resource: we have begun to lead."""
-        for key in self._view:
-            self.queue.add(key)
-
-    async def work(self, key: Key) -> None:
-        """Look at one resource.
-
-        Raises:
-            ApiError: something was refused, or not answered; it is looked at again.
-        """
-        if not self.leads():
-            return
-        found = self._view.get(key)
-        if found is None:
-            self.queue.forget(key)
-            return
-        began, now = time.monotonic(), self.clock()
-        if isinstance(found.spec, SettingsInvalid):
-            outcome = refused(found.status, found.meta.generation, found.spec, now)
-        else:
-            try:
-                outcome = await self._decide(found, now)
-            except SettingsInvalid as error:
-                outcome = refused(found.status, found.meta.generation, error, now)
-        if outcome.status != found.status:
-            self._check_leading()
-            plural = self.KIND.plural
-            self._view.take(
-                await write_status(self.api, self.KIND.name, plural, found.meta, outcome.status)
-            )
-        for action in outcome.actions:
-            self._check_leading()
-            await self._perform(key, found.meta, action)
-        self.metrics.reconciled(self.KIND.name, time.monotonic() - began)
-        wake = now + _AGAIN_S if outcome.wake_at is None else outcome.wake_at
-        self.queue.add_after(key, min(_AGAIN_S, max(0.05, wake - self.clock())))
 
     async def close(self) -> None:
         """End all tasks."""
         await self.desk.close()
 
-    @property
     @abstractmethod
-    def _view(self) -> View[Any]:
-        """The resources."""
+    async def _judge(self, found: Any, now: float) -> Outcome[Any]:  # noqa: ANN401 - of the kind
+        """Return what to do about a resource that can be read."""
 
-    @abstractmethod
-    def _listen(self) -> None:
-        """Listen to other resources."""
+    async def _decide(self, found: Resource[Any, Any], now: float) -> Outcome[Any]:
+        if isinstance(found.spec, SettingsInvalid):
+            return refused(found.status, found.meta.generation, found.spec, now)
+        try:
+            return await self._judge(found, now)
+        except SettingsInvalid as error:
+            return refused(found.status, found.meta.generation, error, now)
 
-    @abstractmethod
-    async def _decide(self, found: Any, now: float) -> Outcome[Any]:  # noqa: ANN401 - of the kind
-        """Return what to do."""
-
-    def _check_leading(self) -> None:
-        if not self.leads():
-            raise NotLeading
-
-    async def _perform(self, key: Key, meta: Meta, action: Action) -> None:
+    async def _perform(self, found: Resource[Any, Any], action: Action) -> None:
+        key, meta = found.key, found.meta
         match action:
             case AddFinalizer():
-                await self._hold(key, add=self.FINALIZER)
+                await self._hold(key, holds=True)
             case RemoveFinalizer():
-                await self._hold(key, remove=self.FINALIZER)
+                await self._hold(key, holds=False)
             case RunTask():
 
                 async def environment() -> Mapping[str, str]:
@@ -167,18 +93,6 @@ class StoredController(ABC):
                 self.desk.begin(meta.uid, action.task, environment, action.timeout_s)
             case ForgetTask():
                 self.desk.forget(meta.uid, action.task)
-            case Report():
-                await self.recorder.record(
-                    self.KIND.name, meta, action.reason, action.message, warning=action.warning
-                )
-
-    async def _hold(self, key: Key, *, add: str = "", remove: str = "") -> None:
-        found = self._view.get(key)
-        if found is not None:
-            after = await write_finalizers(
-                self.api, self.KIND.plural, found.meta, add=add, remove=remove
-            )
-            self._view.take(after)
 
     def _task_ended(self, uid: str) -> None:
         key = self._keys.get(uid)
@@ -201,16 +115,17 @@ class VolumeController(StoredController):
     """Looks at CheckpointVolumes."""
 
     KIND = CHECKPOINT_VOLUME
-    FINALIZER = f"{GROUP}/volume"
+    FINALIZER = marks.VOLUME_FINALIZER
 
     @property
     def _view(self) -> View[VolumeResource]:
         return self.views.volumes
 
     def _listen(self) -> None:
+        super()._listen()
         self.views.jobs.listeners.append(self._job_changed)
 
-    async def _decide(self, found: VolumeResource, now: float) -> Outcome[Any]:
+    async def _judge(self, found: VolumeResource, now: float) -> Outcome[Any]:
         assert not isinstance(found.spec, SettingsInvalid)
         meta = found.meta
         volume = Volume(
@@ -237,15 +152,15 @@ class VolumeController(StoredController):
                 ),
             )
         version, problem = "", ""
-        if found.spec.credentials_secret:
-            try:
-                version, _ = await self.places.secret(namespace, found.spec.credentials_secret)
-            except AccessDenied as error:
-                problem = error.what
+        try:
+            version = (await self.places.access(namespace, found.spec)).versions
+        except AccessDenied as error:
+            problem = error.what
         jobs = {
             key[1]: job
             for key, job in self.views.jobs.items()
-            if key[0] == namespace and _volume_of(job) == name
+            if key[0] == namespace
+            and (_volume_of(job) == name or (found.meta.deleted and _unreadable(job)))
         }
         savepoints = [s for key, s in self.views.savepoints.items() if key[0] == namespace]
         mine = [
@@ -278,20 +193,21 @@ class SavepointController(StoredController):
     """Looks at Savepoints."""
 
     KIND = SAVEPOINT
-    FINALIZER = f"{GROUP}/savepoint"
+    FINALIZER = marks.SAVEPOINT_FINALIZER
 
     @property
     def _view(self) -> View[SavepointResource]:
         return self.views.savepoints
 
     def _listen(self) -> None:
+        super()._listen()
         self.views.jobs.listeners.append(self._job_changed)
         self.views.volumes.listeners.append(self._volume_changed)
 
-    async def _decide(self, found: SavepointResource, now: float) -> Outcome[Any]:
+    async def _judge(self, found: SavepointResource, now: float) -> Outcome[Any]:
         assert not isinstance(found.spec, SettingsInvalid)
         meta = found.meta
-        attempt = meta.annotation(ATTEMPT)
+        attempt = meta.annotation(marks.ATTEMPT)
         savepoint = Savepoint(
             namespace=meta.namespace,
             name=meta.name,
@@ -303,8 +219,8 @@ class SavepointController(StoredController):
             deleted=meta.deleted,
             held=self.FINALIZER in meta.finalizers,
             attempt=int(attempt) if attempt.isdigit() else None,
-            job_uid=meta.annotation(JOB_UID),
-            force=meta.annotation(FORCE_DISPOSE) == "true",
+            job_uid=meta.annotation(marks.JOB_UID),
+            force=meta.annotation(marks.FORCE_DISPOSE) == "true",
         )
         return reconcile_savepoint(savepoint, self._observe(found), now)
 
@@ -358,6 +274,11 @@ def _volumes_of(
     """Return the volumes that a savepoint is on: those that it has been on, and its next one's."""
     job = jobs.get(spec.job)
     return {found.status.volume, spec.volume or _volume_of(job)} - {""}
+
+
+def _unreadable(job: JobResource) -> bool:
+    """Return whether a job's spec cannot be read: nobody knows then which volume it is on."""
+    return isinstance(job.spec, SettingsInvalid)
 
 
 def _volume_of(job: JobResource | None) -> str:

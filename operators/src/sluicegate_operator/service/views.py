@@ -15,8 +15,6 @@ from typing import Generic, TypeVar
 from sluicegate_operator.cluster.client import Api, Json
 from sluicegate_operator.cluster.informer import Informer, Key
 from sluicegate_operator.cluster.objects import (
-    DRIVER,
-    ROLE_LABEL,
     Reader,
     Resource,
     SeenPod,
@@ -24,6 +22,7 @@ from sluicegate_operator.cluster.objects import (
     pod_of,
 )
 from sluicegate_operator.reconcile.observed import Node
+from sluicegate_operator.resources import marks
 from sluicegate_operator.resources.job import StreamingJobSpec
 from sluicegate_operator.resources.job_status import StreamingJobStatus
 from sluicegate_operator.resources.kinds import CHECKPOINT_VOLUME, SAVEPOINT, STREAMING_JOB
@@ -126,7 +125,7 @@ class Views:
             api, SAVEPOINT.plural, places, Reader(SAVEPOINT.name, SavepointSpec, SavepointStatus)
         )
         self.pods: View[SeenPod] = _view(
-            api, "pods", pod_of, places, selector=f"{ROLE_LABEL}={DRIVER}"
+            api, "pods", pod_of, places, selector=f"{marks.ROLE}={marks.DRIVER}"
         )
         self.nodes: View[Node] = _view(api, "nodes", node_of, ("",))
 
@@ -134,9 +133,13 @@ class Views:
         """Return every view."""
         return (self.jobs, self.volumes, self.savepoints, self.pods, self.nodes)  # type: ignore[return-value]
 
+    def needed(self) -> tuple[View[object], ...]:
+        """Return those without which nothing can be done; without nodes a lost one is waited for."""
+        return (self.jobs, self.volumes, self.savepoints, self.pods)  # type: ignore[return-value]
+
     @property
     def synced(self) -> bool:
-        """Whether everything was read once."""
+        """Whether everything was read once, or is refused."""
         return all(view.synced for view in self.all())
 
     async def run(self) -> None:

@@ -11,9 +11,12 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from sluicegate.protocol.errors import SluicegateError
+from sluicegate_operator.resources.addresses import AUTHORITY_VARIABLE
 from sluicegate_operator.volumes.tasks import Result, Task, name_of_task, result_from, to_json
 
 _KEPT = 2000
@@ -28,6 +31,9 @@ _IDENTITY = (
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 )
 """Of the operator's own pod: for volumes that name no Secret."""
+
+AUTHORITY_TEXT = "SLUICEGATE_AUTHORITY"
+"""In what `run` is given: the certificate of who signs the store's, in PEM."""
 
 _SECRET = "AWS_SECRET_ACCESS_KEY"  # noqa: S105 - a variable's name
 
@@ -51,13 +57,18 @@ async def run(task: Task, environment: Mapping[str, str], timeout_s: float) -> R
 
     Args:
         task: what.
-        environment: the volume's AWS_* variables (`addresses.environment`); those of this process
+        environment: the volume's variables (`service.access`); those of this process
             are not handed on, but for its identity where no key is given.
         timeout_s: then the child is killed.
 
     Raises:
         TaskFailed: it failed, was killed, or died; it can be run again.
     """
+    with _given(environment) as given:
+        return await _run(task, given, timeout_s)
+
+
+async def _run(task: Task, environment: Mapping[str, str], timeout_s: float) -> Result:
     name = name_of_task(task)
     child = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -102,6 +113,20 @@ async def _talk(child: asyncio.subprocess.Process, request: str) -> tuple[bytes,
     await child.wait()
     child.stdin.close()
     return out, said
+
+
+@contextmanager
+def _given(environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Put the authority's certificate into a file, for as long as a child may read it."""
+    text = environment.get(AUTHORITY_TEXT)
+    if text is None:
+        yield environment
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".crt", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        kept = {key: value for key, value in environment.items() if key != AUTHORITY_TEXT}
+        yield {**kept, AUTHORITY_VARIABLE: file.name}
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:

@@ -40,7 +40,7 @@ class VolumeObserved:
 
     Args:
         as_of: the newest time of which the view of jobs and savepoints is known to be complete.
-        secret_version: metadata.resourceVersion of the Secret with the keys; empty if none is named.
+        secret_version: metadata.resourceVersion of the Secrets that it names, as one text.
         secret_problem: why the keys cannot be read, such as 'there is no Secret keys'; empty: they can.
         jobs: names of the StreamingJobs whose spec.checkpoint.volume it is.
         savepoints: names of the Savepoints that are on it: whose status.volume it is, or, where that

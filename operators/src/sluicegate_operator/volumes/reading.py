@@ -6,9 +6,9 @@ Called by whoever makes the views of jobs, volumes and drivers.
 from __future__ import annotations
 
 from sluicegate_operator.reconcile.observed import READY, Taken
+from sluicegate_operator.resources.addresses import access_of
 from sluicegate_operator.resources.savepoint import SavepointStatus
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec, CheckpointVolumeStatus
-from sluicegate_operator.volumes.addresses import access_of
 
 
 def readiness(spec: CheckpointVolumeSpec, status: CheckpointVolumeStatus) -> tuple[bool, str]:
@@ -24,6 +24,14 @@ def readiness(spec: CheckpointVolumeSpec, status: CheckpointVolumeStatus) -> tup
     if status.phase == "Failed":
         return False, f"{status.failed}: {status.last_error}"
     return False, "the CheckpointVolume has not been checked yet"
+
+
+def usable(spec: CheckpointVolumeSpec, status: CheckpointVolumeStatus) -> bool:
+    """Return whether what was begun on a volume may be ended there, also while it is being deleted."""
+    if status.phase != "Deleting":
+        return readiness(spec, status)[0]
+    checked = status.checked_access.partition("/")[0] == access_of(spec)
+    return checked and not status.emptied
 
 
 def taken(status: SavepointStatus) -> Taken:

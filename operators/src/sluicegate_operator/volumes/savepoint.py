@@ -11,9 +11,9 @@ import dataclasses
 
 from sluicegate_operator.reconcile.actions import AddFinalizer, RemoveFinalizer
 from sluicegate_operator.reconcile.schedule import newest_tick, next_tick
+from sluicegate_operator.resources.addresses import savepoint_folder
 from sluicegate_operator.resources.savepoint import DisposalStatus, SavepointStatus, TakenStatus
 from sluicegate_operator.resources.volume import DELETE
-from sluicegate_operator.volumes.addresses import savepoint_folder
 from sluicegate_operator.volumes.observed import Savepoint, SavepointObserved
 from sluicegate_operator.volumes.passes import Outcome, backoff, later, not_after
 from sluicegate_operator.volumes.savepoint_pass import SavepointPass

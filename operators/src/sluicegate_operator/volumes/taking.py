@@ -8,9 +8,9 @@ nothing that may stop another driver than its own. Called by `savepoint`.
 
 from __future__ import annotations
 
+from sluicegate_operator.resources.addresses import checkpoint_address, reached_by
 from sluicegate_operator.resources.job_status import ALIVE, ASKED, RUN
 from sluicegate_operator.resources.savepoint import TakenStatus
-from sluicegate_operator.volumes.addresses import checkpoint_address
 from sluicegate_operator.volumes.observed import JobView, VolumeView
 from sluicegate_operator.volumes.passes import backoff, later
 from sluicegate_operator.volumes.savepoint_pass import SavepointPass
@@ -148,12 +148,7 @@ def _upgrade_waits(p: SavepointPass, attempt: int) -> bool:
 def _fit(source: VolumeView, target: VolumeView) -> bool:
     """Say whether both are ready, and reached with one environment: a process has no more."""
     a, b = source.spec, target.spec
-    return (
-        source.ready
-        and target.ready
-        and (a.endpoint, a.region, a.credentials_secret)
-        == (b.endpoint, b.region, b.credentials_secret)
-    )
+    return source.ready and target.ready and reached_by(a) == reached_by(b)
 
 
 def _unfit(
@@ -168,7 +163,7 @@ def _unfit(
         if not one.ready:
             return "VolumeNotReady", f"CheckpointVolume {one.name}: {one.message}"
     both = f"CheckpointVolumes {source.name} and {target.name}"
-    said = "have not the same endpoint, region and credentialsSecret"
+    said = "have not the same endpoint, region, credentialsSecret and authoritySecret"
     return "OtherStore", f"{both} {said}: a savepoint is copied within one store"
 
 

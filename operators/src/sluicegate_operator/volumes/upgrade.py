@@ -9,14 +9,10 @@ from typing import Any
 
 from sluicegate_operator.reconcile.actions import TakeSavepoint
 from sluicegate_operator.reconcile.observed import Job
+from sluicegate_operator.resources import marks
 from sluicegate_operator.resources.declaring import GROUP, VERSION
 from sluicegate_operator.resources.parsing import render
 from sluicegate_operator.resources.savepoint import SavepointSpec
-
-ATTEMPT = f"{GROUP}/attempt"
-JOB_UID = f"{GROUP}/job-uid"
-FORCE_DISPOSE = f"{GROUP}/force-dispose"
-"""Annotations of a Savepoint; see `observed.Savepoint`."""
 
 
 def savepoint_of_upgrade(job: Job, action: TakeSavepoint) -> dict[str, Any]:
@@ -32,8 +28,8 @@ def savepoint_of_upgrade(job: Job, action: TakeSavepoint) -> dict[str, Any]:
         "metadata": {
             "namespace": job.namespace,
             "name": action.name,
-            "labels": {f"{GROUP}/job": job.name},
-            "annotations": {ATTEMPT: str(action.attempt), JOB_UID: job.uid},
+            "labels": {marks.JOB: job.name},
+            "annotations": {marks.ATTEMPT: str(action.attempt), marks.JOB_UID: job.uid},
         },
         "spec": render(SavepointSpec(job=job.name, stop=True)),
     }

@@ -6,8 +6,8 @@ A failure of either says so in the condition Upkeep and makes the volume no less
 
 from __future__ import annotations
 
+from sluicegate_operator.resources.addresses import volume_address
 from sluicegate_operator.resources.volume import CheckpointVolumeSpec, CheckpointVolumeStatus
-from sluicegate_operator.volumes.addresses import volume_address
 from sluicegate_operator.volumes.observed import VolumeObserved
 from sluicegate_operator.volumes.passes import Pass, later
 from sluicegate_operator.volumes.tasks import Broken, Done, Measure, Prune, Pruned

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from sluicegate_operator.reconcile.actions import AddFinalizer, RemoveFinalizer
+from sluicegate_operator.resources.addresses import access_of, volume_address
 from sluicegate_operator.resources.volume import DELETE, CheckpointVolumeStatus
-from sluicegate_operator.volumes.addresses import access_of, volume_address
 from sluicegate_operator.volumes.observed import Volume, VolumeObserved
 from sluicegate_operator.volumes.passes import Outcome, Pass, backoff, later, not_after
 from sluicegate_operator.volumes.tasks import Broken, Delete, Done, Prepare
@@ -62,8 +62,8 @@ def reconcile_volume(
 
 
 def _hold(p: VolumePass) -> None:
-    """Hold the volume only where there is something to do before it may go."""
-    wanted = p.volume.spec.reclaim_policy == DELETE
+    """Hold the volume where it is to be emptied before it may go, or while jobs need it to end."""
+    wanted = p.volume.spec.reclaim_policy == DELETE or bool(p.seen.jobs)
     if wanted and not p.volume.held:
         p.act(AddFinalizer())
     elif p.volume.held and not wanted:
@@ -171,17 +171,19 @@ def _depart(p: VolumePass) -> None:
 
 def _nothing_to_do(p: VolumePass) -> bool:
     spec, status = p.volume.spec, p.status
-    # one that was never fit holds nothing of ours
-    return spec.reclaim_policy != DELETE or status.emptied or status.checked_time is None
+    if status.emptied or status.checked_time is None:
+        return True  # one that was never fit holds nothing of ours
+    return spec.reclaim_policy != DELETE and not p.seen.jobs
 
 
 def _waits_for(p: VolumePass) -> tuple[str, str]:
     """Delete all below the prefix as soon as nobody uses it; say what is waited for."""
     users = [f"StreamingJob {name}" for name in p.seen.jobs]
-    users += [f"Savepoint {name}" for name in p.seen.savepoints]
+    if p.volume.spec.reclaim_policy == DELETE:
+        users += [f"Savepoint {name}" for name in p.seen.savepoints]
     if users:
         more = f" and {len(users) - 5} more" if len(users) > 5 else ""  # noqa: PLR2004 - said once
-        return "InUse", f"used by {', '.join(users[:5])}{more}; nothing is deleted before they are"
+        return "InUse", f"used by {', '.join(users[:5])}{more}; it stays until they are deleted"
     settled = (p.volume.deleted_at or p.now) + SETTLED_S
     if p.seen.as_of < settled:
         p.wake(settled)

@@ -14,6 +14,12 @@ from sluicegate_operator.resources.volume import CheckpointVolumeSpec
 SAVEPOINTS = "savepoints"
 """The folder below a volume's prefix."""
 
+AUTHORITY_VARIABLE = "SSL_CERT_FILE"
+"""OpenSSL's: whom a process trusts instead of the system's authorities; the library has Java follow."""
+
+AUTHORITY = "ca.crt"
+"""The key of a volume's authoritySecret, and the name of a file with it."""
+
 _UID_CHARACTERS = 8
 
 
@@ -54,9 +60,16 @@ def savepoint_folder(
     return f"{volume_address(volume)}/{SAVEPOINTS}/{job}/{name}/{last}"
 
 
+def reached_by(spec: CheckpointVolumeSpec) -> tuple[str, ...]:
+    """Return what decides how a volume is reached, apart from its bucket."""
+    return (spec.endpoint, spec.region, spec.credentials_secret, spec.authority_secret)
+
+
 def access_of(spec: CheckpointVolumeSpec) -> str:
     """Return a digest of how a volume is reached, without its keys."""
-    text = f"{spec.endpoint}\n{spec.region}\n{spec.credentials_secret}"
+    *others, authority = reached_by(spec)
+    # a volume without one has the digest that it had before there were any
+    text = "\n".join([*others, authority] if authority else others)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
