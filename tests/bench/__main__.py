@@ -1,12 +1,14 @@
 """The command `python -m tests.bench`, which `make bench ARGS=...` runs.
 
-Fills the source topics once, then lets the contenders run in rounds, shuffled within each, and
-prints the tables. Exit code 0 even where a contender has no number: a benchmark judges nothing.
+Fills the source topics once, then lets the contenders run in rounds, shuffled within each; then the
+operator's rounds, each on a cluster of its own; and prints the tables. Exit code 0 even where a
+contender has no number: a benchmark judges nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import shutil
 import signal
 import sys
@@ -22,25 +24,30 @@ from infra.jars import JarError
 from infra.work import work_folder
 from tests.bench import feed, latency, machine, report, throughput
 from tests.bench.figures import Run, anomalies
+from tests.bench.operator import rounds
 from tests.bench.plan import LATENCY, OURS, RIVALS, WORKLOADS, Pace, Workload, shuffled
 from tests.bench.report import Results
 from tests.bench.throughput import Source, Turn
 
+_BEGAN = time.monotonic()
+
 _QUICK_RECORDS = 100_000
 _QUICK_SECONDS = 5.0
+_QUICK_JOBS = 40
+_QUICK_SUBMITS = 2
+
+_OPERATOR = "operator"
+_JOBS = 1000
+_SUBMITS = 8
+"""Jobs of the peers' path, at each number of JVMs."""
 
 
 class Bench:
-    """One call of the command."""
+    """The jobs' part of one call of the command."""
 
     def __init__(self, results: Results, services: Services, folder: Path) -> None:
         self._results, self._services, self._folder = results, services, folder
         self._sources: dict[str, Source] = {}
-        self._began = time.monotonic()
-
-    def say(self, said: str) -> None:
-        """Print a line with the time since the start."""
-        print(f"[{time.monotonic() - self._began:6.1f} s] {said}", flush=True)
 
     def run(self) -> None:
         """Fill the topics, then run all rounds."""
@@ -54,24 +61,20 @@ class Bench:
                 self._services.kafka.delete_topic(source.topic)
 
     def _fill(self, workload: Workload) -> None:
-        self.say(f"Filling the source of {workload.name}: {workload.records:,} records")
+        _say(f"Filling the source of {workload.name}: {workload.records:,} records")
         topic = f"{self._folder.name}-{workload.name}"
         self._services.kafka.create_topic(topic, feed.PARTITIONS)
         wanted = feed.fill(self._services.kafka.bootstrap, topic, workload)
         self._sources[workload.name] = Source(topic, wanted)
 
     def _round(self, round_: int) -> None:
-        before = machine.look()
-        self._results.machines.append(before)
-        self.say(f"Round {round_} of {self._results.rounds}: {before}")
-        if before.warning():
-            self.say(before.warning())
+        _look(self._results, f"Round {round_}")
         seed = self._results.seed
         for workload in self._results.workloads:
             for contender in shuffled(
                 workload.contenders, seed=seed, round_=round_, workload=workload.name
             ):
-                self.say(f"  round {round_}: {workload.name}, {contender} ...")
+                _say(f"  round {round_}: {workload.name}, {contender} ...")
                 turn = Turn(workload, contender, round_)
                 source = self._sources[workload.name]
                 self._keep(throughput.run(turn, source, self._services, self._folder), "records_s")
@@ -79,16 +82,41 @@ class Bench:
         if pace is None:
             return
         for contender in shuffled((OURS, *RIVALS), seed=seed, round_=round_, workload=LATENCY):
-            self.say(f"  round {round_}: {LATENCY}, {contender} ...")
+            _say(f"  round {round_}: {LATENCY}, {contender} ...")
             run = latency.run(contender, round_, pace, self._services, self._folder)
             self._keep(run, "p50_ms", "p99_ms")
 
     def _keep(self, run: Run, *shown: str) -> None:
         self._results.runs.append(run)
         if run.anomaly:
-            self.say(f"    ANOMALY, no number: {run.anomaly}")
+            _say(f"    ANOMALY, no number: {run.anomaly}")
         else:
-            self.say("    " + ", ".join(f"{name} {run.figures[name]:,.0f}" for name in shown))
+            _say("    " + ", ".join(f"{name} {run.figures[name]:,.0f}" for name in shown))
+
+
+async def _operator(results: Results, round_: int, folder: Path) -> None:
+    """Run a round of the operator's part."""
+    _look(results, f"Operator, round {round_}")
+    submits = _QUICK_SUBMITS if results.jobs <= _QUICK_JOBS else _SUBMITS
+    figures: dict[str, float] = {}
+    results.operator.append(figures)
+    async for name, value in rounds.round_of(folder, results.jobs, submits):
+        figures[name] = value
+        _say(f"    {name} {value:,.2f}")
+
+
+def _look(results: Results, round_: str) -> None:
+    """Keep and say how busy the machine is before a round."""
+    before = machine.look()
+    results.machines.append(before)
+    _say(f"{round_} of {results.rounds}: {before}")
+    if before.warning():
+        _say(before.warning())
+
+
+def _say(said: str) -> None:
+    """Print a line with the time since the start."""
+    print(f"[{time.monotonic() - _BEGAN:6.1f} s] {said}", flush=True)
 
 
 def _chosen(options: argparse.Namespace) -> Results:
@@ -100,16 +128,21 @@ def _chosen(options: argparse.Namespace) -> Results:
     pace = None
     if options.only in (None, LATENCY):
         pace = Pace(seconds=_QUICK_SECONDS) if options.quick else Pace()
-    return Results(1 if options.quick else options.rounds, options.seed, workloads, pace)
+    jobs = 0
+    if options.only in (None, _OPERATOR):
+        jobs = _QUICK_JOBS if options.quick else options.jobs
+    rounds_ = 1 if options.quick else options.rounds
+    return Results(rounds_, options.seed, workloads, pace, jobs=jobs)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="make bench ARGS=...", description="Measure Sluicegate beside Spark's own sinks."
+        prog="make bench ARGS=...", description="Measure Sluicegate beside its peers."
     )
-    names = [*(w.name for w in WORKLOADS), LATENCY]
+    names = [*(w.name for w in WORKLOADS), LATENCY, _OPERATOR]
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--records", type=int, help="of each source topic; default by workload")
+    parser.add_argument("--jobs", type=int, default=_JOBS, help=f"of the operator; default {_JOBS}")
     parser.add_argument("--only", choices=names, metavar="WORKLOAD", help=", ".join(names))
     parser.add_argument(
         "--quick", action="store_true", help="one small round, to see that it works; no figures"
@@ -134,11 +167,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     base = work_folder() / "bench"
     base.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
-    print("Starting Kafka and MariaDB (or using those that the environment names)", flush=True)
     code = 0
     try:
-        with Services() as services:
-            Bench(results, services, folder).run()
+        if results.workloads or results.pace:
+            print(
+                "Starting Kafka and MariaDB (or using those that the environment names)", flush=True
+            )
+            with Services() as services:
+                Bench(results, services, folder).run()
+        for round_ in range(1, results.rounds + 1 if results.jobs else 1):
+            asyncio.run(_operator(results, round_, folder / f"operator-{round_}"))
     except KeyboardInterrupt:
         print("\nInterrupted; what was measured until then:")
         code = 130

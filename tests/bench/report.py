@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.bench.feed import PARTITIONS
 from tests.bench.figures import Run, Spread, anomalies, percentile, pooled, ratios, spread
 from tests.bench.machine import Machine
+from tests.bench.operator import table
 from tests.bench.plan import (
     COMPRESSION,
     LATENCY,
@@ -34,6 +35,10 @@ class Results:
     pace: Pace | None
     runs: list[Run] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
+    jobs: int = 0
+    """StreamingJobs of the operator's part; 0: it is left out."""
+    operator: list[dict[str, float]] = field(default_factory=list)
+    """Figures of each of its rounds."""
 
 
 def write_json(results: Results, path: Path) -> None:
@@ -51,9 +56,12 @@ def _lines(results: Results) -> Iterator[str]:
         yield from _throughput(results, workload)
     if results.pace is not None:
         yield from _latency(results, results.pace)
+    if results.jobs:
+        yield from table.lines(results.operator, results.jobs)
     yield ""
     wrong = anomalies(results.runs)
-    yield f"{len(results.runs)} runs, {len(wrong)} with an anomaly (they are in no figure above)"
+    if results.runs:
+        yield f"{len(results.runs)} runs, {len(wrong)} with an anomaly (they are in no figure above)"
     for run in wrong:
         yield f"  round {run.round_} {run.workload} {run.contender}: {run.anomaly}"
     warnings = [(i, m.warning()) for i, m in enumerate(results.machines, 1) if m.warning()]
