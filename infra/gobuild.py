@@ -2,12 +2,14 @@
 
 A module is pinned by its hash (infra/versions.py) and pins what it needs in a go.sum of its own:
 its source is copied and built there as main module. With what is no module of its own in a release
-(`replace` lines) it needs a few sums more, from a file beside this one. Go is the machine's, or a
-pinned one from PyPI (requirements/go.txt). Never needed: what cannot be built is left out, and the
-reason said. Not here: which programs (`versitygw`, `kubernetes`), nor running them (infra.embedded).
+(`replace` lines) it needs a few sums more, from a file beside this one. A main module of ours has no
+go.sum: what its go.mod asks for decides all versions, and one hash pins all that is linked. Go is the
+machine's, or a pinned one from PyPI (requirements/go.txt). Never needed: what cannot be built is left
+out, and the reason said. Not here: which programs (`versitygw`, `kubernetes`), nor running them.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import platform
@@ -17,14 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from infra.versions import GO_OLDEST
 from infra.work import CHECKOUT, cache_folder, work_folder
+
+_NONE: Final[Mapping[str, str]] = {}
 
 PINS: Final = CHECKOUT / "requirements" / "go.txt"
 
@@ -39,17 +43,23 @@ class Program:
 
     Args:
         name: of the binary.
-        module: path of its module.
+        module: path of its module; empty: `added` is the whole of it.
         version: of the module, without the `v`.
-        checksum: of the module, as go.sum writes it (`h1:...`).
+        checksum: of the module, as go.sum writes it (`h1:...`); without one, of all that is linked
+            (`linked_sum`).
         package: that is built, below the module.
-        without: a variable of the environment that leaves it out when it is set.
+        without: a variable of the environment that leaves it out when it is set; empty: none.
         takes: how long it takes, for who waits.
         patience_s: after which a build is given up.
         linked: flags of Go's linker.
         published: turns the module's go.mod into one without folders of its own repository; None: it
             has none.
         sums: the lines that its go.sum lacks then; None: none.
+        tags: of the build, apart by commas.
+        added: files of ours that are put into the module, by their path in it: a `main` that calls
+            less of the module than its own does.
+        system: that it runs on, as Go names it; 'linux' for a container's.
+        made_by: the command that builds it, for `gap`.
     """
 
     name: str
@@ -63,12 +73,16 @@ class Program:
     linked: str = "-s -w"
     published: Callable[[str], str] | None = None
     sums: Path | None = None
+    tags: str = ""
+    added: Mapping[str, Path] = field(default_factory=dict)
+    system: str = sys.platform
+    made_by: str = "make test"
 
     @property
     def binary(self) -> Path:
         """Where the program of this version is, or will be."""
-        machine = f"{sys.platform}-{platform.machine().lower()}"
-        return cache_folder() / "bin" / f"{self.name}-{self.version}-{machine}"
+        machine = f"{self.system}-{platform.machine().lower()}"
+        return cache_folder() / "bin" / f"{self.name}-{self.version}{self._mark()}-{machine}"
 
     def gap(self) -> str:
         """Return why there is no program here, or an empty string."""
@@ -77,7 +91,7 @@ class Program:
         reason = self._reason()
         if reason.is_file():
             return reason.read_text(encoding="utf-8").strip()
-        return f"{self.name} is not built: run `make test`"
+        return f"{self.name} is not built: run `{self.made_by}`"
 
     def build(self) -> Path:
         """Build unless it is there; return the binary.
@@ -110,28 +124,47 @@ class Program:
                 f"Building {self.name} {self.version} ({self.takes} the first time) ...", flush=True
             )
             began = time.monotonic()
-            source = self._source(go, Path(folder))
+            source = self._source(Path(folder))
             made = Path(folder) / "made"
             build = ["build", "-trimpath", "-buildvcs=false", "-ldflags", self.linked]
+            build += ["-tags", self.tags] if self.tags else []
             self._run([str(go), *build, "-o", str(made), self.package], folder=source)
+            if not self.module and (found := linked_sum(made)) != self.checksum:
+                raise BuildError(
+                    f"{self.name}: what is linked has the hash {found}, not {self.checksum}"
+                )
             made.rename(target)
             print(
                 f"{self.name} is built, in {time.monotonic() - began:.0f} s: {target}", flush=True
             )
 
-    def _source(self, go: Path, folder: Path) -> Path:
-        """Fetch the module, compare its hash, and return a copy of it below a folder.
+    def module_folder(self) -> Path:
+        """Fetch the module unless it is there; return where Go keeps its files, which are read-only.
 
-        In the copy it is the main module, so that its own go.sum pins everything else.
+        Raises:
+            BuildError: there is no Go, no Go modules, or another module under that name.
         """
         wanted = f"{self.module}@v{self.version}"
-        said = self._run([str(go), "mod", "download", "-json", wanted], folder=folder)
+        # from a folder without a go.mod, which would have a say
+        with tempfile.TemporaryDirectory() as nowhere:
+            said = self._run([str(_go()), "mod", "download", "-json", wanted], folder=Path(nowhere))
         module = json.loads(said)
         if module["Sum"] != self.checksum:
             raise BuildError(f"{wanted} has the hash {module['Sum']} and not {self.checksum}")
-        # copied without its modes: what Go keeps of modules is read-only
-        copy = folder / "source"
-        source = Path(shutil.copytree(module["Dir"], copy, copy_function=shutil.copyfile))
+        return Path(module["Dir"])
+
+    def _source(self, folder: Path) -> Path:
+        """Return a copy of the module below a folder.
+
+        In the copy it is the main module, so that its own go.sum pins everything else.
+        """
+        source = folder / "source"
+        if self.module:
+            # copied without its modes: what Go keeps of modules is read-only
+            shutil.copytree(self.module_folder(), source, copy_function=shutil.copyfile)
+        for name, ours in self.added.items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ours, source / name)
         if self.published:
             pins = source / "go.mod"
             pins.write_text(self.published(pins.read_text(encoding="utf-8")), encoding="utf-8")
@@ -141,14 +174,57 @@ class Program:
         return source
 
     def _run(self, argv: list[str], *, folder: Path) -> str:
-        return run(argv, what=self.name, folder=folder, patience_s=self.patience_s)
+        # a module of ours finds its versions here, and is held to what is linked
+        settings = {"GOOS": self.system} | ({} if self.module else {"GOFLAGS": "-mod=mod"})
+        return run(
+            argv, what=self.name, folder=folder, patience_s=self.patience_s, settings=settings
+        )
+
+    def _mark(self) -> str:
+        """Return what tells builds of one version apart: the content of what is added."""
+        if not self.added:
+            return ""
+        content = hashlib.sha256()
+        for name, ours in sorted(self.added.items()):
+            content.update(name.encode() + b"\0" + ours.read_bytes())
+        return f"-{content.hexdigest()[:12]}"
 
     def _reason(self) -> Path:
         return work_folder() / "go" / f"{self.name}.reason"
 
 
-def run(argv: list[str], *, what: str, folder: Path, patience_s: float = 600.0) -> str:
+def linked_sum(program: Path) -> str:
+    """Return one hash of all modules in a program: their paths, versions and hashes, sorted.
+
+    Raises:
+        BuildError: it is no program of Go, or a module in it has no hash.
+    """
+    said = run(
+        [str(_go()), "version", "-m", str(program)], what=program.name, folder=program.parent
+    )
+    lines = [line.split("\t")[1:] for line in said.splitlines()]
+    modules = sorted(" ".join(fields[1:]) for fields in lines if fields[:1] == ["dep"])
+    if unsure := [module for module in modules if " h1:" not in module]:
+        raise BuildError(f"{program.name} links what has no hash: {', '.join(unsure)}")
+    return hashlib.sha256("\n".join(modules).encode()).hexdigest()
+
+
+def run(
+    argv: list[str],
+    *,
+    what: str,
+    folder: Path,
+    patience_s: float = 600.0,
+    settings: Mapping[str, str] = _NONE,
+) -> str:
     """Run a command; return what it printed.
+
+    Args:
+        argv: the command.
+        what: is built, for the error.
+        folder: where it runs.
+        patience_s: after which it is given up.
+        settings: of Go, more than those of all programs.
 
     Raises:
         BuildError: it could not be run, took too long, or failed.
@@ -156,7 +232,7 @@ def run(argv: list[str], *, what: str, folder: Path, patience_s: float = 600.0) 
     # the toolchain that is there, and nothing that our hash or go.sum does not pin
     pinned = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOSUMDB": "off"}
     # a machine that builds may have no C compiler, and none of these programs needs one
-    environment = os.environ | pinned | {"CGO_ENABLED": "0"}
+    environment = {**os.environ, **pinned, "CGO_ENABLED": "0", **settings}
     try:
         done = subprocess.run(
             argv,

@@ -6,9 +6,9 @@ published, and kubernetes.sum pins those. etcd likewise, with etcd.sum. Not here
 (infra.embedded.kubernetes). Called by the Makefile and, for the paths, by infra.embedded.
 """
 
-import argparse
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +49,14 @@ def _linked() -> str:
     return " ".join(["-s", "-w", *flags])
 
 
-def _part(name: str, takes: str) -> Program:
+def part(name: str, takes: str, *, added: Mapping[str, Path] | None = None) -> Program:
+    """Return a program of Kubernetes' own module.
+
+    Args:
+        name: of the program and of its folder below `cmd`.
+        takes: see `gobuild.Program`.
+        added: see `gobuild.Program`.
+    """
     return Program(
         name=name,
         module="k8s.io/kubernetes",
@@ -62,6 +69,7 @@ def _part(name: str, takes: str) -> Program:
         linked=_linked(),
         published=_with_published_parts,
         sums=_FOLDER / "kubernetes.sum",
+        added=added or {},
     )
 
 
@@ -75,8 +83,8 @@ ETCD_SERVER: Final = Program(
     published=_without_replace,
     sums=_FOLDER / "etcd.sum",
 )
-API_SERVER: Final = _part("kube-apiserver", "10 to 20 minutes on two cores")
-KUBECTL: Final = _part("kubectl", "some minutes")
+API_SERVER: Final = part("kube-apiserver", "10 to 20 minutes on two cores")
+KUBECTL: Final = part("kubectl", "some minutes")
 
 PROGRAMS: Final = (ETCD_SERVER, API_SERVER)
 
@@ -96,15 +104,10 @@ def build() -> None:
         program.build()
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     """Build; a machine that cannot goes on without."""
-    parser = argparse.ArgumentParser(prog="python -m infra.kubernetes", description=__doc__)
-    parser.add_argument("--kubectl", action="store_true", help="kubectl too; no test needs it")
-    options = parser.parse_args(arguments)
     try:
         build()
-        if options.kubectl:
-            print(KUBECTL.build())
     except BuildError as error:
         print(f"{error}\nGoing on without a Kubernetes API server.", file=sys.stderr)
     return 0

@@ -34,8 +34,30 @@ KUBERNETES_SUM: Final = "h1:LTUzSbp9n0W7649oVKBYfC48zcoD3vCk++1PZQn28q8="
 ETCD: Final = "3.7.0"
 ETCD_SUM: Final = "h1:ScdUdN8ljuimp0lZaNq0otLMrHcFSFT+dQyT1j7JSFo="
 
+# Tools of charts and of the cluster (infra/tools.py), Go modules as above.
+HELM: Final = "4.3.1"
+HELM_SUM: Final = "h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g="
+KIND: Final = "0.33.0"
+KIND_SUM: Final = "h1:AjvDv3vOygb/VKLVQW87lfktIBzkxR8Ump9DjxC8+Lk="
+
+# The rest of a node of the cluster (infra/kind/programs.py), Go modules as above. containerd, the CNI
+# plugins and etcd, CoreDNS above and here are those of kind's own node image.
+CONTAINERD: Final = "2.3.4"
+CONTAINERD_SUM: Final = "h1:c2PJo/9UGVdiiw8SwrxuLxWGY+9b3jQ6Xp9zntneIvI="
+CNI_PLUGINS: Final = "1.9.1"
+CNI_PLUGINS_SUM: Final = "h1:8oU6WsIsU3bpnNZuvHp74a6cE1MJwbj2P7s4/yTUNlA="
+COREDNS: Final = "1.14.6"
+COREDNS_SUM: Final = "h1:V2g2JdCWJVqYGdX8tlBiK0iQo23Pnt8xs8gHqKyFYs8="
+LOCAL_PATH: Final = "0.0.30"
+LOCAL_PATH_SUM: Final = "h1:OkiuofkCSscddl7tma/B9Ox1wu+JEVSrP7IcZI65Ggo="
+
+# The parts of the OpenTelemetry Collector that infra/images/collector/go.mod asks for, and one hash of
+# all that is linked then, as a build that meets another prints it.
+OTELCOL: Final = "0.157.0"
+OTELCOL_SUM: Final = "eeb18badb7604ae93a3ba27dd32cf524e4239a128584e95f16988f1a0a012263"
+
 # What the Go modules above need.
-GO_OLDEST: Final = "1.26.0"
+GO_OLDEST: Final = "1.26.3"
 
 # Kafka 4.4.0 depends on these two in a version that was never published to Maven.
 KAFKA_TOOLS: Final = "4.3.1"

@@ -13,7 +13,7 @@ from infra.versions import VERSITYGW, VERSITYGW_SUM
 OFF_VARIABLE: Final = "SLUICEGATE_NO_S3"
 """Set it to leave S3 out, on a machine where building takes too long."""
 
-_SERVER: Final = Program(
+SERVER: Final = Program(
     name="versitygw",
     module="github.com/versity/versitygw",
     version=VERSITYGW,
@@ -25,12 +25,12 @@ _SERVER: Final = Program(
 
 def binary() -> Path:
     """Return where the server of this version is, or will be."""
-    return _SERVER.binary
+    return SERVER.binary
 
 
 def gap() -> str:
     """Return why there is no server here, or an empty string."""
-    return _SERVER.gap()
+    return SERVER.gap()
 
 
 def build() -> Path:
@@ -39,7 +39,7 @@ def build() -> Path:
     Raises:
         BuildError: see `gobuild.Program.build`.
     """
-    return _SERVER.build()
+    return SERVER.build()
 
 
 def main() -> int:

@@ -1,9 +1,12 @@
 """Where this checkout keeps what it makes: jars, data of local services; and what clones share.
 
-Only paths; it creates nothing. Called by every module of infra.
+Called by every module of infra.
 """
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +17,15 @@ def work_folder() -> Path:
     """Return the work folder: SLUICEGATE_WORK, or `.work` in the checkout."""
     named = os.environ.get("SLUICEGATE_WORK")
     return Path(named).expanduser().resolve() if named else CHECKOUT / ".work"
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """Give a folder inside the work folder, so that renames stay on one file system; then remove it."""
+    base = work_folder()
+    base.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{prefix}-", dir=base) as folder:
+        yield Path(folder)
 
 
 def cache_folder() -> Path:

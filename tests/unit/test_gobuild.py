@@ -1,12 +1,14 @@
 """infra/gobuild.py: what cannot be built is left out with its reason, S3 as the example."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from infra import kubernetes, versitygw
 from infra.gobuild import BuildError
-from infra.versions import VERSITYGW
+from infra.images.collector import COLLECTOR
+from infra.versions import OTELCOL_SUM, VERSITYGW
 from infra.work import cache_folder
 
 
@@ -17,16 +19,24 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def answering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Give what puts a Go on the PATH that is new enough and does this, as cases of a shell."""
+
+    def put(cases: str) -> None:
+        go = tmp_path / "bin" / "go"
+        go.parent.mkdir()
+        go.write_text(f"#!/bin/sh\ncase $1 in\nenv) echo go1.99.0;;\n{cases}\nesac\n")
+        go.chmod(0o755)
+        monkeypatch.setenv("PATH", str(go.parent), prepend=":")
+
+    return put
+
+
 def test_a_build_that_fails_says_why_and_the_reason_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answering: Callable[[str], None],
 ) -> None:
-    go = tmp_path / "bin" / "go"
-    go.parent.mkdir()
-    go.write_text(
-        "#!/bin/sh\ncase $1 in env) echo go1.99.0;; *) echo no modules here; exit 1;; esac\n"
-    )
-    go.chmod(0o755)
-    monkeypatch.setenv("PATH", str(go.parent), prepend=":")
+    answering("*) echo no modules here; exit 1;;")
     with pytest.raises(BuildError, match="no modules here"):
         versitygw.build()
     assert "no modules here" in versitygw.gap()
@@ -46,18 +56,20 @@ def test_a_server_that_is_there_leaves_no_gap() -> None:
     assert versitygw.build() == versitygw.binary()
 
 
-def test_a_module_with_another_hash_is_not_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go = tmp_path / "bin" / "go"
-    go.parent.mkdir()
-    go.write_text(
-        """#!/bin/sh\ncase $1 in env) echo go1.99.0;; mod) echo '{"Sum": "h1:another"}';; esac\n"""
-    )
-    go.chmod(0o755)
-    monkeypatch.setenv("PATH", str(go.parent), prepend=":")
+def test_a_module_with_another_hash_is_not_built(answering: Callable[[str], None]) -> None:
+    answering("""mod) echo '{"Sum": "h1:another"}';;""")
     with pytest.raises(BuildError, match="h1:another"):
         versitygw.build()
+
+
+def test_a_program_of_ours_that_links_something_else_is_refused(
+    answering: Callable[[str], None],
+) -> None:
+    linked = "made: go1.99.0\\n\\tdep\\texample/one\\tv1.0.0\\th1:another\\n"
+    answering(f"build) touch ../made;;\nversion) printf '{linked}';;")
+    with pytest.raises(BuildError, match=f"hash .*, not {OTELCOL_SUM}"):
+        COLLECTOR.build()
+    assert not COLLECTOR.binary.exists()
 
 
 def test_what_is_built_is_kept_apart_by_version_and_machine_outside_the_clone(
@@ -75,7 +87,7 @@ def test_an_api_server_needs_its_etcd(monkeypatch: pytest.MonkeyPatch) -> None:
     kubernetes.API_SERVER.binary.touch()
     assert "etcd is not built" in kubernetes.gap()
     monkeypatch.setenv(kubernetes.OFF_VARIABLE, "1")
-    assert kubernetes.main([]) == 0
+    assert kubernetes.main() == 0
     assert kubernetes.OFF_VARIABLE in kubernetes.gap()
 
 

@@ -1,0 +1,1 @@
+"""infra/kind without a cluster: what it writes, and how it decides."""
