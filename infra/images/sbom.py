@@ -1,0 +1,157 @@
+"""What an image is made of, as a CycloneDX document that lies in the image itself.
+
+Read from the files that are in it: dpkg's book, the metadata of Python distributions, jars, and what
+Go wrote into its programs. Not here: licences of Debian's packages (their copyright files are in the
+image) and of jars (in the jars). Called by `build`.
+"""
+
+from __future__ import annotations
+
+import email.parser
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output import make_outputter
+from cyclonedx.schema import OutputFormat, SchemaVersion
+from packageurl import PackageURL
+
+from infra import jars
+from infra.images.debian import installed
+from infra.images.layers import EPOCH, Content, Entry, Files
+
+FOLDER: Final = "usr/share/sbom"
+_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "sluicegate.dev")
+_JAR: Final = re.compile(r"^(?P<name>.+?)-(?P<version>\d[^/]*)\.jar$")
+_PROGRAM: Final = 0o111
+_ELF: Final = b"\x7fELF"
+_GO_FROM: Final = 10_000_000
+"""Bytes: no program of Go that is in an image is smaller, and few others are as large."""
+
+
+def path_of(image: str) -> str:
+    """Return where an image's document is."""
+    return f"{FOLDER}/{image}.cdx.json"
+
+
+def document(image: str, version: str, files: Files) -> str:
+    """Return the document of an image, the same for the same files.
+
+    Args:
+        image: its name, without tag.
+        version: its tag.
+        files: all that is in it, but for this document.
+    """
+    bom = Bom()
+    bom.metadata.timestamp = datetime.fromtimestamp(EPOCH, UTC)
+    whole = Component(
+        name=image, version=version, type=ComponentType.CONTAINER, bom_ref=f"{image}@{version}"
+    )
+    bom.metadata.component = whole
+    found = [*_debian(files), *_python(files), *_jars(files), *_go(files)]
+    for component in {c.bom_ref.value: c for c in found}.values():
+        bom.components.add(component)
+    bom.register_dependency(whole, bom.components)
+    names = sorted(str(component.bom_ref.value) for component in found)
+    bom.serial_number = uuid.uuid5(_NAMESPACE, "\n".join([image, version, *names]))
+    made = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6)
+    return made.output_as_string(indent=1) + "\n"
+
+
+def _component(purl: PackageURL, **more: object) -> Component:
+    name = (
+        f"{purl.namespace}/{purl.name}" if purl.type == "golang" and purl.namespace else purl.name
+    )
+    return Component(
+        name=name,
+        version=purl.version,
+        type=ComponentType.LIBRARY,
+        purl=purl,
+        bom_ref=purl.to_string(),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _debian(files: Files) -> Iterator[Component]:
+    for name, version in installed(files):
+        yield _component(PackageURL("deb", "debian", name, version))
+
+
+def _python(files: Files) -> Iterator[Component]:
+    for path, entry in sorted(files.items()):
+        if not path.endswith(".dist-info/METADATA") or entry.content is None:
+            continue
+        words = email.parser.Parser().parsestr(entry.content.read().decode(), headersonly=True)
+        name = re.sub(r"[-_.]+", "-", str(words["Name"])).lower()
+        licence = words["License-Expression"] or words["License"] or ""
+        short = licence if licence and "\n" not in licence and len(licence) < 100 else ""  # noqa: PLR2004 - a name, no text
+        licences = [LicenseFactory().make_from_string(short)] if short else []
+        yield _component(PackageURL("pypi", None, name, str(words["Version"])), licenses=licences)
+
+
+def _jars(files: Files) -> Iterator[Component]:
+    groups = {jar.file: jar for jars_ in jars.read_lock().values() for jar in jars_}
+    for path, entry in sorted(files.items()):
+        name = PurePosixPath(path).name
+        if not name.endswith(".jar") or entry.content is None:
+            continue
+        known, parsed = groups.get(name), _JAR.match(name)
+        if known:
+            purl = PackageURL("maven", known.group, known.name, known.version)
+        elif parsed:
+            purl = PackageURL("maven", None, parsed["name"], parsed["version"])
+        else:
+            purl = PackageURL("maven", None, name.removesuffix(".jar"))
+        digest = HashType(alg=HashAlgorithm.SHA_256, content=_sha256(entry.content))
+        yield _component(purl, hashes=[digest])
+
+
+def _sha256(content: Content) -> str:
+    return hashlib.sha256(content.read()).hexdigest()
+
+
+def _go(files: Files) -> Iterator[Component]:
+    for _, entry in sorted(files.items()):
+        if _may_be_go(entry) and entry.content is not None:
+            for module, version in _modules(entry.content):
+                namespace, _, name = module.rpartition("/")
+                yield _component(PackageURL("golang", namespace or None, name, version))
+
+
+def _may_be_go(entry: Entry) -> bool:
+    content = entry.content
+    if content is None or not entry.mode & _PROGRAM or content.length < _GO_FROM:
+        return False
+    with content.open() as stream:
+        return stream.read(len(_ELF)) == _ELF
+
+
+def _modules(content: Content) -> Iterator[tuple[str, str]]:
+    go = shutil.which("go")
+    if go is None:
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        program = Path(scratch) / "program"
+        program.write_bytes(content.read())
+        argv = [go, "version", "-m", str(program)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return  # it is no program of Go
+    for line in done.stdout.splitlines()[1:]:
+        fields = line.split("\t")
+        if len(fields) > 3 and fields[1] in ("mod", "dep"):  # noqa: PLR2004 - kind, module, version
+            yield fields[2], fields[3]
+    toolchain = re.search(r": go(\S+)", done.stdout.splitlines()[0])
+    if toolchain:
+        yield "stdlib", toolchain[1]
