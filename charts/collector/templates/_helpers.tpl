@@ -1,0 +1,39 @@
+{{- define "collector.config" -}}
+{{- if .Values.config -}}
+{{ toYaml .Values.config }}
+{{- else -}}
+{{- $exporters := list "debug" -}}
+{{- if .Values.file.enabled }}{{ $exporters = append $exporters "file" }}{{ end -}}
+{{- if .Values.export.otlp }}{{ $exporters = append $exporters "otlp" }}{{ end -}}
+{{- if .Values.export.otlphttp }}{{ $exporters = append $exporters "otlphttp" }}{{ end -}}
+extensions:
+  health_check: {endpoint: "0.0.0.0:13133"}
+receivers:
+  otlp:
+    protocols:
+      grpc: {endpoint: "0.0.0.0:4317"}
+      http: {endpoint: "0.0.0.0:4318"}
+processors:
+  # refuses, and is asked again, before the kernel ends it
+  memory_limiter: {check_interval: 1s, limit_percentage: 80, spike_limit_percentage: 20}
+  batch: {timeout: 1s}
+exporters:
+  # counts in the log
+  debug: {verbosity: basic}
+  {{- if .Values.file.enabled }}
+  file:
+    path: /var/lib/otelcol/traces.json
+    rotation: {max_megabytes: {{ int .Values.file.maxMegabytes }}, max_backups: 2}
+  {{- end }}
+  {{- with .Values.export.otlp }}
+  otlp: {endpoint: {{ . | quote }}, tls: {insecure: {{ $.Values.export.insecure }}}}
+  {{- end }}
+  {{- with .Values.export.otlphttp }}
+  otlphttp: {endpoint: {{ . | quote }}}
+  {{- end }}
+service:
+  extensions: [health_check]
+  pipelines:
+    traces: {receivers: [otlp], processors: [memory_limiter, batch], exporters: [{{ join ", " $exporters }}]}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,36 @@
+{{/* Rules of NetworkPolicies. */}}
+
+{{/* Names are resolved by whatever serves DNS: by its port, as clusters run it in different namespaces. */}}
+{{- define "common.dnsEgress" -}}
+- ports:
+  - {port: 53, protocol: UDP}
+  - {port: 53, protocol: TCP}
+{{- end -}}
+
+{{/* Who may ask a component: jobs of the namespace, pods that say so, and who is named in values. */}}
+{{- define "common.clients" -}}
+- podSelector:
+    matchExpressions:
+    - {key: sluicegate.dev/role, operator: In, values: [driver, executor]}
+- podSelector:
+    matchLabels:
+      {{ include "common.clientLabel" . }}: "true"
+{{- with .Values.networkPolicy.clients }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The name, labels and pods of a policy. Takes (dict "top" ROOT "component" NAME). */}}
+{{- define "common.policyHead" -}}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "common.fullname" .top }}{{ with .suffix }}-{{ . }}{{ end }}
+  namespace: {{ .top.Release.Namespace }}
+  labels: {{- include "common.labels" .top | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels: {{- include "common.selector" .top | nindent 6 }}
+      app.kubernetes.io/component: {{ .component }}
+  policyTypes: [Ingress, Egress]
+{{- end -}}

@@ -1,0 +1,114 @@
+{{/* Parts of pods: image, security, where they run. */}}
+
+{{/* REGISTRY/REPOSITORY:TAG, or @DIGEST. Takes (dict "top" ROOT "image" IMAGE). */}}
+{{- define "common.image" -}}
+{{- $registry := .image.registry | default ((.top.Values.global).imageRegistry) -}}
+{{- if $registry }}{{ trimSuffix "/" $registry }}/{{ end -}}
+{{- .image.repository -}}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .top.Chart.AppVersion }}{{ end -}}
+{{- end -}}
+
+{{- define "common.pullSecrets" -}}
+{{- with concat .Values.imagePullSecrets ((.Values.global).imagePullSecrets | default list) | uniq }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The restricted pod security standard; the images' user is numeric. */}}
+{{- define "common.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+# or a large volume is walked through at every start
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "common.containerSecurity" -}}
+allowPrivilegeEscalation: false
+capabilities: {drop: [ALL]}
+readOnlyRootFilesystem: true
+{{- end -}}
+
+{{/* Where pods run. Takes (dict "top" ROOT "component" NAME). */}}
+{{- define "common.scheduling" -}}
+{{- $values := .top.Values }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations: {{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with $values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+topologySpreadConstraints:
+{{- if $values.topologySpreadConstraints }}
+{{- toYaml $values.topologySpreadConstraints | nindent 0 }}
+{{- else }}
+{{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- include "common.selector" $.top | nindent 6 }}
+      app.kubernetes.io/component: {{ $.component }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* A pod that asks one question: of `helm test`. Takes (dict "top" ROOT). */}}
+{{- define "common.testMeta" -}}
+name: {{ include "common.fullname" .top }}-test
+namespace: {{ .top.Release.Namespace }}
+labels: {{- include "common.labels" .top | nindent 2 }}
+  app.kubernetes.io/component: test
+  {{ include "common.clientLabel" .top }}: "true"
+annotations:
+  helm.sh/hook: test
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
+{{- define "common.disruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "common.fullname" .top }}
+  namespace: {{ .top.Release.Namespace }}
+  labels: {{- include "common.labels" .top | nindent 4 }}
+spec:
+  maxUnavailable: {{ .top.Values.podDisruptionBudget.maxUnavailable }}
+  # one that does not come to be ready must not keep a node from being drained
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels: {{- include "common.selector" .top | nindent 6 }}
+      app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* The volume of each pod of a StatefulSet; it outlives the release. */}}
+{{- define "common.claim" -}}
+persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain, whenScaled: Retain}
+volumeClaimTemplates:
+- apiVersion: v1
+  kind: PersistentVolumeClaim
+  metadata:
+    name: data
+    labels: {{- include "common.selector" . | nindent 6 }}
+    {{- with .Values.persistence.annotations }}
+    annotations: {{- toYaml . | nindent 6 }}
+    {{- end }}
+  spec:
+    accessModes: {{- toYaml .Values.persistence.accessModes | nindent 4 }}
+    {{- with .Values.persistence.storageClass }}
+    storageClassName: {{ ternary "" . (eq . "-") | quote }}
+    {{- end }}
+    resources:
+      requests: {storage: {{ .Values.persistence.size }}}
+{{- end -}}

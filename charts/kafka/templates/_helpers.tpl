@@ -1,0 +1,163 @@
+{{- define "kafka.scramSecret" -}}
+{{- .Values.scram.existingSecret | default (printf "%s-scram" (include "common.fullname" .)) -}}
+{{- end -}}
+
+{{/* The protocol of a listener: of clients and of brokers among themselves the same. */}}
+{{- define "kafka.protocol" -}}
+{{- if .Values.scram.enabled -}}
+{{ ternary "SASL_SSL" "SASL_PLAINTEXT" .Values.tls.enabled }}
+{{- else -}}
+{{ ternary "SSL" "PLAINTEXT" .Values.tls.enabled }}
+{{- end -}}
+{{- end -}}
+
+{{/* 22 characters of base64, of which the last has no bits to spare; the same whenever it is asked for. */}}
+{{- define "kafka.clusterId" -}}
+{{- if .Values.clusterId -}}
+{{ .Values.clusterId }}
+{{- else -}}
+{{- $drawn := printf "%s/%s" .Release.Namespace (include "common.fullname" .) | sha256sum | trunc 20 -}}
+S{{ $drawn }}A
+{{- end -}}
+{{- end -}}
+
+{{/* HOST of a node, by its number or by a placeholder of its pod's name. */}}
+{{- define "kafka.host" -}}
+{{ .pod }}.{{ include "common.fullname" .top }}-headless.{{ .top.Release.Namespace }}.svc
+{{- end -}}
+
+{{/* Settings that addresses, safety and the image rest on; values cannot change them. */}}
+{{- define "kafka.ownSettings" -}}
+{{- $protocol := include "kafka.protocol" . -}}
+{{- $self := include "kafka.host" (dict "top" . "pod" "@POD_NAME@") -}}
+{{- $voters := list -}}
+{{- range $i := until (int .Values.replicas) -}}
+{{- $pod := printf "%s-%d" (include "common.fullname" $) $i -}}
+{{- $voters = append $voters (printf "%d@%s:9093" $i (include "kafka.host" (dict "top" $ "pod" $pod))) -}}
+{{- end -}}
+process.roles: broker,controller
+node.id: "@NODE_ID@"
+controller.quorum.voters: {{ join "," $voters }}
+listeners: CLIENT://:9092,CONTROLLER://:9093,INTERNAL://:9094
+advertised.listeners: CLIENT://{{ $self }}:9092,INTERNAL://{{ $self }}:9094
+listener.security.protocol.map: CLIENT:{{ $protocol }},CONTROLLER:{{ ternary "SSL" "PLAINTEXT" .Values.tls.enabled }},INTERNAL:{{ $protocol }}
+controller.listener.names: CONTROLLER
+inter.broker.listener.name: INTERNAL
+# a folder of the volume: Kafka takes each folder beside it for a partition
+log.dirs: /var/lib/kafka/data
+unclean.leader.election.enable: false
+{{- if .Values.tls.enabled }}
+config.providers: dir,env
+config.providers.dir.class: org.apache.kafka.common.config.provider.DirectoryConfigProvider
+# Kafka trims what is read, and its reader of PEM wants a line's end behind the last line (DefaultSslEngineFactory):
+# so one follows, and a mark that is no white space
+ssl.keystore.type: PEM
+ssl.keystore.key: ${dir:/etc/kafka/tls:tls.key}\n#
+ssl.keystore.certificate.chain: ${dir:/etc/kafka/tls:tls.crt}\n#
+ssl.truststore.type: PEM
+ssl.truststore.certificates: ${dir:/etc/kafka/tls:ca.crt}\n#
+# among themselves nodes prove who they are by their certificate, controllers by nothing else
+listener.name.controller.ssl.client.auth: required
+listener.name.internal.ssl.client.auth: required
+{{- else if .Values.scram.enabled }}
+config.providers: env
+{{- end }}
+{{- if .Values.scram.enabled }}
+config.providers.env.class: org.apache.kafka.common.config.provider.EnvVarConfigProvider
+sasl.enabled.mechanisms: SCRAM-SHA-512
+sasl.mechanism.inter.broker.protocol: SCRAM-SHA-512
+listener.name.client.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.internal.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="${env:BROKER_PASSWORD}";
+{{- end }}
+{{- end -}}
+
+{{/* Defaults that values may change: of three nodes one may be lost without a row. */}}
+{{- define "kafka.defaults" -}}
+{{- $copies := min 3 (int .Values.replicas) -}}
+{{- $least := ternary 2 1 (ge (int $copies) 3) -}}
+default.replication.factor: {{ $copies }}
+min.insync.replicas: {{ $least }}
+offsets.topic.replication.factor: {{ $copies }}
+transaction.state.log.replication.factor: {{ $copies }}
+transaction.state.log.min.isr: {{ $least }}
+share.coordinator.state.topic.replication.factor: {{ $copies }}
+share.coordinator.state.topic.min.isr: {{ $least }}
+num.partitions: 1
+auto.create.topics.enable: false
+transaction.max.timeout.ms: 900000
+group.initial.rebalance.delay.ms: 0
+log.retention.hours: 168
+{{- if eq (int .Values.replicas) 1 }}
+# the only broker's successor waits that long to be let in, and so does everybody
+broker.session.timeout.ms: 4000
+broker.heartbeat.interval.ms: 1000
+{{- end }}
+{{- end -}}
+
+{{- define "kafka.settings" -}}
+{{- $own := include "kafka.ownSettings" . | fromYaml -}}
+{{- range $key, $_ := .Values.config -}}
+{{- if hasKey $own $key -}}
+{{- fail (printf "kafka: config.%s is the chart's own: addresses, safety or the image rest on it. Take it out of config." $key) -}}
+{{- end -}}
+{{- if gt (int (get (dict "default.replication.factor" 1 "offsets.topic.replication.factor" 1 "transaction.state.log.replication.factor" 1) $key)) 0 -}}
+{{- include "kafka.checkCopies" (dict "top" $ "what" (printf "config.%s" $key) "copies" (get $.Values.config $key)) -}}
+{{- end -}}
+{{- end -}}
+{{- merge $own .Values.config (include "kafka.defaults" . | fromYaml) | toYaml -}}
+{{- end -}}
+
+{{- define "kafka.checkCopies" -}}
+{{- if gt (int .copies) (int .top.Values.replicas) -}}
+{{- fail (printf "kafka: %s is %d, and there are %d nodes: no topic could be made. Lower it, or raise replicas." .what (int .copies) (int .top.Values.replicas)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Parts of pods that are clients: of the Job and of `helm test`. */}}
+{{- define "kafka.clientPod" -}}
+restartPolicy: {{ .restart }}
+serviceAccountName: {{ include "common.fullname" .top }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext: {{- include "common.podSecurity" .top | nindent 2 }}
+{{- include "common.pullSecrets" .top }}
+{{- include "common.scheduling" (dict "top" .top "component" .name) }}
+containers:
+- name: {{ .name }}
+  image: {{ include "common.image" (dict "top" .top "image" .top.Values.image) }}
+  imagePullPolicy: {{ .top.Values.image.pullPolicy }}
+  command: [/bin/sh, -eu, /etc/kafka/scripts/{{ .name }}.sh]
+  env:
+  - {name: BROKERS, value: "{{ include "common.fullname" .top }}:9092"}
+  - {name: KAFKA_TOOL_HEAP_OPTS, value: -Xmx128m}
+  {{- if .top.Values.scram.enabled }}
+  {{- range concat (list "broker") .users }}
+  - name: PASSWORD_{{ . | upper | replace "-" "_" }}
+    valueFrom:
+      secretKeyRef: {name: {{ include "kafka.scramSecret" $.top }}, key: {{ . }}}
+  {{- end }}
+  {{- end }}
+  resources:
+    requests: {cpu: 50m, memory: 192Mi}
+    limits: {memory: 512Mi}
+  securityContext: {{- include "common.containerSecurity" .top | nindent 4 }}
+  volumeMounts:
+  - {name: tmp, mountPath: /tmp}
+  - {name: scripts, mountPath: /etc/kafka/scripts, readOnly: true}
+  {{- if .top.Values.tls.enabled }}
+  - {name: tls, mountPath: /etc/kafka/tls, readOnly: true}
+  {{- end }}
+volumes:
+- name: tmp
+  emptyDir: {}
+- name: scripts
+  configMap: {name: {{ include "common.fullname" .top }}-scripts}
+{{- if .top.Values.tls.enabled }}
+- name: tls
+  secret:
+    secretName: {{ include "common.tlsSecretName" .top }}
+    # the authority, not the key
+    items:
+    - {key: ca.crt, path: ca.crt}
+{{- end }}
+{{- end -}}

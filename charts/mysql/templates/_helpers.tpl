@@ -1,0 +1,48 @@
+{{- define "mysql.secretName" -}}
+{{- .Values.auth.existingSecret | default (include "common.fullname" .) -}}
+{{- end -}}
+
+{{/* Settings that exactly-once rests on, and those that the image and the pod rest on. */}}
+{{- define "mysql.ownSettings" -}}
+bind-address: "*"
+port: 3306
+datadir: /var/lib/mysql/data
+socket: /tmp/mysql.sock
+pid-file: /tmp/mysqld.pid
+tmpdir: /tmp
+mysqlx: "OFF"
+# no files are read or written for SQL: there is no folder for it in a root that cannot be written to
+secure_file_priv: "NULL"
+skip-name-resolve: "ON"
+sync_binlog: 1
+innodb_flush_log_at_trx_commit: 1
+innodb_doublewrite: "ON"
+log_bin: binlog
+sql_mode: STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY
+innodb_buffer_pool_size: {{ .Values.bufferPool }}
+max_connections: {{ .Values.maxConnections }}
+{{- if .Values.tls.enabled }}
+ssl_ca: /etc/mysql/tls/ca.crt
+ssl_cert: /etc/mysql/tls/tls.crt
+ssl_key: /etc/mysql/tls/tls.key
+require_secure_transport: "ON"
+tls_version: TLSv1.2,TLSv1.3
+{{- end }}
+{{- end -}}
+
+{{/* Everything that the server is told; values may change what is only a default. */}}
+{{- define "mysql.settings" -}}
+{{- $own := include "mysql.ownSettings" . | fromYaml -}}
+{{- range $key, $_ := .Values.config -}}
+{{- $plain := replace "-" "_" $key -}}
+{{- range $mine, $_ := $own -}}
+{{- if eq $plain (replace "-" "_" $mine) -}}
+{{- fail (printf "mysql: config.%s is the chart's own: commits, or the pod, rest on it. Take it out of config%s." $key (get (dict "innodb_buffer_pool_size" "; bufferPool says it" "max_connections" "; maxConnections says it") $plain)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $defaults := dict "character_set_server" "utf8mb4" "collation_server" "utf8mb4_0900_ai_ci" "max_allowed_packet" "64M" "binlog_expire_logs_seconds" 259200 "transaction_isolation" "REPEATABLE-READ" "performance_schema" "OFF" "host_cache_size" 0 -}}
+{{- $more := dict -}}
+{{- range $key, $value := .Values.config -}}{{- $_ := set $more (replace "-" "_" $key) $value -}}{{- end -}}
+{{- merge $own $more $defaults | toYaml -}}
+{{- end -}}

@@ -1,0 +1,146 @@
+{{- define "sluicegate.check" -}}
+{{- $on := dict "kafka" .Values.kafka.enabled "mysql" .Values.mysql.enabled "object-store" (index .Values "object-store").enabled "collector" .Values.collector.enabled -}}
+{{- with .Values.external -}}
+{{- $store := or .objectStore.endpoint .objectStore.region .objectStore.existingSecret -}}
+{{- $given := dict "kafka" .kafka.bootstrapServers "mysql" .mysql.existingSecret "object-store" $store "collector" .collector.endpoint -}}
+{{- $where := dict "kafka" "external.kafka.bootstrapServers" "mysql" "external.mysql.existingSecret" "object-store" "external.objectStore" "collector" "external.collector.endpoint" -}}
+{{- range $name, $enabled := $on -}}
+{{- if and $enabled (get $given $name) -}}
+{{- fail (printf "sluicegate: %s is given and %s.enabled is true: which of the two is meant? Set %s.enabled to false to use yours, or take it out." (get $where $name) $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (or (get $on "kafka") .kafka.bootstrapServers) -}}
+{{- fail "sluicegate: kafka.enabled is false and external.kafka.bootstrapServers is empty: jobs would have no Kafka. Give its address, or enable it." -}}
+{{- end -}}
+{{- if not (or (get $on "mysql") .mysql.existingSecret) -}}
+{{- fail "sluicegate: mysql.enabled is false and external.mysql.existingSecret is empty: jobs would have no MySQL. Name a Secret with its URL, or enable it." -}}
+{{- end -}}
+{{- if and $.Values.checkpointVolume.enabled (not (or (get $on "object-store") .objectStore.endpoint .objectStore.region)) -}}
+{{- fail "sluicegate: object-store.enabled is false and external.objectStore has neither endpoint nor region: checkpoints would have no place. Give one of them, or set checkpointVolume.enabled to false and make your own volume." -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq .Values.checkpointVolume.reclaimPolicy "Delete") (not .Values.checkpointVolume.prefix) -}}
+{{- fail "sluicegate: checkpointVolume.reclaimPolicy is Delete and there is no prefix: a whole bucket is never emptied. Give checkpointVolume.prefix." -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sluicegate.kafka" -}}
+{{- if .Values.kafka.enabled -}}
+{{ include "common.fullname" .Subcharts.kafka }}.{{ .Release.Namespace }}.svc:9092
+{{- else -}}
+{{ .Values.external.kafka.bootstrapServers }}
+{{- end -}}
+{{- end -}}
+
+{{/* Empty: Amazon's. */}}
+{{- define "sluicegate.storeEndpoint" -}}
+{{- if (index .Values "object-store").enabled -}}
+{{- $store := index .Subcharts "object-store" -}}
+{{ include "object-store.scheme" $store }}://{{ include "common.fullname" $store }}.{{ .Release.Namespace }}.svc:7070
+{{- else -}}
+{{ .Values.external.objectStore.endpoint }}
+{{- end -}}
+{{- end -}}
+
+{{- define "sluicegate.storeSecret" -}}
+{{- if (index .Values "object-store").enabled -}}
+{{ include "object-store.secretName" (index .Subcharts "object-store") }}
+{{- else -}}
+{{ .Values.external.objectStore.existingSecret }}
+{{- end -}}
+{{- end -}}
+
+{{/* Who signs the store's certificate; empty: an authority that everybody trusts, or no TLS. */}}
+{{- define "sluicegate.storeAuthority" -}}
+{{- if not (index .Values "object-store").enabled -}}
+{{ .Values.external.objectStore.authoritySecret }}
+{{- else if (index .Values "object-store").tls.enabled -}}
+{{ include "common.tlsSecretName" (index .Subcharts "object-store") }}
+{{- end -}}
+{{- end -}}
+
+{{- define "sluicegate.mysqlSecret" -}}
+{{- if .Values.mysql.enabled -}}
+{{ include "mysql.secretName" .Subcharts.mysql }}
+{{- else -}}
+{{ .Values.external.mysql.existingSecret }}
+{{- end -}}
+{{- end -}}
+
+{{- define "sluicegate.collector" -}}
+{{- if .Values.collector.enabled -}}
+http://{{ include "common.fullname" .Subcharts.collector }}.{{ .Release.Namespace }}.svc:4318
+{{- else -}}
+{{ .Values.external.collector.endpoint }}
+{{- end -}}
+{{- end -}}
+
+{{/* The port of a URL, said or by its scheme. */}}
+{{- define "sluicegate.portOf" -}}
+{{- $url := urlParse . -}}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}
+
+{{/* The CheckpointVolume, as JSON. */}}
+{{- define "sluicegate.volume" -}}
+{{- $values := .Values.checkpointVolume -}}
+{{- $spec := dict "bucket" $values.bucket "reclaimPolicy" $values.reclaimPolicy "quotaBytes" (int64 $values.quotaBytes) -}}
+{{- $_ := set $spec "retention" (dict "savepoints" (int64 $values.retention.savepoints) "epochs" (int64 $values.retention.epochs)) -}}
+{{- with include "sluicegate.storeEndpoint" . }}{{ $_ := set $spec "endpoint" . }}{{ end -}}
+{{- with include "sluicegate.storeSecret" . }}{{ $_ := set $spec "credentialsSecret" . }}{{ end -}}
+{{- with include "sluicegate.storeAuthority" . }}{{ $_ := set $spec "authoritySecret" . }}{{ end -}}
+{{- with $values.prefix }}{{ $_ := set $spec "prefix" . }}{{ end -}}
+{{- $region := ternary (index .Values "object-store").region .Values.external.objectStore.region (index .Values "object-store").enabled -}}
+{{- with $region }}{{ $_ := set $spec "region" . }}{{ end -}}
+{{- $meta := dict "name" $values.name "labels" (include "common.labels" . | fromYaml) -}}
+{{- dict "apiVersion" "sluicegate.dev/v1alpha1" "kind" "CheckpointVolume" "metadata" $meta "spec" $spec | toJson -}}
+{{- end -}}
+
+{{/* A Job that runs files/volume.py. Takes (dict "top" ROOT "verb" make|remove "hook" TEXT). */}}
+{{- define "sluicegate.volumeJob" -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .top.Release.Name }}-{{ .verb }}-volume
+  namespace: {{ .top.Release.Namespace }}
+  labels: {{- include "common.labels" .top | nindent 4 }}
+    app.kubernetes.io/component: volume
+  annotations:
+    helm.sh/hook: {{ .hook }}
+    # one that failed stays, as its log says why
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  backoffLimit: 0
+  activeDeadlineSeconds: {{ add (int .top.Values.hooks.timeoutS) 60 }}
+  template:
+    metadata:
+      labels: {{- include "common.selector" .top | nindent 8 }}
+        app.kubernetes.io/component: volume
+    spec:
+      restartPolicy: Never
+      serviceAccountName: {{ .top.Release.Name }}-volume
+      automountServiceAccountToken: true
+      enableServiceLinks: false
+      securityContext: {{- include "common.podSecurity" .top | nindent 8 }}
+      {{- include "common.pullSecrets" .top | nindent 6 }}
+      containers:
+      - name: volume
+        image: {{ include "common.image" (dict "top" .top "image" .top.Values.hooks.image) }}
+        imagePullPolicy: {{ .top.Values.hooks.image.pullPolicy }}
+        command: [python, /etc/sluicegate/volume.py, {{ .verb }}]
+        env:
+        - {name: VOLUME, value: {{ include "sluicegate.volume" .top | quote }}}
+        - name: NAMESPACE
+          valueFrom:
+            fieldRef: {fieldPath: metadata.namespace}
+        - {name: TIMEOUT_S, value: {{ .top.Values.hooks.timeoutS | quote }}}
+        resources:
+          requests: {cpu: 10m, memory: 64Mi}
+          limits: {memory: 128Mi}
+        securityContext: {{- include "common.containerSecurity" .top | nindent 10 }}
+        volumeMounts:
+        - {name: script, mountPath: /etc/sluicegate, readOnly: true}
+      volumes:
+      - name: script
+        configMap: {name: {{ .top.Release.Name }}-volume}
+{{- end -}}

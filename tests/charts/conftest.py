@@ -1,0 +1,72 @@
+"""Helm with vendored charts, and API servers to install into. Called by pytest only."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra import tools
+from infra.charts import helm
+from tests.charts.rendered import Charts
+from tests.operator.api import Api
+from tests.operator.conftest import started
+
+_MONITOR = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "servicemonitors.monitoring.coreos.com",
+        # or the API server wants a review of the group
+        "annotations": {"api-approved.kubernetes.io": "unapproved, a stand-in of tests"},
+    },
+    "spec": {
+        "group": "monitoring.coreos.com",
+        "scope": "Namespaced",
+        "names": {"kind": "ServiceMonitor", "plural": "servicemonitors"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def charts(tmp_path_factory: pytest.TempPathFactory) -> Charts:
+    """Give the charts with what they include; the checkout's own folders stay as they are."""
+    if gap := tools.gap("helm"):
+        pytest.skip(gap)
+    folder = tmp_path_factory.mktemp("charts")
+    # links are followed: operator/files/crds is one
+    shutil.copytree(
+        helm.FOLDER, folder, ignore=shutil.ignore_patterns("charts"), dirs_exist_ok=True
+    )
+    helm.vendor(folder)
+    return Charts(folder)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """Give an API server with our kinds, and with those that a chart may ask for."""
+    with started(tmp_path_factory.mktemp("cluster")) as server:
+        api = Api(server)
+        api.define()
+        api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _MONITOR)
+        yield api
+
+
+@pytest.fixture
+def bare_cluster(tmp_path: Path) -> Iterator[Api]:
+    """Give an API server with no kind of ours: a chart brings them."""
+    with started(tmp_path) as server:
+        yield Api(server)
