@@ -15,7 +15,7 @@ STAMP  := $(VENV)/.installed
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo services test lint format bench bench-operator clean lock preflight environment jars classes store apiserver
+.PHONY: help demo services test lint format bench clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts e2e
 
 ##@ Use
 
@@ -25,9 +25,27 @@ demo: environment classes ## Run the main job on this machine, failures included
 services: environment classes store ## Keep Kafka, MariaDB, Valkey and an S3 up until Ctrl-C, and say how to reach them
 	@$(PY) -m infra.embedded $(ARGS)
 
+images: environment jars store ## Build the platform's container images (ARGS="jobs --load": one, into docker)
+	@$(PY) -m infra.images $(ARGS)
+
+##@ A cluster of your own
+
+tools: environment ## Build kubectl, helm and kind, and say where they are (.work/bin)
+	@$(PY) -m infra.tools
+
+kind-up: environment ## Start a Kubernetes cluster of one node on this machine
+	@$(PY) -m infra.kind up
+
+e2e: images charts kind-up ## Install the platform there, kill what can be killed, and check that all is exact
+	@$(PY) -m infra.kind load
+	@$(PY) -m pytest --numprocesses 0 tests/e2e $(ARGS)
+
+kind-down: environment ## Remove it
+	@$(PY) -m infra.kind down
+
 ##@ Develop
 
-test: environment classes store apiserver ## Run the tests (ARGS="tests/unit -k name": some of them)
+test: environment classes store apiserver clients ## Run the tests (ARGS="tests/unit -k name": some of them)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 lint: environment ## Check style, types and the imports between layers
@@ -43,11 +61,11 @@ format: environment ## Format the code and repair what can be repaired
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 
-bench: environment classes ## Measure throughput against Spark's own sinks (ARGS=...)
-	@$(PY) -m tests.bench $(ARGS)
+charts: environment clients ## Vendor and lint the Helm charts; write their schemas and READMEs
+	@$(PY) -m infra.charts
 
-bench-operator: environment store apiserver ## Measure the operator on a real API server (ARGS="--jobs 200": fewer)
-	@$(PY) -m tests.bench.operator $(ARGS)
+bench: environment classes store apiserver ## Measure jobs and operator beside their peers (ARGS="--only operator")
+	@$(PY) -m tests.bench $(ARGS)
 
 ##@ Keep house
 
@@ -101,3 +119,7 @@ store: environment
 
 apiserver: environment
 	@$(PY) -m infra.kubernetes
+
+# What the tests of charts and of the operator's page run; without one of them these are left out.
+clients: environment
+	-@$(PY) -m infra.tools helm kubectl

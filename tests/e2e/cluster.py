@@ -1,0 +1,117 @@
+"""kubectl and helm, as a user calls them. Called by the tests of this folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+Object = dict[str, Any]
+Found = TypeVar("Found")
+
+
+class CommandFailed(AssertionError):
+    """kubectl or helm failed; says what it said."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster and a namespace of it.
+
+    Args:
+        kubeconfig: file that says where it is.
+        kubectl: program.
+        helm: program.
+        namespace: of all commands.
+    """
+
+    kubeconfig: Path
+    kubectl: Path
+    helm_: Path
+    namespace: str
+
+    def run(self, *arguments: str, stdin: bytes = b"", timeout_s: float = 120.0) -> str:
+        """Run kubectl; return what it printed.
+
+        Raises:
+            CommandFailed: it did not exit 0.
+        """
+        where = ["--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace]
+        return _run([str(self.kubectl), *where, *arguments], stdin, timeout_s)
+
+    def helm(self, *arguments: str, timeout_s: float = 900.0) -> str:
+        """Run helm; return what it printed.
+
+        Raises:
+            CommandFailed: it did not exit 0.
+        """
+        where = ["--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace]
+        return _run([str(self.helm_), *arguments, *where], b"", timeout_s)
+
+    def apply(self, *objects: Object) -> str:
+        """Apply manifests."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        return self.run("apply", "-f", "-", stdin=json.dumps(listed).encode())
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """Return an object, or None."""
+        text = self.run("get", kind, name, "--ignore-not-found", "-o", "json")
+        return json.loads(text) if text.strip() else None
+
+    def listed(self, kind: str, selector: str = "") -> list[Object]:
+        """Return the objects of a kind."""
+        chosen = ["-l", selector] if selector else []
+        found: list[Object] = json.loads(self.run("get", kind, *chosen, "-o", "json"))["items"]
+        return found
+
+    def patch(self, kind: str, name: str, change: Object) -> None:
+        """Merge a change into an object."""
+        self.run("patch", kind, name, "--type", "merge", "-p", json.dumps(change))
+
+    def kill(self, pod: str) -> None:
+        """End a pod at once: no grace."""
+        self.run("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+    def execute(self, pod: str, *command: str, stdin: bytes = b"", timeout_s: float = 300.0) -> str:
+        """Run a command in a pod's first container; return what it printed.
+
+        Raises:
+            CommandFailed: it did not exit 0.
+        """
+        given = ["-i"] if stdin else []
+        return self.run("exec", *given, pod, "--", *command, stdin=stdin, timeout_s=timeout_s)
+
+    def succeeds(self, pod: str, *command: str) -> bool:
+        """Say whether a command in a pod exits 0."""
+        try:
+            self.execute(pod, *command, timeout_s=30.0)
+        except CommandFailed:
+            return False
+        return True
+
+
+def _run(command: Sequence[str], stdin: bytes, timeout_s: float) -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).decode(errors="replace")
+        raise CommandFailed(f"{' '.join(command)} ended with {done.returncode}: {said[-4000:]}")
+    return done.stdout.decode()
+
+
+def eventually(
+    look: Callable[[], Found | None], what: str, *, within_s: float, every_s: float = 0.5
+) -> Found:
+    """Return what `look` returns once it is true.
+
+    Raises:
+        AssertionError: it was not within the time; says `what`, and what was seen last.
+    """
+    deadline = time.monotonic() + within_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}; seen: {found!r}"
+        time.sleep(every_s)
+    return found

@@ -1,0 +1,119 @@
+"""The cluster of `make kind-up` and the release of the tests; what to look at when one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from infra import tools
+from infra.charts import helm
+from infra.demo.generate import LogShape, access_log
+from infra.work import CHECKOUT, work_folder
+from tests.e2e.cluster import Cluster, CommandFailed
+from tests.e2e.platform import NAMESPACE, RELEASE, Platform
+
+KUBECONFIG = work_folder() / "kind" / "kubeconfig"
+LOG = CHECKOUT.parent / "shared" / "data" / "access.log.gz"
+FAILED = work_folder() / "e2e"
+"""Where logs and resources of a failed test are."""
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """Give the cluster; `make e2e` starts it."""
+    if not KUBECONFIG.is_file():
+        pytest.skip("there is no cluster: run `make e2e`, or `make kind-up` first")
+    return Cluster(KUBECONFIG, tools.tool("kubectl"), tools.tool("helm"), NAMESPACE)
+
+
+@pytest.fixture(scope="session")
+def platform(cluster: Cluster) -> Platform:
+    """Give the platform, installed with no values."""
+    return install(cluster)
+
+
+def install(cluster: Cluster, *options: str, secured: bool = False) -> Platform:
+    """Install the platform in a namespace that enforces `restricted`, where nothing is left of another."""
+    helm.vendor()
+    clear(cluster)
+    cluster.run("create", "namespace", NAMESPACE)
+    level = "pod-security.kubernetes.io/enforce=restricted"
+    cluster.run("label", "namespace", NAMESPACE, level)
+    chart = str(CHECKOUT / "charts" / "sluicegate")
+    cluster.helm("install", RELEASE, chart, "--wait", "--timeout", "10m", *options)
+    made = Platform(cluster, secured=secured)
+    made.make_desk()
+    return made
+
+
+def clear(cluster: Cluster) -> None:
+    """Remove what a run before has left, without asking anybody: it may be broken."""
+    if cluster.get("namespace", NAMESPACE) is None:
+        return
+    with contextlib.suppress(CommandFailed):  # it may not have come so far
+        cluster.helm("uninstall", RELEASE, "--no-hooks", "--wait")
+    for kind in ("streamingjob", "savepoint", "checkpointvolume", "pod"):
+        for name in names(cluster, kind):
+            with contextlib.suppress(CommandFailed):  # it has gone by itself
+                cluster.patch(kind, name, {"metadata": {"finalizers": None}})
+    cluster.run("delete", "namespace", NAMESPACE, "--timeout=180s", timeout_s=190.0)
+
+
+def names(cluster: Cluster, kind: str) -> list[str]:
+    """Return the names of what there is of a kind, which itself may not be there."""
+    try:
+        return [found["metadata"]["name"] for found in cluster.listed(kind)]
+    except CommandFailed:
+        return []
+
+
+@pytest.fixture(scope="session")
+def lines() -> Iterator[bytes]:
+    """Give the lines of the log, each once to the tests of one installation."""
+    return log_lines()
+
+
+def log_lines() -> Iterator[bytes]:
+    """Return the lines of the access log that lies beside the checkout, else of a generated one."""
+    if LOG.is_file():
+        return iter(gzip.decompress(LOG.read_bytes()).splitlines())
+    return access_log(LogShape(lines=10_000, seed=7))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep what the cluster says when a test has failed."""
+    report = yield
+    if report.failed and KUBECONFIG.is_file():
+        folder = FAILED / item.name
+        collect(Cluster(KUBECONFIG, tools.tool("kubectl"), tools.tool("helm"), NAMESPACE), folder)
+        report.sections.append(("cluster", f"logs and resources are in {folder}"))
+    return report
+
+
+def collect(cluster: Cluster, folder: Path) -> None:
+    """Write resources, Events and the logs of all pods to a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = "streamingjobs,checkpointvolumes,savepoints,pods,jobs,pvc,configmaps"
+    asked = {
+        "resources.yaml": ["get", kinds, "-o", "yaml"],
+        "events.txt": ["get", "events", "--sort-by=.lastTimestamp"],
+        "nodes.txt": ["describe", "nodes"],
+    }
+    with contextlib.suppress(CommandFailed):
+        for pod in cluster.listed("pods"):
+            name = pod["metadata"]["name"]
+            asked[f"{name}.log"] = ["logs", name, "--all-containers", "--tail=2000"]
+            asked[f"{name}.before.log"] = ["logs", name, "--previous", "--tail=500"]
+    for file, words in asked.items():
+        try:
+            text = cluster.run(*words)
+        except CommandFailed as error:
+            text = str(error)
+        (folder / file).write_text(text, encoding="utf-8")

@@ -1,0 +1,235 @@
+"""The platform that `helm install` makes, and what a user does with it: feed, verify, look.
+
+Commands run in a pod of the jobs' image, `desk`, as a user without Kafka or MySQL on a laptop does.
+Called by the tests of this folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.cluster import Cluster, CommandFailed, Object, eventually
+
+RELEASE = "sluicegate"
+NAMESPACE = "sluicegate"
+IMAGE = "sluicegate/jobs:0.1.0"
+VOLUME = "checkpoints"
+STORE = f"{RELEASE}-object-store"
+DESK = "desk"
+
+START_S = 240.0
+"""A driver, from asked for to its first epoch, on two cores that also run everything else."""
+
+_FEED = """
+import os, sys
+from confluent_kafka import Producer
+from sluicegate.sinks.kafka.access import client_settings
+topic, lines = sys.argv[1], sys.stdin.buffer.read().splitlines()
+producer = Producer({**client_settings(), "acks": "all", "enable.idempotence": True})
+for number, line in enumerate(lines):
+    producer.produce(topic, line, partition=number % 4)
+    producer.poll(0)
+sys.exit(producer.flush(60))
+"""
+
+_OBJECTS = """
+import json, sys
+from sluicegate.storage.objects import open_objects
+print(json.dumps(sorted(open_objects(sys.argv[1]).names(""))))
+"""
+
+
+_KAFKA_CONFIG = "/etc/kafka-client/kafka.properties"
+_SECRETS = {
+    "kafka-client": f"{RELEASE}-kafka-client",
+    "mysql-tls": f"{RELEASE}-mysql-tls",
+    "store-tls": f"{STORE}-tls",
+}
+"""What a secured platform's clients are given, by the folder below /etc."""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A release of the chart `sluicegate`, and its cluster."""
+
+    cluster: Cluster
+    secured: bool = False
+    """By the values of tls-scram-values.yaml: clients need passwords, and to know who signs."""
+
+    # ---- what jobs and people are told
+
+    def connections(self) -> list[Object]:
+        """Return the variables by which jobs and commands reach what is installed."""
+        return [
+            {
+                "name": "SLUICEGATE_KAFKA",
+                "valueFrom": {
+                    "configMapKeyRef": {"name": f"{RELEASE}-connections", "key": "SLUICEGATE_KAFKA"}
+                },
+            },
+            {
+                "name": "SLUICEGATE_MYSQL",
+                "valueFrom": {"secretKeyRef": {"name": f"{RELEASE}-mysql", "key": "url"}},
+            },
+            *(
+                [{"name": "SLUICEGATE_KAFKA_CONFIG", "value": _KAFKA_CONFIG}]
+                if self.secured
+                else []
+            ),
+        ]
+
+    def make_desk(self) -> None:
+        """Start the pod in which commands are run."""
+        secrets = _SECRETS if self.secured else {}
+        store = [
+            {
+                "name": "AWS_ENDPOINT_URL",
+                "value": f"http{'s' if self.secured else ''}://{STORE}:7070",
+            },
+            {"name": "AWS_ALLOW_HTTP", "value": "true"},
+            *([{"name": "SSL_CERT_FILE", "value": "/etc/store-tls/ca.crt"}] if secrets else []),
+            {"name": "AWS_REGION", "value": "us-east-1"},
+            *(
+                {"name": name, "valueFrom": {"secretKeyRef": {"name": STORE, "key": key}}}
+                for name, key in (
+                    ("AWS_ACCESS_KEY_ID", "accessKeyId"),
+                    ("AWS_SECRET_ACCESS_KEY", "secretAccessKey"),
+                )
+            ),
+        ]
+        container = {
+            "name": DESK,
+            "image": IMAGE,
+            "command": ["sleep", "infinity"],
+            "env": [*self.connections(), *store],
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": True,
+            },
+            "volumeMounts": [
+                {"name": "tmp", "mountPath": "/tmp"},
+                *({"name": name, "mountPath": f"/etc/{name}"} for name in secrets),
+            ],
+        }
+        clients = {
+            f"{RELEASE}-{part}-client": "true" for part in ("kafka", "mysql", "object-store")
+        }
+        self.cluster.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": DESK, "labels": clients},
+                "spec": {
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [container],
+                    "volumes": [
+                        {"name": "tmp", "emptyDir": {}},
+                        *(
+                            {"name": name, "secret": {"secretName": secret}}
+                            for name, secret in secrets.items()
+                        ),
+                    ],
+                },
+            }
+        )
+        self.cluster.run("wait", f"pod/{DESK}", "--for=condition=Ready", "--timeout=120s")
+
+    def command(self, *words: str, stdin: bytes = b"") -> str:
+        """Run `sluicegate WORDS…` at the desk; return what it printed."""
+        return self.cluster.execute(DESK, "sluicegate", *words, stdin=stdin)
+
+    def feed(self, topic: str, lines: Sequence[bytes]) -> None:
+        """Put lines into a topic."""
+        assert lines, "no lines are left to feed"
+        self.cluster.execute(DESK, "python", "-c", _FEED, topic, stdin=b"\n".join(lines) + b"\n")
+
+    def objects(self, address: str) -> list[str]:
+        """Return the names of all objects below an address of the store."""
+        found: list[str] = json.loads(self.cluster.execute(DESK, "python", "-c", _OBJECTS, address))
+        return found
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """Return a number that the leading operator shows, by its name and some of its labels."""
+        for pod in self.cluster.listed("pods", "app.kubernetes.io/name=operator"):
+            path = (
+                f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
+            )
+            for family in text_string_to_metric_families(self.cluster.run("get", "--raw", path)):
+                for sample in family.samples:
+                    if sample.name == name and labels.items() <= sample.labels.items():
+                        return sample.value
+        return None
+
+    # ---- jobs
+
+    def job_when(
+        self, name: str, true: Callable[[Object], object], what: str, *, within_s: float = START_S
+    ) -> Object:
+        """Wait until something is true of a job's status; return the status."""
+        seen: Object = {}
+
+        def look() -> Object | None:
+            found = self.cluster.get("streamingjob", name)
+            assert found is not None, f"there is no StreamingJob {name}"
+            seen.clear()
+            seen.update(found.get("status", {}))
+            return seen if true(seen) else None
+
+        try:
+            return eventually(look, f"{name}: {what}", within_s=within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; status: {json.dumps(seen)}") from None
+
+    def checkpoint(self, name: str) -> str:
+        """Return the address of a job's checkpoint."""
+        found = self.cluster.get("streamingjob", name)
+        assert found is not None
+        return f"s3://sluicegate/{name}/{found['status'].get('checkpointNumber', 1)}"
+
+    def driver(self, name: str) -> str:
+        """Return the name of a job's newest driver."""
+        found = self.cluster.get("streamingjob", name)
+        assert found is not None
+        return f"{name}-{found['status']['attempt']}-driver"
+
+    def exact(self, job: str, name: str, *options: str, within_s: float = START_S) -> str:
+        """Wait until a job has read all there is, and its sinks are exact by `sluicegate verify`.
+
+        Args:
+            job: the packaged job.
+            name: of its StreamingJob.
+            options: of the job, where they are not its defaults.
+            within_s: how long it may take to read what is there.
+
+        Raises:
+            AssertionError: the sinks are wrong, or it did not come to an end.
+        """
+        words = ["verify", job, "--checkpoint", self.checkpoint(name), *options]
+        said = [""]
+
+        def look() -> str | None:
+            try:
+                said[0] = self.command(*words)
+            except CommandFailed as error:
+                said[0] = str(error)  # a job that is in the middle of an epoch; or it is not exact
+                return None
+            return said[0] if _all_read(said[0]) else None
+
+        try:
+            return eventually(look, f"{name} exact", within_s=within_s, every_s=3.0)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {said[0]}") from None
+
+
+def _all_read(said: str) -> bool:
+    left = [line for line in said.splitlines() if "not read yet" in line]
+    return bool(left) and all(line.split()[0] == "0" for line in left)

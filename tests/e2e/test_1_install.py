@@ -1,0 +1,51 @@
+"""One command installs a working platform, in a namespace that lets in restricted pods only."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.cluster import CommandFailed, Object
+from tests.e2e.manifests import ip_count
+from tests.e2e.platform import RELEASE, VOLUME, Platform
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+
+def test_the_volume_of_checkpoints_is_ready_with_no_values(platform: Platform) -> None:
+    platform.cluster.run(
+        "wait", f"checkpointvolume/{VOLUME}", "--for=jsonpath={.status.phase}=Ready", "--timeout=180s",
+        timeout_s=200.0,
+    )  # fmt: skip
+
+
+def test_helm_test_asks_each_part(platform: Platform) -> None:
+    said = platform.cluster.helm("test", RELEASE, "--timeout", "5m")
+    assert said.count("Succeeded") >= 4, said
+
+
+def test_no_container_has_more_than_the_restricted_standard_allows(platform: Platform) -> None:
+    for pod in platform.cluster.listed("pods"):
+        for container in pod["spec"]["containers"]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"], container["name"]
+            assert security["capabilities"] == {"drop": ["ALL"]}, container["name"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schedule": {"cron": "0 2 * * *"}}, "a schedule needs"),
+        ({"restart": {"strategy": "fixed-delay", "attempts": -1}}, "spec.restart.attempts"),
+        ({"epochs": {"maxConcurrent": 2}}, "maxConcurrent"),
+        ({"upgradeMode": "blue-green"}, 'Unsupported value: "blue-green"'),
+        ({"driver": {"memory": "lots"}}, "spec.driver.memory"),
+    ],
+    ids=["schedule of a stream", "restarts below 0", "two epochs", "upgrade mode", "memory"],
+)
+def test_a_bad_resource_is_refused_with_what_is_wrong(
+    platform: Platform, change: Object, said: str
+) -> None:
+    with pytest.raises(CommandFailed) as refused:
+        platform.cluster.apply(ip_count(platform, "bad", **change))
+    assert said in str(refused.value)
+    assert platform.cluster.get("streamingjob", "bad") is None

@@ -1,0 +1,146 @@
+"""ip_count and two_sinks stay exact through what is killed on a cluster: grace 0 each time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.e2e.cluster import eventually
+from tests.e2e.manifests import FAILPOINTS, REACHED, hang_at, ip_count, two_sinks
+from tests.e2e.platform import RELEASE, START_S, Platform
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+LINES, RECORDS = 700, 500
+"""What each test feeds."""
+
+Feed = Callable[[], None]
+
+
+@pytest.fixture(scope="module")
+def feed(platform: Platform, lines: Iterator[bytes]) -> Feed:
+    """Give what feeds both jobs the next of their input."""
+    seeds = itertools.count(1)
+
+    def more() -> None:
+        platform.feed("ip_count_source", list(itertools.islice(lines, LINES)))
+        seed = str(next(seeds))
+        platform.command("generate", "two_sinks", "--records", str(RECORDS), "--seed", seed)
+
+    return more
+
+
+@pytest.fixture(scope="module")
+def jobs(platform: Platform, feed: Feed) -> Platform:
+    """Give the platform with both jobs running: one alone, one with an executor."""
+    for job in ("ip_count", "two_sinks"):
+        platform.command("targets", job)
+    feed()
+    platform.cluster.apply(ip_count(platform), two_sinks(platform))
+    return platform
+
+
+def exact(platform: Platform) -> None:
+    """Assert that both jobs have read all there is, each record once in each sink."""
+    platform.exact("ip_count", "ip-count")
+    platform.exact("two_sinks", "two-sinks")
+
+
+def test_both_jobs_run_and_are_exact(jobs: Platform) -> None:
+    for name in ("ip-count", "two-sinks"):
+        jobs.job_when(name, lambda status: "lastEpoch" in status, "an epoch")
+    exact(jobs)
+
+
+@pytest.mark.parametrize(
+    "point", ["before-decide", "after-decide", "after-apply:kafka.ip_count_sink"]
+)
+def test_a_driver_killed_at_a_failpoint_is_replaced_and_exact(
+    jobs: Platform, feed: Feed, point: str
+) -> None:
+    """Before the decision, after it, and between the sinks; status, Events and metrics say what happened."""
+    cluster, before = jobs.cluster, jobs.job_when("ip-count", bool, "a status")
+    cluster.apply(hang_at("ip-count", point))
+    nonce = {"spec": {"restartNonce": before["attempt"]}}
+    cluster.patch("streamingjob", "ip-count", nonce)
+    attempt = before["attempt"] + 1
+    jobs.job_when("ip-count", lambda status: status["attempt"] == attempt, "the next driver")
+    feed()
+    hanging = f"ip-count-{attempt}-driver"
+    eventually(
+        lambda: cluster.succeeds(hanging, "test", "-e", REACHED),
+        f"{point} reached",
+        within_s=START_S,
+    )
+    cluster.run("delete", "configmap", FAILPOINTS)
+    cluster.kill(hanging)
+    jobs.job_when(
+        "ip-count",
+        lambda status: status["attempt"] == attempt + 1 and status["phase"] == "Running",
+        "a driver in its place",
+    )
+    exact(jobs)
+    restarts = jobs.job_when("ip-count", bool, "a status")["restarts"]
+    assert restarts == before.get("restarts", 0) + 1
+    assert jobs.metric("sluicegate_job_restarts_total", job="ip-count") == restarts
+    events = [e for e in cluster.listed("events") if e["involvedObject"]["name"] == "ip-count"]
+    assert "Disrupted" in {event["reason"] for event in events}
+
+
+def test_an_executor_killed_while_it_stages_is_replaced_and_exact(
+    jobs: Platform, feed: Feed
+) -> None:
+    cluster, before = jobs.cluster, jobs.job_when("two-sinks", bool, "a status")
+    cluster.apply(hang_at("two-sinks", "stage-part"))
+    cluster.patch("streamingjob", "two-sinks", {"spec": {"restartNonce": before["attempt"]}})
+    attempt = before["attempt"] + 1
+    jobs.job_when("two-sinks", lambda status: status["attempt"] == attempt, "the next driver")
+    feed()
+
+    def hanging() -> str:
+        mine = f"sluicegate.dev/job=two-sinks,sluicegate.dev/attempt={attempt},sluicegate.dev/role=executor"
+        for pod in cluster.listed("pods", mine):
+            if cluster.succeeds(pod["metadata"]["name"], "test", "-e", REACHED):
+                return str(pod["metadata"]["name"])
+        return ""
+
+    victim = eventually(hanging, "an executor at stage-part", within_s=START_S)
+    cluster.run("delete", "configmap", FAILPOINTS)
+    cluster.kill(victim)
+    exact(jobs)
+    assert jobs.job_when("two-sinks", bool, "a status")["attempt"] == attempt, "the driver stayed"
+
+
+@pytest.mark.parametrize("pod", ["kafka-0", "mysql-0", "object-store-0"])
+def test_a_server_killed_under_the_jobs_leaves_them_exact(
+    jobs: Platform, feed: Feed, pod: str
+) -> None:
+    feed()
+    jobs.cluster.kill(f"{RELEASE}-{pod}")
+    jobs.cluster.run(
+        "rollout", "status", f"statefulset/{RELEASE}-{pod.removesuffix('-0')}", "--timeout=240s",
+        timeout_s=250.0,
+    )  # fmt: skip
+    feed()
+    exact(jobs)
+
+
+def test_the_operator_killed_leaves_the_jobs_running_and_goes_on(
+    jobs: Platform, feed: Feed
+) -> None:
+    cluster = jobs.cluster
+    before = jobs.job_when("ip-count", lambda status: status["phase"] == "Running", "to run")
+    for pod in cluster.listed("pods", "app.kubernetes.io/name=operator"):
+        cluster.kill(pod["metadata"]["name"])
+    feed()
+    exact(jobs)
+    cluster.run(
+        "rollout", "status", f"deployment/{RELEASE}-operator", "--timeout=180s", timeout_s=190.0
+    )
+    assert jobs.job_when("ip-count", bool, "a status")["attempt"] == before["attempt"]
+    cluster.patch("streamingjob", "ip-count", {"spec": {"restartNonce": 1000}})
+    jobs.job_when(
+        "ip-count", lambda status: status["attempt"] == before["attempt"] + 1, "the next driver"
+    )

@@ -1,0 +1,128 @@
+"""What a platform engineer does with a running job: change, stop, save, move, lose and delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from tests.e2e.cluster import Object, eventually
+from tests.e2e.manifests import ip_count
+from tests.e2e.platform import START_S, Platform
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+LINES = 300
+
+
+def savepoint(name: str, job: str, **spec: object) -> Object:
+    """Return a Savepoint."""
+    return {
+        "apiVersion": "sluicegate.dev/v1alpha1",
+        "kind": "Savepoint",
+        "metadata": {"name": name},
+        "spec": {"job": job, **spec},
+    }
+
+
+def taken(platform: Platform, name: str) -> Object:
+    """Wait until a Savepoint has been taken; return the newest."""
+
+    def look() -> Object | None:
+        found = platform.cluster.get("savepoint", name) or {}
+        done = found.get("status", {}).get("taken") or []
+        return done[-1] if done else None
+
+    return eventually(look, f"Savepoint {name} taken", within_s=START_S)
+
+
+def test_an_upgrade_by_savepoint_goes_on_from_it(
+    platform: Platform, lines: Iterator[bytes]
+) -> None:
+    # one that has not run yet has nothing to save
+    platform.job_when("ip-count", lambda status: status["phase"] == "Running", "to run")
+    change = {"upgradeMode": "savepoint", "epochs": {"interval": "1 second"}}
+    platform.cluster.patch("streamingjob", "ip-count", {"spec": change})
+    status = platform.job_when(
+        "ip-count",
+        lambda status: status.get("checkpointNumber") == 2 and status["phase"] == "Running",
+        "a driver on the next checkpoint",
+    )
+    assert status["restoredFrom"].startswith("ip-count-upgrade-")
+    platform.feed("ip_count_source", list(islice(lines, LINES)))
+    platform.exact("ip_count", "ip-count")
+
+
+def test_a_suspended_job_has_no_pod_and_goes_on_where_it_was(
+    platform: Platform, lines: Iterator[bytes]
+) -> None:
+    cluster = platform.cluster
+    cluster.patch("streamingjob", "ip-count", {"spec": {"suspend": True}})
+    platform.job_when("ip-count", lambda status: status["phase"] == "Suspended", "to be suspended")
+    alive = cluster.run(
+        "get", "pods", "-l", "sluicegate.dev/job=ip-count", "--field-selector=status.phase=Running"
+    )
+    assert "ip-count" not in alive
+    platform.feed("ip_count_source", list(islice(lines, LINES)))
+    cluster.patch("streamingjob", "ip-count", {"spec": {"suspend": False}})
+    platform.exact("ip_count", "ip-count")
+
+
+def test_savepoints_by_schedule_and_by_hand(platform: Platform) -> None:
+    every_minute = {"cron": "* * * * *"}
+    platform.cluster.apply(
+        savepoint("minutely", "ip-count", schedule=every_minute, history=1),
+        savepoint("by-hand", "ip-count"),
+    )
+    assert taken(platform, "by-hand")["location"].startswith("s3://sluicegate/savepoints/")
+    assert not taken(platform, "minutely").get("sealed")
+    platform.cluster.run("delete", "savepoint", "minutely", "--timeout=60s")
+
+
+def test_a_job_moves_to_another_by_savepoint_and_is_exact(
+    platform: Platform, lines: Iterator[bytes]
+) -> None:
+    cluster = platform.cluster
+    cluster.patch("streamingjob", "ip-count", {"spec": {"suspend": True}})
+    cluster.apply(savepoint("move", "ip-count", stop=True))
+    assert taken(platform, "move")["sealed"]
+    checkpoint = {"volume": "checkpoints", "restoreFrom": "move"}
+    cluster.apply(ip_count(platform, "ip-count-2", checkpoint=checkpoint))
+    platform.job_when("ip-count-2", lambda status: status.get("phase") == "Running", "to run")
+    platform.feed("ip_count_source", list(islice(lines, LINES)))
+    platform.exact("ip_count", "ip-count-2")
+
+
+def test_a_job_that_fails_for_good_says_why(platform: Platform) -> None:
+    options = ["--topic", "no_such_topic", "--table", "ip_count"]
+    platform.cluster.apply(ip_count(platform, "hopeless", options=options))
+    status = platform.job_when("hopeless", lambda s: s.get("phase") == "Failed", "to fail")
+    assert "no_such_topic" in str(status["lastError"])
+    (failed,) = (one for one in status["conditions"] if one["type"] == "Failed")
+    assert (failed["status"], failed["reason"]) == ("True", "SettingsRefused")
+    told = platform.cluster.run("describe", "streamingjob", "hopeless")
+    assert "SettingsRefused" in told
+    platform.cluster.run("delete", "streamingjob", "hopeless", "--timeout=120s", timeout_s=130.0)
+
+
+def test_a_deleted_job_leaves_its_checkpoint(platform: Platform) -> None:
+    address = platform.checkpoint("ip-count-2")
+    for name in ("ip-count-2", "ip-count"):
+        platform.cluster.run("delete", "streamingjob", name, "--timeout=240s", timeout_s=250.0)
+    assert any(name.startswith("epochs/") for name in platform.objects(address))
+
+
+def test_a_job_deleted_with_its_checkpoint_leaves_nothing(platform: Platform) -> None:
+    address = platform.checkpoint("two-sinks")
+    assert any(name.startswith("epochs/") for name in platform.objects(address))
+    change = {"spec": {"epochs": {"onCancel": "delete"}}}
+    before = platform.job_when("two-sinks", bool, "a status")
+    platform.cluster.patch("streamingjob", "two-sinks", change)
+    platform.job_when(
+        "two-sinks",
+        lambda s: s["attempt"] > before["attempt"] and s["phase"] == "Running",
+        "the changed driver",
+    )
+    platform.cluster.run("delete", "streamingjob", "two-sinks", "--timeout=240s", timeout_s=250.0)
+    assert platform.objects(address) == []

@@ -1,0 +1,66 @@
+"""The trace of an epoch is at the collector, whole, and its context is in Kafka's headers."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster import Object, eventually
+from tests.e2e.platform import DESK, Platform
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+_HEADERS = """
+import json, uuid
+from confluent_kafka import Consumer, TopicPartition
+from sluicegate.sinks.kafka.access import client_settings
+consumer = Consumer({**client_settings(), "group.id": uuid.uuid4().hex, "isolation.level": "read_committed"})
+partitions = consumer.list_topics("ip_count_sink").topics["ip_count_sink"].partitions
+found = set()
+for number in partitions:
+    low, high = consumer.get_watermark_offsets(TopicPartition("ip_count_sink", number))
+    consumer.assign([TopicPartition("ip_count_sink", number, low)])
+    while (message := consumer.poll(2.0)) is not None:
+        found |= {value.decode() for key, value in message.headers() or () if key == "traceparent"}
+print(json.dumps(sorted(found)))
+"""
+
+
+def spans(platform: Platform) -> Iterator[Object]:
+    """Yield the spans that the collector has written."""
+    (pod,) = platform.cluster.listed("pods", "app.kubernetes.io/name=collector")
+    text = platform.cluster.execute(pod["metadata"]["name"], "cat", "/var/lib/otelcol/traces.json")
+    for line in text.splitlines():
+        for resource in json.loads(line)["resourceSpans"]:
+            for scope in resource["scopeSpans"]:
+                yield from scope["spans"]
+
+
+def test_an_epoch_is_one_whole_trace_and_its_records_name_it(platform: Platform) -> None:
+    """Executors' staging, the decision, and each sink's begin, write, flush and commit."""
+
+    def whole() -> str:
+        traces: dict[str, list[Object]] = defaultdict(list)
+        for span in spans(platform):
+            traces[span["traceId"]].append(span)
+        for trace, found in traces.items():
+            names = [span["name"] for span in found]
+            twice = all(names.count(name) >= 2 for name in ("begin", "write", "flush", "commit"))
+            if twice and {"epoch", "stage", "decide"} <= set(names) and _one_root(found):
+                return trace
+        return ""
+
+    eventually(whole, "a whole trace of an epoch", within_s=60.0)
+    named = json.loads(platform.cluster.execute(DESK, "python", "-c", _HEADERS))
+    known = {span["traceId"] for span in spans(platform)}
+    assert any(header.split("-")[1] in known for header in named), named[:3]
+
+
+def _one_root(found: list[Object]) -> bool:
+    """Say whether one span has no parent, and every other has one that is there."""
+    ids = {span["spanId"] for span in found}
+    parents = [span.get("parentSpanId", "") for span in found]
+    return parents.count("") == 1 and all(parent in ids for parent in parents if parent)
