@@ -32,6 +32,8 @@ from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.objects import open_objects
 from sluicegate_jobs.ip_count import IpCountSettings, create_targets
 from sluicegate_jobs.ip_count_verify import verify
+from tests.faults.matrix import exhaustive
+from tests.faults.warm import WarmProcess
 
 LINES, EPOCH_LINES = 1200, 200
 """A source of about six epochs."""
@@ -174,6 +176,21 @@ def start(command: Sequence[str], log: Path, more: Mapping[str, str] | None = No
     return Running(process, log)
 
 
+_WARM = WarmProcess()
+
+
+def run_driver(command: Sequence[str], log: Path, more: Mapping[str, str]) -> Ended:
+    """Run a driver to its end: in the warm process where it is told nothing and nobody kills it."""
+    if exhaustive() or any(more.values()):
+        return start(command, log, more).wait()
+    began = time.monotonic()
+    try:
+        code = _WARM.run(command, log, environment(), PATIENCE_S)
+    except TimeoutError:
+        raise AssertionError(f"no end in {PATIENCE_S:g} s:\n{log.read_text()}") from None
+    return Ended(code, log.read_text(errors="replace"), time.monotonic() - began)
+
+
 @dataclass(frozen=True)
 class Scene:
     """A source, sinks and a checkpoint that no other test shares."""
@@ -203,31 +220,39 @@ class Scene:
         self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
     ) -> Running:
         """Start a driver, or its supervisor."""
-        options = ["--supervised" if supervised else "--once"]
-        command = ["sluicegate.cli", "run", "ip_count", *options, *as_arguments(self.settings)]
-        log = self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
-        return start(command, log, {VARIABLE: failpoints, **env})
+        return start(
+            self._command(supervised=supervised), self._log(), {VARIABLE: failpoints, **env}
+        )
 
     def run(
         self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
     ) -> Ended:
         """Run a driver, or its supervisor, to its end."""
-        return self.start(failpoints, supervised=supervised, env=env).wait()
+        command, log = self._command(supervised=supervised), self._log()
+        more = {VARIABLE: failpoints, **env}
+        return start(command, log, more).wait() if supervised else run_driver(command, log, more)
+
+    def _command(self, *, supervised: bool) -> list[str]:
+        how = "--supervised" if supervised else "--once"
+        return ["sluicegate.cli", "run", "ip_count", how, *as_arguments(self.settings)]
+
+    def _log(self) -> Path:
+        return self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
 
     def run_job(
         self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NOTHING
     ) -> Ended:
         """Run a driver of a job of tests.faults.jobs to its end."""
-        return self.start_job(name, failpoints, env=env).wait()
+        return run_driver(self._job(name), self._log(), {VARIABLE: failpoints, **env})
 
     def start_job(
         self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NOTHING
     ) -> Running:
         """Start a driver of a job of tests.faults.jobs."""
-        settings = json.dumps(dataclasses.asdict(self.settings))
-        log = self.folder / f"job-{uuid.uuid4().hex[:6]}.log"
-        command = ["tests.faults.jobs", name, settings]
-        return start(command, log, {VARIABLE: failpoints, **env})
+        return start(self._job(name), self._log(), {VARIABLE: failpoints, **env})
+
+    def _job(self, name: str) -> list[str]:
+        return ["tests.faults.jobs", name, json.dumps(dataclasses.asdict(self.settings))]
 
     def epoch_log(self) -> StoredEpochLog:
         """Return the epoch log of the checkpoint."""

@@ -23,7 +23,7 @@ from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate.settings.job import JobSettings
 from sluicegate_jobs.kafka_reader import Record, TopicReader
 from tests.faults.chance import Chance
-from tests.faults.harness import NOTHING, Ended, Running, start
+from tests.faults.harness import NOTHING, Ended, Running, run_driver, start
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,18 @@ class JobScene:
         self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
     ) -> Running:
         """Start a driver, or its supervisor."""
-        how = "--supervised" if supervised else "--once"
-        command = ["sluicegate.cli", "run", self.job.name, how, *as_arguments(self.settings)]
-        log = self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
-        return start(command, log, {VARIABLE: failpoints, **env})
+        command = self._command("--supervised" if supervised else "--once")
+        return start(command, self._log(), {VARIABLE: failpoints, **env})
 
     def run(self, failpoints: str = "") -> Ended:
         """Run a driver to its end."""
-        return self.start(failpoints).wait()
+        return run_driver(self._command("--once"), self._log(), {VARIABLE: failpoints})
+
+    def _command(self, how: str) -> list[str]:
+        return ["sluicegate.cli", "run", self.job.name, how, *as_arguments(self.settings)]
+
+    def _log(self) -> Path:
+        return self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
 
     def finish(self) -> Ended:
         """Run a driver that must end well."""

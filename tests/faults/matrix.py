@@ -19,4 +19,9 @@ EXHAUSTIVE_VARIABLE = "SLUICEGATE_EXHAUSTIVE"
 def chosen(every: Sequence[Case], few: Sequence[Case]) -> Sequence[Case]:
     """Return every case where the environment asks for it, else a few of them."""
     assert set(few) <= set(every)
-    return every if os.environ.get(EXHAUSTIVE_VARIABLE) else few
+    return every if exhaustive() else few
+
+
+def exhaustive() -> bool:
+    """Return whether the environment asks for the long way."""
+    return bool(os.environ.get(EXHAUSTIVE_VARIABLE))
