@@ -1,6 +1,6 @@
 """Root file systems of Debian packages: what every image stands on.
 
-Made by mmdebstrap where it is installed, so that no image registry is needed; else in a container of
+Made by mmdebstrap where it is, or can be installed, so that no image registry is needed; else in a container of
 the stock image by its own apt. Either way the result is a tar that is read and cleaned here, so that
 nothing of the machine that built it, nor of the time, is in it. Not here: what is laid on top
 (`catalogue`). Called by `catalogue`.
@@ -12,7 +12,6 @@ import hashlib
 import os
 import platform
 import re
-import shutil
 import subprocess
 import uuid
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from infra.host import HostError, answers, need, where
 from infra.images.keystore import timeless
 from infra.images.layers import EPOCH, Content, Entry, Files, folder, read, text
 from infra.work import cache_folder
@@ -146,21 +146,25 @@ def chosen_way() -> str:
     """Return how roots are made here: 'mmdebstrap', 'stock', or the name of an image.
 
     Without a word from SLUICEGATE_BASE nothing is asked of an image registry where mmdebstrap is.
+    Where neither it nor a Docker engine is, it is installed.
 
     Raises:
-        RootError: there is neither mmdebstrap nor docker.
+        RootError: it cannot be.
     """
     named = os.environ.get(BASE_VARIABLE, "")
     if named:
         return named
-    if shutil.which("mmdebstrap"):
-        return "mmdebstrap"
-    if shutil.which("docker"):
-        return "stock"
-    raise RootError(
-        "No image can be built: there is neither mmdebstrap (Debian and Ubuntu: apt-get install"
-        " mmdebstrap) nor docker. Nothing was changed. Install one of them, then try again."
-    )
+    if not where("mmdebstrap"):
+        if answers(["docker", "version", "--format", "{{.Server.Version}}"]):
+            return "stock"
+        try:
+            need({"mmdebstrap": "mmdebstrap"})
+        except HostError as error:
+            raise RootError(
+                f"No image can be built: no Docker engine answers, and there is no mmdebstrap.\n{error}"
+                "\nInstall one of them, then try again."
+            ) from error
+    return "mmdebstrap"
 
 
 def cleaned(root: Files) -> Files:

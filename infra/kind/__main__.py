@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from infra.gobuild import BuildError
+from infra.host import HostError
 from infra.kind import cluster, engine, loading
-from infra.kind.host import ClusterError
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
                 loading.load(options.archives or loading.ours())
             case _:
                 _engine(options.wanted)
-    except (ClusterError, BuildError) as error:
+    except (HostError, BuildError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from infra.host import HostError, answers, may_install, run
 from infra.kind import engine, network, node
-from infra.kind.host import ClusterError, answers, may_install, run
 from infra.kind.progress import Steps
 from infra.tools import OFF_VARIABLE, TOOLS, tool
 from infra.work import work_folder
@@ -71,7 +71,7 @@ def up() -> None:
     """Make the cluster unless it is there, and wait until all of it is ready.
 
     Raises:
-        ClusterError: it cannot be made; says what is missing.
+        HostError: it cannot be made; says what is missing.
         BuildError: a tool or a program of the node cannot be built.
     """
     steps = Steps(_STEPS)
@@ -132,7 +132,7 @@ def _close(*, own: bool) -> None:
     if network.ours_to_set():
         network.close()
     elif own:
-        raise ClusterError(
+        raise HostError(
             "The network rule needs root on Linux, and a node image of our own is for machines that "
             f"no packet may leave. Nothing was started; {NODE_VARIABLE}=stock does without the rule."
         )
@@ -161,10 +161,10 @@ def _create(image: str) -> None:
             patience_s=2.0 * _READY_TIMEOUT_S,
             environment={"KIND_EXPERIMENTAL_DOCKER_NETWORK": network.NETWORK},
         )
-    except ClusterError as error:
+    except HostError as error:
         if image or not may_install():
             raise
-        raise ClusterError(
+        raise HostError(
             f"{error}\nWhere the stock node image cannot be pulled, {NODE_VARIABLE}=own builds one."
         ) from error
 
@@ -189,11 +189,11 @@ def denying(corefile: str) -> str:
     """Return kubeadm's settings of CoreDNS with a plain no for every name that it would ask about.
 
     Raises:
-        ClusterError: they ask nobody, or in another way than kubeadm's.
+        HostError: they ask nobody, or in another way than kubeadm's.
     """
     asks = "forward . /etc/resolv.conf"
     if corefile.count(asks) != 1:
-        raise ClusterError(f"The settings of the cluster's DNS are not kubeadm's:\n{corefile}")
+        raise HostError(f"The settings of the cluster's DNS are not kubeadm's:\n{corefile}")
     # a server of its own: plugins have a fixed order, in which `template` comes before `kubernetes`
     return corefile.replace(asks, f"forward . 127.0.0.1:{_DENYING_PORT}") + _DENYING
 
@@ -235,7 +235,7 @@ def _wait_for(what: str, asked: list[str], deadline: float) -> None:
                 what=f"The cluster is not ready: {what} (`make kind-down` removes it)",
                 patience_s=left_s + 30.0,
             )
-        except ClusterError:
+        except HostError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_POLL_S)
@@ -247,7 +247,7 @@ def down() -> None:
     """Remove the cluster with all that was in it, its network and the rule. The engine stays up.
 
     Raises:
-        ClusterError: something of it cannot be removed.
+        HostError: something of it cannot be removed.
     """
     if not engine.version():
         print("No Docker engine answers, so no cluster runs here.")

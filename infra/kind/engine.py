@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from infra.host import HostError, answers, linux, need, root, tail, where
 from infra.kind import fitted_runc
-from infra.kind.host import ClusterError, answers, linux, need, root, tail, where
 from infra.work import cache_folder
 
 _PACKAGES: Final = {"dockerd": "docker.io", "iptables": "iptables", "docker": "docker.io"}
@@ -53,12 +53,12 @@ def up() -> str:
     """Return the version of an engine that answers; start one where that is ours to do.
 
     Raises:
-        ClusterError: none answers, and none can be started; says what is missing.
+        HostError: none answers, and none can be started; says what is missing.
     """
     if found := version():
         return found
     if not (linux() and root()):
-        raise ClusterError(
+        raise HostError(
             "No Docker engine answers (`docker version` fails). Start Docker, or set DOCKER_HOST; as "
             "root on Debian one would be installed and started for you. Nothing was changed."
         )
@@ -71,7 +71,7 @@ def up() -> str:
 
 def _start() -> None:
     if os.environ.get("DOCKER_HOST"):
-        raise ClusterError("No Docker engine answers at DOCKER_HOST; unset it to have one started.")
+        raise HostError("No Docker engine answers at DOCKER_HOST; unset it to have one started.")
     folder().mkdir(parents=True, exist_ok=True)
     _settings_file().write_text(json.dumps(settings(_wrapped()), indent=1), encoding="utf-8")
     # left by a machine that went down: dockerd would take whoever has that number now for itself
@@ -92,7 +92,7 @@ def _start() -> None:
         if process.poll() is not None or time.monotonic() > deadline:
             process.terminate()
             last = tail(_log().read_text(encoding="utf-8", errors="replace"))
-            raise ClusterError(f"The Docker engine did not start. {_log()} ends with:\n{last}")
+            raise HostError(f"The Docker engine did not start. {_log()} ends with:\n{last}")
         time.sleep(_POLL_S)
 
 
@@ -139,7 +139,7 @@ def down() -> bool:
     """Stop the engine that we started; its images stay. Return False where there is none.
 
     Raises:
-        ClusterError: it does not stop.
+        HostError: it does not stop.
     """
     pid = ours()
     if pid is None:
@@ -148,7 +148,7 @@ def down() -> bool:
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while ours() is not None:
         if time.monotonic() > deadline:
-            raise ClusterError(f"The Docker engine (process {pid}) does not stop; see {_log()}.")
+            raise HostError(f"The Docker engine (process {pid}) does not stop; see {_log()}.")
         # where we started it in this very process, it waits for us to collect it
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from infra.host import HostError, run
 from infra.kind import archive, cluster
-from infra.kind.host import ClusterError, run
 from infra.kind.progress import Steps
 from infra.tools import tool
 from infra.work import CHECKOUT
@@ -25,17 +25,17 @@ def ours() -> list[Path]:
     """Return the archives of this project's images, as `infra.images` names them.
 
     Raises:
-        ClusterError: it cannot, or there is no such module here.
+        HostError: it cannot, or there is no such module here.
     """
     if importlib.util.find_spec(_IMAGES) is None:
-        raise ClusterError("This checkout has no infra/images: name the archives to load.")
+        raise HostError("This checkout has no infra/images: name the archives to load.")
     said = run(
         [sys.executable, "-m", _IMAGES, "--archives"],
         what="The images' archives are not known (build them with `make images`)",
     )
     found = [CHECKOUT / line for line in said.splitlines() if line.strip()]
     if not found:
-        raise ClusterError("There are no images to load: build them with `make images`.")
+        raise HostError("There are no images to load: build them with `make images`.")
     return found
 
 
@@ -43,7 +43,7 @@ def load(archives: Iterable[Path]) -> None:
     """Load what the node lacks, one archive after the other; say what was there.
 
     Raises:
-        ClusterError: there is no cluster, no such archive, or kind cannot load it.
+        HostError: there is no cluster, no such archive, or kind cannot load it.
     """
     there = on_the_node()
     needed = [path for path in archives if lacks(_read(path), there)]
@@ -65,7 +65,7 @@ def on_the_node() -> dict[str, str]:
     """Return the node's images: the id of each name.
 
     Raises:
-        ClusterError: there is no node, or it does not answer.
+        HostError: there is no node, or it does not answer.
     """
     said = run(
         ["docker", "exec", cluster.NODE, "crictl", "images", "--output", "json"],
@@ -88,4 +88,4 @@ def _read(path: Path) -> list[archive.ImageName]:
     try:
         return archive.read(path)
     except (OSError, ValueError) as error:
-        raise ClusterError(f"{path} cannot be read as an image archive: {error}") from error
+        raise HostError(f"{path} cannot be read as an image archive: {error}") from error

@@ -14,7 +14,7 @@ import json
 import tempfile
 from typing import Any, Final
 
-from infra.kind.host import ClusterError, answers, linux, need, root, run
+from infra.host import HostError, answers, linux, need, root, run
 
 NETWORK: Final = "sluicegate"
 """Of Docker. Not kind's default one: other clusters of this machine keep their way out."""
@@ -50,7 +50,7 @@ def close() -> None:
     """Put the rule in force and read it back.
 
     Raises:
-        ClusterError: it is not in force, so no cluster may be made.
+        HostError: it is not in force, so no cluster may be made.
     """
     need({"nft": "nftables"})
     with tempfile.NamedTemporaryFile("w", suffix=".nft") as file:
@@ -58,7 +58,7 @@ def close() -> None:
         file.flush()
         run(["nft", "-f", file.name], what=_WHY)
     if refused() is None:
-        raise ClusterError(f"{_WHY}: nft took it, but does not list it.")
+        raise HostError(f"{_WHY}: nft took it, but does not list it.")
 
 
 def refused() -> int | None:
@@ -92,7 +92,7 @@ def make() -> None:
     """Make the network unless it is there.
 
     Raises:
-        ClusterError: Docker cannot, or there is one of that name on another bridge.
+        HostError: Docker cannot, or there is one of that name on another bridge.
     """
     option = "com.docker.network.bridge.name"
     look = ["docker", "network", "inspect", NETWORK, "--format"]
@@ -104,7 +104,7 @@ def make() -> None:
         )
         return
     if found.strip() != BRIDGE:
-        raise ClusterError(
+        raise HostError(
             f"Docker has a network {NETWORK} on another bridge ({found.strip() or 'unnamed'}), which the "
             f"rule does not know; remove it (docker network rm {NETWORK}) and try again."
         )

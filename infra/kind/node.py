@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from infra.gobuild import Program
+from infra.host import HostError, answers, may_install, need, run, tail
 from infra.kind import archive, programs, rootfs, systemimages
-from infra.kind.host import ClusterError, answers, may_install, need, run, tail
 from infra.kind.progress import Steps
 from infra.versions import KIND, KUBERNETES
 from infra.work import cache_folder
@@ -77,13 +77,13 @@ def build(steps: Steps) -> str:
         steps: which will be grown by what there is to do.
 
     Raises:
-        ClusterError: this is not root's Debian, or a step fails.
+        HostError: this is not root's Debian, or a step fails.
         BuildError: a program cannot be built.
     """
     if built():
         return name()
     if not may_install():
-        raise ClusterError(
+        raise HostError(
             "The node image of our own can be built by root on Debian only. Nothing was built; with "
             "SLUICEGATE_NODE=stock kind's stock image is pulled."
         )
@@ -179,7 +179,7 @@ def _containerd(root: Path) -> Iterator[Path]:
             while answers([programs.CTR.binary, "--address", socket, "version"]) is None:
                 if process.poll() is not None or time.monotonic() > deadline:
                     last = tail(log.read_text(encoding="utf-8", errors="replace"))
-                    raise ClusterError(f"containerd did not start:\n{last}")
+                    raise HostError(f"containerd did not start:\n{last}")
                 time.sleep(0.1)
             yield socket
         finally:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from infra.gobuild import Program
+from infra.host import HostError, answers, run
 from infra.kind import programs
-from infra.kind.host import ClusterError, answers, run
 from infra.kubernetes import KUBECTL
 from infra.tools import KIND
 from infra.versions import KUBERNETES
@@ -53,7 +53,7 @@ def base() -> Path:
     It is kept by its list of packages; for Debian's newest of them remove the file.
 
     Raises:
-        ClusterError: mmdebstrap fails.
+        HostError: mmdebstrap fails.
     """
     key = hashlib.sha256(" ".join([_SUITE, *sorted(_PACKAGES)]).encode()).hexdigest()[:12]
     kept = cache_folder() / "kind" / f"debian-{_SUITE}-{key}.tar"
@@ -76,7 +76,7 @@ def lay(root: Path) -> None:
     """Lay the whole root file system below an empty folder.
 
     Raises:
-        ClusterError: a step fails.
+        HostError: a step fails.
         BuildError: kind's module cannot be had.
     """
     run(["tar", "-C", root, "-xf", base()], what="Debian's part could not be unpacked")
@@ -128,7 +128,7 @@ def _lay_settings(root: Path) -> None:
     text = containerd.read_text(encoding="utf-8")
     settled = text.replace("restrict_oom_score_adj = false", "restrict_oom_score_adj = true")
     if settled == text:
-        raise ClusterError("kind's settings of containerd have changed: see rootfs._lay_settings")
+        raise HostError("kind's settings of containerd have changed: see rootfs._lay_settings")
     # where root may not lower it (no CAP_SYS_RESOURCE) no pod would start; elsewhere it costs the
     # kubelet's own ranking when memory runs out
     _write(containerd, settled)
@@ -191,13 +191,13 @@ def libraries(root: Path, file: str) -> set[str]:
     none.
 
     Raises:
-        ClusterError: one of them is not to be found there.
+        HostError: one of them is not to be found there.
     """
     (linker,) = [*root.glob("lib64/ld-linux-*"), *root.glob("lib/ld-linux-*")]
     argv: list[str | Path] = ["chroot", root, f"/{linker.relative_to(root)}", "--list", file]
     said = answers(argv) or ""
     if "not found" in said:
-        raise ClusterError(f"The node lacks a library of {file}:\n{said}")
+        raise HostError(f"The node lacks a library of {file}:\n{said}")
     # `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x...)`, and the linker itself: `/lib64/... (0x...)`
     return set(re.findall(r"(?m)(/\S+) \(0x[0-9a-f]+\)$", said))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from infra.gobuild import Program
+from infra.host import HostError, run
 from infra.kind import archive, programs
-from infra.kind.host import ClusterError, run
 from infra.kind.rootfs import libraries
 from infra.kubernetes import API_SERVER, ETCD_SERVER
 from infra.versions import KUBERNETES, LOCAL_PATH
@@ -53,7 +53,7 @@ def all_images(root: Path) -> list[SystemImage]:
         root: of the node's file system, with the programs.
 
     Raises:
-        ClusterError: kubeadm wants an image that we do not know.
+        HostError: kubeadm wants an image that we do not know.
     """
     asked = run(
         [
@@ -80,7 +80,7 @@ def pause_name(settings: Path) -> str:
         key, _, value = line.partition("=")
         if key.strip() == "sandbox_image":
             return value.strip().strip('"')
-    raise ClusterError(f"{settings} names no sandbox_image")
+    raise HostError(f"{settings} names no sandbox_image")
 
 
 def _wanted(name: str) -> SystemImage:
@@ -96,7 +96,7 @@ def _wanted(name: str) -> SystemImage:
         )
     }
     if short not in found:
-        raise ClusterError(f"kubeadm wants an image that infra.kind.systemimages lacks: {name}")
+        raise HostError(f"kubeadm wants an image that infra.kind.systemimages lacks: {name}")
     return _of(name, found[short])
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from infra.host import HostError, need
 from infra.kind import cluster, engine, loading, network
 from infra.kind.__main__ import main
 from infra.kind.archive import ImageName
-from infra.kind.host import ClusterError, need
 from infra.kind.progress import Steps
 
 
@@ -26,7 +26,7 @@ def no_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with no commands at all, whose folder of commands is returned."""
     folder = tmp_path / "commands"
     folder.mkdir()
-    monkeypatch.setattr("infra.kind.host.where", lambda name: _in(folder, name))
+    monkeypatch.setattr("infra.host.where", lambda name: _in(folder, name))
     monkeypatch.setattr("infra.kind.engine.where", lambda name: _in(folder, name))
     return folder
 
@@ -80,7 +80,7 @@ def test_what_is_said_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_node_of_our_own_is_not_started_without_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "ours_to_set", lambda: False)
     monkeypatch.setattr(network, "make", lambda: pytest.fail("a network was made"))
-    with pytest.raises(ClusterError, match="Nothing was started"):
+    with pytest.raises(HostError, match="Nothing was started"):
         cluster._close(own=True)
 
 
@@ -93,7 +93,7 @@ def test_a_rule_that_is_not_in_force_stops_the_start(
     monkeypatch.setenv("PATH", str(no_commands), prepend=os.pathsep)
     monkeypatch.setattr(network, "ours_to_set", lambda: True)
     monkeypatch.setattr(network, "make", lambda: pytest.fail("a network was made"))
-    with pytest.raises(ClusterError, match="does not list it"):
+    with pytest.raises(HostError, match="does not list it"):
         cluster._close(own=True)
 
 
@@ -101,8 +101,8 @@ def test_who_is_not_root_is_told_in_one_line_what_is_missing(
     no_commands: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not list(no_commands.iterdir())
-    monkeypatch.setattr("infra.kind.host.root", lambda: False)
-    with pytest.raises(ClusterError) as told:
+    monkeypatch.setattr("infra.host.root", lambda: False)
+    with pytest.raises(HostError) as told:
         need({"nft": "nftables", "dockerd": "docker.io"})
     assert "dockerd, nft" in str(told.value)
     assert "apt-get install docker.io nftables" in str(told.value)
@@ -155,7 +155,7 @@ def test_dns_denies_outside_names_and_keeps_all_else() -> None:
 
 
 def test_settings_of_dns_that_are_not_kubeadms_are_not_guessed_at() -> None:
-    with pytest.raises(ClusterError, match="not kubeadm's"):
+    with pytest.raises(HostError, match="not kubeadm's"):
         cluster.denying(COREFILE.replace("/etc/resolv.conf", "1.1.1.1"))
 
 
@@ -186,7 +186,7 @@ def test_a_nodes_images_are_read_by_all_their_names() -> None:
 
 def test_a_file_that_is_no_archive_is_named(folders: Path) -> None:
     (folders / "a.tar").write_text("no")
-    with pytest.raises(ClusterError, match=r"a\.tar"):
+    with pytest.raises(HostError, match=r"a\.tar"):
         loading._read(folders / "a.tar")
 
 

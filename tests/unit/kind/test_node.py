@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from infra.gobuild import Program
+from infra.host import HostError
 from infra.kind import node, programs, rootfs, systemimages
-from infra.kind.host import ClusterError
 
 
 @pytest.fixture(autouse=True)
@@ -67,12 +67,12 @@ def test_the_pause_image_is_that_of_containerds_settings(tmp_path: Path) -> None
     settings.write_text('# pause\n  sandbox_image = "registry.k8s.io/pause:3.10"\n')
     assert systemimages.pause_name(settings) == "registry.k8s.io/pause:3.10"
     settings.write_text("")
-    with pytest.raises(ClusterError, match="sandbox_image"):
+    with pytest.raises(HostError, match="sandbox_image"):
         systemimages.pause_name(settings)
 
 
 def test_an_image_that_kubeadm_wants_and_we_do_not_know_stops_the_build() -> None:
-    with pytest.raises(ClusterError, match="kube-surprise"):
+    with pytest.raises(HostError, match="kube-surprise"):
         systemimages._wanted("registry.k8s.io/kube-surprise:v1")
 
 

@@ -1,6 +1,6 @@
-"""The machine that a cluster runs on: its commands, and Debian packages that it lacks.
+"""This machine: its commands, and Debian packages that it lacks.
 
-Not here: what the commands are for. Called by every module of this package.
+Not here: what the commands are for. Called by infra.images and every module of infra.kind.
 """
 
 import os
@@ -14,8 +14,8 @@ from typing import IO, Final
 _TAIL_LINES: Final = 12
 
 
-class ClusterError(Exception):
-    """There is no cluster, or not the one that was asked for: says why, and what to do."""
+class HostError(Exception):
+    """What this machine was asked for cannot be had, or failed: says why, and what to do."""
 
 
 def run(
@@ -36,7 +36,7 @@ def run(
         stdin: what it reads; None: nothing.
 
     Raises:
-        ClusterError: it could not be run, took too long, or failed.
+        HostError: it could not be run, took too long, or failed.
     """
     command = [str(part) for part in argv]
     try:
@@ -51,10 +51,10 @@ def run(
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ClusterError(f"{what}: {error}") from error
+        raise HostError(f"{what}: {error}") from error
     if done.returncode != 0:
         last = tail(done.stdout + done.stderr) or f"exit code {done.returncode}"
-        raise ClusterError(f"{what}. {Path(command[0]).name} said:\n{last}")
+        raise HostError(f"{what}. {Path(command[0]).name} said:\n{last}")
     return done.stdout
 
 
@@ -62,7 +62,7 @@ def answers(argv: Sequence[str | Path], patience_s: float = 30.0) -> str | None:
     """Return what a command printed, or None where it fails or is not there: for questions."""
     try:
         return run(argv, what="", patience_s=patience_s)
-    except ClusterError:
+    except HostError:
         return None
 
 
@@ -93,7 +93,7 @@ def need(commands: Mapping[str, str]) -> None:
         commands: each with the Debian package that has it.
 
     Raises:
-        ClusterError: some are missing and this is not Debian or the user is not root, or the packages
+        HostError: some are missing and this is not Debian or the user is not root, or the packages
             cannot be had.
     """
     missing = {name: package for name, package in commands.items() if not where(name)}
@@ -101,7 +101,7 @@ def need(commands: Mapping[str, str]) -> None:
         return
     packages = sorted(set(missing.values()))
     if not may_install():
-        raise ClusterError(
+        raise HostError(
             f"Missing: {', '.join(sorted(missing))} (on Debian: apt-get install "
             f"{' '.join(packages)}). Nothing was installed: that needs root on Debian."
         )
@@ -115,7 +115,7 @@ def need(commands: Mapping[str, str]) -> None:
         environment=quiet,
     )
     if lacking := [name for name in missing if not where(name)]:
-        raise ClusterError(f"{', '.join(lacking)} is still missing after the installation.")
+        raise HostError(f"{', '.join(lacking)} is still missing after the installation.")
 
 
 def where(name: str) -> str | None:
