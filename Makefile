@@ -26,7 +26,7 @@ services: environment classes store ## Keep Kafka, MariaDB, Valkey and an S3 up 
 	@$(PY) -m infra.embedded $(ARGS)
 
 images: environment jars store ## Build the platform's container images (ARGS="jobs --load": one, into docker)
-	@$(PY) -m infra.images $(ARGS)
+	@$(PY) -m infra.images $(if $(filter e2e,$(MAKECMDGOALS)),,$(ARGS))
 
 ##@ A cluster of your own
 
@@ -36,7 +36,7 @@ tools: environment ## Build kubectl, helm and kind, and say where they are (.wor
 kind-up: environment ## Start a Kubernetes cluster of one node on this machine
 	@$(PY) -m infra.kind up
 
-e2e: images charts kind-up ## Install the platform there, kill what can be killed, and check that all is exact
+e2e: images charts kind-up ## Install the platform there, kill what can be killed, check that all is exact (ARGS="-k trace")
 	@$(PY) -m infra.kind load
 	@$(PY) -m pytest --numprocesses 0 tests/e2e $(ARGS)
 
@@ -90,7 +90,7 @@ clean: ## Remove everything that make made here: .venv, .work, caches; not what 
 help:
 	@awk 'BEGIN {FS = ":.*## "; print "Sluicegate: exactly-once streaming on Spark. Usage: make TARGET"} \
 	    /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	    /^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
+	    /^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 # Set-up, done by the targets above.
 

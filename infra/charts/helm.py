@@ -1,4 +1,4 @@
-"""Runs helm: puts the charts that a chart includes beside it, and lints. No chart is fetched from anywhere.
+"""Runs helm: puts beside a chart what it includes, and lints. No chart is fetched from anywhere.
 
 Not here: where helm is, and building it (infra.tools). Called by `infra.charts` and the tests.
 """
@@ -6,6 +6,7 @@ Not here: where helm is, and building it (infra.tools). Called by `infra.charts`
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,11 +53,18 @@ def run(arguments: Sequence[str], *, kubeconfig: Path | None = None) -> str:
 
 
 def vendor(folder: Path = FOLDER) -> None:
-    """Put into each chart what it includes, as it is now: `helm dependency build` would keep an older copy.
+    """Put into each chart what it includes, as it is now: charts, and the operator's resource definitions.
+
+    `helm dependency build` would keep an older copy.
 
     Raises:
         HelmError: see `run`.
     """
+    definitions = folder / "operator" / "files" / "crds"
+    shutil.rmtree(definitions, ignore_errors=True)
+    definitions.mkdir()
+    for path in (CHECKOUT / "operators" / "crds").glob("*.yaml"):
+        shutil.copy(path, definitions)
     for name in CHARTS:
         run(["dependency", "update", "--skip-refresh", str(folder / name)])
 

@@ -47,10 +47,8 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> Charts:
     if gap := tools.gap("helm"):
         pytest.skip(gap)
     folder = tmp_path_factory.mktemp("charts")
-    # links are followed: operator/files/crds is one
-    shutil.copytree(
-        helm.FOLDER, folder, ignore=shutil.ignore_patterns("charts"), dirs_exist_ok=True
-    )
+    made = shutil.ignore_patterns("charts", "crds")
+    shutil.copytree(helm.FOLDER, folder, ignore=made, dirs_exist_ok=True)
     helm.vendor(folder)
     return Charts(folder)
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,13 @@ def test_the_definitions_are_those_of_the_operator(charts: Charts) -> None:
     }
     found = of_kind(rendered(charts), "CustomResourceDefinition")
     assert {each["metadata"]["name"]: each["spec"] for each in found} == wanted
+
+
+def test_a_chart_without_them_is_not_installed(charts: Charts, tmp_path: Path) -> None:
+    """As in a checkout in which `make charts` has not run: the operator would watch nothing, for ever."""
+    shutil.copytree(charts.folder / "operator", tmp_path / "operator")
+    shutil.rmtree(tmp_path / "operator" / "files" / "crds")
+    assert "Run `make charts`" in Charts(tmp_path).refusal("operator", {})
 
 
 def test_an_uninstall_keeps_the_definitions(charts: Charts) -> None:
