@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from infra.embedded import S3Endpoint
-from sluicegate_operator.resources.kinds import CHECKPOINT_VOLUME
+from sluicegate_operator.resources.kinds import CHECKPOINT_VOLUME, SAVEPOINT, STREAMING_JOB
+from tests.operator import rights
 from tests.operator.api import Api, eventually
 from tests.operator.behaviours import ends
 from tests.operator.kubelet import Kubelet
@@ -118,6 +119,20 @@ def test_an_operator_that_may_not_read_jobs_is_alive_and_not_ready(
         eventually(lambda: "streamingjobs" in asked(operator, "/readyz")[1])
         assert asked(operator, "/readyz")[0] == 503
         assert asked(operator, "/healthz")[0] == 200
+
+
+def test_an_operator_without_its_definitions_says_so_and_works_once_they_are_there(
+    own_api: Api,
+) -> None:
+    own_api.define((STREAMING_JOB, CHECKPOINT_VOLUME))
+    rights.grant_everywhere(own_api)
+    rights.grant_lease(own_api, "default")
+    with RunningOperator(own_api.server.kubeconfig(rights.OPERATOR), "default") as operator:
+        eventually(lambda: "knows no savepoints" in asked(operator, "/readyz")[1])
+        assert "operators/crds" in asked(operator, "/readyz")[1]
+        assert asked(operator, "/healthz")[0] == 200
+        own_api.define((SAVEPOINT,))
+        eventually(lambda: asked(operator, "/readyz") == (200, "ok\n"))
 
 
 def test_a_job_that_is_gone_leaves_no_metrics(

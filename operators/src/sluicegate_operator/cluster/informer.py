@@ -113,16 +113,25 @@ class Informer(Generic[T]):
                 while True:
                     version = await self._watch(version)
             except ApiError as error:
-                # said once: a right that is missing is a person's to give. A server that has just begun
-                # does not know the rights yet, so this is asked again as soon as anything else
-                known = error.forbidden and bool(self.refused)
-                self.refused = str(error) if error.forbidden else ""
+                # said once: a right or a kind that is missing is a person's to give. A server that has
+                # just begun does not know them yet, so this is asked again as soon as anything else
+                before, self.refused = self.refused, self._lacking(error)
                 if not error.expired:
                     pause = min(_LONGEST_PAUSE_S, max(0.5, pause * 2))
-                if not (known or error.expired):
-                    log.warning("watching %s: %s; again in %.1f s", self.plural, error, pause)
+                if not (error.expired or (before and self.refused)):
+                    said = self.refused or error
+                    log.warning("watching %s: %s; again in %.1f s", self.plural, said, pause)
             # spread, so that all views of all operators do not come back at once
             await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - a pause
+
+    def _lacking(self, error: ApiError) -> str:
+        """Return what a person has to give before it is of use to ask again, or nothing."""
+        if error.missing:
+            return (
+                f"the cluster knows no {self.plural}, so nothing is done with any; apply the operator's"
+                " definitions (operators/crds, or crds.install of its chart)"
+            )
+        return str(error) if error.forbidden else ""
 
     async def refresh(
         self, namespace: str, selector: str, chosen: Callable[[Key, T], bool]

@@ -1,7 +1,7 @@
 """The operator as seen from outside: is it alive, is it ready, what does it count.
 
     /healthz   200, or 503 with the reason: nothing has moved for too long, so a restart may help
-    /readyz    200 once everything was read; 503 with the reason where the right to read is missing
+    /readyz    200 once everything was read; 503 with the reason where a right or a definition is missing
     /metrics   for Prometheus
 
 Not here: what is counted (`service.metrics`). Called by `service.operator`.
