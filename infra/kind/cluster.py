@@ -109,7 +109,7 @@ def choice() -> str:
 def gap() -> str:
     """Return what would have to be built before there is a cluster, or an empty string; starts nothing.
 
-    Only what takes most of an hour: the programs of a node image of our own, where ours would be taken.
+    Only what takes long: the programs of a node image of our own, where ours would be taken.
     """
     if os.environ.get(OFF_VARIABLE):
         return f"{OFF_VARIABLE} is set"

@@ -55,11 +55,13 @@ def clear(cluster: Cluster) -> None:
     if cluster.get("namespace", NAMESPACE) is None:
         return
     with contextlib.suppress(CommandFailed):  # it may not have come so far
-        cluster.helm("uninstall", RELEASE, "--no-hooks", "--wait")
+        cluster.helm("uninstall", RELEASE, "--no-hooks")
     for kind in ("streamingjob", "savepoint", "checkpointvolume", "pod"):
         for name in names(cluster, kind):
             with contextlib.suppress(CommandFailed):  # it has gone by itself
                 cluster.patch(kind, name, {"metadata": {"finalizers": None}})
+    # a driver would wait for its epoch's end, and its Kafka is gone
+    cluster.run("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
     cluster.run("delete", "namespace", NAMESPACE, "--timeout=180s", timeout_s=190.0)
 
 
