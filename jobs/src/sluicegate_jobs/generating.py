@@ -22,6 +22,7 @@ _ANSWER_S = 60.0
 _BROKEN_EVERY = 50
 _BEGIN = datetime(2026, 1, 7, 12, 0, 0, tzinfo=UTC)
 _RARE = 0.05
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _WORDS = "sluice gate water lock river weir to be or not the a Café café naïve Straße 水門"
 _USERS = ("ann", "bob", "carla", "dmitri", "eve", "farid", "greta")
 
@@ -82,6 +83,22 @@ def text_lines(count: int, seed: int) -> Iterator[Message]:
         words = chance.choices(_WORDS.split(), k=chance.randrange(0, 9))
         line = chance.choice((" ", "  ", "\t")).join(words).encode()
         yield Message(line + b"\xff\xfe" if _broken(i) else line)
+
+
+def access_lines(count: int, seed: int) -> Iterator[Message]:
+    """Yield lines of an access log, a tenth of a second apart, most from few addresses.
+
+    One in 50 is broken, about one in 20 comes one to three minutes late.
+    """
+    chance = random.Random(seed)  # noqa: S311 - the same for the same seed
+    for i in range(count):
+        behind_s = chance.uniform(60, 180) if chance.random() < _RARE else chance.uniform(0, 1)
+        at = _BEGIN + timedelta(seconds=i / 10 - behind_s)
+        # not strftime's %b, which is of this machine's language
+        stamp = f"{at:%d}/{_MONTHS[at.month - 1]}/{at:%Y:%H:%M:%S} +0000"
+        address = f"10.0.0.{min(int(chance.expovariate(0.15)), 250)}"
+        line = f'{address} - - [{stamp}] "GET /{i} HTTP/1.1" 200 {i} "-" "curl/8"'
+        yield Message((line.replace("[", "(") if _broken(i) else line).encode())
 
 
 def keyed_messages(count: int, seed: int) -> Iterator[Message]:

@@ -18,6 +18,7 @@ from sluicegate.settings.restart import FIXED, STRATEGIES
 from sluicegate.settings.schema import option
 from sluicegate.spark.query import EpochsWriter
 from sluicegate_jobs.dead_letters import create_letters_target, letters_sink
+from sluicegate_jobs.generating import access_lines, to_topic
 from sluicegate_jobs.ip_count_verify import verify
 from sluicegate_jobs.kafka_source import dead_letter_columns, kafka_source
 from sluicegate_jobs.targets import create_table, create_topics
@@ -141,6 +142,11 @@ def create_targets(settings: IpCountSettings) -> list[str]:
     return made + create_table(settings.mysql, settings.table, TABLE)
 
 
+def generate(settings: IpCountSettings, records: int, seed: int) -> str:
+    """Put lines of an access log into the source; return what was done."""
+    return to_topic(settings.kafka, settings.source, access_lines(records, seed))
+
+
 JOB = PackagedJob(
     name="ip_count",
     summary="hits per IP address in 5-second windows of an access log, into Kafka and MySQL",
@@ -148,4 +154,5 @@ JOB = PackagedJob(
     build=build,
     create_targets=create_targets,
     verify=verify,
+    generate=generate,
 )

@@ -14,6 +14,7 @@ from sluicegate.protocol.markers import GENESIS, Marker
 from sluicegate.sinks.contract import BoundSink, PartDecision
 from sluicegate.sinks.memory import MemorySink
 from sluicegate_jobs import failing, generating
+from sluicegate_jobs.access_lines import LineReader
 from sluicegate_jobs.failing import APPLY, STAGE, FailingSink, Thrown
 from sluicegate_jobs.generating import Message
 from sluicegate_jobs.orders_answer import Order, read_order
@@ -104,7 +105,13 @@ def test_every_fifth_record_fails_once(tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.parametrize(
     "make",
-    [generating.text_lines, generating.keyed_messages, generating.indicators, generating.orders],
+    [
+        generating.access_lines,
+        generating.text_lines,
+        generating.keyed_messages,
+        generating.indicators,
+        generating.orders,
+    ],
 )
 def test_generated_input_is_the_same_for_the_same_seed(
     make: Callable[[int, int], Iterable[Message]],
@@ -117,6 +124,8 @@ def test_one_in_fifty_is_broken() -> None:
     assert [i for i, o in enumerate(orders) if not isinstance(o, Order)] == [49, 99]
     sums = [read_row(message.value) for message in generating.indicators(100, 7)]
     assert [i for i, row in enumerate(sums) if isinstance(row, str)] == [49, 99]
+    hits = [LineReader().read(message.value) for message in generating.access_lines(100, 7)]
+    assert [i for i, hit in enumerate(hits) if isinstance(hit, str)] == [49, 99]
 
 
 def test_generated_orders_are_json_of_four_fields() -> None:
