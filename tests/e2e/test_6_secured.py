@@ -1,4 +1,4 @@
-"""Everything secured: Kafka by TLS and SCRAM, MySQL and the store by TLS. A job comes by its own chart."""
+"""Three nodes of Kafka by TLS and SCRAM, MySQL and the store by TLS. A job comes by its own chart."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pytest
 from infra.work import CHECKOUT
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import clear, install, log_lines
-from tests.e2e.platform import RELEASE, Platform
+from tests.e2e.platform import DESK, RELEASE, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CHARTS = CHECKOUT / "charts"
+LINES = 700
+"""What is fed each time."""
 
 JOB = {
     "targets": "ip_count",
@@ -35,10 +37,20 @@ JOB = {
 }
 
 
+_COPIES = """
+from confluent_kafka.admin import AdminClient
+from sluicegate.sinks.kafka.access import client_settings
+topics = AdminClient(client_settings("")).list_topics(timeout=30).topics
+for name, topic in sorted(topics.items()):
+    print(name, *{len(part.replicas) for part in topic.partitions.values()})
+"""
+
+
 @pytest.fixture(scope="module")
 def secured(cluster: Cluster) -> Iterator[Platform]:
     values = CHARTS / "sluicegate" / "ci" / "tls-scram-values.yaml"
-    yield install(cluster, "--values", str(values), secured=True)
+    three = "kafka.replicas=3,kafka.resources.requests.cpu=20m"
+    yield install(cluster, "--values", str(values), "--set", three, secured=True)
     clear(cluster)
 
 
@@ -54,9 +66,9 @@ def test_a_job_is_exact_through_a_killed_driver(secured: Platform, tmp_path: Pat
     given = ["--values", str(CHARTS / "job" / "values-small.yaml"), "--values", str(values)]
     lines = log_lines()
     cluster.helm("install", "ip-count", chart, *given, "--timeout", "5m")
-    secured.feed("ip_count_source", list(itertools.islice(lines, 700)))
+    secured.feed("ip_count_source", list(itertools.islice(lines, LINES)))
     before = secured.job_when("ip-count", lambda status: "lastEpoch" in status, "an epoch")
-    secured.feed("ip_count_source", list(itertools.islice(lines, 700)))
+    secured.feed("ip_count_source", list(itertools.islice(lines, LINES)))
     cluster.kill(secured.driver("ip-count"))
     secured.job_when(
         "ip-count",
@@ -64,3 +76,16 @@ def test_a_job_is_exact_through_a_killed_driver(secured: Platform, tmp_path: Pat
         "a driver in its place",
     )
     secured.exact("ip_count", "ip-count")
+
+
+def test_a_broker_of_three_killed_leaves_the_job_exact(secured: Platform) -> None:
+    """What the job and Kafka itself keep has three copies, so that nobody waits for the one that is gone."""
+    copies = secured.cluster.execute(DESK, "python", "-c", _COPIES).splitlines()
+    assert {"ip_count_sink 3", "sluicegate.markers 3", "__transaction_state 3"} <= set(copies)
+    lines = list(itertools.islice(log_lines(), 2 * LINES, 3 * LINES))
+    before = secured.job_when("ip-count", bool, "a status")
+    secured.cluster.run("scale", f"statefulset/{RELEASE}-kafka", "--replicas=2")
+    secured.cluster.kill(f"{RELEASE}-kafka-2")
+    secured.feed("ip_count_source", lines)
+    secured.exact("ip_count", "ip-count")
+    assert secured.job_when("ip-count", bool, "a status")["attempt"] == before["attempt"]
