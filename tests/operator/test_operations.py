@@ -121,9 +121,10 @@ def test_an_operator_that_may_not_read_jobs_is_alive_and_not_ready(
         assert asked(operator, "/healthz")[0] == 200
 
 
-def test_an_operator_without_its_definitions_says_so_and_works_once_they_are_there(
-    own_api: Api,
+def test_an_operator_without_all_definitions_says_so_once_and_does_nothing_until_they_are_there(
+    own_api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """To one that sees no Savepoints, every savepoint on a store would be one that nobody names."""
     own_api.define((STREAMING_JOB, CHECKPOINT_VOLUME))
     rights.grant_everywhere(own_api)
     rights.grant_lease(own_api, "default")
@@ -131,8 +132,13 @@ def test_an_operator_without_its_definitions_says_so_and_works_once_they_are_the
         eventually(lambda: "knows no savepoints" in asked(operator, "/readyz")[1])
         assert "operators/crds" in asked(operator, "/readyz")[1]
         assert asked(operator, "/healthz")[0] == 200
+        time.sleep(3.0)  # it asks again
+        assert "sluicegate_leader 0.0" in asked(operator, "/metrics")[1]
         own_api.define((SAVEPOINT,))
         eventually(lambda: asked(operator, "/readyz") == (200, "ok\n"))
+        eventually(lambda: "sluicegate_leader 1.0" in asked(operator, "/metrics")[1])
+    said = [record.getMessage() for record in caplog.records]
+    assert len([one for one in said if "knows no savepoints" in one]) == 1
 
 
 def test_a_job_that_is_gone_leaves_no_metrics(

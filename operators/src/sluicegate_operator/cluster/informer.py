@@ -118,7 +118,7 @@ class Informer(Generic[T]):
                 before, self.refused = self.refused, self._lacking(error)
                 if not error.expired:
                     pause = min(_LONGEST_PAUSE_S, max(0.5, pause * 2))
-                if not (error.expired or (before and self.refused)):
+                if not (error.expired or (before and before == self.refused)):
                     said = self.refused or error
                     log.warning("watching %s: %s; again in %.1f s", self.plural, said, pause)
             # spread, so that all views of all operators do not come back at once
