@@ -1,4 +1,4 @@
-"""Runs the ip_count job as a user does, in a process of its own, so that a test may kill it.
+"""Runs the ip_count job as a user does: in a process of its own where a test kills it, else in a warm one.
 
 One `Scene` a test: topics, table and checkpoint of its own, and a source that is fed beforehand.
 Not here: what is killed where; failpoints say that, never the clock. Called by the fault tests and

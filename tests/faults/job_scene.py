@@ -1,4 +1,4 @@
-"""Runs any packaged job as a user does, in a process of its own, so that a test may kill it.
+"""Runs any packaged job as a user does: in a process of its own where a test kills it, else in a warm one.
 
 As `harness.Scene`, which is ip_count's, for the other jobs: topics, table and checkpoint that no
 other test shares, and input by the job's own generator. The failpoint of a kill is drawn by a seed

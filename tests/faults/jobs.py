@@ -1,6 +1,6 @@
 """Jobs that exist only to be broken: `python -m tests.faults.jobs NAME SETTINGS`, settings as JSON.
 
-Run in a process of its own by `Scene.run_job`. Not here: what is expected of them. Spark's Python
+Run by `Scene.run_job`. Not here: what is expected of them. Spark's Python
 workers import this module, so the repository's root must be on their path.
 """
 

@@ -17,21 +17,25 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 class WarmProcess:
     """A process that runs drivers for one test process, started when it is needed.
 
+    All that it, its JVM and its Python workers print is in one file, of which each driver has its part.
     It ends with the test process, whose end closes its input.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._environment: Mapping[str, str] = {}
+        self._said: IO[bytes] = tempfile.TemporaryFile("ab+")  # noqa: SIM115 - as long as we live
+        self._answers: IO[str] | None = None
 
     def run(
         self, command: Sequence[str], log: Path, environment: Mapping[str, str], timeout_s: float
@@ -41,60 +45,83 @@ class WarmProcess:
         Raises:
             TimeoutError: it has not ended in time, and was killed.
         """
-        log.touch()
         process = self._alive(environment)
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(json.dumps({"command": list(command), "log": str(log)}) + "\n")
-        process.stdin.flush()
-        if not select.select([process.stdout], [], [], timeout_s)[0]:
-            self._end()
+        begin, end = os.fstat(self._said.fileno()).st_size, -1
+        try:
+            assert process.stdin
+            process.stdin.write(json.dumps(list(command)) + "\n")
+            process.stdin.flush()
+            answer = self._answer(timeout_s)
+            code, begin, end = json.loads(answer) if answer else (self._end(), begin, -1)
+        except BaseException:
+            self._end()  # or the next driver would be given this one's answer
+            raise
+        finally:
+            self._said.seek(begin)
+            log.write_bytes(self._said.read(end - begin if end >= 0 else -1))
+        return int(code)
+
+    def _answer(self, timeout_s: float) -> str:
+        """Return what it answers; nothing: it has died."""
+        assert self._answers
+        if not select.select([self._answers], [], [], timeout_s)[0]:
             raise TimeoutError
-        said = process.stdout.readline()
-        return int(said) if said else self._end()
+        return self._answers.readline()
 
     def _alive(self, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         """Return a process that lives and was started with this environment."""
         told = {k: v for k, v in environment.items() if k != "PYTEST_CURRENT_TEST"}
-        if self._process is not None and told != self._environment:
+        if self._process and (self._process.poll() is not None or told != self._environment):
             self._end()
         if self._process is None:
             self._environment = told
+            reads, writes = os.pipe()
+            self._answers = os.fdopen(reads)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.warm"],
+                [sys.executable, "-m", "tests.faults.warm", str(writes)],
                 env=told,
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=self._said,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writes,),
                 start_new_session=True,
                 text=True,
             )
+            os.close(writes)
         return self._process
 
     def _end(self) -> int:
         """End the process, where it has not ended by itself, and its JVM; return its exit code."""
         process, self._process = self._process, None
-        assert process is not None
+        if process is None:
+            return 0
         code = process.poll()
         with contextlib.suppress(ProcessLookupError):  # all of it has ended by itself
             os.killpg(process.pid, signal.SIGKILL)
-        with process:  # closes its pipes and waits
-            return process.wait() if code is None else code
+        if self._answers:
+            self._answers.close()
+        with contextlib.suppress(BrokenPipeError), process:  # closes its input and waits
+            process.wait()
+        return process.returncode if code is None else code
 
 
-def serve() -> None:
+def serve(answers: IO[str]) -> None:
     """Run what each line of the input asks for; end when there is no more, with the JVM."""
-    answers = os.fdopen(os.dup(1), "w")
     while line := sys.stdin.readline():
-        asked = json.loads(line)
-        output = os.open(asked["log"], os.O_WRONLY | os.O_APPEND)
-        for number in (1, 2):
-            os.dup2(output, number)
-        os.close(output)
-        code = _run(asked["command"])
-        sys.stdout.flush()
-        answers.write(f"{code}\n")
+        begin = _written()
+        code = _run(json.loads(line))
+        end = _written()
+        _stop_spark()
+        answers.write(f"{json.dumps((code, begin, end))}\n")
         answers.flush()
     os.killpg(0, signal.SIGKILL)
+
+
+def _written() -> int:
+    """Return how much was printed by this process and those that it has started."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return os.fstat(2).st_size
 
 
 def _run(command: Sequence[str]) -> int:
@@ -107,8 +134,6 @@ def _run(command: Sequence[str]) -> int:
     except BaseException:  # noqa: BLE001 - as the interpreter would
         traceback.print_exc()
         return 1
-    finally:
-        _stop_spark()
     return 0
 
 
@@ -125,4 +150,4 @@ def _stop_spark() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(os.fdopen(int(sys.argv[1]), "w"))
