@@ -83,7 +83,7 @@ ETCD_SERVER: Final = Program(
     published=_without_replace,
     sums=_FOLDER / "etcd.sum",
 )
-API_SERVER: Final = part("kube-apiserver", "10 to 20 minutes on two cores")
+API_SERVER: Final = part("kube-apiserver", "4 to 15 minutes on two cores")
 KUBECTL: Final = part("kubectl", "some minutes")
 
 PROGRAMS: Final = (ETCD_SERVER, API_SERVER)

@@ -99,6 +99,23 @@ def test_a_machine_without_mmdebstrap_and_docker_is_told_what_to_install(
         debian.chosen_way()
 
 
+def test_a_docker_client_without_an_engine_is_no_way_so_mmdebstrap_is_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a new Debian; with an engine, its stock image is the way."""
+    for name, value in (
+        ("where", lambda _: None),
+        ("answers", lambda _: None),
+        ("need", lambda commands: (tmp_path / "asked").write_text(" ".join(commands))),
+    ):
+        monkeypatch.setattr(debian, name, value)
+    monkeypatch.delenv(BASE_VARIABLE, raising=False)
+    assert debian.chosen_way() == "mmdebstrap"
+    assert (tmp_path / "asked").read_text() == "mmdebstrap"
+    monkeypatch.setattr(debian, "answers", lambda _: "27.0")
+    assert debian.chosen_way() == "stock"
+
+
 def test_requirements_are_those_of_the_images_python_and_system() -> None:
     names = [name for name, _ in wheels._requirements(REQUIREMENTS / "runtime.txt")]
     assert names.count("numpy") == 1
