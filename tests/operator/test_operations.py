@@ -128,15 +128,17 @@ def test_an_operator_without_all_definitions_says_so_once_and_does_nothing_until
     own_api.define((STREAMING_JOB, CHECKPOINT_VOLUME))
     rights.grant_everywhere(own_api)
     rights.grant_lease(own_api, "default")
+    own_api.create("default", "clicks", spec_of("nowhere"))
     with RunningOperator(own_api.server.kubeconfig(rights.OPERATOR), "default") as operator:
         eventually(lambda: "knows no savepoints" in asked(operator, "/readyz")[1])
         assert "operators/crds" in asked(operator, "/readyz")[1]
         assert asked(operator, "/healthz")[0] == 200
-        time.sleep(3.0)  # it asks again
-        assert "sluicegate_leader 0.0" in asked(operator, "/metrics")[1]
+        eventually(lambda: "sluicegate_leader 1.0" in asked(operator, "/metrics")[1])
+        time.sleep(3.0)  # it asks again, and has looked at the job
+        assert "status" not in own_api.get("default", "clicks")
         own_api.define((SAVEPOINT,))
         eventually(lambda: asked(operator, "/readyz") == (200, "ok\n"))
-        eventually(lambda: "sluicegate_leader 1.0" in asked(operator, "/metrics")[1])
+        job_when(own_api, "default", lambda s: s.get("conditions"))
     said = [record.getMessage() for record in caplog.records]
     assert len([one for one in said if "knows no savepoints" in one]) == 1
 

@@ -27,6 +27,9 @@ from sluicegate_operator.service.workqueue import WorkQueue
 AGAIN_S = 600.0
 """A resource is looked at this often also when nothing happens."""
 
+_LACKING_S = 1.0
+"""How soon after we could not see all that we need."""
+
 
 class NotLeading(Exception):
     """Another operator acts now."""
@@ -100,6 +103,10 @@ class Controller(ABC, Generic[Found, Made]):
             ApiError: something was refused, or not answered; it is looked at again.
         """
         if not self.leads():
+            return
+        if self.views.lacking(key[0]):
+            # to one that sees no Savepoints, every savepoint on a store is one that nobody names
+            self.queue.add_after(key, _LACKING_S)
             return
         found = self._view.get(key)
         if found is None:

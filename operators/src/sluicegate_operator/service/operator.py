@@ -107,11 +107,8 @@ class Operator:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _lead(self) -> None:
-        """Compete once everything was read, and work.
-
-        Not before: to one that may not see Savepoints, every savepoint is one that nobody names.
-        """
-        while self._synced():  # noqa: ASYNC110 - at a start only
+        """Compete once everything was read, and work."""
+        while not self.views.synced:  # noqa: ASYNC110 - at a start only
             await asyncio.sleep(0.05)
         log.info("in sync: %d jobs", sum(1 for _ in self.views.jobs.items()))
         async with asyncio.TaskGroup() as group:

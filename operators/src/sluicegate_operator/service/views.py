@@ -90,6 +90,11 @@ class View(Generic[T]):
         """Why one may not be read, or nothing."""
         return next((i.refused for i in self.informers.values() if i.refused), "")
 
+    def refused_in(self, namespace: str) -> str:
+        """Why the objects of a namespace may not be read, or nothing."""
+        informer = self._of(namespace)
+        return informer.refused if informer else ""
+
     @property
     def silent_s(self) -> float:
         """Seconds since the server was heard of, at the longest."""
@@ -136,6 +141,10 @@ class Views:
     def needed(self) -> tuple[View[object], ...]:
         """Return those without which nothing can be done; without nodes a lost one is waited for."""
         return (self.jobs, self.volumes, self.savepoints, self.pods)  # type: ignore[return-value]
+
+    def lacking(self, namespace: str) -> bool:
+        """Whether something without which nothing can be done may not be read in a namespace."""
+        return any(view.refused_in(namespace) for view in self.needed())
 
     @property
     def synced(self) -> bool:
