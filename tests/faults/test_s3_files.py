@@ -5,11 +5,9 @@ Drivers that are killed are in test_s3_drivers.
 
 from __future__ import annotations
 
-import gc
 import re
 import threading
 import uuid
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +29,7 @@ from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.objects import Objects, open_objects
 from tests.faults.s3_proxy import Fault, Request, S3Proxy, proxied
 from tests.faults.streams import Stream, dying_at
+from tests.spark_sessions import stop
 
 pytestmark = [
     pytest.mark.integration,
@@ -66,10 +65,7 @@ def spark(proxy: S3Proxy) -> Iterator[SparkSession]:
     s3.prepare_store(made, proxy.endpoint.url)
     yield made
     jvm(made).org.apache.hadoop.fs.FileSystem.closeAll()
-    made.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()  # now, not in the middle of another file's test
+    stop(made)
 
 
 @pytest.fixture

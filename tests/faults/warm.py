@@ -21,7 +21,11 @@ import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
+
+from pyspark.sql import SparkSession
+
+from tests.spark_sessions import stop
 
 
 class WarmProcess:
@@ -139,14 +143,9 @@ def _run(command: Sequence[str]) -> int:
 
 def _stop_spark() -> None:
     """End what the driver's process would have ended, but the JVM."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - a driver may end before it needs Spark
-
     session = SparkSession.getActiveSession()
     if session is not None:
-        jvm: Any = session._jvm
-        # the thread that maintains state stores outlives a session, and keeps that session's interval
-        jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
-        session.stop()
+        stop(session)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sluicegate import session
+from tests.spark_sessions import stop
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +23,4 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     for key, value in getattr(module, "SPARK_SETTINGS", {}).items():
         made.conf.set(key, value)
     yield made
-    # the thread that maintains state stores outlives a session, and keeps that session's interval
-    jvm: Any = made._jvm
-    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
-    made.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()  # now, not in the middle of another file's test
+    stop(made)
