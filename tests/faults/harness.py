@@ -28,6 +28,7 @@ from infra.embedded import Services
 from infra.jars import folder as jars_folder
 from sluicegate.cli.options import as_arguments
 from sluicegate.protocol.failpoints import VARIABLE
+from sluicegate.settings.job import JobSettings
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.objects import open_objects
 from sluicegate_jobs.ip_count import IpCountSettings, create_targets
@@ -176,6 +177,17 @@ def start(command: Sequence[str], log: Path, more: Mapping[str, str] | None = No
     return Running(process, log)
 
 
+def command_of(job: str, settings: JobSettings, *, supervised: bool = False) -> list[str]:
+    """Return the module and arguments that run a packaged job."""
+    how = "--supervised" if supervised else "--once"
+    return ["sluicegate.cli", "run", job, how, *as_arguments(settings)]
+
+
+def log_in(folder: Path) -> Path:
+    """Return where a driver may log: a file of no other's."""
+    return folder / f"driver-{uuid.uuid4().hex[:6]}.log"
+
+
 _WARM = WarmProcess()
 
 
@@ -220,36 +232,29 @@ class Scene:
         self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
     ) -> Running:
         """Start a driver, or its supervisor."""
-        return start(
-            self._command(supervised=supervised), self._log(), {VARIABLE: failpoints, **env}
-        )
+        command = command_of("ip_count", self.settings, supervised=supervised)
+        return start(command, log_in(self.folder), {VARIABLE: failpoints, **env})
 
     def run(
         self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
     ) -> Ended:
         """Run a driver, or its supervisor, to its end."""
-        command, log = self._command(supervised=supervised), self._log()
-        more = {VARIABLE: failpoints, **env}
-        return start(command, log, more).wait() if supervised else run_driver(command, log, more)
-
-    def _command(self, *, supervised: bool) -> list[str]:
-        how = "--supervised" if supervised else "--once"
-        return ["sluicegate.cli", "run", "ip_count", how, *as_arguments(self.settings)]
-
-    def _log(self) -> Path:
-        return self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
+        if supervised:
+            return self.start(failpoints, supervised=True, env=env).wait()
+        command = command_of("ip_count", self.settings)
+        return run_driver(command, log_in(self.folder), {VARIABLE: failpoints, **env})
 
     def run_job(
         self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NOTHING
     ) -> Ended:
         """Run a driver of a job of tests.faults.jobs to its end."""
-        return run_driver(self._job(name), self._log(), {VARIABLE: failpoints, **env})
+        return run_driver(self._job(name), log_in(self.folder), {VARIABLE: failpoints, **env})
 
     def start_job(
         self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NOTHING
     ) -> Running:
         """Start a driver of a job of tests.faults.jobs."""
-        return start(self._job(name), self._log(), {VARIABLE: failpoints, **env})
+        return start(self._job(name), log_in(self.folder), {VARIABLE: failpoints, **env})
 
     def _job(self, name: str) -> list[str]:
         return ["tests.faults.jobs", name, json.dumps(dataclasses.asdict(self.settings))]

@@ -17,13 +17,12 @@ from typing import Any
 
 from infra.embedded import Services
 from sluicegate.cli.job import PackagedJob
-from sluicegate.cli.options import as_arguments
 from sluicegate.protocol.failpoints import VARIABLE
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate.settings.job import JobSettings
 from sluicegate_jobs.kafka_reader import Record, TopicReader
 from tests.faults.chance import Chance
-from tests.faults.harness import NOTHING, Ended, Running, run_driver, start
+from tests.faults.harness import NOTHING, Ended, Running, command_of, log_in, run_driver, start
 
 
 @dataclass(frozen=True)
@@ -42,18 +41,13 @@ class JobScene:
         self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
     ) -> Running:
         """Start a driver, or its supervisor."""
-        command = self._command("--supervised" if supervised else "--once")
-        return start(command, self._log(), {VARIABLE: failpoints, **env})
+        command = command_of(self.job.name, self.settings, supervised=supervised)
+        return start(command, log_in(self.folder), {VARIABLE: failpoints, **env})
 
     def run(self, failpoints: str = "") -> Ended:
         """Run a driver to its end."""
-        return run_driver(self._command("--once"), self._log(), {VARIABLE: failpoints})
-
-    def _command(self, how: str) -> list[str]:
-        return ["sluicegate.cli", "run", self.job.name, how, *as_arguments(self.settings)]
-
-    def _log(self) -> Path:
-        return self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
+        command = command_of(self.job.name, self.settings)
+        return run_driver(command, log_in(self.folder), {VARIABLE: failpoints})
 
     def finish(self) -> Ended:
         """Run a driver that must end well."""
