@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from sluicegate_jobs.access_lines import MONTHS
+
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _BATCH: Final = 1000
 _IPV6_EVERY: Final = 12
@@ -35,21 +37,6 @@ _AGENTS: Final = (
     "Mozilla/5.0 (Macintosh; Intel Mac OS X 14_6) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/605.1",
     "curl/8.9.1",
     "Mozilla/5.0 (compatible; Googlebot/2.1)",
-)
-# Not strftime's %b: that follows the locale of whoever runs this.
-_MONTHS: Final = (
-    "Jan",
-    "Feb",
-    "Mar",
-    "Apr",
-    "May",
-    "Jun",
-    "Jul",
-    "Aug",
-    "Sep",
-    "Oct",
-    "Nov",
-    "Dec",
 )
 
 
@@ -128,7 +115,7 @@ class _Clock:
         second = at.replace(microsecond=0)
         if second != self._second:
             self._second = second
-            month = _MONTHS[at.month - 1]
+            month = MONTHS[at.month - 1]
             self._text = f"{at:%d}/{month}/{at:%Y:%H:%M:%S %z}".encode()
         return self._text
 

@@ -15,10 +15,10 @@ _LINE = re.compile(
     rb"\[(\d\d)/([A-Z][a-z][a-z])/((?:19|20)\d\d):(\d\d):(\d\d):(\d\d) "
     rb"([+-])(0\d|1[0-4])([0-5]\d)\] \""
 )
-_MONTHS = {
-    name: number
-    for number, name in enumerate(b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)
-}
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+"""As logs have them, whatever the machine's language."""
+
+_NUMBERS = {name.encode(): number for number, name in enumerate(MONTHS, 1)}
 _UNITS_MS = {
     "millisecond": 1,
     "second": 1000,
@@ -74,7 +74,7 @@ def _instant_ms(*written: bytes) -> int | None:
     zone = timedelta(hours=int(zone_hours), minutes=int(zone_minutes))
     try:
         ahead = timezone(zone if sign == b"+" else -zone)
-        date = datetime(int(year), _MONTHS[month], int(day), tzinfo=ahead)
+        date = datetime(int(year), _NUMBERS[month], int(day), tzinfo=ahead)
         at = date.replace(hour=int(hour), minute=int(minute), second=int(second))
     except (KeyError, ValueError):
         return None  # the answer: there is no such time

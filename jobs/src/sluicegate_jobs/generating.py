@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from sluicegate.protocol.errors import SinkUnavailable
 from sluicegate.sinks.kafka.access import client_settings, servers_of
+from sluicegate_jobs.access_lines import MONTHS
 from sluicegate_jobs.kafka_reader import RDKAFKA_LOG
 from sluicegate_jobs.kafka_source import check_topic
 
@@ -22,7 +23,6 @@ _ANSWER_S = 60.0
 _BROKEN_EVERY = 50
 _BEGIN = datetime(2026, 1, 7, 12, 0, 0, tzinfo=UTC)
 _RARE = 0.05
-_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _WORDS = "sluice gate water lock river weir to be or not the a Café café naïve Straße 水門"
 _USERS = ("ann", "bob", "carla", "dmitri", "eve", "farid", "greta")
 
@@ -94,8 +94,7 @@ def access_lines(count: int, seed: int) -> Iterator[Message]:
     for i in range(count):
         behind_s = chance.uniform(60, 180) if chance.random() < _RARE else chance.uniform(0, 1)
         at = _BEGIN + timedelta(seconds=i / 10 - behind_s)
-        # not strftime's %b, which is of this machine's language
-        stamp = f"{at:%d}/{_MONTHS[at.month - 1]}/{at:%Y:%H:%M:%S} +0000"
+        stamp = f"{at:%d}/{MONTHS[at.month - 1]}/{at:%Y:%H:%M:%S} +0000"
         address = f"10.0.0.{min(int(chance.expovariate(0.15)), 250)}"
         line = f'{address} - - [{stamp}] "GET /{i} HTTP/1.1" 200 {i} "-" "curl/8"'
         yield Message((line.replace("[", "(") if _broken(i) else line).encode())
