@@ -1,7 +1,7 @@
-"""Sluicegate: exactly-once streaming on Spark. One epoch reaches every sink, all or nothing.
+"""Sluicegate: exactly-once streaming on Spark. Each epoch reaches every sink, or none.
 
-The public door. `epochs` runs a streaming DataFrame; `KafkaSink` and `MySQLSink` are where it
-goes; `lookup` adds what a store knows; errors are in `sluicegate.protocol.errors`.
+The public names: `epochs` runs a streaming DataFrame and `batch` any other; `KafkaSink` and `MySQLSink`
+are their sinks; `lookup` adds columns from a store. Errors are in `sluicegate.errors`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sluicegate.lookups.client import AskEach
-    from sluicegate.lookups.redis_store import RedisHash, RedisKeys
+    from sluicegate.lookups.redis import RedisHash, RedisKeys
     from sluicegate.lookups.settings import Cache
+    from sluicegate.packaged_job import JobSettings
     from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
-    from sluicegate.settings.job import JobSettings
     from sluicegate.sinks.kafka import KafkaSink
     from sluicegate.sinks.mysql import MySQLSink
     from sluicegate.spark.batch import batch
-    from sluicegate.spark.lookups import lookup
+    from sluicegate.spark.epochs import epochs
+    from sluicegate.spark.lookup import lookup
     from sluicegate.spark.outputs import LateRows, refuse
-    from sluicegate.spark.query import EpochsQuery, epochs
+    from sluicegate.spark.query import EpochsQuery
     from sluicegate.spark.session import session
 
 __all__ = [
@@ -42,28 +43,28 @@ __all__ = [
     "session",
 ]
 
-_HOMES = {
+_MODULES = {
     "AskEach": "sluicegate.lookups.client",
     "Cache": "sluicegate.lookups.settings",
-    "RedisHash": "sluicegate.lookups.redis_store",
-    "RedisKeys": "sluicegate.lookups.redis_store",
-    "lookup": "sluicegate.spark.lookups",
+    "RedisHash": "sluicegate.lookups.redis",
+    "RedisKeys": "sluicegate.lookups.redis",
+    "lookup": "sluicegate.spark.lookup",
     "refuse": "sluicegate.spark.outputs",
     "KafkaSink": "sluicegate.sinks.kafka",
     "MySQLSink": "sluicegate.sinks.mysql",
     "LateRows": "sluicegate.spark.outputs",
     "AVAILABLE_NOW": "sluicegate.settings.epoch",
     "EpochSettings": "sluicegate.settings.epoch",
-    "JobSettings": "sluicegate.settings.job",
+    "JobSettings": "sluicegate.packaged_job",
     "EpochsQuery": "sluicegate.spark.query",
     "batch": "sluicegate.spark.batch",
-    "epochs": "sluicegate.spark.query",
+    "epochs": "sluicegate.spark.epochs",
     "session": "sluicegate.spark.session",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use: an executor or the CLI need not load Spark and every client."""
-    if name not in _HOMES:
+    """Import a name on first use, so that executors and the CLI do not load Spark and every client."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,1 @@
-"""The jobs that come with Sluicegate: one short module each, wiring only.
-
-Not a library: nothing imports from here. Each module is run by `python -m` or by spark-submit.
-"""
+"""The packaged jobs: examples to copy, in a folder or a short file each. Not a library."""

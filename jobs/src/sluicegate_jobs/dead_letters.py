@@ -1,7 +1,6 @@
-"""Dead letters of a job's own rows, and where they go: a topic, or a table instead.
+"""Dead letters of a job's own rows, and their sink: a topic or a table.
 
-Not here: letters of rows that a sink refuses (`sluicegate.spark.letters`), reading and replaying
-them (`sluicegate dead-letters`). Called by jobs.
+The library builds those of rows that a sink refuses (`sluicegate.dead_letters.letter`).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from sluicegate.sinks.contract import Sink
 from sluicegate_jobs.targets import create_table, create_topics
 
 PAYLOAD_CHARACTERS = 65_536
-"""How much of a record a dead letter carries; the hash is of the whole."""
+"""How much of a record a dead letter contains; its hash covers the whole record."""
 
 COLUMNS = ("reason", "payload", "payload_sha256", "payload_of", "source")
 """The columns of a dead letter in a table."""
@@ -41,10 +40,10 @@ def letter_columns(
     """Return a record as a dead letter: `value` for a topic, `COLUMNS` for a table.
 
     Args:
-        reason: begins with one word that says the kind, such as 'late: …'.
-        content: the record's bytes; carried as text, cut, so that broken UTF-8 is not kept.
-        source: a struct that says where the record came from.
-        sha256: of the whole record, where `content` is not all of it.
+        reason: starts with one word for the kind, such as 'late: …'.
+        content: the record's bytes; stored as text and cut, so invalid UTF-8 is lost.
+        source: a struct with the record's position.
+        sha256: of the whole record, if `content` is only a part of it.
     """
     digest = F.sha2(content, 256)
     fields = {
@@ -58,15 +57,17 @@ def letter_columns(
     return [value.alias("value"), *(table[name].alias(name) for name in COLUMNS)]
 
 
-def letters_sink(topic: str, table: str, *, kafka: str, mysql: str, of: str | None = None) -> Sink:
-    """Return the sink of dead letters: the table if there is one, else the topic."""
+def dead_letter_sink(
+    topic: str, table: str, *, kafka: str, mysql: str, of: str | None = None
+) -> Sink:
+    """Return the sink of dead letters: the table if one is named, otherwise the topic."""
     if table:
         return MySQLSink(table, on_conflict="error", columns=COLUMNS, url=mysql or None, of=of)
     return KafkaSink(topic, value="value", of=of, bootstrap=kafka or None)
 
 
-def create_letters_target(topic: str, table: str, *, kafka: str, mysql: str) -> list[str]:
-    """Create where dead letters go, if it is missing; return what was created."""
+def create_dead_letter_target(topic: str, table: str, *, kafka: str, mysql: str) -> list[str]:
+    """Create the table or topic of dead letters if it is missing; return what was created."""
     if table:
         return create_table(mysql, table, TABLE)
     return create_topics(kafka, (topic,), partitions=4)

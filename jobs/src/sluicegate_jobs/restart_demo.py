@@ -1,9 +1,8 @@
-"""restart_demo: a topic into another, with a source that fails on every 5th record.
+"""restart_demo: copies a topic with a source that fails on every 5th record, to show restart strategies.
 
-Wiring only; made to see a restart strategy at work. Every 5th record of a partition fails when it is
-first read. With `--failures=once` it is let through from then on, as the checkpoint remembers by a
-create-once object (`restart_demo/<partition>-<offset>`); with `always` it fails each time, until the
-strategy gives up.
+Every 5th record of a partition fails when it is first read. With `--failures=once` it then passes: the
+checkpoint remembers the failure in a create-once object (`restart_demo/<partition>-<offset>`). With
+`always` it fails every time, until the strategy gives up.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import KafkaSink, epochs
-from sluicegate.cli.job import PackagedJob
-from sluicegate.settings.job import JobSettings
+from sluicegate.packaged_job import JobSettings, PackagedJob
 from sluicegate.settings.schema import option
-from sluicegate.spark.query import EpochsWriter
-from sluicegate.storage.objects import open_objects
-from sluicegate_jobs.generating import Message, to_topic
+from sluicegate.spark.epochs import EpochsWriter
+from sluicegate.storage.object_store import open_store
+from sluicegate_jobs.generators import Message, to_topic
 from sluicegate_jobs.kafka_source import kafka_source
 from sluicegate_jobs.targets import create_topics
 
@@ -31,7 +29,7 @@ COLUMNS = "key binary, value binary, partition int, offset long"
 
 
 class SourceFailure(Exception):
-    """What the source throws."""
+    """Raised by the source."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +37,15 @@ class RestartDemoSettings(JobSettings):
     """The settings of restart_demo."""
 
     checkpoint: str = option(
-        "checkpoints/restart_demo", "checkpoint of this job alone: a path or s3://…"
+        "checkpoints/restart_demo",
+        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
     )
-    interval: str = option("1 second", "time between epochs, or available-now")
-    max_records: int = option(10, "records of one epoch at most, from each source")
-    source: str = option("restart_demo_source", "topic that is read")
-    topic: str = option("restart_demo_sink", "topic that is written")
+    interval: str = option("1 second", "Time between epochs, or available-now.")
+    max_records: int = option(10, "Maximum number of records that an epoch reads from each source.")
+    source: str = option("restart_demo_source", "Topic to read.")
+    topic: str = option("restart_demo_sink", "Topic to write.")
     failures: str = option(
-        ONCE, "how often each 5th record fails: once, or always", choices=(ONCE, ALWAYS)
+        ONCE, "How often each 5th record fails: once or always.", choices=(ONCE, ALWAYS)
     )
 
 
@@ -70,15 +69,15 @@ def build(spark: SparkSession, settings: RestartDemoSettings) -> EpochsWriter:
 def failing(
     checkpoint: str, failures: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the step behind the source that throws on every 5th record."""
+    """Return the step after the source that fails on every 5th record."""
 
-    def checked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        objects = open_objects(checkpoint)
+    def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        objects = open_store(checkpoint)
         for batch in batches:
-            places = zip(
+            positions = zip(
                 *(batch.column(n).to_pylist() for n in ("partition", "offset")), strict=True
             )
-            for partition, offset in places:
+            for partition, offset in positions:
                 if offset % EVERY != EVERY - 1:
                     continue
                 name = f"restart_demo/{partition}-{offset}"
@@ -86,16 +85,16 @@ def failing(
                     raise SourceFailure(f"the source fails at record {partition}@{offset}")
             yield batch
 
-    return checked
+    return check
 
 
 def create_targets(settings: RestartDemoSettings) -> list[str]:
-    """Create the topics where they are missing; return what was created."""
+    """Create missing topics; return what was created."""
     return create_topics(settings.kafka, (settings.source, settings.topic), partitions=1)
 
 
 def generate(settings: RestartDemoSettings, records: int, _seed: int) -> str:
-    """Put numbered records into the source; return what was done."""
+    """Put numbered records into the source; return a description."""
     messages = (Message(f"record {i}".encode()) for i in range(records))
     return to_topic(settings.kafka, settings.source, messages)
 

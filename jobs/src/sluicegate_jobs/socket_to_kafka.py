@@ -1,9 +1,8 @@
-"""socket_to_kafka: lines from a TCP socket into a Kafka topic, each line once from its receipt on.
+"""socket_to_kafka: lines from a TCP socket into a Kafka topic, each exactly once after its receipt.
 
-Wiring only. The job connects to a server of lines and logs what it receives on the checkpoint
-volume before it processes it: TCP cannot be read again. A line that is too long, or that was torn
-by a broken connection, goes to the dead letters. With `--interval available-now` nothing is
-received: what is logged is processed.
+TCP cannot be replayed, so the job logs the lines that it receives to the checkpoint volume before it
+processes them. A line that is too long, or truncated by a broken connection, becomes a dead letter. With
+`--interval available-now` the job receives nothing and processes the logged lines.
 """
 
 from __future__ import annotations
@@ -14,30 +13,34 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import AVAILABLE_NOW, KafkaSink, epochs
-from sluicegate.cli.job import PackagedJob
-from sluicegate.settings.job import JobSettings
+from sluicegate.packaged_job import JobSettings, PackagedJob
 from sluicegate.settings.schema import option
-from sluicegate.spark.outputs import SOURCE
-from sluicegate.spark.query import EpochsWriter
-from sluicegate.spark.socket_receiver import ReceiverLimits, SocketReceiver
-from sluicegate.spark.socket_source import received_lines
-from sluicegate_jobs.dead_letters import create_letters_target, letter_columns, letters_sink
+from sluicegate.sinks.reserved_columns import SOURCE
+from sluicegate.spark.epochs import EpochsWriter
+from sluicegate.spark.socket.receiver import ReceiverLimits, SocketReceiver
+from sluicegate.spark.socket.source import received_lines
+from sluicegate_jobs.dead_letters import create_dead_letter_target, dead_letter_sink, letter_columns
 from sluicegate_jobs.targets import create_topics
 
 
 @dataclass(frozen=True)
 class SocketToKafkaSettings(JobSettings):
-    """The settings of socket_to_kafka; `max_records`: lines that are received ahead of an epoch."""
+    """The settings of socket_to_kafka; `max_records` limits the lines received ahead of an epoch."""
 
     checkpoint: str = option(
-        "checkpoints/socket_to_kafka", "checkpoint of this job alone: a path or s3://…"
+        "checkpoints/socket_to_kafka",
+        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
     )
-    interval: str = option("1 second", "time between epochs, or available-now")
-    address: str = option("localhost:9999", "host:port of the server of lines")
-    topic: str = option("socket_lines", "topic of the lines")
-    dead_letters: str = option("socket_dead_letters", "topic of lines that are none")
-    dead_letter_table: str = option("", "a table for them instead of the topic")
-    max_line_bytes: int = option(1_000_000, "a longer line is a dead letter")
+    interval: str = option("1 second", "Time between epochs, or available-now.")
+    address: str = option("localhost:9999", "Server of lines, as host:port.")
+    topic: str = option("socket_lines", "Topic of the lines.")
+    dead_letters: str = option(
+        "socket_dead_letters", "Topic of dead letters: lines that are too long or truncated."
+    )
+    dead_letter_table: str = option("", "Table of dead letters, used instead of the topic.")
+    max_line_bytes: int = option(
+        1_000_000, "Maximum length of a line in bytes; a longer line becomes a dead letter."
+    )
 
 
 def build(spark: SparkSession, settings: SocketToKafkaSettings) -> EpochsWriter:
@@ -46,16 +49,16 @@ def build(spark: SparkSession, settings: SocketToKafkaSettings) -> EpochsWriter:
     receiver = SocketReceiver(settings.address, limits)
     received = received_lines(spark, settings.checkpoint)
     source = F.struct(F.col("peer").alias("socket"), "segment", "number", "received_at", "length")
-    whole = received.where("broken IS NULL").select("line", source.alias(SOURCE))
+    valid = received.where("broken IS NULL").select("line", source.alias(SOURCE))
     letters = received.where("broken IS NOT NULL").select(
         *letter_columns(F.col("broken"), F.col("line"), source, F.col("sha256"))
     )
     kafka, mysql = settings.kafka, settings.mysql
     return epochs(
-        {"lines": whole, "dead_letters": letters},
+        {"lines": valid, "dead_letters": letters},
         name="socket_to_kafka",
         sinks=[KafkaSink(settings.topic, value="line", of="lines", bootstrap=kafka or None)],
-        dead_letters=letters_sink(
+        dead_letters=dead_letter_sink(
             settings.dead_letters,
             settings.dead_letter_table,
             kafka=kafka,
@@ -64,14 +67,14 @@ def build(spark: SparkSession, settings: SocketToKafkaSettings) -> EpochsWriter:
         ),
         checkpoint=settings.checkpoint,
         settings=settings,
-        beside=None if settings.interval == AVAILABLE_NOW else receiver,
+        services=() if settings.interval == AVAILABLE_NOW else (receiver,),
     )
 
 
 def create_targets(settings: SocketToKafkaSettings) -> list[str]:
-    """Create the topics that are missing: one partition, so that lines keep their order."""
-    made = create_topics(settings.kafka, (settings.topic,), partitions=1)
-    return made + create_letters_target(
+    """Create missing topics, with one partition, so that lines stay in order."""
+    created = create_topics(settings.kafka, (settings.topic,), partitions=1)
+    return created + create_dead_letter_target(
         settings.dead_letters,
         settings.dead_letter_table,
         kafka=settings.kafka,
@@ -81,7 +84,7 @@ def create_targets(settings: SocketToKafkaSettings) -> list[str]:
 
 JOB = PackagedJob(
     name="socket_to_kafka",
-    summary="lines from a TCP socket into a Kafka topic, each once from its receipt on",
+    summary="lines from a TCP socket into a Kafka topic, each exactly once after its receipt",
     settings=SocketToKafkaSettings,
     build=build,
     create_targets=create_targets,

@@ -1,10 +1,10 @@
-"""The `sluicegate` command. `main` is the console script; `job` is what packaged jobs declare."""
+"""The `sluicegate` command; `main` is the console script."""
 
 from __future__ import annotations
 
 
 def main() -> None:
     """Run the command line."""
-    from sluicegate.cli.commands import app  # noqa: PLC0415 - `cli.job` is imported by executors
+    from sluicegate.cli.app import app  # noqa: PLC0415 - `app` imports the modules of this package
 
     app()

@@ -1,7 +1,4 @@
-"""`sluicegate dead-letters`: what lies in a dead-letter topic, and sending it again after a fix.
-
-Not here: the letters (`sinks.kafka.letters`) and the transactions (`sinks.kafka.replay`).
-"""
+"""`sluicegate dead-letters`: shows the dead letters of a topic and replays their records after a fix."""
 
 from __future__ import annotations
 
@@ -13,20 +10,25 @@ from contextlib import contextmanager
 
 import click
 
-from sluicegate.sinks.kafka.clients import Connection
-from sluicegate.sinks.kafka.letters import Letter, Restored, parsed, read_letters
-from sluicegate.sinks.kafka.reading import CommittedReader, Position
-from sluicegate.sinks.kafka.replay import Order, Replay
+from sluicegate.dead_letters.replay import Replay, ReplayStep
+from sluicegate.dead_letters.topic import (
+    DeadLetter,
+    ReplayRecord,
+    parse_dead_letter,
+    read_dead_letters,
+)
+from sluicegate.sinks.kafka.connection import Connection
+from sluicegate.sinks.kafka.reader import CommittedReader, Position
 
 _AGO = re.compile(r"(\d+)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _EXAMPLE_CHARACTERS = 100
 _PAGE = 5000
-"""Letters whose records are in memory at once."""
+"""Dead letters whose records are in memory at once."""
 
 
 class _Since(click.ParamType):
-    """A time, or how long ago; as ms since 1970."""
+    """A time or an age, as ms since 1970."""
 
     name = "time"
 
@@ -42,16 +44,26 @@ class _Since(click.ParamType):
         try:
             at = dt.datetime.fromisoformat(str(value))
         except ValueError:
-            self.fail("write 2026-01-31T12:00:00 (UTC), or how long ago: 90m, 36h, 7d", param, ctx)
+            self.fail("use 2026-01-31T12:00:00 (UTC), or an age: 90m, 36h, 7d", param, ctx)
         return round((at if at.tzinfo else at.replace(tzinfo=dt.UTC)).timestamp() * 1000)
 
 
-def _chosen(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which letters."""
+def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that select dead letters."""
     for option in (
-        click.option("--reason", default="", help="only letters whose reason begins so: late"),
-        click.option("--since", type=_Since(), help="only letters since: 36h, 2026-01-31T12:00:00"),
-        click.option("--kafka", envvar="SLUICEGATE_KAFKA", default="", help="bootstrap servers"),
+        click.option(
+            "--reason",
+            default="",
+            help="Only those whose reason starts with this, such as late.",
+        ),
+        click.option(
+            "--since",
+            type=_Since(),
+            help="Only newer ones: 36h, 2026-01-31T12:00:00.",
+        ),
+        click.option(
+            "--kafka", envvar="SLUICEGATE_KAFKA", default="", help="Kafka bootstrap servers."
+        ),
     ):
         command = option(command)
     return click.argument("topic")(command)
@@ -59,102 +71,108 @@ def _chosen(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """Show the dead letters of a topic, and send their records again after a fix."""
+    """Show dead letters and replay their records."""
 
 
 @dead_letters.command("list")
-@_chosen
-@click.option("--examples", default=2, help="how many letters to show of each reason")
+@_filter_options
+@click.option("--examples", default=2, help="Number of examples to show of each reason.")
 def list_(topic: str, kafka: str, since: int | None, reason: str, examples: int) -> None:
-    """List the letters by reason: how many, how many are replayed, the newest, examples."""
+    """List dead letters by reason: count, replayed count, newest, examples."""
     connection = Connection.of(kafka)
     with _replay(connection, topic) as replay:
-        replayed = replay.replayed().letters
+        replayed = replay.replayed().positions
     counts: Counter[str] = Counter()
-    again: Counter[str] = Counter()
-    newest: dict[str, list[Letter]] = defaultdict(list)
+    replayed_counts: Counter[str] = Counter()
+    newest: dict[str, list[DeadLetter]] = defaultdict(list)
     for letter in _letters(connection, topic, since, reason):
         counts[letter.group] += 1
-        again[letter.group] += letter.at in replayed
-        newest[letter.group] = [*newest[letter.group], letter][-max(1, examples) :]
+        replayed_counts[letter.group] += letter.position in replayed
+        # Partitions are read side by side, so the order of reading is not that of time.
+        by_time = sorted([*newest[letter.group], letter], key=lambda dead: dead.time_ms)
+        newest[letter.group] = by_time[-max(1, examples) :]
     if not counts:
-        click.echo("no such letters")
+        click.echo("no such dead letters")
     for group, count in counts.most_common():
         last = newest[group][-1]
         click.echo(
-            f"{count:>10,}  {group}  (replayed {again[group]:,}; newest {_when(last.time_ms)})"
+            f"{count:>10,}  {group}  (replayed {replayed_counts[group]:,}; newest {_when(last.time_ms)})"
         )
         for letter in newest[group][len(newest[group]) - examples :] if examples else []:
-            click.echo(f"            {_place(letter)}: {_short(letter)}")
+            click.echo(f"            {_address(letter)}: {_excerpt(letter)}")
 
 
 @dead_letters.command()
 @click.argument("topic")
-@click.argument("place")
-@click.option("--kafka", envvar="SLUICEGATE_KAFKA", default="", help="bootstrap servers")
-def show(topic: str, place: str, kafka: str) -> None:
-    """Show the letter at PLACE, its partition/offset, and whether its record can be sent again."""
-    found = re.fullmatch(r"(\d+)[/:](\d+)", place)
-    if found is None:
-        raise click.UsageError(f"{place!r} is no place; write partition/offset, such as 0/17")
+@click.argument("position")
+@click.option("--kafka", envvar="SLUICEGATE_KAFKA", default="", help="Kafka bootstrap servers.")
+def show(topic: str, position: str, kafka: str) -> None:
+    """Show the dead letter at POSITION (partition/offset), and whether its record can be sent again."""
+    match = re.fullmatch(r"(\d+)[/:](\d+)", position)
+    if match is None:
+        raise click.UsageError(
+            f"{position!r} is not a position; use partition/offset, such as 0/17"
+        )
     connection = Connection.of(kafka)
-    letter = _letter_at(connection, Position(topic, int(found[1]), int(found[2])))
+    letter = _letter_at(connection, Position(topic, int(match[1]), int(match[2])))
     with _replay(connection, topic) as replay:
-        (order,) = replay.orders([letter])
-        done = letter.at in replay.replayed().letters
-    click.echo(f"letter    {_place(letter)}, {_when(letter.time_ms)}")
+        (step,) = replay.plan([letter])
+        replayed = letter.position in replay.replayed().positions
+    click.echo(f"letter    {_address(letter)}, {_when(letter.time_ms)}")
     click.echo(f"reason    {letter.reason}")
-    at = f", {_when(letter.source_ms)}" if letter.source_ms is not None else ""
-    click.echo(f"source    {letter.source}{at}" if letter.source else "source    names no topic")
-    click.echo(f"replay    {'done already' if done else _fate(order)}")
-    if isinstance(order.record, Restored) and order.record.whole:
-        click.echo(f"key       {order.record.key!r}")
-        click.echo(f"headers   {order.record.headers!r}")
-        click.echo(f"record    {order.record.value!r}")
+    time = f", {_when(letter.source_ms)}" if letter.source_ms is not None else ""
+    click.echo(f"source    {letter.source}{time}" if letter.source else "source    names no topic")
+    click.echo(f"replay    {'done' if replayed else _outcome(step)}")
+    if isinstance(step.record, ReplayRecord) and step.record.complete:
+        click.echo(f"key       {step.record.key!r}")
+        click.echo(f"headers   {list(step.record.headers)!r}")
+        click.echo(f"record    {step.record.value!r}")
     else:
         click.echo(f"letter    {letter.value!r}")
 
 
 @dead_letters.command()
-@_chosen
-@click.option("--to", default="", help="send to this topic, not to the one that a letter names")
-@click.option("--refused", is_flag=True, help="also the records of rows that a sink refused")
-@click.option("--yes", is_flag=True, help="do it; without this it is only said what would be done")
+@_filter_options
+@click.option(
+    "--to", default="", help="Send to this topic instead of the one that a dead letter names."
+)
+@click.option("--refused", is_flag=True, help="Also send the records of rows that a sink refused.")
+@click.option("--yes", is_flag=True, help="Send. Without it, only print what would be sent.")
 def replay(  # noqa: PLR0913 - an option each
     topic: str, kafka: str, since: int | None, reason: str, to: str, *, refused: bool, yes: bool
 ) -> None:
-    """Send the records behind letters again, each letter once, also if this command is killed.
+    """Send the records of dead letters again, each exactly once, even if this command is killed.
 
     A record that is still in its topic is sent as it was: key, value, headers, timestamp, partition.
-    Otherwise the letter's own payload is sent, if its hash says that it is all of it. Of a refused
-    row the whole record is sent again: the job's other rows of that record are repeated.
+    Otherwise the dead letter's payload is sent, if its hash proves that it is complete. For a refused
+    row the whole record is sent again: the job repeats its other rows from that record.
     """
     if to == topic:
-        raise click.UsageError("the letters' own topic is no place for records")
+        raise click.UsageError("--to names the dead-letter topic itself; name another topic")
     connection = Connection.of(kafka)
     with _replay(connection, topic, to) as run:
         if yes:
             run.take_over()
-        done = run.replayed()
+        replayed = run.replayed()
         letters = _letters(connection, topic, since, reason)
-        wanted = (letter for letter in letters if letter.at not in done.letters)
+        unreplayed = (letter for letter in letters if letter.position not in replayed.positions)
         skipped: Counter[str] = Counter()
         sent: Counter[str] = Counter()
-        for page in _pages(wanted):
-            orders = run.orders([x for x in page if x.of_record or refused])
-            sendable = [order for order in orders if order.target is not None]
-            skipped["of a refused row: give --refused"] += len(page) - len(orders)
-            skipped.update(str(order.record) for order in orders if order.target is None)
+        for page in _pages(unreplayed):
+            steps = run.plan([letter for letter in page if letter.of_record or refused])
+            sendable = [step for step in steps if step.target is not None]
+            skipped["of a refused row; use --refused"] += len(page) - len(steps)
+            skipped.update(str(step.record) for step in steps if step.target is None)
             if yes:
-                for count in run.send(sendable, done):
+                for count in run.send(sendable, replayed):
                     click.echo(f"{count:>10,}  sent and noted")
-            sent.update(_fate(order) for order in sendable)
-    for fate, count in sent.most_common():
-        click.echo(f"{count:>10,}  {'' if yes else 'would be '}{fate}")
-    for why, count in (+skipped).most_common():
-        click.echo(f"{count:>10,}  NOT REPLAYABLE: {why}")
+            sent.update(_outcome(step) for step in sendable)
+    for outcome, count in sent.most_common():
+        click.echo(f"{count:>10,}  {'' if yes else 'would be '}{outcome}")
+    for problem, count in (+skipped).most_common():
+        click.echo(f"{count:>10,}  NOT REPLAYABLE: {problem}")
     if not yes:
-        click.echo("nothing was sent; give --yes to send them")
+        click.echo("nothing was sent; use --yes to send them")
 
 
 @contextmanager
@@ -168,25 +186,23 @@ def _replay(connection: Connection, topic: str, to: str = "") -> Iterator[Replay
 
 def _letters(
     connection: Connection, topic: str, since: int | None, reason: str
-) -> Iterator[Letter]:
-    for letter in read_letters(connection, topic, since):
+) -> Iterator[DeadLetter]:
+    for letter in read_dead_letters(connection, topic, since):
         if letter.reason.startswith(reason):
             yield letter
 
 
-def _letter_at(connection: Connection, at: Position) -> Letter:
-    reader = CommittedReader(connection)
-    try:
-        reader.partitions(at.topic)
-        for message in reader.pick(at.topic, at.partition, [at.offset]):
-            return parsed(message)
-    finally:
-        reader.close()
-    raise click.UsageError(f"there is no letter at {at}; it was deleted, or never was")
+def _letter_at(connection: Connection, position: Position) -> DeadLetter:
+    with CommittedReader(connection, skip_gaps=True) as reader:
+        for record in reader.pick(position.topic, position.partition, [position.offset]):
+            return parse_dead_letter(position.topic, record)
+    raise click.UsageError(
+        f"there is no dead letter at {position}; it never existed or was deleted"
+    )
 
 
-def _pages(letters: Iterable[Letter]) -> Iterator[Sequence[Letter]]:
-    page: list[Letter] = []
+def _pages(letters: Iterable[DeadLetter]) -> Iterator[Sequence[DeadLetter]]:
+    page: list[DeadLetter] = []
     for letter in letters:
         page.append(letter)
         if len(page) == _PAGE:
@@ -196,18 +212,19 @@ def _pages(letters: Iterable[Letter]) -> Iterator[Sequence[Letter]]:
         yield page
 
 
-def _fate(order: Order) -> str:
-    if isinstance(order.record, str):
-        return f"not possible: {order.record}"
-    how = "as it was" if order.record.whole else "from its letter, without key and headers"
-    return f"sent to {order.target} {how}"
+def _outcome(step: ReplayStep) -> str:
+    if isinstance(step.record, str):
+        return f"not possible: {step.record}"
+    complete = step.record.complete
+    form = "as it was" if complete else "from its dead letter, without key and headers"
+    return f"sent to {step.target} {form}"
 
 
-def _place(letter: Letter) -> str:
-    return f"{letter.at.partition}/{letter.at.offset}"
+def _address(letter: DeadLetter) -> str:
+    return f"{letter.position.partition}/{letter.position.offset}"
 
 
-def _short(letter: Letter) -> str:
+def _excerpt(letter: DeadLetter) -> str:
     source = f"{letter.source} " if letter.source else ""
     payload = (
         letter.payload if letter.payload is not None else letter.value.decode(errors="replace")
@@ -217,5 +234,4 @@ def _short(letter: Letter) -> str:
 
 
 def _when(time_ms: int) -> str:
-    at = dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC)
-    return at.strftime("%Y-%m-%d %H:%M:%S")
+    return dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,42 +1,99 @@
-"""`sluicegate epochs`: what the epoch log of a checkpoint holds, and giving up a stuck sink's rows."""
+"""`sluicegate epochs`: shows the epoch log of a checkpoint, and discards the rows of a stuck sink."""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 
 import click
 
-from sluicegate.cli.applied import applied, readers
-from sluicegate.protocol.errors import EpochLogBroken
-from sluicegate.protocol.record import LETTERS, EpochRecord
+from sluicegate.errors import EpochLogBroken, SluicegateError
+from sluicegate.protocol.markers import NO_MARKER, Marker
+from sluicegate.protocol.record import DEAD_LETTERS, EpochRecord
+from sluicegate.settings.epoch import EXACTLY_ONCE
+from sluicegate.sinks.kafka.connection import Connection
+from sluicegate.sinks.kafka.marker_reader import committed_marker as kafka_marker
+from sluicegate.sinks.mysql.connection import Address
+from sluicegate.sinks.mysql.writer import committed_marker as mysql_marker
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
-from sluicegate.storage.objects import open_objects
+from sluicegate.storage.object_store import open_store
+
+MarkerReader = Callable[[str, str, int], Marker | None]
+"""Lineage, sink, part -> the marker of the part in the sink. Reading it disturbs no running driver."""
+
+
+def marker_readers(kafka: str, mysql: str) -> dict[str, MarkerReader]:
+    """Return a marker reader for each kind of sink whose server is given.
+
+    Raises:
+        SettingsInvalid: the URL of MySQL is malformed.
+    """
+    readers: dict[str, MarkerReader] = {}
+    if kafka:
+        connection = Connection.of(kafka)
+        readers["kafka"] = lambda lineage, sink, part: kafka_marker(connection, lineage, sink, part)
+    if mysql:
+        address = Address.parse(mysql)
+        readers["mysql"] = lambda lineage, sink, part: mysql_marker(address, lineage, sink, part)
+    return readers
+
+
+def describe_apply(
+    record: EpochRecord, sink: str, part: int, readers: dict[str, MarkerReader]
+) -> str:
+    """Describe whether an epoch is applied to a part of a sink.
+
+    Args:
+        record: the decided epoch.
+        sink: one of its sinks.
+        part: one of the sink's parts with rows.
+        readers: see `marker_readers`.
+    """
+    kind = record.sinks[sink].kind
+    if record.delivery != EXACTLY_ONCE:
+        return f"unknown: {record.delivery} writes no markers"
+    if kind not in readers:
+        return f"not checked: set --{kind} or SLUICEGATE_{kind.upper()}"
+    try:
+        marker = readers[kind](record.lineage, sink, part)
+    except SluicegateError as error:
+        return f"unknown: {error.what}"
+    prev = record.prev_of(sink, part)
+    if marker == record.marker:
+        state = "applied"
+    elif marker == prev or (marker is None and prev == NO_MARKER):
+        state = "not applied yet"
+    elif marker is not None and marker.epoch > record.epoch:
+        state = f"applied; the sink is now at {marker}"
+    else:
+        state = f"UNEXPECTED: the marker is {marker or 'absent'}"
+    return state
 
 
 @click.group()
 def epochs() -> None:
-    """Show the decided epochs of a checkpoint."""
+    """Show decided epochs, or discard the rows of a stuck sink."""
 
 
 @epochs.command("list")
 @click.argument("checkpoint")
-@click.option("--last", default=20, help="how many, the newest last")
+@click.option("--last", default=20, help="Number of epochs to list.")
 def list_(checkpoint: str, last: int) -> None:
-    """List the newest decided epochs: when decided, rows by sink, staged bytes."""
-    objects = open_objects(checkpoint)
-    log, lineage = StoredEpochLog(objects), read_lineage(objects)
-    kept, seal = log.decided(), log.seal()
+    """List the newest decided epochs, newest last: decision time, state, staged bytes, rows by sink."""
+    store = open_store(checkpoint)
+    log, lineage = StoredEpochLog(store), read_lineage(store)
+    retained, seal = log.decided(), log.seal()
     job = (
         f"job {lineage.job}, lineage {lineage.id}"
         if lineage
-        else "no lineage: never run by Sluicegate"
+        else "no lineage: no job of Sluicegate has run on it"
     )
-    click.echo(f"{job}; {len(kept)} epochs kept")
-    for epoch in kept[-last:]:
+    click.echo(f"{job}; {len(retained)} epochs retained")
+    for epoch in retained[-last:]:
         record = _read(log, epoch)
         rows = "  ".join(f"{sink} {record.rows(sink):,}" for sink in record.sinks)
-        state = "committed" if objects.read(f"commits/{epoch}") is not None else "decided"
+        state = "committed" if store.read(f"commits/{epoch}") is not None else "decided"
         click.echo(f"{epoch:>8}  {_when(record)}  {state:<9}  {_bytes(record):>12,} B  {rows}")
     if seal is not None:
         click.echo(f"{seal.epoch:>8}  sealed: {seal.why}")
@@ -45,21 +102,29 @@ def list_(checkpoint: str, last: int) -> None:
 @epochs.command()
 @click.argument("checkpoint")
 @click.argument("epoch", type=int)
-@click.option("--kafka", envvar="SLUICEGATE_KAFKA", default="", help="where to ask for markers")
-@click.option("--mysql", envvar="SLUICEGATE_MYSQL", default="", help="the same, of MySQL: a url")
+@click.option(
+    "--kafka",
+    envvar="SLUICEGATE_KAFKA",
+    default="",
+    help="Kafka, to read its markers.",
+)
+@click.option(
+    "--mysql",
+    envvar="SLUICEGATE_MYSQL",
+    default="",
+    help="MySQL, to read its markers.",
+)
 def show(checkpoint: str, epoch: int, kafka: str, mysql: str) -> None:
-    """Show one epoch: when decided, by which attempt, and what each sink was given and holds."""
-    asks = readers(kafka, mysql)
-    objects = open_objects(checkpoint)
-    log = StoredEpochLog(objects)
+    """Show one epoch: when and by which attempt it was decided, and what each sink gets and has."""
+    readers = marker_readers(kafka, mysql)
+    store = open_store(checkpoint)
+    log = StoredEpochLog(store)
     record = _read(log, epoch)
-    committed = objects.read(f"commits/{epoch}") is not None
+    committed = store.read(f"commits/{epoch}") is not None
     click.echo(f"epoch {epoch} of job {record.job}, lineage {record.lineage}, {record.delivery}")
     click.echo(f"  decided   {_when(record)} by attempt {record.attempt}")
-    sinks = "the sinks may be behind, see below" if record.overlapped else "every sink holds it"
-    click.echo(
-        f"  Spark     {f'has committed it: {sinks}' if committed else 'has not committed it'}"
-    )
+    applied = "the sinks may lag, see below" if record.overlapped else "every sink has it"
+    click.echo(f"  Spark     {f'committed: {applied}' if committed else 'not committed'}")
     click.echo(f"  offsets   sha256 {record.offsets_digest}")
     click.echo(f"  trace     {record.traceparent or 'not traced'}")
     discarded = log.discarded(epoch)
@@ -71,31 +136,31 @@ def show(checkpoint: str, epoch: int, kafka: str, mysql: str) -> None:
             inline = sum(c.inline is not None for c in chunks)
             click.echo(
                 f"    part {part}: {sum(c.rows for c in chunks):,} rows, {sum(c.size for c in chunks):,} B in "
-                f"{len(chunks)} chunks ({inline} inline); {applied(record, sink, part, asks)}"
+                f"{len(chunks)} chunks ({inline} inline); {describe_apply(record, sink, part, readers)}"
             )
     for label, number in record.counts.items():
-        kind = label.removeprefix(LETTERS)
-        said = label.replace("_", " ") if kind == label else f"dead letters, {kind}"
-        click.echo(f"  {said}: {number:,}")
+        kind = label.removeprefix(DEAD_LETTERS)
+        words = label.replace("_", " ") if kind == label else f"dead letters, {kind}"
+        click.echo(f"  {words}: {number:,}")
 
 
 @epochs.command()
 @click.argument("checkpoint")
 @click.argument("epoch", type=int)
 @click.argument("sink")
-@click.option("--why", required=True, help="kept with the epoch")
-@click.confirmation_option(prompt="The rows of this sink will be missing from it for good. Go on?")
+@click.option("--why", required=True, help="The reason. It is stored with the epoch.")
+@click.confirmation_option(prompt="This sink will never get the rows of this epoch. Continue?")
 def discard(checkpoint: str, epoch: int, sink: str, why: str) -> None:
-    """Give up the rows of a stuck sink in one decided epoch; the next start goes on without them."""
-    log = StoredEpochLog(open_objects(checkpoint))
+    """Discard the rows of a stuck sink in one decided epoch. The next start continues without them."""
+    log = StoredEpochLog(open_store(checkpoint))
     record = _read(log, epoch)
     if sink not in record.sinks:
         raise click.UsageError(
             f"epoch {epoch} has no sink {sink}; it has {', '.join(record.sinks)}"
         )
-    new = log.discard(epoch, sink, why)
+    first = log.discard(epoch, sink, why)
     click.echo(
-        f"{record.rows(sink):,} rows of {sink} are discarded" if new else "it was discarded already"
+        f"{record.rows(sink):,} rows of {sink} {'are' if first else 'were already'} discarded"
     )
 
 
@@ -104,7 +169,7 @@ def _read(log: StoredEpochLog, epoch: int) -> EpochRecord:
     if record is None:
         raise EpochLogBroken(
             f"epoch {epoch} has no record",
-            data="it is undecided, or was pruned; nothing was changed",
+            data="it is undecided or was pruned; nothing was changed",
             do="see `sluicegate epochs list`",
         )
     return record

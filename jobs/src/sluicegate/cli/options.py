@@ -1,29 +1,72 @@
-"""Command-line options generated from a job's settings, for `run`, `targets`, `verify`.
+"""Command-line options generated from the settings of a job, for `run`, `targets` and `verify`.
 
-A value comes from the command line, else the environment, else the file of `--settings`, else the
-default; the schema is one (`settings.schema`). What the resource of a job tells its pod wins over all
-of them (`cli.told`).
+A value comes from the command line, else from the environment, else from the file of `--settings`,
+else it is the default. The environment of a driver (`deployment.environment`) overrides them all.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import click
 
-from sluicegate.cli.job import PackagedJob, packaged_jobs
-from sluicegate.cli.told import as_told
-from sluicegate.settings.job import JobSettings
-from sluicegate.settings.schema import choices_of, from_mapping, key_of, load_yaml, unknown
+from sluicegate.deployment.environment import DriverEnvironment, DriverVariable
+from sluicegate.errors import SettingsInvalid
+from sluicegate.packaged_job import JobSettings, PackagedJob, packaged_jobs
+from sluicegate.settings.schema import (
+    NOTHING_STARTED,
+    choices_of,
+    from_mapping,
+    key_of,
+    load_yaml,
+    unknown,
+)
+
+log = logging.getLogger("sluicegate.environment")
+
+_TOPIC, _TABLE = "dead_letters", "dead_letter_table"
+"""Settings of jobs that have dead letters."""
+
+S = TypeVar("S", bound=JobSettings)
+
+
+def apply_environment(job: str, settings: S) -> S:
+    """Return a job's settings with those of the driver's environment in their place.
+
+    Applied before the job is built, because a job may use its settings outside of `epochs()`.
+
+    Raises:
+        SettingsInvalid: the resulting settings are invalid, or the environment names a dead-letter
+            topic and the job has no dead letters.
+    """
+    environment = DriverEnvironment.read()
+    checkpoint, settings = environment.override(settings.checkpoint, settings)
+    settings = dataclasses.replace(settings, checkpoint=checkpoint)
+    topic = environment.dead_letter_topic
+    if not topic:
+        return settings
+    names = {field.name for field in dataclasses.fields(settings)}
+    if _TOPIC not in names:
+        raise SettingsInvalid(
+            f"job {job} has no dead letters, but {DriverVariable.DEAD_LETTER_TOPIC} names topic {topic} "
+            "for them",
+            data=NOTHING_STARTED,
+            do="remove spec.deadLetterTopic",
+        )
+    changes: dict[str, Any] = {_TOPIC: topic, **({_TABLE: ""} if _TABLE in names else {})}
+    log.info("overridden by the environment: dead letters go to topic %s", topic)
+    return dataclasses.replace(settings, **changes)
+
 
 _FILE = "settings_file"
 
 
 def options_of(job: str, settings: type[JobSettings]) -> list[click.Option]:
-    """Return an option per field: its name, type, default and help; the job's own come first."""
+    """Return one option per field; the fields that the job adds come first."""
     kinds = get_type_hints(settings)
     shared = {field.name for field in dataclasses.fields(JobSettings)}
     return [
@@ -40,7 +83,7 @@ def options_of(job: str, settings: type[JobSettings]) -> list[click.Option]:
 
 
 def variable(job: str, name: str) -> str:
-    """Return the environment variable of a job's setting."""
+    """Return the name of the environment variable for a setting of a job."""
     return f"{_prefix(job)}{name.upper()}"
 
 
@@ -49,36 +92,38 @@ def _prefix(job: str) -> str:
 
 
 def check_environment(job: str, settings: type[JobSettings], others: Iterable[str]) -> None:
-    """Refuse a variable with the job's prefix that is none of its settings.
+    """Reject a variable that has the job's prefix but is not one of its settings.
 
     Raises:
-        SettingsInvalid: there is one; a misspelt setting must not be silently left out.
+        SettingsInvalid: there is one. A misspelled setting must not be ignored silently.
     """
     known = [variable(job, field.name) for field in dataclasses.fields(settings)]
-    mine = _prefix(job)
-    longer = tuple(p for p in map(_prefix, others) if p.startswith(mine) and p != mine)
+    prefix = _prefix(job)
+    longer = tuple(p for p in map(_prefix, others) if p.startswith(prefix) and p != prefix)
     for name in os.environ:
-        if name.startswith(mine) and name not in known and not name.startswith(longer or "\0"):
+        if name.startswith(prefix) and name not in known and not name.startswith(longer or "\0"):
             raise unknown(name, known, "environment")
 
 
 class JobGroup(click.Group):
-    """A command with a subcommand per installed job; each has the job's settings as options.
+    """A command with one subcommand per installed job, whose settings are the options.
 
     Args:
-        act: called with the job and its settings, and whatever `extra` options say.
-        extra: options that every job has besides its own.
+        name: the name of the command.
+        summary: its help text.
+        action: called with the job, its settings and the values of the `extra` options.
+        extra: options that are not settings.
     """
 
     def __init__(
         self,
         name: str,
         summary: str,
-        act: Callable[..., None],
+        action: Callable[..., None],
         extra: tuple[click.Option, ...] = (),
     ) -> None:
         super().__init__(name, help=summary, subcommand_metavar="JOB [OPTIONS]")
-        self._act, self._extra = act, extra
+        self._action, self._extra = action, extra
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(packaged_jobs())
@@ -90,12 +135,12 @@ class JobGroup(click.Group):
     def _command(self, job: PackagedJob) -> click.Command:
         names = {field.name for field in dataclasses.fields(job.settings)}
 
-        def run(**given: Any) -> None:  # noqa: ANN401 - whatever the settings' types are
+        def run(**values: Any) -> None:  # noqa: ANN401 - settings of any type
             check_environment(job.name, job.settings, packaged_jobs())
-            own = {key: value for key, value in given.items() if key in names}
-            rest = {key: value for key, value in given.items() if key not in names}
+            own = {key: value for key, value in values.items() if key in names}
+            rest = {key: value for key, value in values.items() if key not in names}
             rest.pop(_FILE)
-            self._act(job, as_told(job.name, job.settings(**own)), **rest)
+            self._action(job, apply_environment(job.name, job.settings(**own)), **rest)
 
         params: list[click.Parameter] = [
             _settings_file(job.settings),
@@ -106,26 +151,26 @@ class JobGroup(click.Group):
 
 
 def _settings_file(settings: type[JobSettings]) -> click.Option:
-    """Return the option whose file gives what the command line and the environment do not."""
+    """Return the option for a settings file, which provides defaults for all other options."""
 
     def read(ctx: click.Context, _param: click.Parameter, path: str | None) -> None:
         if path is not None:
-            given = load_yaml(path)
-            checked = from_mapping(settings, given, where=path)
-            names = {str(key).replace("-", "_") for key in given}
-            ctx.default_map = {name: getattr(checked, name) for name in names}
+            values = load_yaml(path)
+            parsed = from_mapping(settings, values, where=path)
+            names = {str(key).replace("-", "_") for key in values}
+            ctx.default_map = {name: getattr(parsed, name) for name in names}
 
     return click.Option(
         ["--settings", _FILE],
         type=click.Path(dir_okay=False),
-        is_eager=True,  # before the options whose defaults it gives
+        is_eager=True,  # before the options whose defaults it provides
         callback=read,
-        help="a YAML file of settings: a key per option, without the dashes in front",
+        help="YAML file of settings: one key per option, without the leading dashes.",
     )
 
 
 def as_arguments(settings: JobSettings, *, empty: bool = False) -> list[str]:
-    """Return settings as the command line that gives them; with `empty` only those without a value."""
+    """Return settings as command-line options; with `empty` only those without a value."""
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     return [
         f"--{key_of(name)}={value}" for name, value in values.items() if not empty or value == ""
@@ -133,9 +178,9 @@ def as_arguments(settings: JobSettings, *, empty: bool = False) -> list[str]:
 
 
 def as_environment(job: str, settings: JobSettings) -> dict[str, str]:
-    """Return settings as the environment that gives them: a url's password is in no list of processes.
+    """Return settings as environment variables, so that no process list shows a password.
 
-    Empty ones are left out: an empty variable is none.
+    Empty ones are left out, because an empty variable counts as not set.
     """
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     return {variable(job, name): str(value) for name, value in values.items() if value != ""}

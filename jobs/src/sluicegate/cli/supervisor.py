@@ -1,7 +1,7 @@
-"""Runs a job's driver in a process group of its own and starts it again by the job's strategy.
+"""Runs the driver of a job in its own process group and restarts it by the job's restart strategy.
 
-A process, not a thread: an epoch past its timeout, a JVM that died and a Python that was killed
-all end the same way, and the next driver finds what was decided. Called by `sluicegate run`.
+The driver is a process, not a thread: an epoch timeout, a dead JVM and a killed Python all end the
+same way, and the next driver finds what was decided.
 """
 
 from __future__ import annotations
@@ -22,65 +22,62 @@ from pathlib import Path
 from types import FrameType
 from typing import Self
 
-from sluicegate.cli.job import PackagedJob
+from sluicegate import errors
 from sluicegate.cli.options import as_arguments, as_environment
-from sluicegate.protocol import errors
-from sluicegate.settings.job import JobSettings
+from sluicegate.deployment import termination
+from sluicegate.deployment.environment import DriverVariable
+from sluicegate.packaged_job import JobSettings, PackagedJob
 from sluicegate.settings.restart import Failure, next_restart
-from sluicegate.tracing import outcome
 
 log = logging.getLogger("sluicegate.run")
 
-_NEVER_AGAIN = frozenset({64, 65, 66})
-"""Exit codes of errors that starting again cannot mend: settings, fenced, history broken."""
-
 
 def supervise(job: PackagedJob, settings: JobSettings) -> int:
-    """Run drivers until one ends well, cannot be mended, or the strategy gives up.
+    """Run drivers until one succeeds, a restart cannot help, or the strategy gives up.
 
     Returns:
         The exit code of the last driver.
     """
     failures: list[Failure] = []
     with _Stopper() as stopper, tempfile.TemporaryDirectory() as folder:
-        said = Path(folder) / "outcome"
+        termination_file = Path(folder) / "termination"
         environment = {
             **os.environ,
             **as_environment(job.name, settings),
-            outcome.VARIABLE: str(said),
+            str(DriverVariable.TERMINATION_FILE): str(termination_file),
         }
         command = [sys.executable, "-m", "sluicegate.cli", "run", job.name, "--once"]
         while True:
-            said.unlink(missing_ok=True)
+            termination_file.unlink(missing_ok=True)
             started = time.monotonic()
             code = stopper.run([*command, *as_arguments(settings, empty=True)], environment)
-            if code == 0 or stopper.asked:
+            if code == 0 or stopper.requested:
                 return code
             ended = time.monotonic()
             failures.append(Failure(ended, ended - started))
             failed = f"attempt {len(failures)} failed after {ended - started:.0f} s with " + (
                 f"signal {-code}" if code < 0 else f"exit code {code}"
             )
-            why = outcome.read(said) or "it had no time to say why"
-            if code in _NEVER_AGAIN:
-                log.error("%s: %s; starting again cannot help", failed, why)
+            why = termination.read(termination_file) or "no reason was written"
+            if code in errors.FINAL_EXIT_CODES:
+                log.error("%s: %s; a restart cannot help", failed, why)
                 return code
-            following = next_restart(settings, failures, random.random)
-            if following.delay_s is None:
-                log.error("%s: %s; not started again (%s)", failed, why, following.why)
+            decision = next_restart(settings, failures, random.random)
+            if decision.delay_s is None:
+                log.error("%s: %s; no restart (%s)", failed, why, decision.why)
                 return code
             log.warning(
-                "%s: %s; restart in %.3g s (%s)", failed, why, following.delay_s, following.why
+                "%s: %s; restart in %.3g s (%s)", failed, why, decision.delay_s, decision.why
             )
-            if stopper.wait(following.delay_s):
+            if stopper.wait(decision.delay_s):
                 return code
 
 
 class _Stopper:
-    """Passes SIGINT and SIGTERM on to the driver as a request to end at an epoch's end."""
+    """Forwards SIGINT and SIGTERM to the driver, which then stops at the end of an epoch."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._event = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -90,54 +87,54 @@ class _Stopper:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._end_group()
+        self._kill_group()
 
     def run(self, command: list[str], environment: Mapping[str, str]) -> int:
-        """Run a driver to its end in a session of its own."""
-        if self.asked:
+        """Run a driver in its own session and return its exit code."""
+        if self.requested:
             return 0
         self._child = subprocess.Popen(command, env=environment, start_new_session=True)
         try:
             return self._child.wait()
         finally:
-            # a killed Python leaves its JVM for a moment; two drivers must never overlap
-            self._end_group()
+            # the JVM of a killed Python lives on for a moment; two drivers must never overlap
+            self._kill_group()
 
     def wait(self, seconds: float) -> bool:
-        """Wait before a restart; True if asked to stop meanwhile."""
+        """Wait before a restart; return True if a stop was requested meanwhile."""
         return self._event.wait(seconds)
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
-        self.asked = True
+        self.requested = True
         self._event.set()
         if self._child is not None and self._child.poll() is None:
             self._child.send_signal(number)
 
-    def _end_group(self) -> None:
+    def _kill_group(self) -> None:
         if self._child is None:
             return
         try:
             os.killpg(self._child.pid, signal.SIGKILL)
         except ProcessLookupError:
-            return  # all of it has ended by itself
+            return  # all its processes have ended already
 
 
 def drive(job: PackagedJob, settings: JobSettings) -> int:
-    """Run one driver in this process until it ends or is asked to.
+    """Run one driver in this process until it ends.
 
-    SIGTERM stops it at an epoch's end; SIGINT (Ctrl-C) cancels it, which is the same unless
+    SIGTERM stops it at the end of an epoch. SIGINT (Ctrl-C) cancels it, which is the same unless
     `on_cancel` is 'delete'.
 
     Returns:
-        0, or the exit code of the error that ended it (which is logged).
+        0, or the exit code of the error that ended it, which is logged.
     """
     from sluicegate.spark.session import session  # noqa: PLC0415 - only a driver needs Spark
 
-    asked: queue.SimpleQueue[int] = queue.SimpleQueue()
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     started = time.monotonic()
     try:
         spark = session(job.name)
-        with _asked(asked):
+        with _queue_signals(signals):
             query = job.build(spark, settings).start()
             log.info(
                 "%s started in %.1f s, lineage %s",
@@ -146,25 +143,25 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
                 query.lineage,
             )
             while not query.await_end(0.2):
-                if not asked.empty():
+                if not signals.empty():
                     log.info("%s stops at the end of the epoch", job.name)
-                    (query.cancel if asked.get() == signal.SIGINT else query.stop)()
+                    (query.cancel if signals.get() == signal.SIGINT else query.stop)()
                     break
     except errors.SluicegateError as error:
         log.error("%s: %s", type(error).__name__, error)
-        outcome.write(error)
+        termination.write(error)
         return error.exit_code
     log.info("%s ended", job.name)
     return 0
 
 
 @contextmanager
-def _asked(asked: queue.SimpleQueue[int]) -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into a request; set after Spark has set its own handlers."""
+def _queue_signals(signals: queue.SimpleQueue[int]) -> Iterator[None]:
+    """Put SIGINT and SIGTERM into a queue; installed after Spark has installed its own handlers."""
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {s: signal.signal(s, lambda number, _: asked.put(number)) for s in numbers}
+    previous = {s: signal.signal(s, lambda number, _: signals.put(number)) for s in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -1,6 +1,4 @@
-"""Asks a store for what belongs to a key, many keys at a time: asyncio and Arrow, without Spark.
+"""Fetches values for keys from a store, with asyncio and Arrow, without Spark.
 
-`client` is what a store must offer, `redis_store` the stores that come with it, `asking` how it is
-asked, `batches` how the answers get into rows, `loop` what a worker process keeps. Not here: the
-DataFrame function `sluicegate.lookup`, which is in `sluicegate.spark.lookups`.
+The DataFrame function `sluicegate.lookup` is in `sluicegate.spark.lookup`.
 """

@@ -1,7 +1,6 @@
-"""Arrow batches in, the same batches with a column of answers out.
+"""Adds a column of answers to Arrow batches.
 
-Batches are sent ahead of the one that is waited for, so that the store is never idle between
-two. Not here: Spark. Called in the tasks, through `answered_by`.
+Requests for later batches are sent ahead, so that the store is not idle between batches.
 """
 
 from __future__ import annotations
@@ -17,31 +16,31 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluicegate.lookups.asking import Asker, NoAnswer
+from sluicegate.errors import SchemaMismatch
 from sluicegate.lookups.client import LookupClient
-from sluicegate.lookups.loop import LoopThread, kept
+from sluicegate.lookups.fetcher import KeyFetcher, NoAnswer
 from sluicegate.lookups.settings import LookupSettings
-from sluicegate.protocol.errors import SchemaMismatch
+from sluicegate.lookups.worker import LoopThread, worker_state
 
 log = logging.getLogger("sluicegate.lookup")
 
-_AHEAD = 4
-"""How many batches of a task are asked for at once, and so held in memory."""
+_BATCHES_IN_FLIGHT = 4
+"""How many batches of a task are requested at once, and so held in memory."""
 
 Batches = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class LookupOrder:
-    """What every task of a lookup is told; travels with the task.
+class LookupPlan:
+    """The description of a lookup that travels to its tasks.
 
     Args:
-        client: pickled, so that a worker can tell whether it has opened it already.
+        client: pickled, so that a worker recognizes a client that it has already opened.
         settings: of the lookup.
-        key: the column that is looked up.
+        key: the column of keys.
         answer: the Arrow type of the answers.
-        refused: the column for the reason why a row is to be a dead letter; None: no such column.
-            One that is there keeps the reasons that it has.
+        refused: the column for the reason why a row becomes a dead letter; None: no such column. If
+            the column exists, its reasons stay.
     """
 
     client: bytes
@@ -52,43 +51,43 @@ class LookupOrder:
 
     @property
     def identity(self) -> str:
-        """Equal for tasks that may share connections and cache."""
+        """Equal for tasks that may share connections and a cache."""
         return hashlib.sha256(self.client + repr(self.settings).encode()).hexdigest()
 
-    def asker(self) -> Asker:
-        """Return a new asker."""
+    def create_fetcher(self) -> KeyFetcher:
+        """Return a new fetcher."""
         client: LookupClient = pickle.loads(self.client)  # noqa: S301 - pickled by the driver
-        return Asker(client, self.settings)
+        return KeyFetcher(client, self.settings)
 
 
-def answered_by(order: LookupOrder) -> Callable[[Batches], Batches]:
+def lookup_function(plan: LookupPlan) -> Callable[[Batches], Batches]:
     """Return the function that Spark runs over each partition."""
 
-    def answered(batches: Batches) -> Iterator[pa.RecordBatch]:
-        here = kept()
-        asker = here.asker(order.identity, order.asker)
-        yield from BatchLookup(order, asker, here.loop).run(batches)
+    def look_up(batches: Batches) -> Iterator[pa.RecordBatch]:
+        state = worker_state()
+        fetcher = state.fetcher(plan.identity, plan.create_fetcher)
+        yield from BatchLookup(plan, fetcher, state.loop).run(batches)
 
-    return answered
+    return look_up
 
 
-Sent = tuple[pa.RecordBatch, "Future[dict[Any, Any]]"]
+Pending = tuple[pa.RecordBatch, "Future[dict[Any, Any]]"]
 
 
 class BatchLookup:
     """The lookups of one task."""
 
-    def __init__(self, order: LookupOrder, asker: Asker, loop: LoopThread) -> None:
-        self._order, self._asker, self._loop = order, asker, loop
+    def __init__(self, plan: LookupPlan, fetcher: KeyFetcher, loop: LoopThread) -> None:
+        self._plan, self._fetcher, self._loop = plan, fetcher, loop
 
     def run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Yield each batch with its answers: in order, or as the answers arrive."""
-        pending: list[Sent] = []
+        """Yield each batch with its answers, in order or as the answers arrive."""
+        pending: list[Pending] = []
         source = iter(batches)
         more = True
         try:
             while more or pending:
-                while more and len(pending) < _AHEAD:
+                while more and len(pending) < _BATCHES_IN_FLIGHT:
                     batch = next(source, None)
                     if batch is None:
                         more = False
@@ -98,49 +97,51 @@ class BatchLookup:
                     batch, answers = pending.pop(self._next(pending))
                     yield self._with_answers(batch, answers.result())
         finally:
-            for _, left in pending:
-                left.cancel()
+            for _, answers in pending:
+                answers.cancel()
 
-    def _send(self, batch: pa.RecordBatch) -> Sent:
-        keys = pc.unique(batch.column(self._order.key)).drop_null().to_pylist()
-        return batch, self._loop.submit(self._asker.ask(keys))
+    def _send(self, batch: pa.RecordBatch) -> Pending:
+        keys = pc.unique(batch.column(self._plan.key)).drop_null().to_pylist()
+        return batch, self._loop.submit(self._fetcher.fetch(keys))
 
-    def _next(self, pending: list[Sent]) -> int:
-        """Return which batch leaves next."""
-        if self._order.settings.mode == "ordered":
+    def _next(self, pending: list[Pending]) -> int:
+        """Return the index of the next batch to yield."""
+        if self._plan.settings.mode == "ordered":
             return 0
         wait([answers for _, answers in pending], return_when=FIRST_COMPLETED)
         return next(i for i, (_, answers) in enumerate(pending) if answers.done())
 
     def _with_answers(self, batch: pa.RecordBatch, answers: dict[Any, Any]) -> pa.RecordBatch:
-        keys = batch.column(self._order.key).dictionary_encode()
-        given = [answers[key] for key in keys.dictionary.to_pylist()]
-        reasons = [a.reason if isinstance(a, NoAnswer) else None for a in given]
-        column = self._answers([None if isinstance(a, NoAnswer) else a for a in given])
-        done = batch.append_column(self._order.settings.into, column.take(keys.indices))
-        why = pa.array(reasons, pa.string())
-        if why.null_count < len(why):
-            log.warning("%d keys of a batch: %s", len(why) - why.null_count, why.drop_null()[0])
-        return self._refusing(done, why.take(keys.indices))
+        keys = batch.column(self._plan.key).dictionary_encode()
+        values = [answers[key] for key in keys.dictionary.to_pylist()]
+        column = self._to_arrow([None if isinstance(v, NoAnswer) else v for v in values])
+        batch = batch.append_column(self._plan.settings.into, column.take(keys.indices))
+        reasons = pa.array(
+            [v.reason if isinstance(v, NoAnswer) else None for v in values], pa.string()
+        )
+        unanswered = len(reasons) - reasons.null_count
+        if unanswered:
+            log.warning("%d keys of a batch: %s", unanswered, reasons.drop_null()[0])
+        return self._with_reasons(batch, reasons.take(keys.indices))
 
-    def _answers(self, values: list[Any]) -> pa.Array:
+    def _to_arrow(self, values: list[Any]) -> pa.Array:
         try:
-            return pa.array(values, self._order.answer)
+            return pa.array(values, self._plan.answer)
         except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeError) as error:
             raise SchemaMismatch(
-                f"lookup into {self._order.settings.into}: an answer is no "
-                f"{self._order.answer}: {error}",
-                data="the epoch is undecided, nothing of it is visible in any sink, nothing is lost",
+                f"lookup into {self._plan.settings.into}: an answer is not of type "
+                f"{self._plan.answer}: {error}",
+                data="the epoch is undecided; no sink shows any of it, and nothing is lost",
                 do="correct the store, or the client's answer type",
             ) from error
 
-    def _refusing(self, batch: pa.RecordBatch, why: pa.Array) -> pa.RecordBatch:
-        """Add the reasons, behind those of a lookup before this one."""
-        name = self._order.refused
+    def _with_reasons(self, batch: pa.RecordBatch, reasons: pa.Array) -> pa.RecordBatch:
+        """Add the reasons; those of an earlier lookup take precedence."""
+        name = self._plan.refused
         if name is None:
             return batch
-        at = batch.schema.get_field_index(name)
-        if at < 0:
-            return batch.append_column(name, why)
-        before = batch.column(at)
-        return batch.set_column(at, name, pc.coalesce(before, why.cast(before.type)))
+        index = batch.schema.get_field_index(name)
+        if index < 0:
+            return batch.append_column(name, reasons)
+        earlier = batch.column(index)
+        return batch.set_column(index, name, pc.coalesce(earlier, reasons.cast(earlier.type)))

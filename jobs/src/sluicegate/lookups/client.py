@@ -1,14 +1,14 @@
-"""What a store must offer to be looked up in, and the adapter for a plain async function.
+"""The contract of a lookup client, and an adapter for a plain async function.
 
-Not here: limits, repeats and caching (`asking`). Written by users; called on the event loop of a
-worker process. Traps:
+Users write clients; they run on the event loop of a worker process. `KeyFetcher` adds limits, retries
+and caching. Traps:
 
-- A client is pickled on the driver and opened in each worker process: it must be picklable until
-  `open`, and every worker has its own.
-- `get_many` runs up to `capacity` times at once, and is cancelled at its timeout. It must not
-  block: nothing else runs on the loop meanwhile, not even the timeout.
-- A key may be asked again, and in any company: what `get_many` answers must not depend on it.
-- `close` may never be called: worker processes are killed.
+- A client is pickled on the driver and opened in each worker process: it must be picklable before
+  `open`, and each worker has its own copy.
+- `get_many` runs up to `capacity` times concurrently, and is cancelled at its timeout. It must not
+  block: a blocked loop runs nothing else, not even the timeout.
+- A key may be fetched again, together with any other keys: its answer must not depend on them.
+- `close` may never be called, because worker processes are killed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Protocol, runtime_checkable
 
 Key = str | int | bytes
 Answer = Any
-"""Whatever fits the client's `answer` type; None: the store has nothing under the key."""
+"""A value of the client's `answer` type; None: the store has no value for the key."""
 
 
 class LookupClient(Protocol):
-    """A store that answers by key.
+    """A store that returns values by key.
 
-    What stands for a server that is away for now is an OSError (so a ConnectionError, or a
-    TimeoutError): it is asked again. Any other exception fails the epoch at once.
+    An OSError, such as a ConnectionError or TimeoutError, means that the server is temporarily
+    unavailable: the request is retried. Any other exception fails the epoch at once.
     """
 
     @property
@@ -35,38 +35,37 @@ class LookupClient(Protocol):
 
     @property
     def keys_per_request(self) -> int:
-        """How many keys one `get_many` is given at most."""
+        """The maximum number of keys in one `get_many`."""
 
     async def open(self) -> None:
-        """Make ready to be asked; called again after it raised."""
+        """Prepare for requests; called again if it raised."""
 
     async def get_many(self, keys: Sequence[Key]) -> Sequence[Answer]:
-        """Return the answers in the order of the keys, None where there is nothing."""
+        """Return the answers in the order of the keys, None for a key without a value."""
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
 
 
 @runtime_checkable
 class CheckedClient(LookupClient, Protocol):
-    """A client that can say beforehand that it cannot work."""
+    """A client with a preflight check."""
 
     async def check(self) -> None:
-        """Look at the store; called once, on the driver, between `open` and `close`.
+        """Check the store; called once, on the driver, between `open` and `close`.
 
         Raises:
-            PreflightFailed: or one of its kinds; the job does not start.
+            PreflightFailed: or a subclass; the job does not start.
             OSError: the store does not answer.
         """
 
 
 @dataclass(frozen=True)
 class AskEach:
-    """An async function of one key as a client: a request is a call.
+    """An async function of one key as a client; each key is a request.
 
     Args:
-        function: returns the answer, None for nothing. Where it needs a connection pool it keeps
-            its own.
+        function: returns the answer, None for no value. It manages its own connection pool.
         answer: the Spark type of an answer; default 'string'.
     """
 
@@ -75,11 +74,11 @@ class AskEach:
     keys_per_request: int = 1
 
     async def open(self) -> None:
-        """Nothing to open."""
+        """Do nothing."""
 
     async def get_many(self, keys: Sequence[Key]) -> Sequence[Answer]:
         """Call the function for each key; see `LookupClient`."""
         return [await self.function(key) for key in keys]
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""

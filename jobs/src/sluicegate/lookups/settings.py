@@ -1,15 +1,11 @@
-"""How a lookup asks: limits, repeats, what becomes of a row without an answer, and the cache.
-
-Plain values that travel to the executors. Made by `sluicegate.lookup`, read by `asking` and
-`batches`.
-"""
+"""The settings of a lookup: limits, retries, rows without an answer, and the cache. Travels to executors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.errors import SettingsInvalid
 
 Mode = Literal["ordered", "unordered"]
 OnTimeout = Literal["null", "fail", "dead-letter"]
@@ -17,37 +13,37 @@ OnTimeout = Literal["null", "fail", "dead-letter"]
 
 @dataclass(frozen=True)
 class Cache:
-    """Answers that a worker process remembers, 'there is nothing' among them.
+    """Answers that a worker process caches, including 'no value'.
 
-    The least recently used go first. A store that changes shows its new answers after `ttl_s`.
+    The least recently used are evicted first. Changes of the store become visible after `ttl_s`.
 
     Args:
-        rows: how many keys at most; default 10,000.
-        ttl_s: for how long, in seconds; default 60.
+        rows: maximum number of keys; default 10,000.
+        ttl_s: lifetime of an answer in seconds; default 60.
 
     Raises:
-        SettingsInvalid: one of them is not above 0.
+        SettingsInvalid: a value is not above 0.
     """
 
     rows: int = 10_000
     ttl_s: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Reject invalid values."""
         if self.rows < 1 or self.ttl_s <= 0:
             raise SettingsInvalid(
-                f"Cache(rows={self.rows}, ttl_s={self.ttl_s:g}) remembers nothing",
+                f"Cache(rows={self.rows}, ttl_s={self.ttl_s:g}) caches nothing",
                 data="nothing was started",
-                do="give both more than 0, or leave the cache out",
+                do="set both above 0, or omit the cache",
             )
 
 
 @dataclass(frozen=True)
 class LookupSettings:
-    """See `sluicegate.lookup`, whose arguments these are.
+    """The arguments of `sluicegate.lookup`; see there.
 
     Raises:
-        SettingsInvalid: a value that cannot work; it is named.
+        SettingsInvalid: names the invalid value.
     """
 
     into: str
@@ -59,7 +55,7 @@ class LookupSettings:
     cache: Cache | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Reject invalid values."""
         for wrong, what in (
             (self.mode not in get_args(Mode), f"mode={self.mode!r}; use {_either(Mode)}"),
             (

@@ -1,5 +1,6 @@
-"""The commit protocol: pure, no I/O, no Spark. Simulated to death by tests/unit/protocol.
+"""The commit protocol, pure: no I/O, no Spark (docs/concepts/protocol.md).
 
-The architecture in one line: `coordinator` yields the `effects` of an epoch one by one,
-`effects.drive` performs them on the `ports`, and the phases it passes are legal by one table.
+`coordinator.run_epoch` yields the `effects` of one epoch one by one: stage, decide, apply.
+`effects.run_effects` performs them on `ports`. The simulation in tests/robustness/model/protocol
+performs the same effects, with a crash, a lost reply or another driver between any two.
 """

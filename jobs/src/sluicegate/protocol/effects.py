@@ -1,7 +1,7 @@
-"""The steps of the protocol as values: the coordinator yields them, `drive` performs them.
+"""The coordinator's steps as values: the coordinator yields them, `run_effects` performs them.
 
-That the coordinator only ever yields is what makes it testable: a simulation can crash it, lose
-a reply or run another driver between any two effects.
+The coordinator does nothing else, and that makes it testable: a simulation can crash it, lose a
+reply or run another driver between any two effects.
 """
 
 from __future__ import annotations
@@ -10,157 +10,176 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from sluicegate.protocol import failpoints
-from sluicegate.protocol.ports import Ports, Staged
-from sluicegate.protocol.record import EpochRecord, EventTime
-from sluicegate.protocol.seal import Seal
+from sluicegate import failpoints
+from sluicegate.protocol.phases import DecidedEpoch
+from sluicegate.protocol.ports import ApplyPorts, EpochPorts, LogPorts, Staged
+from sluicegate.protocol.record import EpochRecord, EventTime, Seal
 
+P_contra = TypeVar("P_contra", contravariant=True)
 T = TypeVar("T")
 
 
-class Effect(Protocol):
-    """One step that touches the world."""
+class Effect(Protocol[P_contra]):
+    """One step that performs I/O, on the ports that it needs."""
 
-    def perform(self, ports: Ports) -> Any:  # noqa: ANN401 - each effect has its own reply
-        """Do it and return the reply."""
+    def perform(self, ports: P_contra) -> Any:  # noqa: ANN401 - each effect has its own reply
+        """Perform the step and return its reply."""
 
 
-Steps = Generator[Effect, Any, T]
-"""A piece of the coordinator that ends in a T."""
+LogSteps = Generator[Effect[LogPorts], Any, T]
+"""Steps on the logs of a checkpoint that return a T."""
+
+ApplySteps = Generator[Effect[ApplyPorts], Any, T]
+"""Steps that apply a decided epoch; `LogSteps` can be part of them."""
+
+EpochSteps = Generator[Effect[EpochPorts], Any, T]
+"""Steps of a whole epoch; `ApplySteps` and `LogSteps` can be part of them."""
 
 
 @dataclass(frozen=True)
 class ReadRecord:
-    """Read `epochs/N`; a seal there is raised as `Sealed`."""
+    """Read `epochs/N`; a seal is raised as `Sealed`."""
 
     epoch: int
 
-    def perform(self, ports: Ports) -> EpochRecord | None:
+    def perform(self, ports: LogPorts) -> EpochRecord | None:
         return ports.log.read(self.epoch)
 
 
 @dataclass(frozen=True)
-class NewestEpoch:
-    """Find the highest decided epoch."""
+class ReadSeal:
+    """Read `epochs/N`, a seal or a record."""
 
-    def perform(self, ports: Ports) -> int | None:
+    epoch: int
+
+    def perform(self, ports: LogPorts) -> Seal | EpochRecord | None:
+        return ports.log.read_any(self.epoch)
+
+
+@dataclass(frozen=True)
+class LatestEpoch:
+    """Find the highest epoch that has a record or a seal."""
+
+    def perform(self, ports: LogPorts) -> int | None:
         return ports.log.newest()
 
 
 @dataclass(frozen=True)
 class CreateRecord:
-    """Create `epochs/N` if it is not there: the commit point."""
+    """Create `epochs/N` if it does not exist: the commit point."""
 
     record: EpochRecord
 
-    def perform(self, ports: Ports) -> bool:
+    def perform(self, ports: LogPorts) -> bool:
         return ports.log.create(self.record)
 
 
 @dataclass(frozen=True)
 class CreateSeal:
-    """Create the seal in the place of `epochs/N` if nothing is there."""
+    """Create the seal as `epochs/N` if nothing exists there."""
 
     seal: Seal
 
-    def perform(self, ports: Ports) -> bool:
+    def perform(self, ports: LogPorts) -> bool:
         return ports.log.create_seal(self.seal)
 
 
 @dataclass(frozen=True)
-class ReadSeal:
-    """Read what stands at `epochs/N`, a seal or a decision."""
-
-    epoch: int
-
-    def perform(self, ports: Ports) -> Seal | EpochRecord | None:
-        return ports.log.read_any(self.epoch)
-
-
-@dataclass(frozen=True)
 class ReadDiscarded:
-    """Read which sinks were told to leave this epoch out."""
+    """Read for which sinks the epoch was discarded."""
 
     epoch: int
 
-    def perform(self, ports: Ports) -> frozenset[str]:
+    def perform(self, ports: LogPorts) -> frozenset[str]:
         return ports.log.discarded(self.epoch)
 
 
 @dataclass(frozen=True)
-class IsFinished:
-    """Read whether a driver that ended well has noted this epoch as applied."""
+class IsMarkedApplied:
+    """Read whether the epoch is marked as applied."""
 
     epoch: int
 
-    def perform(self, ports: Ports) -> bool:
-        return ports.log.finished(self.epoch)
+    def perform(self, ports: LogPorts) -> bool:
+        return ports.log.is_marked_applied(self.epoch)
 
 
 @dataclass(frozen=True)
-class Finish:
-    """Note an overlapped epoch as applied."""
+class MarkApplied:
+    """Mark the epoch as applied."""
 
     epoch: int
 
-    def perform(self, ports: Ports) -> None:
-        ports.log.finish(self.epoch)
+    def perform(self, ports: LogPorts) -> None:
+        ports.log.mark_applied(self.epoch)
 
 
 @dataclass(frozen=True)
-class Tidy:
-    """Remove what nobody can need any more."""
+class PruneLog:
+    """Remove what nobody needs once the record is applied."""
 
     record: EpochRecord
 
-    def perform(self, ports: Ports) -> None:
-        ports.log.tidy(self.record)
+    def perform(self, ports: LogPorts) -> None:
+        ports.log.prune_after(self.record)
 
 
 @dataclass(frozen=True)
 class ReadOffsets:
-    """Read the digest of Spark's `offsets/N` back from storage."""
+    """Read the digest of Spark's `offsets/N` from storage."""
 
     epoch: int
 
-    def perform(self, ports: Ports) -> str | None:
+    def perform(self, ports: LogPorts) -> str | None:
         return ports.offsets.digest(self.epoch)
 
 
 @dataclass(frozen=True)
 class IsCommitted:
-    """Read whether Spark counts the epoch as done."""
+    """Read whether Spark has committed the epoch."""
 
     epoch: int
 
-    def perform(self, ports: Ports) -> bool:
-        return ports.offsets.committed(self.epoch)
-
-
-@dataclass(frozen=True)
-class Begin:
-    """Draw the attempt's id and take the time and the trace context."""
-
-    def perform(self, ports: Ports) -> tuple[str, str]:
-        return ports.clock.new_attempt(), ports.clock.traceparent()
+    def perform(self, ports: LogPorts) -> bool:
+        return ports.offsets.is_committed(self.epoch)
 
 
 @dataclass(frozen=True)
 class Now:
-    """Read the clock."""
+    """Read the clock, in ms since 1970."""
 
-    def perform(self, ports: Ports) -> int:
+    def perform(self, ports: LogPorts) -> int:
         return ports.clock.now_ms()
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait before another try."""
+    """Sleep before a retry."""
 
     seconds: float
 
-    def perform(self, ports: Ports) -> None:
+    def perform(self, ports: LogPorts) -> None:
         ports.clock.pause(self.seconds)
+
+
+@dataclass(frozen=True)
+class HitFailpoint:
+    """Pass a failpoint."""
+
+    point: str
+    epoch: int
+    sink: str = ""
+
+    def perform(self, ports: LogPorts) -> None:  # noqa: ARG002 - failpoints belong to the process
+        failpoints.reach(self.point, epoch=self.epoch, sink=self.sink)
+
+
+@dataclass(frozen=True)
+class BeginAttempt:
+    """Generate the attempt's id and read the trace context."""
+
+    def perform(self, ports: EpochPorts) -> tuple[str, str]:
+        return ports.plan.begin_attempt()
 
 
 @dataclass(frozen=True)
@@ -170,71 +189,69 @@ class Stage:
     epoch: int
     attempt: str
 
-    def perform(self, ports: Ports) -> Staged:
+    def perform(self, ports: EpochPorts) -> Staged:
         return ports.plan.stage(self.epoch, self.attempt)
 
 
 @dataclass(frozen=True)
 class CheckState:
-    """See that all state of the plan is in."""
+    """Check that all state of the plan is complete."""
 
     epoch: int
 
-    def perform(self, ports: Ports) -> None:
+    def perform(self, ports: EpochPorts) -> None:
         ports.plan.check_state(self.epoch)
 
 
 @dataclass(frozen=True)
-class Feed:
-    """Feed the watermark of a plan that is skipped."""
+class RestoreWatermark:
+    """Restore the watermark of a plan that is skipped."""
 
     event_times: tuple[EventTime, ...]
 
-    def perform(self, ports: Ports) -> None:
-        ports.plan.feed(self.event_times)
+    def perform(self, ports: EpochPorts) -> None:
+        ports.plan.restore_watermark(self.event_times)
 
 
 @dataclass(frozen=True)
 class Apply:
-    """Write parts of a decided epoch into a sink."""
+    """Write parts of a decided epoch to a sink."""
 
     record: EpochRecord
     sink: str
     parts: tuple[int, ...]
     discard: bool = False
 
-    def perform(self, ports: Ports) -> None:
+    def perform(self, ports: ApplyPorts) -> None:
         ports.sinks.apply(self.record, self.sink, self.parts, discard=self.discard)
 
 
 @dataclass(frozen=True)
-class AwaitSettled:
-    """Wait until no apply of this driver is running; the reply is the last epoch that it applied."""
+class StartApply:
+    """Start to apply a decided epoch in the background."""
 
-    def perform(self, ports: Ports) -> int | None:
-        return ports.sinks.settled()
+    decided: DecidedEpoch
+
+    def perform(self, ports: ApplyPorts) -> None:
+        ports.sinks.start_apply(self.decided)
 
 
 @dataclass(frozen=True)
-class Reach:
-    """Pass a failpoint."""
+class AwaitApplies:
+    """Wait until no apply of this driver runs; reply with the last epoch that it applied."""
 
-    point: str
-    epoch: int
-    sink: str = ""
-
-    def perform(self, ports: Ports) -> None:  # noqa: ARG002 - failpoints are the process's own
-        failpoints.reach(self.point, epoch=self.epoch, sink=self.sink)
+    def perform(self, ports: ApplyPorts) -> int | None:
+        return ports.sinks.await_applies()
 
 
-def drive(steps: Steps[T], ports: Ports) -> T:
-    """Perform a coordinator's effects until it ends; errors of an effect are thrown into it."""
+def run_effects(steps: Generator[Effect[P_contra], Any, T], ports: P_contra) -> T:
+    """Perform a coordinator's effects until it returns; throw their errors into it."""
     try:
         effect = next(steps)
         while True:
             try:
                 reply = effect.perform(ports)
-            except Exception as error:  # noqa: BLE001 - the coordinator decides what to make of it
+            except Exception as error:  # noqa: BLE001 - the coordinator handles it
                 effect = steps.throw(error)
             else:
                 effect = steps.send(reply)

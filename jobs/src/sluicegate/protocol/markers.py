@@ -1,8 +1,8 @@
-"""The marker: what a sink keeps, in the transaction of an epoch, to say that the epoch is in.
+"""The marker: what a sink stores in an epoch's transaction to prove that it has the epoch.
 
-Markers form a chain (rule 11): each epoch's record names, for every part of every sink, the
-marker it expects to find. `judge` is the whole decision of an apply. Pure; the sinks call it
-between reading their marker and writing.
+Markers form a chain (rule 11): the record of each epoch names, for every part of every sink, the
+marker that it expects there. `compare_marker` decides the whole apply. Pure: a sink calls it after
+it reads its marker and before it writes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from sluicegate.protocol.errors import Fenced, MarkerMismatch, SinkWentBack
+from sluicegate.errors import Fenced, MarkerMismatch, SinkRegressed
 
 
 @dataclass(frozen=True)
 class Marker:
-    """Which epoch a part of a sink has applied last.
+    """The last epoch that a part of a sink has applied.
 
     Args:
         epoch: the epoch's number; -1 before the first.
@@ -29,8 +29,8 @@ class Marker:
         return f"epoch {self.epoch}, attempt {self.attempt}" if self.attempt else "none yet"
 
 
-GENESIS = Marker(-1, "")
-"""What a part of a new lineage has applied: nothing."""
+NO_MARKER = Marker(-1, "")
+"""The marker of a part in a new lineage: nothing is applied."""
 
 
 class Verdict(enum.Enum):
@@ -40,47 +40,47 @@ class Verdict(enum.Enum):
     SKIP = "skip"
 
 
-def judge(found: Marker | None, *, this: Marker, prev: Marker, where: str) -> Verdict:
-    """Say whether a decided part is still to be written.
+def compare_marker(found: Marker | None, *, this: Marker, prev: Marker, where: str) -> Verdict:
+    """Decide whether a part of a decided epoch must still be written.
 
     Args:
-        found: the marker that the sink holds, None where it holds none at all.
+        found: the marker in the sink, None if it has none.
         this: the marker of the record that is being applied.
         prev: the marker that the record expects to find.
-        where: sink and part, for the errors.
+        where: sink and part, for error messages.
 
     Raises:
-        Fenced: the sink is beyond this record: another driver went on.
-        SinkWentBack: the sink is behind `prev`: it was restored or failed over.
+        Fenced: the sink is ahead of this record: another driver continued.
+        SinkRegressed: the sink is older than `prev`: it was restored or failed over.
         MarkerMismatch: the marker is absent, or belongs to no attempt of this chain.
     """
     if found == this:
         return Verdict.SKIP
-    if found == prev or (found is None and prev == GENESIS):
+    if found == prev or (found is None and prev == NO_MARKER):
         return Verdict.APPLY
-    said = (
+    what = (
         f"{where}: the marker is {found or 'absent'}; the record expects {prev} and writes {this}"
     )
-    if found is None or found == GENESIS != prev:
+    if found is None or found == NO_MARKER != prev:
         raise MarkerMismatch(
-            said,
-            data="nothing was written. If the sink was emptied or re-created, what it held is gone",
-            do="restore the sink with its markers, or start a new lineage into it on purpose",
+            what,
+            data="nothing was written. If the sink was emptied or re-created, its former rows are gone",
+            do="restore the sink with its markers, or start a new lineage into it",
         )
     if found.epoch > this.epoch:
         raise Fenced(
-            said,
-            data="nothing was written; another driver of this lineage went on without this one",
-            do="let this driver end; keep one driver per checkpoint",
+            what,
+            data="nothing was written; another driver of this lineage continued without this one",
+            do="let this driver stop, and run one driver per checkpoint",
         )
     if found.epoch < prev.epoch:
-        raise SinkWentBack(
-            said,
-            data="epochs that were applied are missing from the sink: a failover, or a backup put back",
-            do="MySQL is brought forward from the kept records; for Kafka restore the topic",
+        raise SinkRegressed(
+            what,
+            data="the sink lost epochs that were applied, by a failover or a restored backup",
+            do="MySQL is brought forward from the retained records; for Kafka, restore the topic",
         )
     raise MarkerMismatch(
-        said,
+        what,
         data="nothing was written; the checkpoint and the sink have different histories",
-        do="find out whether the checkpoint was put back from a backup; start a new lineage if so",
+        do="check whether the checkpoint was restored from a backup; if so, start a new lineage",
     )

@@ -1,25 +1,28 @@
-"""The phases of an epoch and the one table of what may follow what."""
+"""The phases of an epoch, and the one table of its transitions."""
 
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
+
+from sluicegate.protocol.record import EpochRecord
 
 
 class Phase(enum.Enum):
-    """Where an epoch stands in this process."""
+    """The phase of an epoch in this process."""
 
     LOOKING = "looking"
-    """Reading whether the epoch is decided already."""
+    """Reads the log: the epoch may be decided already."""
     STAGING = "staging"
-    """The plan runs; its output becomes durable; nothing is visible."""
+    """The plan runs and its output becomes durable; nothing is visible."""
     DECIDING = "deciding"
-    """The record is being created: the commit point lies inside."""
+    """The record is being created: this phase contains the commit point."""
     DECIDED = "decided"
-    """The record is ours or was found; it will be applied, however late."""
+    """The record exists. The epoch will be applied, by this driver or a later one."""
     APPLYING = "applying"
-    """Sink after sink writes the record in its own transaction."""
+    """Each sink in turn writes the epoch in its own transaction."""
     DONE = "done"
-    """Every sink holds the epoch."""
+    """Every sink has the epoch."""
 
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
@@ -30,21 +33,21 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.APPLYING: frozenset({Phase.DONE}),
     Phase.DONE: frozenset(),
 }
-"""Any phase may also end in an exception; nothing goes backwards within one process."""
+"""Within one process no phase is repeated. Any phase may also end with an exception."""
 
 
 class IllegalTransition(AssertionError):
-    """The coordinator tried to pass phases in an order that the table does not know."""
+    """The coordinator tried a transition that is not in the table."""
 
 
-class Course:
-    """The phase of one epoch, moved only along `TRANSITIONS`."""
+class EpochPhase:
+    """The current phase of one epoch; it moves only along `TRANSITIONS`."""
 
     def __init__(self) -> None:
         self.phase = Phase.LOOKING
 
-    def enter(self, phase: Phase) -> None:
-        """Move on to `phase`.
+    def advance(self, phase: Phase) -> None:
+        """Move to `phase`.
 
         Raises:
             IllegalTransition: the table does not allow it.
@@ -52,3 +55,25 @@ class Course:
         if phase not in TRANSITIONS[self.phase]:
             raise IllegalTransition(f"{self.phase.value} -> {phase.value}")
         self.phase = phase
+
+
+@dataclass(frozen=True)
+class DecidedEpoch:
+    """A decided epoch that this process applies.
+
+    Args:
+        record: the decision, as it is stored.
+        replayed: whether an earlier attempt or another driver decided it.
+        phase: its phase in this process.
+    """
+
+    record: EpochRecord
+    replayed: bool
+    phase: EpochPhase
+
+    @classmethod
+    def replay(cls, record: EpochRecord) -> DecidedEpoch:
+        """Return an epoch whose decision was found in the log."""
+        phase = EpochPhase()
+        phase.advance(Phase.DECIDED)
+        return cls(record, replayed=True, phase=phase)

@@ -1,7 +1,7 @@
-"""What the coordinator needs of the world. Implemented by storage, sinks and spark; faked in tests.
+"""What the coordinator needs from its environment.
 
-Each method may fail, hang, or succeed without saying so; what a port must make of that is said
-here, in the names of `errors`.
+`storage` and `spark` implement these protocols; the simulation fakes them. A method may fail, hang,
+or succeed without a reply. The docstrings state which of our errors each case must become.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sluicegate.protocol.record import Chunk, EpochRecord, EventTime
-from sluicegate.protocol.seal import Seal
+from sluicegate.protocol.phases import DecidedEpoch
+from sluicegate.protocol.record import Chunk, EpochRecord, EventTime, Seal
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What a try at an epoch has made durable, before anything is decided."""
+    """What one attempt at an epoch has made durable before the decision."""
 
     chunks: tuple[Chunk, ...] = ()
     event_times: tuple[EventTime, ...] = ()
@@ -24,84 +24,101 @@ class Staged:
 
 
 class EpochLog(Protocol):
-    """Create-once records by epoch number."""
+    """Records by epoch number, each created at most once."""
 
     def create(self, record: EpochRecord) -> bool:
-        """Create the record if there is none: True if it is new, False if one was there.
+        """Create the record if none exists.
 
-        False does not say whose it is: an earlier request of ours may have got through.
+        Returns:
+            True if it was created, False if one existed. False does not mean that another driver
+            created it: an earlier request of ours may have succeeded.
 
         Raises:
-            StoreUnavailable: no answer, or one in doubt. The record may be there or not.
+            StoreUnavailable: no reply, or an ambiguous one. The record may or may not exist.
         """
 
     def read(self, epoch: int) -> EpochRecord | None:
-        """Return the record, None if there is none. Always from the store, never from memory.
+        """Return the record, None if there is none. Always reads the store, never a cache.
 
         Raises:
-            Sealed: a seal stands there.
+            Sealed: the epoch holds a seal.
         """
 
     def newest(self) -> int | None:
         """Return the highest epoch that has a record or a seal, None if there is none."""
 
     def create_seal(self, seal: Seal) -> bool:
-        """Create the seal in the place of `epochs/N`, as `create` does a record."""
+        """Create the seal as `epochs/N`; replies and errors are those of `create`."""
 
     def read_any(self, epoch: int) -> Seal | EpochRecord | None:
-        """Return what stands at `epochs/N`; a seal is returned, not raised."""
+        """Return the seal or the record at `epochs/N`; a seal is returned, not raised."""
 
     def discarded(self, epoch: int) -> frozenset[str]:
-        """Return the sinks for which somebody discarded this decided epoch (rule 14)."""
+        """Return the sinks for which this decided epoch was discarded (rule 14)."""
 
-    def finished(self, epoch: int) -> bool:
-        """Return whether `finish` was called for the epoch."""
+    def mark_applied(self, epoch: int) -> None:
+        """Record that an epoch is in every sink, where Spark's commit does not prove it.
 
-    def finish(self, epoch: int) -> None:
-        """Note that an epoch is in every sink, where Spark's commit does not say so.
-
-        Of an overlapped one at the end of a driver that ends well; of any by one that only finishes.
+        Used for the last overlapped epoch of a driver that stops normally, and for any epoch that
+        an apply-only run applies.
         """
 
-    def tidy(self, record: EpochRecord) -> None:
-        """Remove what nobody can need once `record` is applied (rules 2 and 8).
+    def is_marked_applied(self, epoch: int) -> bool:
+        """Return whether `mark_applied` was called for the epoch."""
 
-        Old records beyond the retention, never the newest; staged attempts of decided epochs,
-        never the decided attempt. Best effort: a failure is logged and the next call goes on.
+    def prune_after(self, record: EpochRecord) -> None:
+        """Remove what nobody needs once `record` is applied (rules 2 and 8).
+
+        Removes records beyond the retention but never the newest, and staged attempts of decided
+        epochs but never the decided attempt. Best effort: a failure is logged, and the next call
+        retries.
         """
 
 
 class Offsets(Protocol):
-    """Spark's offset log, read back from storage."""
+    """Spark's offset log and commit log, read from storage."""
 
     def digest(self, epoch: int) -> str | None:
-        """Return the SHA-256 of `offsets/N`, None if it is not there.
+        """Return the SHA-256 of `offsets/N`, None if the file does not exist.
 
         Raises:
-            OffsetLogDiverged: the running query holds other offsets for this epoch than are stored
-                there: another driver's file, with which this plan's rows must not be decided.
-            StoreUnavailable: no answer.
+            OffsetLogDiverged: the running query has other offsets for this epoch than the stored
+                file: another driver wrote it, and this plan's rows must not be decided with it.
+            StoreUnavailable: no reply.
         """
 
-    def committed(self, epoch: int) -> bool:
+    def is_committed(self, epoch: int) -> bool:
         """Return whether Spark has written `commits/N`: it will not run the epoch again."""
 
 
+class Clock(Protocol):
+    """Time."""
+
+    def now_ms(self) -> int:
+        """Return the wall-clock time in ms since 1970."""
+
+    def pause(self, seconds: float) -> None:
+        """Sleep."""
+
+
 class Plan(Protocol):
-    """The epoch's plan, run by Spark."""
+    """The plan of one epoch, run by Spark."""
+
+    def begin_attempt(self) -> tuple[str, str]:
+        """Return a new random attempt id, and the epoch's W3C trace context or ''."""
 
     def stage(self, epoch: int, attempt: str) -> Staged:
         """Run the plan once and make its output durable under `attempt`.
 
         Raises:
             StageFailed: nothing is decided; another try needs another attempt id.
-            RowRefused: a row fits no sink and no dead-letter sink was declared.
+            RowRefused: a sink rejects a row and the job has no dead-letter sink.
         """
 
     def check_state(self, epoch: int) -> None:
         """Raise StateIncomplete unless every state partition has its next version (rule 9)."""
 
-    def feed(self, event_times: tuple[EventTime, ...]) -> None:
+    def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
         """Give a skipped plan the event times that it would have seen (rule 16)."""
 
 
@@ -111,47 +128,50 @@ class Sinks(Protocol):
     def apply(
         self, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
     ) -> None:
-        """Write the parts of a decided epoch into one sink, each in one transaction with its marker.
+        """Write parts of a decided epoch to one sink, each in one transaction with its marker.
 
-        May be called any number of times for the same record, from several processes at once.
-        With `discard` the rows stay out and only the marker moves.
+        May be called any number of times for the same record, also by several processes at once.
+        With `discard` only the marker moves and no rows are written.
 
         Raises:
-            SinkUnavailable: in doubt; call again, the marker will tell.
-            SinkRejected: for good; the epoch stays decided.
-            Fenced, SinkWentBack, MarkerMismatch: see `markers.judge`.
+            SinkUnavailable: the result is unknown; call again, the marker decides.
+            SinkRejected: permanent; the epoch stays decided.
+            Fenced, SinkRegressed, MarkerMismatch: see `markers.compare_marker`.
         """
 
-    def settled(self) -> int | None:
-        """Return once every apply that was started before has ended well; raise its error if not.
+    def start_apply(self, decided: DecidedEpoch) -> None:
+        """Start `coordinator.apply` in the background, after waiting for the apply before it."""
+
+    def await_applies(self) -> int | None:
+        """Wait until no apply of this driver runs; raise the error of one that failed.
 
         Returns:
             The last epoch that this driver has applied, None if it has applied none.
         """
 
 
-class Clock(Protocol):
-    """Time and randomness."""
-
-    def now_ms(self) -> int:
-        """Return the wall clock in ms since 1970."""
-
-    def pause(self, seconds: float) -> None:
-        """Wait."""
-
-    def new_attempt(self) -> str:
-        """Return a fresh random id."""
-
-    def traceparent(self) -> str:
-        """Return the W3C trace context of the running epoch, empty if it is not traced."""
-
-
 @dataclass(frozen=True)
-class Ports:
-    """All ports of one driver."""
+class LogPorts:
+    """What steps need that only read and write the logs of a checkpoint."""
 
     log: EpochLog
     offsets: Offsets
-    plan: Plan
-    sinks: Sinks
     clock: Clock
+
+
+@dataclass(frozen=True)
+class ApplyPorts(LogPorts):
+    """What applying a decided epoch needs."""
+
+    sinks: Sinks
+
+    def with_plan(self, plan: Plan) -> EpochPorts:
+        """Return the ports of an epoch that may be staged."""
+        return EpochPorts(self.log, self.offsets, self.clock, self.sinks, plan)
+
+
+@dataclass(frozen=True)
+class EpochPorts(ApplyPorts):
+    """What a whole epoch needs."""
+
+    plan: Plan

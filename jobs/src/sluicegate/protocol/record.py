@@ -1,8 +1,8 @@
-"""The epoch record: the one object whose creation decides an epoch, and its bytes.
+"""What the epoch log stores: the record that decides an epoch, the seal that ends a lineage.
 
-Not here: where it is stored. Layout of the bytes: a magic line, the length of a JSON header,
-the header, then the inline chunks one after another; the last 32 bytes are the SHA-256 of all
-before them, so a torn or changed record is never taken for a decision.
+A record is a magic line, the length of a JSON header, the header, and the inline chunks one after
+another. A seal is a magic line and JSON. Both end with the SHA-256 of everything before it, so a torn
+or changed object is never mistaken for a decision. `sealing` defines when a seal may be created.
 """
 
 from __future__ import annotations
@@ -14,41 +14,37 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sluicegate.protocol.errors import EpochLogBroken
-from sluicegate.protocol.markers import GENESIS, Marker
+from sluicegate.errors import EpochLogBroken, Sealed
+from sluicegate.protocol.markers import NO_MARKER, Marker
 
 MAGIC = b"sluicegate-epoch-1\n"
+SEAL_MAGIC = b"sluicegate-seal-1\n"
 _LENGTH = struct.Struct(">Q")
 _DIGEST_BYTES = 32
 
-EXACTLY_ONCE = "exactly-once"
-AT_LEAST_ONCE = "at-least-once"
-"""Decided and replayed from the record, without markers: a repeated apply repeats its rows."""
-AT_MOST_ONCE = "at-most-once"
-"""Applied by the process that decided, once; what that one did not finish is lost."""
-
 ROWS_IN = "rows_in"
-"""In `EpochRecord.counts`: rows that the sources gave."""
-LETTERS = "dead_letters_"
-"""The same: followed by a kind, the first word of the reasons; how many dead letters are of it."""
+"""A key of `EpochRecord.counts`: rows that the sources delivered."""
+DEAD_LETTERS = "dead_letters_"
+"""A prefix of keys of `EpochRecord.counts`, followed by a kind, the first word of the reason: the
+number of dead letters of that kind."""
 
 Chain = Mapping[str, Mapping[int, Marker]]
-"""Sink id -> part -> the marker that the part holds once everything so far is applied."""
+"""Sink id -> part -> the marker of the part after everything so far is applied."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Staged rows of one part of one sink, made by one task: sink-ready Arrow IPC.
+    """Staged rows of one part of one sink, encoded by one task as Arrow IPC.
 
     Args:
         sink: the sink's id.
         part: the part of the sink that applies it; a part is one transaction.
-        order: the place among the part's chunks (task, then sequence within the task).
+        order: the position among the part's chunks (task, then sequence within the task).
         rows: number of rows.
-        size: bytes as stored.
+        size: size in bytes as stored.
         sha256: of the bytes as stored, hexadecimal.
-        inline: the bytes, where they travel inside the record; else None.
-        name: the object's name in the staging area; None where inline.
+        inline: the bytes if the record contains them, else None.
+        name: the object's name in the staging area; None if inline.
     """
 
     sink: str
@@ -69,7 +65,7 @@ class Chunk:
         if len(stored) != self.size or hashlib.sha256(stored).hexdigest() != self.sha256:
             raise EpochLogBroken(
                 f"chunk {self.name or 'inline'} of sink {self.sink} has other bytes than were decided",
-                data="the epoch is decided and cannot be applied; nothing was written from it",
+                data="the epoch is decided and cannot be applied; none of its rows were written",
                 do="restore the object from the store's versions or a backup",
             )
         return stored
@@ -77,13 +73,13 @@ class Chunk:
 
 @dataclass(frozen=True)
 class SinkBinding:
-    """What a record says of one sink, so that a replay cannot be sent elsewhere (rule 4).
+    """What a record stores about a sink, so that a replay cannot write elsewhere (rule 4).
 
     Args:
         kind: 'kafka', 'mysql', ...
         target: what it writes to, such as 'topic ip_count_sink'; compared on replay.
-        parts: how many parts (transactions) it may be applied in.
-        marker_key: under which key the sink keeps its markers.
+        parts: the number of parts (transactions) that apply it.
+        marker_key: the key under which the sink stores its markers.
     """
 
     kind: str
@@ -104,23 +100,23 @@ class EventTime:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """The decision of one epoch. See DESIGN.md section 2, step 2, and rule 4.
+    """The decision of one epoch; see step "decide" and rule 4 in docs/concepts/protocol.md.
 
     Args:
-        lineage: the history of one checkpoint, a random id.
+        lineage: the random id of the checkpoint's history.
         job: the job's name.
         epoch: Spark's batch id.
-        attempt: the try that was decided, a random id.
-        delivery: EXACTLY_ONCE, AT_LEAST_ONCE or AT_MOST_ONCE.
+        attempt: the random id of the decided attempt.
+        delivery: one of the guarantees in `sluicegate.settings.epoch`.
         offsets_digest: SHA-256 of Spark's `offsets/N`, hexadecimal.
         sinks: sink id -> what it is bound to.
-        prev: for every part of every sink the marker that is there before this epoch.
+        prev: for every part of every sink, the marker before this epoch.
         chunks: the staged rows.
         event_times: one per watermark operator, in the plan's order.
-        decided_at_ms: the driver's clock, ms since 1970, for people only.
-        traceparent: W3C trace context of the epoch, empty if not traced.
+        decided_at_ms: the driver's clock in ms since 1970, informational.
+        traceparent: W3C trace context of the epoch, empty if it is not traced.
         counts: numbers for people (rows in, dead letters, ...).
-        overlapped: Spark may count the epoch as done before it is applied (`Job.overlap`).
+        overlapped: Spark may commit the epoch before it is applied (`Job.overlap`).
     """
 
     lineage: str
@@ -140,80 +136,64 @@ class EpochRecord:
 
     @property
     def marker(self) -> Marker:
-        """What every part with rows holds once it is applied."""
+        """The marker of every part with rows after the epoch is applied."""
         return Marker(self.epoch, self.attempt)
 
     def part_chunks(self, sink: str, part: int) -> tuple[Chunk, ...]:
         """Return the chunks of one part in the order in which they are written."""
-        mine = (c for c in self.chunks if c.sink == sink and c.part == part)
-        return tuple(sorted(mine, key=lambda c: c.order))
+        chunks = (c for c in self.chunks if c.sink == sink and c.part == part)
+        return tuple(sorted(chunks, key=lambda c: c.order))
 
     def parts_with_rows(self, sink: str) -> tuple[int, ...]:
-        """Return the parts of a sink that this epoch moves; others keep their marker (rule 5)."""
+        """Return the parts of a sink that this epoch writes; the others keep their marker (rule 5)."""
         return tuple(sorted({c.part for c in self.chunks if c.sink == sink}))
 
     def prev_of(self, sink: str, part: int) -> Marker:
-        """Return the marker that the part holds before this epoch is applied."""
-        return self.prev.get(sink, {}).get(part, GENESIS)
+        """Return the marker of a part before this epoch is applied."""
+        return self.prev.get(sink, {}).get(part, NO_MARKER)
 
     def chain(self) -> dict[str, dict[int, Marker]]:
-        """Return the markers that are there once this epoch is applied: the next record's `prev`."""
+        """Return the markers after this epoch is applied: the next record's `prev`."""
         after = {sink: dict(parts) for sink, parts in self.prev.items()}
         for chunk in self.chunks:
             after.setdefault(chunk.sink, {})[chunk.part] = self.marker
         return after
 
     def rows(self, sink: str) -> int:
-        """Return how many rows this epoch brings to a sink."""
+        """Return the number of rows that this epoch writes to a sink."""
         return sum(c.rows for c in self.chunks if c.sink == sink)
-
-    def inline_only(self) -> bool:
-        """Say whether the record itself carries every row."""
-        return all(c.inline is not None for c in self.chunks)
 
 
 def encode(record: EpochRecord) -> bytes:
-    """Return the bytes that are stored for a record."""
+    """Return the stored form of a record."""
     header = asdict(record)
     blobs = [chunk.pop("inline") for chunk in header["chunks"]]
     for chunk, blob in zip(header["chunks"], blobs, strict=True):
         chunk["inline"] = blob is not None
     packed = json.dumps(header, separators=(",", ":")).encode()
-    body = b"".join(
-        [MAGIC, _LENGTH.pack(len(packed)), packed, *(b for b in blobs if b is not None)]
-    )
-    return body + hashlib.sha256(body).digest()
+    inline = b"".join(blob for blob in blobs if blob is not None)
+    return _with_digest(MAGIC + _LENGTH.pack(len(packed)) + packed + inline)
 
 
 def decode(stored: bytes) -> EpochRecord:
     """Return the record in `stored`.
 
     Raises:
-        EpochLogBroken: the bytes are torn, changed, or of a format that is not known here.
+        EpochLogBroken: the bytes are torn or changed, or have an unknown format.
     """
-    body, digest = stored[:-_DIGEST_BYTES], stored[-_DIGEST_BYTES:]
-    if not stored.startswith(MAGIC) or hashlib.sha256(body).digest() != digest:
-        raise _unreadable()
+    body = _verified(stored, MAGIC)
     try:
         return _decoded(body)
     except (LookupError, TypeError, ValueError, struct.error) as error:
-        # whole, so not torn: another version's fields under the same magic
-        raise _unreadable() from error
-
-
-def _unreadable() -> EpochLogBroken:
-    return EpochLogBroken(
-        "an epoch record is torn, changed, or was written by another version",
-        data="what it decided is unknown, so nothing is written",
-        do="restore the object, or run the version of Sluicegate that wrote it",
-    )
+        # the digest is right, so it is not torn: fields of another version with the same magic
+        raise _broken(MAGIC) from error
 
 
 def _decoded(body: bytes) -> EpochRecord:
-    at = len(MAGIC) + _LENGTH.size
-    (length,) = _LENGTH.unpack(body[len(MAGIC) : at])
-    header: dict[str, Any] = json.loads(body[at : at + length])
-    header["chunks"] = tuple(_chunks(header["chunks"], body, at + length))
+    (length,) = _LENGTH.unpack_from(body)
+    end = _LENGTH.size + length
+    header: dict[str, Any] = json.loads(body[_LENGTH.size : end])
+    header["chunks"] = tuple(_chunks(header["chunks"], body, end))
     header["event_times"] = tuple(EventTime(**e) for e in header["event_times"])
     header["sinks"] = {sink: SinkBinding(**b) for sink, b in header["sinks"].items()}
     header["prev"] = {
@@ -234,3 +214,81 @@ def _chunks(headers: list[dict[str, Any]], body: bytes, at: int) -> Iterator[Chu
         if inline is not None:
             chunk.verify(inline)
         yield chunk
+
+
+@dataclass(frozen=True)
+class Seal:
+    """The end of a lineage.
+
+    Args:
+        id: the random id of the attempt at sealing; it identifies the seal's creator.
+        lineage: the sealed lineage.
+        job: the job's name.
+        epoch: the first epoch that can never be decided.
+        why: the reason, for people.
+        sealed_at_ms: the creator's clock in ms since 1970, informational.
+    """
+
+    id: str
+    lineage: str
+    job: str
+    epoch: int
+    why: str
+    sealed_at_ms: int
+
+    def error(self) -> Sealed:
+        """Return the error with which a driver stops when it finds the seal."""
+        return Sealed(
+            f"lineage {self.lineage} of job {self.job} was sealed after epoch {self.epoch - 1}: "
+            f"{self.why}",
+            data="everything that was decided before is in every sink; this start wrote nothing, and "
+            "nothing more can be decided here",
+            do="run the job on the checkpoint that was restored from the savepoint; if there is "
+            "none, take a savepoint of this checkpoint and restore it",
+        )
+
+
+def encode_seal(seal: Seal) -> bytes:
+    """Return the stored form of a seal."""
+    return _with_digest(SEAL_MAGIC + json.dumps(asdict(seal), separators=(",", ":")).encode())
+
+
+def is_seal(stored: bytes) -> bool:
+    """Return whether an object of the epoch log is a seal, intact or not, and not a record."""
+    return stored.startswith(SEAL_MAGIC)
+
+
+def decode_seal(stored: bytes) -> Seal:
+    """Return the seal in `stored`.
+
+    Raises:
+        EpochLogBroken: it is torn or changed, or another version wrote it.
+    """
+    body = _verified(stored, SEAL_MAGIC)
+    try:
+        return Seal(**json.loads(body))
+    except (TypeError, ValueError) as error:
+        raise _broken(SEAL_MAGIC) from error
+
+
+def _with_digest(body: bytes) -> bytes:
+    return body + hashlib.sha256(body).digest()
+
+
+def _verified(stored: bytes, magic: bytes) -> bytes:
+    """Return the content between the magic line and the digest."""
+    body, digest = stored[:-_DIGEST_BYTES], stored[-_DIGEST_BYTES:]
+    if not stored.startswith(magic) or hashlib.sha256(body).digest() != digest:
+        raise _broken(magic)
+    return body.removeprefix(magic)
+
+
+def _broken(magic: bytes) -> EpochLogBroken:
+    seal = magic == SEAL_MAGIC
+    return EpochLogBroken(
+        f"{'a seal' if seal else 'an epoch record'} is torn, changed, or was written by another version",
+        data="nothing can be decided after it, so nothing is written"
+        if seal
+        else "its decision is unknown, so nothing is written",
+        do="restore the object, or run the version of Sluicegate that wrote it",
+    )

@@ -1,102 +1,96 @@
-"""Sealing: after it no epoch of a lineage can be decided any more, and none is left half done.
+"""Sealing a lineage: no epoch of it can be decided any more, and none is left unapplied.
 
-The seal takes the place in the epoch log that the next decision would take, so it races fairly with
-a living driver: whichever is created first stands. It is created only when every sink holds the
-epoch before, so nothing that was decided waits behind it. Whoever reads it stops with `Sealed`.
-Pure; called by a driver that was asked to stop, and by the CLI for a job that is stopped.
+The seal is created under the name of the next record, so it races fairly with a running driver: the
+first to be created wins. It is created only after every sink has the epoch before, so no decided
+epoch is left unapplied. Everyone who reads it stops with `Sealed`.
 """
 
 from __future__ import annotations
 
+from sluicegate.errors import DecisionUnknown, EpochUnfinished, Fenced
+from sluicegate.protocol.coordinator import create_and_read_back
 from sluicegate.protocol.effects import (
     CreateSeal,
+    HitFailpoint,
     IsCommitted,
-    IsFinished,
-    NewestEpoch,
+    IsMarkedApplied,
+    LatestEpoch,
+    LogSteps,
     Pause,
-    Reach,
     ReadRecord,
     ReadSeal,
-    Steps,
 )
-from sluicegate.protocol.errors import DecisionUnknown, EpochUnfinished, Fenced, StoreUnavailable
-from sluicegate.protocol.record import EpochRecord
-from sluicegate.protocol.seal import Seal
+from sluicegate.protocol.record import EpochRecord, Seal
+from sluicegate.settings.backoff import backoff_s
 
 _TRIES = 30
-_LONGEST_PAUSE_S = 5.0
-_FIRST_PAUSE_S = 0.2
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.2, 5.0
 
 
-def seal_after(seal: Seal) -> Steps[None]:
-    """Seal a lineage at `seal.epoch`; nothing else is decided there, and all before is applied.
+def seal_after(seal: Seal) -> LogSteps[None]:
+    """Seal a lineage at `seal.epoch`, after the newest decision.
 
     Raises:
         EpochUnfinished: the newest decision is not known to be in every sink, or is not the epoch
-            before; nothing was sealed.
-        Fenced: a living driver has decided the epoch; nothing is sealed.
-        Sealed: somebody else has sealed it.
-        DecisionUnknown: the store did not say; a later try, or the next driver, finds out.
+            before the seal; nothing was sealed.
+        Fenced: a running driver has decided the epoch; nothing was sealed.
+        Sealed: the lineage has another seal.
+        DecisionUnknown: the store did not reply; another attempt, or the next driver, finds out.
     """
     yield from all_applied(seal)
-    yield Reach("before-seal", seal.epoch)
-    for tried in range(_TRIES):
-        try:
-            yield CreateSeal(seal)
-            stored: Seal | EpochRecord | None = yield ReadSeal(seal.epoch)
-        except StoreUnavailable:
-            stored = None
-        if stored is not None:
-            break
-        yield Pause(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**tried))
-    else:
+    yield HitFailpoint("before-seal", seal.epoch)
+    pauses = (Pause(backoff_s(n, _FIRST_PAUSE_S, _MAX_PAUSE_S)) for n in range(1, _TRIES + 1))
+    stored: Seal | EpochRecord | None = yield from create_and_read_back(
+        CreateSeal(seal), ReadSeal(seal.epoch), pauses
+    )
+    if stored is None:
         raise DecisionUnknown(
-            f"the store did not say, in {_TRIES} tries, whether lineage {seal.lineage} is sealed",
-            data="everything decided is in every sink; whether the job can go on is unknown",
-            do="look at the checkpoint store; start the job, or take the savepoint again",
+            f"the store did not confirm in {_TRIES} attempts whether lineage {seal.lineage} is sealed",
+            data="every decided epoch is in every sink; it is unknown whether the job can continue",
+            do="check the checkpoint store; start the job, or take the savepoint again",
         )
     if isinstance(stored, EpochRecord):
-        raise _outrun(seal, f"was decided by attempt {stored.attempt}")
+        raise _overtaken(seal, f"was decided by attempt {stored.attempt}")
     if stored.id != seal.id:
         raise stored.error()
-    newest: int | None = yield NewestEpoch()
+    newest: int | None = yield LatestEpoch()
     if newest != seal.epoch:
-        # a sealer that was paused for long: where it has sealed, decisions were pruned
-        raise _outrun(seal, f"is behind: epoch {newest} is decided already")
-    yield Reach("after-seal", seal.epoch)
+        # this process was paused for long: decisions were pruned where it created the seal
+        raise _overtaken(seal, f"is outdated: epoch {newest} is already decided")
+    yield HitFailpoint("after-seal", seal.epoch)
 
 
-def all_applied(seal: Seal) -> Steps[None]:
-    """See that the newest decision is the one before the seal, and is in every sink.
+def all_applied(seal: Seal) -> LogSteps[None]:
+    """Check that the newest decision is the epoch before the seal, and is in every sink.
 
     Raises:
         EpochUnfinished, Sealed: see `seal_after`.
     """
-    newest: int | None = yield NewestEpoch()
+    newest: int | None = yield LatestEpoch()
     if newest is None or newest != seal.epoch - 1:
         if newest is not None:
-            yield ReadRecord(newest)  # a seal that is there already says so itself
+            yield ReadRecord(newest)  # raises Sealed if it is a seal
         raise EpochUnfinished(
-            f"epoch {newest} is the newest decision, and the lineage was to be sealed after "
+            f"the newest decision is epoch {newest}, but the lineage should be sealed after "
             f"epoch {seal.epoch - 1}",
-            data="nothing was sealed and nothing was lost",
-            do="start the job once more so that it finishes what is decided, then stop it",
+            data="nothing was sealed and nothing is lost",
+            do="start the job once more so that it applies what is decided, then stop it",
         )
     record: EpochRecord | None = yield ReadRecord(newest)
-    done: bool = yield IsCommitted(newest)
-    if done and record is not None and record.overlapped:
-        done = yield IsFinished(newest)
-    if not done:
+    applied: bool = yield IsCommitted(newest)
+    if applied and record is not None and record.overlapped:
+        applied = yield IsMarkedApplied(newest)
+    if not applied:
         raise EpochUnfinished(
             f"epoch {newest} is decided and may not be in every sink yet",
-            data="nothing was sealed and nothing was lost; the next start of the job applies it",
-            do="start the job once more (it finishes the epoch), then stop it",
+            data="nothing was sealed and nothing is lost; the next start of the job applies the epoch",
+            do="start the job once more so that it applies the epoch, then stop it",
         )
 
 
-def _outrun(seal: Seal, why: str) -> Fenced:
+def _overtaken(seal: Seal, why: str) -> Fenced:
     return Fenced(
-        f"epoch {seal.epoch} {why}: a driver of lineage {seal.lineage} is alive",
-        data="nothing was sealed; the job goes on and nothing of it is lost",
+        f"epoch {seal.epoch} {why}: a driver of lineage {seal.lineage} is running",
+        data="nothing was sealed; the job continues and loses nothing",
         do="let the running driver do it: `sluicegate stop CHECKPOINT --savepoint FOLDER`",
     )

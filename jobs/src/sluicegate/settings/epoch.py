@@ -1,104 +1,136 @@
-"""How epochs are run: interval, delivery, limits, state (DESIGN.md section 3).
-
-Not here: what a setting does (`spark.query`, `protocol.coordinator`). Called by jobs.
-"""
+"""How epochs run: interval, delivery guarantee, limits and state (docs/guides/settings.md)."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from sluicegate.protocol.errors import SettingsInvalid
-from sluicegate.protocol.record import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.schema import NOTHING_STARTED, check_bounds, check_choices, option
 
+EXACTLY_ONCE = "exactly-once"
+AT_LEAST_ONCE = "at-least-once"
+"""Decided and replayed from the record, but without markers: a repeated apply repeats its rows."""
+AT_MOST_ONCE = "at-most-once"
+"""Applied once, by the process that decided it; rows that it did not apply are lost."""
+
 AVAILABLE_NOW = "available-now"
-"""As an interval: process what is there in as many epochs as needed, then end."""
+"""As an interval: process the available input in as many epochs as needed, then stop."""
 
 _INTERVAL = re.compile(r"\s*(\d+)\s*(millisecond|second|minute|hour)s?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class EpochSettings:
-    """How epochs are run. A checkpoint of Flink is an epoch here.
+    """How epochs run. An epoch is what Flink calls a checkpoint.
 
     Args:
-        interval: time between epochs' starts, such as '5 seconds' (the default is 10), or
-            AVAILABLE_NOW. Flink's checkpoint interval.
-        delivery: 'exactly-once' (default), 'at-least-once' or 'at-most-once'. A checkpoint keeps
-            the one that it was started with.
-        min_pause_ms: an epoch starts no sooner after the last one ended, default 500. Not
-            observed with AVAILABLE_NOW.
-        timeout_s: an epoch that takes longer ends the process, default 60; whoever supervises it
-            starts it again, and the epoch is run again or, if it was decided, finished (rule 18).
-            0 switches it off.
-        tolerated_failures: how many times in a row an epoch may fail and be tried again by the same driver,
-            default 0. An epoch past its timeout is never tolerated: its driver is gone.
-        max_concurrent: 1. Spark's state and offsets go from one epoch to the next.
-        on_cancel: 'retain' (default) the checkpoint when the job is cancelled, or 'delete' it
-            with everything below its prefix. Cancelled is: Ctrl-C, `EpochsQuery.cancel`. SIGTERM
-            stops and never deletes: Kubernetes sends it to move a pod.
-        state_backend: 'rocksdb' (default; changelogs, so incremental) or 'hdfs' (on the heap). A
-            checkpoint keeps the one that it was started with. 'memory' is refused: it would not
+        interval: time from the start of one epoch to the start of the next, such as '5 seconds'
+            (default 10), or AVAILABLE_NOW. Flink's checkpoint interval.
+        delivery: 'exactly-once' (default), 'at-least-once' or 'at-most-once'. Fixed for the
+            lifetime of a checkpoint.
+        min_pause_ms: pause in ms between the end of an epoch and the start of the next, at least;
+            default 500. Ignored with AVAILABLE_NOW.
+        timeout_s: an epoch that takes longer ends the process, default 60. After the restart the
+            epoch runs again or, if it was decided, is applied (rule 18). 0 disables the timeout.
+        tolerated_failures: how many consecutive failures of an epoch the same driver retries,
+            default 0. A timeout is never tolerated, because it ends the driver.
+        max_concurrent: must be 1. Spark's state and offsets pass from one epoch to the next.
+        on_cancel: 'retain' (default) keeps the checkpoint when the job is canceled, 'delete'
+            removes everything below its prefix. Ctrl-C and `EpochsQuery.cancel` cancel a job.
+            SIGTERM stops it and never deletes: Kubernetes sends it to move a pod.
+        state_backend: 'rocksdb' (default; incremental through changelogs) or 'hdfs' (on the JVM
+            heap). Fixed for the lifetime of a checkpoint. 'memory' is rejected: it would not
             survive the driver.
-        inline_bytes: chunks up to this size travel in the epoch record, larger ones go to the
+        inline_bytes: chunks up to this size are stored in the epoch record, larger ones in the
             staging area; default 4 MiB.
-        apply_timeout_s: how long one apply may take, default 60.
-        overlap: apply an epoch while the next is staged; the next is decided only when it is in.
-            More epochs a second where applying takes long; off by default.
+        apply_timeout_s: time limit of one apply in seconds, default 60.
+        overlap: apply an epoch while the next one is staged; the next one is decided only after
+            the apply. Raises throughput where applying takes long; off by default.
 
     Raises:
-        SettingsInvalid: a value cannot work.
+        SettingsInvalid: a value is invalid.
     """
 
-    interval: str = option("10 seconds", "time between epochs, or available-now")
+    interval: str = option(
+        "10 seconds",
+        "Time from the start of one epoch to the start of the next, as a number and a unit "
+        "(milliseconds, seconds, minutes, hours). available-now processes the available input and "
+        "stops.",
+    )
     delivery: str = option(
         EXACTLY_ONCE,
-        "what a failure may do to rows",
+        "Delivery guarantee. exactly-once: a failure neither repeats nor loses rows. "
+        "at-least-once: no markers are written, so an interrupted apply may repeat rows. "
+        "at-most-once: an interrupted apply is not retried, so rows may be lost. Fixed for the "
+        "lifetime of a checkpoint.",
         choices=(EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE),
     )
     min_pause_ms: int = option(
-        500, "an epoch starts no sooner after the last one ended", at_least=0
+        500,
+        "Minimum pause in milliseconds between the end of an epoch and the start of the next.",
+        at_least=0,
     )
     timeout_s: float = option(
-        60.0, "an epoch that takes longer ends the driver; 0: none does", at_least=0
+        60.0,
+        "Time limit of an epoch in seconds. An epoch that exceeds it ends the driver, which is "
+        "then restarted. 0 disables the limit.",
+        at_least=0,
     )
     tolerated_failures: int = option(
-        0, "failures in a row of an epoch that the driver tries again", at_least=0
+        0,
+        "Number of consecutive failures of an epoch that the driver retries before it ends.",
+        at_least=0,
     )
-    max_concurrent: int = option(1, "epochs at a time; only 1 is possible")
+    max_concurrent: int = option(1, "Number of epochs that run at a time. Must be 1.")
     on_cancel: str = option(
-        "retain", "what becomes of the checkpoint of a cancelled job", choices=("retain", "delete")
+        "retain",
+        "What happens to the checkpoint when the job is canceled. retain: it is kept. delete: it is "
+        "deleted with everything below its prefix.",
+        choices=("retain", "delete"),
     )
     state_backend: str = option(
-        "rocksdb", "where state is kept between epochs", choices=("rocksdb", "hdfs", "memory")
+        "rocksdb",
+        "Store of the state between epochs. rocksdb: on local disk, with incremental changelogs. "
+        "hdfs: on the JVM heap, for small state. memory is rejected, because it would not survive "
+        "the driver. Fixed for the lifetime of a checkpoint.",
+        choices=("rocksdb", "hdfs", "memory"),
     )
     inline_bytes: int = option(
-        4 << 20, "the largest chunk that travels in the epoch record", at_least=0
+        4 << 20,
+        "Size in bytes up to which staged data is stored in the epoch record. Larger chunks are "
+        "stored as separate objects.",
+        at_least=0,
     )
-    apply_timeout_s: float = option(60.0, "how long one apply may take", above=0)
-    overlap: bool = option(default=False, text="apply an epoch while the next is staged")
+    apply_timeout_s: float = option(
+        60.0, "Time limit in seconds for applying an epoch to a sink.", above=0
+    )
+    overlap: bool = option(
+        default=False,
+        text="Apply an epoch while the next one is staged. Raises throughput where applying takes "
+        "long.",
+    )
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        """Reject invalid values."""
         check_choices(self)
         check_bounds(self)
-        for wrong, what, do in (
+        for invalid, what, do in (
             (
                 self.interval != AVAILABLE_NOW and not _INTERVAL.fullmatch(self.interval),
-                f"interval {self.interval!r} is no time",
+                f"interval {self.interval!r} is not a duration",
                 "write a number and milliseconds, seconds, minutes or hours, or available-now",
             ),
             (
                 self.max_concurrent != 1,
-                f"max-concurrent is {self.max_concurrent}: an epoch starts where the one before ends",
-                "leave it at 1; --overlap=true applies one epoch while the next is staged",
+                f"max-concurrent is {self.max_concurrent}, but an epoch starts where the one before ends",
+                "leave it at 1; --overlap=true applies one epoch while the next one is staged",
             ),
             (
                 self.state_backend == "memory",
-                "state-backend is memory: state would be gone with the driver, and counts wrong",
+                "state-backend is memory: state would be lost with the driver, and counts would be wrong",
                 "use rocksdb, or hdfs for small state",
             ),
         ):
-            if wrong:
+            if invalid:
                 raise SettingsInvalid(what, data=NOTHING_STARTED, do=do)

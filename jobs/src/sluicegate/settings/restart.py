@@ -1,7 +1,7 @@
-"""Restart strategies: whether and when a driver that failed is started again. Pure.
+"""Restart strategies: whether and when a failed driver is started again. Pure functions.
 
-The names and their meaning are Flink's (its documentation, "Task Failure Recovery"). Callers:
-`sluicegate run`; the operator decides by the same function. Not here: starting anything.
+Names and semantics are Flink's (its documentation, "Task Failure Recovery"). `sluicegate run` and
+the operator decide by the same function.
 """
 
 from __future__ import annotations
@@ -21,70 +21,82 @@ STRATEGIES = (EXPONENTIAL, FIXED, FAILURE_RATE, NONE)
 
 @dataclass(frozen=True)
 class RestartSettings:
-    """When a driver that failed is started again.
+    """When a failed driver is started again.
 
     Args:
-        restart: 'exponential-delay' (default): for ever, each delay longer than the last.
-            'fixed-delay': a number of times, each after the same delay. 'failure-rate': unless it
-            fails too often in a time. 'none': never.
-        restart_attempts: of fixed-delay: restarts in all, default 3.
-        restart_delay_s: of fixed-delay and failure-rate: seconds before each, default 10.
-        restart_max_failures: of failure-rate: failures within the interval that are borne, default 3.
-        restart_interval_s: of failure-rate: the interval, default 300.
-        restart_initial_delay_s: of exponential-delay: the first delay, default 1.
-        restart_max_delay_s: of exponential-delay: the longest delay, default 60.
-        restart_multiplier: of exponential-delay: each delay to the one before, default 2.
-        restart_jitter: of exponential-delay: a delay is drawn from this part around it, so that
-            many jobs do not start at once; default 0.1, at most 1.
-        restart_reset_s: a driver that ran this long was healthy: earlier failures are forgotten.
-            Default 600; 0 never forgets.
+        restart: the strategy. 'exponential-delay' (default) always restarts, each time after a
+            longer delay. 'fixed-delay' restarts a limited number of times, always after the same
+            delay. 'failure-rate' restarts unless too many failures fall within an interval.
+            'none' never restarts.
+        restart_attempts: fixed-delay: number of restarts, default 3.
+        restart_delay_s: fixed-delay and failure-rate: delay before each restart, default 10.
+        restart_max_failures: failure-rate: failures allowed within the interval, default 3.
+        restart_interval_s: failure-rate: the interval, default 300.
+        restart_initial_delay_s: exponential-delay: the first delay, default 1.
+        restart_max_delay_s: exponential-delay: the longest delay, default 60.
+        restart_multiplier: exponential-delay: factor by which each delay grows, default 2.
+        restart_jitter: exponential-delay: random deviation of a delay, as a fraction of it from 0
+            to 1, so that many jobs do not restart at the same moment; default 0.1.
+        restart_reset_s: a driver that ran this long was healthy, so earlier failures no longer
+            count. Default 600; 0 counts all failures.
 
     Raises:
-        SettingsInvalid: a value cannot work.
+        SettingsInvalid: a value is invalid.
     """
 
     restart: str = option(
         EXPONENTIAL,
-        "when a failed driver is started again",
+        "Restart strategy. exponential-delay: always restart, each time after a longer delay. "
+        "fixed-delay: restart a limited number of times, always after the same delay. "
+        "failure-rate: restart unless too many failures fall within an interval. none: never "
+        "restart.",
         choices=STRATEGIES,
     )
-    restart_attempts: int = option(3, "fixed-delay: restarts in all", at_least=0)
+    restart_attempts: int = option(3, "fixed-delay: number of restarts in total.", at_least=0)
     restart_delay_s: float = option(
-        10.0, "fixed-delay, failure-rate: seconds before each", at_least=0
+        10.0, "fixed-delay and failure-rate: delay before each restart, in seconds.", at_least=0
     )
     restart_max_failures: int = option(
-        3, "failure-rate: failures in the interval that are borne", at_least=0
+        3, "failure-rate: number of failures allowed within the interval.", at_least=0
     )
-    restart_interval_s: float = option(300.0, "failure-rate: the interval in seconds", above=0)
+    restart_interval_s: float = option(
+        300.0, "failure-rate: length in seconds of the interval in which failures count.", above=0
+    )
     restart_initial_delay_s: float = option(
-        1.0, "exponential-delay: the first delay in seconds", at_least=0
+        1.0, "exponential-delay: delay before the first restart, in seconds.", at_least=0
     )
     restart_max_delay_s: float = option(
-        60.0, "exponential-delay: the longest delay in seconds", at_least=0
+        60.0, "exponential-delay: longest delay, in seconds.", at_least=0
     )
     restart_multiplier: float = option(
-        2.0, "exponential-delay: a delay to the one before", at_least=1
+        2.0, "exponential-delay: factor by which each delay grows.", at_least=1
     )
     restart_jitter: float = option(
-        0.1, "exponential-delay: the random part of a delay, 0 to 1", at_least=0, at_most=1
+        0.1,
+        "exponential-delay: random deviation of a delay, as a fraction of it.",
+        at_least=0,
+        at_most=1,
     )
     restart_reset_s: float = option(
-        600.0, "a run this long forgets earlier failures; 0: none does", at_least=0
+        600.0,
+        "Run time in seconds after which a driver counts as healthy and its earlier failures no "
+        "longer count. 0: all failures count.",
+        at_least=0,
     )
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        """Reject invalid values."""
         check_choices(self)
         check_bounds(self)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One run that failed.
+    """One failed run.
 
     Args:
-        at_s: when it ended, on any clock that only goes forward.
-        ran_s: how long it had run.
+        at_s: when it ended, in seconds on a monotonic clock.
+        ran_s: how long it had run, in seconds.
     """
 
     at_s: float
@@ -93,10 +105,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Restart:
-    """What comes next.
+    """The decision after a failure.
 
     Args:
-        delay_s: seconds to wait; None: not started again.
+        delay_s: seconds to wait before the restart; None: no restart.
         why: the strategy's reason, for people.
     """
 
@@ -105,21 +117,21 @@ class Restart:
 
 
 def next_restart(
-    settings: RestartSettings, failures: Sequence[Failure], chance: Callable[[], float]
+    settings: RestartSettings, failures: Sequence[Failure], random: Callable[[], float]
 ) -> Restart:
-    """Say what comes after the last of these failures.
+    """Decide what to do after the last of these failures.
 
     Args:
         settings: the strategy.
-        failures: all of this job that are known, oldest first; at least one.
-        chance: returns a number from 0 to 1, such as random.random.
+        failures: all known failures of this job, oldest first; at least one.
+        random: returns a number from 0 to 1, such as random.random.
     """
     counted = _since_healthy(settings, failures)
-    return _DECIDE[settings.restart](settings, counted, chance)
+    return _STRATEGIES[settings.restart](settings, counted, random)
 
 
 def _since_healthy(settings: RestartSettings, failures: Sequence[Failure]) -> Sequence[Failure]:
-    """Return the failures since a run was healthy; that one's own failure is the first of them."""
+    """Return the failures since the last healthy run, whose own failure is the first of them."""
     for i in range(len(failures) - 1, -1, -1):
         if 0 < settings.restart_reset_s <= failures[i].ran_s:
             return failures[i:]
@@ -127,34 +139,35 @@ def _since_healthy(settings: RestartSettings, failures: Sequence[Failure]) -> Se
 
 
 def _never(
-    _settings: RestartSettings, _failures: Sequence[Failure], _chance: Callable[[], float]
+    _settings: RestartSettings, _failures: Sequence[Failure], _random: Callable[[], float]
 ) -> Restart:
-    return Restart(None, "none: a failed driver is not started again")
+    return Restart(None, "none: a failed driver is not restarted")
 
 
 def _fixed(
-    settings: RestartSettings, failures: Sequence[Failure], _chance: Callable[[], float]
+    settings: RestartSettings, failures: Sequence[Failure], _random: Callable[[], float]
 ) -> Restart:
     attempt, attempts = len(failures), settings.restart_attempts
     if attempt > attempts:
-        return Restart(None, f"fixed-delay: all {attempts} restarts are spent")
+        return Restart(None, f"fixed-delay: all {attempts} restarts are used up")
     return Restart(settings.restart_delay_s, f"fixed-delay: restart {attempt} of {attempts}")
 
 
-def _rate(
-    settings: RestartSettings, failures: Sequence[Failure], _chance: Callable[[], float]
+def _failure_rate(
+    settings: RestartSettings, failures: Sequence[Failure], _random: Callable[[], float]
 ) -> Restart:
     since = failures[-1].at_s - settings.restart_interval_s
     recent = sum(failure.at_s > since for failure in failures)
-    borne = settings.restart_max_failures
-    said = (
-        f"failure-rate: {recent} failures in {settings.restart_interval_s:g} s, {borne} are borne"
+    allowed = settings.restart_max_failures
+    why = (
+        f"failure-rate: {recent} failures in {settings.restart_interval_s:g} s, "
+        f"{allowed} are allowed"
     )
-    return Restart(settings.restart_delay_s if recent <= borne else None, said)
+    return Restart(settings.restart_delay_s if recent <= allowed else None, why)
 
 
 def _exponential(
-    settings: RestartSettings, failures: Sequence[Failure], chance: Callable[[], float]
+    settings: RestartSettings, failures: Sequence[Failure], random: Callable[[], float]
 ) -> Restart:
     longest, first = settings.restart_max_delay_s, settings.restart_initial_delay_s
     # in logarithms: a job that has failed for months must not overflow
@@ -162,14 +175,16 @@ def _exponential(
     delay = 0.0
     if first and longest:
         delay = math.exp(min(math.log(longest), math.log(first) + steps))
-    jitter = delay * settings.restart_jitter * (2 * chance() - 1)
+    jitter = delay * settings.restart_jitter * (2 * random() - 1)
     delay = max(0.0, min(longest, delay + jitter))
-    return Restart(delay, f"exponential-delay: failure {len(failures)} since it was healthy")
+    return Restart(delay, f"exponential-delay: failure {len(failures)} since the last healthy run")
 
 
-_DECIDE: dict[str, Callable[[RestartSettings, Sequence[Failure], Callable[[], float]], Restart]] = {
+_STRATEGIES: dict[
+    str, Callable[[RestartSettings, Sequence[Failure], Callable[[], float]], Restart]
+] = {
     EXPONENTIAL: _exponential,
     FIXED: _fixed,
-    FAILURE_RATE: _rate,
+    FAILURE_RATE: _failure_rate,
     NONE: _never,
 }

@@ -1,8 +1,7 @@
-"""Settings as frozen dataclasses of plain values: how they are declared, read and checked.
+"""Settings as frozen dataclasses of plain values: declaration, parsing and validation.
 
-A field is a str, int, float or bool with a default; its name with '-' for '_' is the option of
-the command line and the key of a YAML file, in capitals behind SLUICEGATE_<JOB>_ the variable of
-the environment. Callers: the settings themselves, the CLI.
+A field is a str, int, float or bool with a default. `min_pause_ms` is the option
+`--min-pause-ms`, the YAML key `min-pause-ms` and the variable `SLUICEGATE_<JOB>_MIN_PAUSE_MS`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,7 +22,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 NOTHING_STARTED = "nothing was started"
 
-_TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def option(
@@ -38,12 +37,13 @@ def option(
     """Return a settings field.
 
     Args:
-        default: its default, which says its type too.
-        text: its help.
-        choices: the only values that it may have, where they can be listed.
-        above: a number that it must be greater than.
-        at_least: the smallest number that it may be.
-        at_most: the largest number that it may be.
+        default: the default value; it also defines the type.
+        text: the description, in complete sentences; `sluicegate run JOB --help` and
+            `kubectl explain` show it.
+        choices: the allowed values; empty: any.
+        above: exclusive minimum.
+        at_least: minimum.
+        at_most: maximum.
     """
     bounds = {"above": above, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(
@@ -57,13 +57,13 @@ def option(
 
 
 def choices_of(field: dataclasses.Field[Any]) -> tuple[str, ...]:
-    """Return the only values that a field may have; empty where any will do."""
-    found: tuple[str, ...] = field.metadata.get("choices", ())
-    return found
+    """Return the allowed values of a field; empty: any value."""
+    choices: tuple[str, ...] = field.metadata.get("choices", ())
+    return choices
 
 
 def key_of(name: str) -> str:
-    """Return a field's name as it stands in files and on the command line."""
+    """Return a field's name as files and the command line spell it."""
     return name.replace("_", "-")
 
 
@@ -72,11 +72,11 @@ def from_mapping(kind: type[T], given: Mapping[str, object], *, where: str = "se
 
     Args:
         kind: a settings dataclass.
-        given: keys with '-' or '_'.
-        where: what the values come from, for errors.
+        given: values by key; keys may use '-' or '_'.
+        where: the origin of the values, for error messages.
 
     Raises:
-        SettingsInvalid: a key is not known, or a value is not of its type or cannot work.
+        SettingsInvalid: a key is unknown, or a value has the wrong type or is invalid.
     """
     fields = {field.name: field for field in dataclasses.fields(kind)}
     types = get_type_hints(kind)
@@ -89,22 +89,13 @@ def from_mapping(kind: type[T], given: Mapping[str, object], *, where: str = "se
     return kind(**values)
 
 
-def read_file(kind: type[T], path: str | Path) -> T:
-    """Return settings from a YAML file of keys and values.
-
-    Raises:
-        SettingsInvalid: there is no such file, it is no mapping, or see `from_mapping`.
-    """
-    return from_mapping(kind, load_yaml(path), where=str(path))
-
-
 def load_yaml(path: str | Path) -> Mapping[str, object]:
-    """Return a YAML file's mapping.
+    """Return the mapping in a YAML file.
 
     Raises:
-        SettingsInvalid: it cannot be read, or holds something else.
+        SettingsInvalid: the file cannot be read or does not contain a mapping.
     """
-    import yaml  # noqa: PLC0415 - only a file needs it
+    import yaml  # noqa: PLC0415 - needed only for settings files
 
     try:
         loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -112,50 +103,50 @@ def load_yaml(path: str | Path) -> Mapping[str, object]:
         raise SettingsInvalid(
             f"the settings file {path} cannot be read: {error}",
             data=NOTHING_STARTED,
-            do="give a YAML file of keys and values",
+            do="pass a YAML file of keys and values",
         ) from error
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):
         raise SettingsInvalid(
-            f"the settings file {path} holds a {type(loaded).__name__}, not keys and values",
+            f"the settings file {path} contains a {type(loaded).__name__}, not keys and values",
             data=NOTHING_STARTED,
-            do="write one `key: value` a line",
+            do="write one `key: value` per line",
         )
     return loaded
 
 
 def check_choices(settings: DataclassInstance) -> None:
-    """Refuse a value that is not among its field's choices.
+    """Reject a value that is not one of its field's choices.
 
     Raises:
-        SettingsInvalid: it is not; the message has the nearest one that is.
+        SettingsInvalid: a value is not allowed; the message suggests the closest choice.
     """
     for field in dataclasses.fields(settings):
         allowed, value = choices_of(field), getattr(settings, field.name)
         if allowed and value not in allowed:
             raise SettingsInvalid(
-                f"{key_of(field.name)} is {value!r}{_nearest(str(value), allowed)}",
+                f"{key_of(field.name)} is {value!r}{_suggestion(str(value), allowed)}",
                 data=NOTHING_STARTED,
                 do=f"use one of: {', '.join(allowed)}",
             )
 
 
 def check_bounds(settings: DataclassInstance) -> None:
-    """Refuse a number outside the bounds that its field declares.
+    """Reject a number outside the bounds of its field.
 
     Raises:
-        SettingsInvalid: one is.
+        SettingsInvalid: a number is out of bounds.
     """
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        for name, (within, said) in _BOUNDS.items():
+        for name, (within, words) in _BOUNDS.items():
             bound = field.metadata.get(name)
             if bound is not None and not within(value, bound):
                 raise SettingsInvalid(
-                    f"{key_of(field.name)} is {value:g}; it must be {said} {bound:g}",
+                    f"{key_of(field.name)} is {value:g}; it must be {words} {bound:g}",
                     data=NOTHING_STARTED,
-                    do="correct it",
+                    do="correct the value",
                 )
 
 
@@ -167,38 +158,38 @@ _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
 
 
 def unknown(key: str, known: Iterable[str], where: str) -> SettingsInvalid:
-    """Return the error for a key that is not known, with the nearest that is."""
+    """Return the error for an unknown key; it suggests the closest known one."""
     names = sorted(known)
     return SettingsInvalid(
-        f"{where}: there is no setting {key!r}{_nearest(key, names)}",
+        f"{where}: there is no setting {key!r}{_suggestion(key, names)}",
         data=NOTHING_STARTED,
-        do=f"correct it or leave it out; there are: {', '.join(names)}",
+        do=f"correct or remove it; the settings are: {', '.join(names)}",
     )
 
 
-def _nearest(given: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(given.lower(), list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def _suggestion(given: str, known: Iterable[str]) -> str:
+    closest = difflib.get_close_matches(given.lower(), list(known), n=1)
+    return f"; did you mean {closest[0]!r}?" if closest else ""
 
 
 def _converted(value: object, wanted: type[Any], where: str) -> object:
-    """Return a value as its field's type: YAML and the environment write some of them as text."""
-    if wanted is bool and isinstance(value, str) and value.lower() in _TRUTHS:
-        return _TRUTHS[value.lower()]
+    """Convert a value to its field's type: YAML and the environment give some of them as text."""
+    if wanted is bool and isinstance(value, str) and value.lower() in _BOOLEANS:
+        return _BOOLEANS[value.lower()]
     if wanted is bool or isinstance(value, bool):
-        fits = wanted is bool and isinstance(value, bool)
+        valid = wanted is bool and isinstance(value, bool)
     elif wanted in (int, float) and isinstance(value, int | float | str):
         try:
             number = wanted(value)
         except ValueError:
-            fits = False
+            valid = False
         else:
-            fits, value = isinstance(value, str) or number == value, number
+            valid, value = isinstance(value, str) or number == value, number
     else:
-        fits = isinstance(value, wanted)
-    if not fits:
+        valid = isinstance(value, wanted)
+    if not valid:
         raise SettingsInvalid(
-            f"{where} is {value!r}, which is no {wanted.__name__}",
+            f"{where} is {value!r}, which is not of type {wanted.__name__}",
             data=NOTHING_STARTED,
             do="correct the value",
         )

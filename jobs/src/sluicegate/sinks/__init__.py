@@ -1,5 +1,4 @@
-"""Sinks: each writes decided rows with a marker in one transaction. Unaware of each other.
+"""Sinks: each writes decided rows and a marker in one transaction. Sinks do not know each other.
 
-`contract` says what a sink promises; `chunks` is the form of staged rows; `kafka`, `mysql` and
-`memory` are sinks. A sink of one's own passes tests/contract.
+`contract` defines what a sink promises; a custom sink must pass tests/contract.
 """

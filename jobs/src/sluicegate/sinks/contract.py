@@ -1,18 +1,17 @@
-"""What a sink is: three small classes, and what is not guaranteed to be called.
+"""The contract of a sink: three small classes, and what callers do not guarantee.
 
-A `Sink` is what a user writes: a frozen, picklable description. Its `bind` is the preflight: it
-talks to the server, checks the target against the rows and returns a `BoundSink`. That travels
-to the executors, where `refusals` looks at staged rows and `open` gives the `PartWriter` that
-applies them.
+A user writes a `Sink`: a frozen, picklable description. Its `bind` is the preflight: it talks to the
+server, checks the target against the rows and returns a `BoundSink`. That travels to the executors,
+where `refusals` checks staged rows and `open` returns the `PartWriter` that applies them.
 
-Traps, all of them tested by tests/contract:
+Traps, all tested by tests/contract:
 
 - `apply` may be called any number of times for one record, from several processes at once, long
-  after staging, and for a record that is in already. Exactly one call's rows become visible.
-- `close` may never be called: processes are killed. Nothing may depend on it.
-- A writer that raised must be usable again by a new `open`; it need not be usable itself.
-- `refusals` runs on executors, before the decision; `apply` after it. What `refusals` let
-  through, `apply` must be able to write.
+  after staging, and for a record that is already applied. Exactly one call's rows become visible.
+- `close` may never be called, because processes are killed. Nothing may depend on it.
+- After a writer raised, a new `open` must return a usable writer; the old one need not be usable.
+- `refusals` runs on executors, before the decision; `apply` runs after it. `apply` must be able to
+  write every row that `refusals` accepted.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from sluicegate.protocol.markers import Marker, Verdict
 from sluicegate.protocol.record import SinkBinding
 
 Reach = Callable[[str], None]
-"""Called by a writer at 'apply-begun', 'apply-written', 'before-commit' and 'after-commit'."""
+"""Failpoint hook; a writer calls it at 'apply-begun', 'apply-written', 'before-commit', 'after-commit'."""
 
 
 @dataclass(frozen=True)
 class PartDecision:
-    """What is decided for one part of a sink: the order to write it.
+    """The decision about one part of a sink.
 
     Args:
         lineage: the history that the markers belong to.
-        this: the marker that the part holds afterwards.
-        prev: the marker that it holds before.
-        markers: False for at-least-once: write without looking at or moving a marker.
-        traceparent: W3C trace context of the epoch, empty if not traced.
+        this: the part's marker after the apply.
+        prev: the part's marker before the apply.
+        markers: False for at-least-once: write without reading or moving a marker.
+        traceparent: W3C trace context of the epoch; empty if it is not traced.
         reach: failpoint hook.
     """
 
@@ -62,7 +61,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What an apply did."""
+    """The result of an apply."""
 
     verdict: Verdict
     rows: int = 0
@@ -71,26 +70,26 @@ class Receipt:
 
 
 class PartWriter(Protocol):
-    """The connection that applies one part of one sink; long-lived, kept between epochs."""
+    """Applies one part of one sink; long-lived, reused for later epochs."""
 
     def marker(self) -> Marker | None:
-        """Return the committed marker, None if there is none. Never one of an open transaction."""
+        """Return the committed marker, None if there is none; never the marker of an open transaction."""
 
     def apply(self, decision: PartDecision, batches: Iterable[pa.RecordBatch]) -> Receipt:
-        """Write all rows and the marker in one transaction, unless the marker says otherwise.
+        """Write all rows and the marker in one transaction, unless the marker forbids it.
 
         Raises:
             SinkUnavailable: in doubt; open a new writer and call again.
-            SinkRejected: the sink will never take these rows as it is.
-            Fenced, SinkWentBack, MarkerMismatch: see `markers.judge`.
+            SinkRejected: the sink in its present state will never accept these rows.
+            Fenced, SinkRegressed, MarkerMismatch: see `markers.compare_marker`.
         """
 
     def close(self) -> None:
-        """Let go of the connection; an open transaction is rolled back."""
+        """Close the connection; an open transaction is rolled back."""
 
 
 class BoundSink(Protocol):
-    """A sink that has seen its target and the rows' schema. Picklable."""
+    """A sink that was checked against its target and the rows' schema. Picklable."""
 
     @property
     def id(self) -> str:
@@ -98,28 +97,28 @@ class BoundSink(Protocol):
 
     @property
     def binding(self) -> SinkBinding:
-        """What the epoch record says of it."""
+        """What the epoch record stores of it."""
 
     @property
     def expressions(self) -> Sequence[tuple[str, str]]:
-        """Staged column name and Spark SQL expression, in order; evaluated in the JVM."""
+        """Staged column names and their Spark SQL expressions, in order; the JVM evaluates them."""
 
     @property
     def part_expression(self) -> str | None:
         """Spark SQL expression of a row's part (an int below `binding.parts`); None for one part.
 
-        Rows that share a key must share a part: keys in two parts deadlock, and lose their order.
+        Rows with the same key must share a part: a key in two parts deadlocks and loses its order.
         """
 
     @property
     def refresh_every_s(self) -> float | None:
-        """How often a new writer must be opened for each part, so that no marker expires.
+        """Seconds within which a writer of each part must be opened, or its marker expires.
 
-        None where markers last for ever.
+        None if markers never expire.
         """
 
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
-        """Say per row why it cannot be written, null where it can; None if all can.
+        """Return for each row why it cannot be written, null if it can; None if all rows can.
 
         Args:
             batch: the staged columns of `expressions`.
@@ -130,21 +129,21 @@ class BoundSink(Protocol):
 
 
 class Sink(Protocol):
-    """What a user writes. Frozen, picklable, knows no connection."""
+    """What a user writes. Frozen, picklable, without a connection."""
 
     redoable: ClassVar[bool]
-    """Whether older records may be applied again to a sink that has gone back in time."""
+    """Whether records may be applied again to a sink that was reset to an older state."""
 
     @property
     def id(self) -> str:
-        """The sink's id, unique in the job and stable over restarts."""
+        """The sink's id, unique in the job and stable across restarts."""
 
     @property
     def of(self) -> str | None:
-        """Which output of the job it takes, where there are several."""
+        """The output of the job that it writes, if there are several."""
 
     def bind(self, rows: pa.Schema, *, lineage: str, apply_timeout_s: float) -> BoundSink:
-        """Check the target against the rows and make ready for markers: the preflight.
+        """Check the target against the rows and prepare for markers: the preflight.
 
         Raises:
             PreflightFailed: or one of its kinds: TargetMissing, SchemaMismatch, AccessDenied,

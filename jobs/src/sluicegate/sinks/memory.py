@@ -1,8 +1,7 @@
-"""A sink in this process's memory: for tests and examples, and the smallest true sink to read.
+"""A sink in the memory of the process, for tests and examples: the smallest complete sink.
 
-Not durable, and not shared: in another process the same name is another, empty store. It fences by
-generation, as Kafka does: opening a part makes every earlier writer of it unable to commit. Called
-by tests/contract and the examples.
+It is neither durable nor shared: in another process the same name is another, empty store. It fences by
+generation, as Kafka does: opening a part prevents every earlier writer of it from committing.
 """
 
 from __future__ import annotations
@@ -16,13 +15,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluicegate.protocol.errors import (
-    SchemaMismatch,
-    SettingsInvalid,
-    SinkRejected,
-    SinkUnavailable,
-)
-from sluicegate.protocol.markers import Marker, Verdict, judge
+from sluicegate.errors import SchemaMismatch, SettingsInvalid, SinkRejected, SinkUnavailable
+from sluicegate.protocol.markers import Marker, Verdict, compare_marker
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.sinks.contract import PartDecision, Receipt, Step
 
@@ -31,7 +25,7 @@ Row = dict[str, Any]
 
 @dataclass
 class _Part:
-    """What is committed of one part, and which writer may commit."""
+    """The committed state of a part, and the generation of the writer that may commit."""
 
     rows: list[Row] = field(default_factory=list)
     marker: Marker | None = None
@@ -39,10 +33,7 @@ class _Part:
 
 
 class _Store:
-    """All parts under one name. The lock is held for one commit, never over one.
-
-    A part's rows belong to the name; its marker and generation to the (lineage, sink) too.
-    """
+    """All parts of one name. The lock is held for a single commit at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -62,29 +53,29 @@ def _store(name: str) -> _Store:
 
 
 def committed(name: str) -> list[Row]:
-    """Return the committed rows of a store; in order within a part."""
+    """Return the committed rows of a store; rows of one part are in order."""
     store = _store(name)
     with store.lock:
         return [dict(row) for part in store.parts.values() for row in part.rows]
 
 
 def forget(name: str) -> None:
-    """Empty a store, markers included."""
+    """Empty a store, including its markers."""
     with _stores_lock:
         _stores.pop(name, None)
 
 
 @dataclass(frozen=True)
 class MemorySink:
-    """Rows into a list of this process.
+    """Writes rows into a list of this process.
 
     Args:
         name: of the store; see `committed`.
-        required: columns that must not be null, to have something to refuse.
+        required: columns that must not be null, so that the sink can refuse rows.
         key: column whose rows share a part.
         parts: how many transactions write an epoch.
-        id: unique in the job; default 'memory.<name>'.
-        of: which output of the job it takes, where there are several.
+        id: unique in the job; default: 'memory.<name>'.
+        of: the output of the job that it writes, if there are several.
     """
 
     redoable: ClassVar[bool] = False
@@ -107,7 +98,7 @@ class MemorySink:
             )
 
     def bind(self, rows: pa.Schema, *, lineage: str, apply_timeout_s: float) -> BoundMemory:
-        """Check the columns; see the contract. No apply takes long enough for the timeout."""
+        """Check the columns; see the contract. The timeout is unused: no apply takes that long."""
         del apply_timeout_s
         missing = sorted({*self.required, *([self.key] if self.key else [])} - set(rows.names))
         if missing:
@@ -132,17 +123,17 @@ class BoundMemory:
 
     @property
     def binding(self) -> SinkBinding:
-        """What the epoch record says of this sink."""
+        """What the epoch record stores of this sink."""
         return SinkBinding("memory", f"store {self.name}", self.parts, f"{self.lineage}/{self.id}")
 
     @property
     def expressions(self) -> tuple[tuple[str, str], ...]:
-        """Every column as it is."""
+        """All columns, unchanged."""
         return tuple((name, _quoted(name)) for name in self.columns)
 
     @property
     def part_expression(self) -> str | None:
-        """The key's hash, or the task where there is no key."""
+        """The key's hash, or the task without a key."""
         if self.parts == 1:
             return None
         key = self.sink.key
@@ -151,15 +142,15 @@ class BoundMemory:
 
     @property
     def refresh_every_s(self) -> float | None:
-        """Markers last for ever."""
+        """Markers never expire."""
         return None
 
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
         """Refuse nulls in required columns."""
         reasons = pa.nulls(batch.num_rows, pa.string())
         for name in self.sink.required:
-            why = f"column {name} is null; store {self.name} needs it"
-            reasons = pc.if_else(batch.column(name).is_null(), why, reasons)
+            reason = f"column {name} is null; store {self.name} requires it"
+            reasons = pc.if_else(batch.column(name).is_null(), reason, reasons)
         return None if reasons.null_count == batch.num_rows else reasons
 
     def open(self, part: int) -> MemoryPartWriter:
@@ -168,7 +159,7 @@ class BoundMemory:
 
 
 class MemoryPartWriter:
-    """Applies one part: rows are gathered apart and become visible with the marker."""
+    """Applies one part: collects rows and makes them visible together with the marker."""
 
     def __init__(self, sink: BoundMemory, part: int) -> None:
         self._sink, self._where = sink, f"store {sink.name}, part {part}"
@@ -184,9 +175,9 @@ class MemoryPartWriter:
             return self._part.marker
 
     def apply(self, decision: PartDecision, batches: Iterable[pa.RecordBatch]) -> Receipt:
-        """Write rows and marker at once; see the contract."""
+        """Write rows and marker together; see the contract."""
         times = [time.time_ns()]
-        if decision.markers and self._judge(decision) is Verdict.SKIP:
+        if decision.markers and self._compare_marker(decision) is Verdict.SKIP:
             return Receipt(Verdict.SKIP)
         decision.reach("apply-begun")
         rows: list[Row] = []
@@ -198,7 +189,7 @@ class MemoryPartWriter:
                 raise SinkRejected(
                     f"{self._where}: {refused.drop_null()[0]}",
                     data="none of the epoch's rows is visible in this part",
-                    do="ask `refusals` before the decision",
+                    do="call `refusals` before the decision",
                 )
             rows += batch.to_pylist()
             size += batch.nbytes
@@ -213,20 +204,22 @@ class MemoryPartWriter:
         return Receipt(Verdict.APPLY, rows=len(rows), bytes=size, steps=steps)
 
     def close(self) -> None:
-        """Nothing is open between calls."""
+        """Do nothing: nothing is open between calls."""
 
-    def _judge(self, decision: PartDecision) -> Verdict:
-        return judge(self.marker(), this=decision.this, prev=decision.prev, where=self._where)
+    def _compare_marker(self, decision: PartDecision) -> Verdict:
+        return compare_marker(
+            self.marker(), this=decision.this, prev=decision.prev, where=self._where
+        )
 
     def _commit(self, decision: PartDecision, rows: list[Row]) -> None:
         with self._store.lock:
-            # While this writer's generation stands nobody else can have moved the marker since
-            # it was judged: a writer opened later raises the generation first.
+            # While this generation is current, nobody has moved the marker since it was compared:
+            # a writer that is opened later increments the generation first.
             if self._part.generation != self._generation:
                 raise SinkUnavailable(
                     f"{self._where}: another writer of this part has fenced this one",
                     data="nothing of this writer's rows is visible",
-                    do="open a new writer and apply again: the marker tells",
+                    do="open a new writer and apply again; it reads the marker",
                 )
             self._part.rows += rows
             if decision.markers:

@@ -1,6 +1,6 @@
-"""The only importer of pyspark: runs the protocol inside Structured Streaming's foreachBatch.
+"""Runs the protocol in Structured Streaming's foreachBatch; only this package and jobs import pyspark.
 
-`query` is the door; it wires `outputs` (what the epoch consists of), `staging` (executors make
-it durable), `applying` (sinks get it), `plan` (the running plan: watermarks, state) and
-`session` (the settings without which the guarantee does not hold).
+`epochs` and `batch` describe a job. `query` runs it: `epoch_runner` takes each epoch through the
+coordinator, with `ports` over `staging` (executors make the rows durable), `apply` (sinks get them) and
+`query_execution` (watermarks and state of the running plan).
 """

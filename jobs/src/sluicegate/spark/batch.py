@@ -1,10 +1,9 @@
-"""`batch`: a plain DataFrame reaches all sinks exactly once, as epoch 0 of a lineage of its own.
+"""`batch`: a plain DataFrame reaches all sinks exactly once, as epoch 0 of its own lineage.
 
-The same coordinator, record and markers as of a stream, without Spark's streaming engine: what the
-batch reads is described in `offsets/0`, created once, so that a rerun is known to be of the same
-input; `commits/0` says that every sink has it. A rerun after that changes nothing, a rerun after a
-crash finishes what was decided, or runs the plan again where nothing was. Not here: one epoch
-(`driver`). Called by jobs.
+It uses the same coordinator, record and markers as a stream, without Spark's streaming engine.
+`offsets/0` describes the input and is created once, so that a rerun is known to read the same input.
+`commits/0` proves that every sink has the batch. A rerun after that changes nothing. A rerun after a
+crash applies what was decided, or runs the plan again if nothing was.
 """
 
 from __future__ import annotations
@@ -16,65 +15,57 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sluicegate.protocol.errors import InputChanged, SettingsInvalid, SluicegateError, StageFailed
-from sluicegate.protocol.ports import Plan
-from sluicegate.protocol.record import EventTime
+from sluicegate.deployment.environment import DriverEnvironment
+from sluicegate.errors import InputChanged, SettingsInvalid, SluicegateError, StageFailed
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
-from sluicegate.settings.told import Told
 from sluicegate.sinks.contract import Sink
-from sluicegate.spark import ending
-from sluicegate.spark.applying import close_writers
-from sluicegate.spark.deadline import deadline
-from sluicegate.spark.driver import BatchPlan, EpochDriver, Times, Wiring
-from sluicegate.spark.finishing import finish_decided
+from sluicegate.spark import shutdown
+from sluicegate.spark.apply import close_writers
+from sluicegate.spark.epoch_runner import EpochRunner, apply_only
+from sluicegate.spark.epochs import SINGLE_OUTPUT, EpochsWriter
 from sluicegate.spark.outputs import Output, frame_of
-from sluicegate.spark.query import EpochsWriter
+from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
 
 log = logging.getLogger("sluicegate.query")
 
 _EPOCH = 0
-_INPUT, _DONE = f"offsets/{_EPOCH}", f"commits/{_EPOCH}"
-_DONE_TEXT = b"v1\n{}"
+_OFFSETS, _COMMIT = f"offsets/{_EPOCH}", f"commits/{_EPOCH}"
+_COMMIT_CONTENT = b"v1\n{}"
 
 
 @dataclass(frozen=True)
 class BatchWriter(EpochsWriter):
-    """A batch that is described and not started.
+    """A batch that is described but not started.
 
     Args:
-        inputs: what it reads; see `batch`.
+        inputs: a description of the input; see `batch`.
     """
 
     inputs: str | None = None
 
-    def start(self) -> BatchRun:  # type: ignore[override] # a run has what callers use of a query
-        """Check everything, then start the batch in a thread.
-
-        Raises:
-            PreflightFailed: or one of its kinds; nothing was started.
-            SinkUnavailable: a server does not answer; nothing was started.
-            SystemExit: as of `EpochsWriter.start`.
-        """
+    def start(self) -> BatchRun:  # type: ignore[override] # has the methods of a query
+        """Check everything, then start the batch in a thread; errors are those of `epochs`."""
         if self.settings.overlap:
             raise SettingsInvalid(
-                "overlap is on, and a batch is one epoch",
+                "overlap is on, but a batch is a single epoch",
                 data="nothing was started",
-                do="switch it off",
+                do="turn overlap off",
             )
-        spark, wiring = self.wired()
-        if Told.read().finishes:
-            if finish_decided(spark, wiring, self.settings.timeout_s) is not None:
-                wiring.objects.create(_DONE, _DONE_TEXT)
-            raise ending.Ended
-        return BatchRun(spark, wiring, self.settings, self.inputs)
+        spark, context = self.check_and_bind()
+        if DriverEnvironment.read().apply_only:
+            if apply_only(spark, context, self.settings.timeout_s) is not None:
+                context.store.create(_COMMIT, _COMMIT_CONTENT)
+            raise shutdown.Ended
+        return BatchRun(spark, context, self.settings, self.inputs)
 
 
-def batch(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
+def batch(  # noqa: PLR0913 - keyword arguments, one for each thing that a job defines
     outputs: DataFrame | Mapping[str, DataFrame],
     *,
     sinks: Sequence[Sink],
@@ -84,54 +75,65 @@ def batch(  # noqa: PLR0913 - all by keyword, one for each thing a job must say
     settings: EpochSettings | None = None,
     inputs: str | None = None,
 ) -> BatchWriter:
-    """Describe a batch that reaches all sinks together, exactly once, however often it is run.
+    """Describe a batch that reaches all sinks together, exactly once, however often it runs.
 
-    It is one epoch: each sink takes it in one transaction a part, so its output must fit one.
+    It is one epoch. Each part of a sink applies it in one transaction, so the output must fit that.
 
     Args:
-        outputs: a DataFrame that is not streaming, or several by name; each sink then says `of=`.
-        sinks: where the rows go; applied in this order.
+        outputs: a DataFrame that is not streaming, or several by name; each sink then selects one
+            with `of=`.
+        sinks: the destinations of the rows, applied in this order.
         name: the job's name; the checkpoint belongs to it.
-        checkpoint: a path or `s3://bucket/prefix`, of this batch alone: another input needs another.
-            It and the settings are those of the environment where that gives any.
+        checkpoint: a path or `s3://bucket/prefix`, used by this batch alone: another input needs
+            another one. If the environment sets the checkpoint or settings, those win.
         dead_letters: a sink for rows that a sink refuses.
-        settings: see `EpochSettings`; those of pace and state mean nothing here. Default: no timeout.
-        inputs: text that says what is read, and changes when that does; default: path, size and
-            modification time of each file.
+        settings: see `EpochSettings`; those for pace and state have no effect. Default: no timeout.
+        inputs: text that describes the input and changes when the input does; default: path, size
+            and modification time of each file.
 
     Raises:
-        SettingsInvalid: a value cannot work, or an output is streaming.
+        SettingsInvalid: a value is invalid, or an output is streaming.
     """
-    named: Mapping[str, Output] = outputs if isinstance(outputs, Mapping) else {"rows": outputs}
-    for output, frame in named.items():
+    by_name: Mapping[str, Output] = (
+        outputs if isinstance(outputs, Mapping) else {SINGLE_OUTPUT: outputs}
+    )
+    for output, frame in by_name.items():
         if frame_of(frame).isStreaming:
             raise SettingsInvalid(
                 f"output {output} of batch {name} is streaming",
                 data="nothing was started",
-                do="use epochs(), with the interval available-now to end when all is read",
+                do="use epochs(); the interval available-now stops it after all input is read",
             )
-    checkpoint, told = Told.read().over(checkpoint, settings or EpochSettings(timeout_s=0))
-    given = dataclasses.replace(told, interval=AVAILABLE_NOW)
-    return BatchWriter(named, tuple(sinks), name, checkpoint, dead_letters, given, inputs=inputs)
+    checkpoint, settings = DriverEnvironment.read().override(
+        checkpoint, settings or EpochSettings(timeout_s=0)
+    )
+    settings = dataclasses.replace(settings, interval=AVAILABLE_NOW)
+    return BatchWriter(
+        by_name, tuple(sinks), name, checkpoint, dead_letters, settings, inputs=inputs
+    )
 
 
 class BatchRun:
-    """A running batch. Made by `BatchWriter.start`; has what callers use of an `EpochsQuery`."""
+    """A running batch, returned by `BatchWriter.start`; has the methods of an `EpochsQuery`."""
 
     def __init__(
-        self, spark: SparkSession, wiring: Wiring, settings: EpochSettings, inputs: str | None
+        self,
+        spark: SparkSession,
+        context: QueryContext,
+        settings: EpochSettings,
+        inputs: str | None,
     ) -> None:
-        self._spark, self._wiring, self._settings = spark, wiring, settings
+        self._spark, self._context, self._settings = spark, context, settings
         self._inputs = inputs
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="sluicegate-batch", daemon=True)
-        ending.enter(self)
+        shutdown.register(self)
         self._thread.start()
 
     @property
     def lineage(self) -> str:
         """The id of the checkpoint's history."""
-        return self._wiring.job.lineage
+        return self._context.job.lineage
 
     @property
     def is_active(self) -> bool:
@@ -139,10 +141,10 @@ class BatchRun:
         return self._thread.is_alive()
 
     def await_end(self, timeout_s: float | None = None) -> bool:
-        """Wait until the batch ends; True if it has.
+        """Wait until the batch ends; return whether it has.
 
         Raises:
-            SluicegateError: what ended it.
+            SluicegateError: it failed.
         """
         self._thread.join(timeout_s)
         if self._thread.is_alive():
@@ -152,68 +154,68 @@ class BatchRun:
         return True
 
     def stop(self) -> None:
-        """Wait for the end: a batch is one epoch, and an epoch is not left half done."""
+        """Wait for the end: a batch is one epoch and is not interrupted."""
         self.await_end()
 
     def cancel(self) -> None:
-        """Wait for the end, then remove the checkpoint if `on_cancel` is 'delete'."""
+        """Wait for the end, then delete the checkpoint if `on_cancel` is 'delete'."""
         self.stop()
         if self._settings.on_cancel == "delete":
-            self._wiring.objects.clear()
-            log.info("the checkpoint %s is deleted", self._wiring.checkpoint)
+            self._context.store.clear()
+            log.info("the checkpoint %s is deleted", self._context.checkpoint)
 
     def _run(self) -> None:
         try:
-            self._once()
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for the end
+            self._run_once()
+        except BaseException as error:  # noqa: BLE001 - `await_end` raises it
             self._error = error
         finally:
             close_writers()
-            self._wiring.progress.close()
-            self._wiring.tracing.close()
-            ending.leave(self)
+            self._context.progress.close()
+            self._context.tracing.close()
+            shutdown.unregister(self)
 
-    def _once(self) -> None:
-        """Run the batch, finish it, or see that it is done."""
-        wiring, rows = self._wiring, self._wiring.outputs.stream()
-        described = _Described(rows, self._inputs)
-        driver = _BatchDriver(self._spark, wiring, described, self._settings.timeout_s)
-        stored = wiring.objects.read(_INPUT)
-        decided = wiring.objects.read(f"epochs/{_EPOCH}") is not None
+    def _run_once(self) -> None:
+        """Run the batch or apply its decision, unless every sink has it already."""
+        context, rows = self._context, self._context.outputs.stream()
+        described = _InputDescription(rows, self._inputs)
+        stored = context.store.read(_OFFSETS)
+        decided = context.store.read(f"epochs/{_EPOCH}") is not None
         if stored is None:
-            wiring.objects.create(_INPUT, described.text)
-            stored = wiring.objects.read(_INPUT)
-        changed = stored != described.text
+            context.store.create(_OFFSETS, described.content)
+            stored = context.store.read(_OFFSETS)
+        changed = stored != described.content
         if changed and not decided:
             raise _input_changed(
-                wiring, "undecided; nothing of it is in any sink", "a fresh checkpoint"
+                context, "undecided; nothing of it is in any sink", "a fresh checkpoint"
             )
-        if wiring.objects.read(_DONE) is None:
-            # decided is decided: it is finished from the record, whatever the input is now
-            driver.run(rows, _EPOCH)
-            driver.finish()
-            wiring.objects.create(_DONE, _DONE_TEXT)
+        if context.store.read(_COMMIT) is None:
+            # a decided batch is applied from its record, whatever the input is now
+            make_plan = partial(_WholePlan, described, context)
+            runner = EpochRunner(self._spark, context, self._settings.timeout_s, make_plan)
+            runner.run(rows, _EPOCH)
+            runner.close()
+            context.store.create(_COMMIT, _COMMIT_CONTENT)
         else:
-            log.info("batch %s is in every sink already: nothing is done", wiring.job.name)
-        driver.close()
+            log.info("batch %s is in every sink already: nothing to do", context.job.name)
         if changed:
             raise _input_changed(
-                wiring,
+                context,
                 "in every sink, from the input as it was",
                 "another checkpoint for the new input",
             )
 
 
-class _Described:
-    """What a batch reads, as bytes that are the same as long as the input is."""
+class _InputDescription:
+    """The input of a batch as bytes, which stay the same as long as the input does."""
 
     def __init__(self, rows: DataFrame, inputs: str | None) -> None:
         self._rows, self._inputs = rows, inputs
-        self.text = self._describe()
+        self.content = self._describe()
 
     def unchanged(self) -> bool:
-        """Look again."""
-        return self._describe() == self.text
+        """Describe the input again and compare."""
+        return self._describe() == self.content
 
     def _describe(self) -> bytes:
         if self._inputs is not None:
@@ -221,9 +223,9 @@ class _Described:
         files = [self._stat(path) for path in sorted(set(self._rows.inputFiles()))]
         if not files:
             raise SettingsInvalid(
-                "the batch reads no files, so what it reads cannot be told",
+                "the batch reads no files, so its input cannot be described",
                 data="nothing was started",
-                do="say it in batch(inputs=...), as text that changes when the input does",
+                do="describe it in batch(inputs=...), as text that changes when the input does",
             )
         digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()
         return json.dumps(
@@ -231,65 +233,50 @@ class _Described:
         ).encode()
 
     def _stat(self, path: str) -> tuple[str, int, int]:
-        """Return path, size and modification time (ms) by Hadoop, which knows every file system."""
+        """Return path, size and modification time (ms) from Hadoop, which knows all file systems."""
         context: Any = self._rows.sparkSession.sparkContext
-        jvm = context._jvm  # noqa: SLF001 - no public door
-        where = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(path))
-        status = where.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(where)  # noqa: SLF001
+        jvm = context._jvm  # noqa: SLF001 - there is no public API
+        hadoop_path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(path))
+        file_system = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+        status = file_system.getFileStatus(hadoop_path)
         return path, int(status.getLen()), int(status.getModificationTime())
 
 
-class _BatchDriver(EpochDriver):
-    """The driver of the one epoch: its plan is the DataFrame itself."""
-
-    def __init__(
-        self, spark: SparkSession, wiring: Wiring, described: _Described, timeout_s: float
-    ) -> None:
-        super().__init__(spark, wiring, lambda epoch: deadline(epoch, timeout_s))
-        self._described, self._timeout_s = described, timeout_s
-
-    def run(self, batch: DataFrame, epoch: int) -> None:
-        with deadline(epoch, self._timeout_s):
-            super().run(batch, epoch)
-
-    def _plan(self, batch: DataFrame, times: Times) -> Plan:
-        return _WholePlan(self._described, self._wiring, batch, times)
-
-
 class _WholePlan(BatchPlan):
-    """`ports.Plan` of a DataFrame without a stream: no watermark, no state."""
+    """`ports.Plan` of a batch: no watermark and no state, but an input that may change."""
 
     def __init__(
-        self, described: _Described, wiring: Wiring, batch: DataFrame, times: Times
+        self,
+        described: _InputDescription,
+        context: QueryContext,
+        batch: DataFrame,
+        timings: EpochTimings,
     ) -> None:
-        super().__init__(None, wiring, batch, times)
+        super().__init__(None, context, batch, timings)
         self._described = described
 
     def check_state(self, epoch: int) -> None:
-        """See that the input is still what was described: it may have changed while it was read."""
+        """Check that the input did not change while the batch read it."""
         try:
-            same = self._described.unchanged()
+            unchanged = self._described.unchanged()
         except PySparkException as error:
             raise StageFailed(
-                f"the input of batch epoch {epoch} cannot be looked at again: {error}",
+                f"the input of batch epoch {epoch} cannot be checked again: {error}",
                 data="nothing is decided and nothing is visible",
-                do="run it again",
+                do="run the batch again",
             ) from error
-        if not same:
+        if not unchanged:
             raise InputChanged(
                 "the input changed while the batch read it",
                 data="nothing is decided and nothing is visible",
-                do="let nobody write there meanwhile; run it again with a fresh checkpoint",
+                do="make sure that nobody writes the input, then run it with a fresh checkpoint",
             )
 
-    def feed(self, event_times: tuple[EventTime, ...]) -> None:
-        """Nothing follows a batch."""
 
-
-def _input_changed(wiring: Wiring, state: str, do: str) -> SluicegateError:
+def _input_changed(context: QueryContext, state: str, do: str) -> SluicegateError:
     return InputChanged(
-        f"the input of batch {wiring.job.name} is not what it was when checkpoint "
-        f"{wiring.checkpoint} was started",
+        f"the input of batch {context.job.name} is not what it was when checkpoint "
+        f"{context.checkpoint} was started",
         data=f"the batch of this checkpoint is {state}; the new input was not read",
         do=f"start with {do}",
     )

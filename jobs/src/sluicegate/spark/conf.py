@@ -1,130 +1,133 @@
-"""Spark's settings that come from outside: which are refused, how they join ours, what Kubernetes needs.
-
-Pure. Not here: our own settings and the session (`session`). Called by `session`.
-"""
+"""Spark settings from outside: which are rejected, how they merge with ours, what Kubernetes needs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
-from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.deployment.environment import DriverVariable
+from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.schema import NOTHING_STARTED
-from sluicegate.settings.told import CONF_VARIABLE
-from sluicegate.tracing.progress import NAME_VARIABLE, NAMESPACE_VARIABLE
 
 KUBERNETES = "k8s://"
-"""Begin of a master URL: executors are pods."""
-
-IP_VARIABLE = "SLUICEGATE_POD_IP"
+"""Prefix of a master URL whose executors are pods."""
 
 DRIVER_PORT, BLOCKS_PORT = 7078, 7079
-"""Where executors reach the driver's pod: the ports that Spark itself takes in cluster mode."""
+"""The ports on which executors reach the driver's pod, as in Spark's own cluster mode."""
 
 _ROLE = "spark.kubernetes.executor.label.sluicegate.dev/role"
 
 _CHECKSUM = "spark.sql.shuffle.orderIndependentChecksum"
 _STATE = "spark.sql.streaming.stateStore"
 
-_NEEDED: Mapping[str, tuple[str, str]] = {
-    "spark.speculation": ("false", "two copies of a task would stage side by side (rule 6)"),
-    f"{_CHECKSUM}.enabled": ("true", "a task that is run again may answer otherwise (rule 6)"),
-    f"{_CHECKSUM}.enableFullRetryOnMismatch": ("true", "the same (rule 6)"),
+REQUIRED: Mapping[str, tuple[str, str]] = {
+    "spark.speculation": ("false", "two copies of a task would stage at the same time (rule 6)"),
+    # Spark does not know that a rerun Python map may return other rows
+    f"{_CHECKSUM}.enabled": ("true", "a rerun task may produce other rows (rule 6)"),
+    f"{_CHECKSUM}.enableFullRetryOnMismatch": (
+        "true",
+        "a rerun task may produce other rows (rule 6)",
+    ),
+    # the earlier attempt has committed the state of a replayed epoch
     f"{_STATE}.commitValidation.enabled": ("false", "a replayed epoch skips its plan (rule 16)"),
     f"{_STATE}.checkpointFormatVersion": ("1", "a replayed epoch skips its plan (rule 16)"),
+    # SPARK-45178: otherwise a source without support for available-now gets a single epoch, and if
+    # that epoch is a replay, the input after it is not read
     "spark.sql.streaming.triggerAvailableNowWrapper.enabled": (
         "true",
-        "what follows a replayed epoch would be left unread",
+        "input after a replayed epoch would not be read",
     ),
+    # SPARK-53103: otherwise the temporary file of a driver that dies while it writes its first
+    # offsets makes every later start fail; our own log knows whether an epoch was decided
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": (
         "false",
-        "what a driver leaves that died at its first offsets would be refused for ever",
+        "after a driver that died at its first offsets, every start would fail",
     ),
     "spark.sql.session.timeZone": ("UTC", "event times are written to sinks as UTC"),
-    "spark.submit.deployMode": ("client", "the driver is the pod that the operator made"),
-    _ROLE: ("executor", "the operator knows its pods by it"),
+    "spark.submit.deployMode": ("client", "the driver is the pod that the operator created"),
+    _ROLE: ("executor", "the operator identifies its pods by it"),
 }
-"""What a setting must be, and why."""
+"""The only allowed value of a setting, and the reason."""
 
-_NOT_HERE: Mapping[str, str] = {
-    "spark.master": "the resource says it by executor.instances",
+_SET_ELSEWHERE: Mapping[str, str] = {
+    "spark.master": "executor.instances of the resource decides it",
     f"{_STATE}.providerClass": "set epochs.stateBackend",
     "spark.sql.streaming.checkpointFileManagerClass": "the checkpoint's store decides it (rule 1)",
 }
-"""What is said elsewhere, and where."""
+"""Settings that are not allowed, and what to use instead."""
 
-_JOINED: Mapping[str, str] = {
+_LISTS: Mapping[str, str] = {
     "spark.jars": ",",
     "spark.driver.extraClassPath": os.pathsep,
     "spark.executor.extraClassPath": os.pathsep,
     "spark.driver.extraJavaOptions": " ",
 }
-"""Lists, by what separates them: a user's items come behind ours and replace none."""
+"""List settings and their separators: a user's items follow ours and replace none."""
 
 
 def check_conf(given: Mapping[str, str]) -> None:
-    """Refuse settings with which exactly-once does not hold.
+    """Reject settings that break exactly-once.
 
     Args:
-        given: those of the environment.
+        given: the settings of the environment.
 
     Raises:
-        SettingsInvalid: one breaks a rule of jobs/DESIGN.md, or is said elsewhere.
+        SettingsInvalid: one breaks a rule of docs/concepts/protocol.md, or is set elsewhere.
     """
     for key, value in given.items():
-        if key in _NOT_HERE:
-            raise _refused(f"{key} is set", f"leave it out: {_NOT_HERE[key]}")
-        needed, why = _NEEDED.get(key, (value, ""))
-        if value.strip().lower() != needed.strip().lower():
-            raise _refused(f"{key} is {value}; it must be {needed}", f"leave it out: {why}")
+        if key in _SET_ELSEWHERE:
+            raise _invalid(f"{key} is set", f"remove it: {_SET_ELSEWHERE[key]}")
+        required, why = REQUIRED.get(key, (value, ""))
+        if value.strip().lower() != required.strip().lower():
+            raise _invalid(f"{key} is {value}; it must be {required}", f"remove it: {why}")
 
 
-def joined(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return our settings with the given ones, which win; lists are put together."""
-    found = {**ours, **given}
-    for key, separator in _JOINED.items():
+def merge(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return our settings overridden by the given ones; lists are concatenated."""
+    merged = {**ours, **given}
+    for key, separator in _LISTS.items():
         if ours.get(key) and given.get(key):
-            found[key] = f"{ours[key]}{separator}{given[key]}"
-    return found
+            merged[key] = f"{ours[key]}{separator}{given[key]}"
+    return merged
 
 
-def on_kubernetes(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what a driver in a pod needs so that its executors are pods too (Spark's client mode).
+def kubernetes_conf(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a driver in a pod whose executors are pods (Spark's client mode).
 
-    How many, of which image and size is said by whoever makes the driver's pod. The API server is
-    reached as from any pod: Spark's client reads the service account's files by itself, and again
-    when the token has changed, which it does not where it is told of a file
-    (spark.kubernetes.authenticate.oauthTokenFile).
+    The creator of the driver's pod sets number, image and size of the executors. The API server is
+    reached as from any pod: Spark's client reads the files of the service account itself, and again
+    after the token has changed. It would not do so if
+    spark.kubernetes.authenticate.oauthTokenFile named the file.
 
     Args:
         environment: of the driver's pod.
 
     Raises:
-        SettingsInvalid: the pod is not named, or its address is not known.
+        SettingsInvalid: name, namespace or address of the pod is missing.
     """
     missing = [
         name
-        for name in (IP_VARIABLE, NAME_VARIABLE, NAMESPACE_VARIABLE)
+        for name in (DriverVariable.POD_IP, DriverVariable.POD_NAME, DriverVariable.POD_NAMESPACE)
         if not environment.get(name)
     ]
     if missing:
         raise SettingsInvalid(
-            f"executors are to be pods, and {' and '.join(missing)} is not set",
+            f"executors should run in pods, but {' and '.join(missing)} is not set",
             data=NOTHING_STARTED,
             do="give the driver's container its pod's name, namespace and address (downward API)",
         )
-    address = environment[IP_VARIABLE]
+    address = environment[DriverVariable.POD_IP]
     return {
         "spark.driver.host": f"[{address}]" if ":" in address else address,
-        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104 - executors come from other nodes
+        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104 - executors connect from other nodes
         "spark.driver.port": str(DRIVER_PORT),
         "spark.driver.blockManager.port": str(BLOCKS_PORT),
-        # executors belong to the pod: they go when it goes
-        "spark.kubernetes.driver.pod.name": environment[NAME_VARIABLE],
-        "spark.kubernetes.namespace": environment[NAMESPACE_VARIABLE],
+        # the pod owns its executors: they are deleted with it
+        "spark.kubernetes.driver.pod.name": environment[DriverVariable.POD_NAME],
+        "spark.kubernetes.namespace": environment[DriverVariable.POD_NAMESPACE],
         _ROLE: "executor",
     }
 
 
-def _refused(what: str, do: str) -> SettingsInvalid:
-    return SettingsInvalid(f"{CONF_VARIABLE}: {what}", data=NOTHING_STARTED, do=do)
+def _invalid(what: str, do: str) -> SettingsInvalid:
+    return SettingsInvalid(f"{DriverVariable.SPARK_CONF}: {what}", data=NOTHING_STARTED, do=do)

@@ -1,8 +1,8 @@
-"""Staging: the epoch's plan runs once, and executors make its rows durable for every sink.
+"""Stages an epoch: the plan runs once, and executors make its rows durable for every sink.
 
-Each task splits its rows by sink and part, lets the sinks refuse what they could not write,
-packs the rest as Arrow IPC and returns small chunks in its result; large ones go to the staging
-area. A refused row stays out of every sink and goes to the dead letters. Called by `driver`.
+Each task splits its rows by sink and part, lets the sinks refuse rows that they could not write, and
+encodes the others as Arrow IPC. It returns small chunks in its result and writes large ones to the
+staging area. A refused row reaches no sink and becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from sluicegate.protocol import failpoints
+from sluicegate import failpoints
+from sluicegate.dead_letters import letter as dead_letter
 from sluicegate.protocol.record import Chunk
-from sluicegate.sinks.chunks import pack
 from sluicegate.sinks.contract import BoundSink
-from sluicegate.spark import letters
-from sluicegate.spark.outputs import PART, REFUSED
-from sluicegate.storage.objects import open_objects
-from sluicegate.storage.staging import StagingArea
+from sluicegate.sinks.reserved_columns import PART, REFUSED
+from sluicegate.storage.arrow_encoding import encode_batches
+from sluicegate.storage.object_store import open_store
+from sluicegate.storage.staging_area import StagingArea
 
 CHUNK_BYTES = 16 << 20
-"""A chunk is closed at about this many bytes of rows: what one apply holds in memory at once."""
+"""A chunk is closed at about this size: an apply holds one chunk in memory at a time."""
 
 RESULT = pa.schema(
     [
@@ -48,22 +49,20 @@ RESULT = pa.schema(
         ("end_ns", pa.int64()),
     ]
 )
-RESULT_DDL = (
-    "sink string, part int, task int, sequence int, rows long, size long, sha256 string, "
-    "inline binary, name string, refused long, reason string, kinds string, "
-    "start_ns long, end_ns long"
-)
+RESULT_TYPE = from_arrow_schema(RESULT)
 
 
 @dataclass(frozen=True)
 class StageOrder:
-    """What every staging task is told; travels with the task.
+    """What a staging task needs; sent to the executors.
 
     Args:
-        checkpoint: where chunks go that are too large for the task's result.
-        inline_bytes: the largest chunk that travels in the result.
+        checkpoint: address of the checkpoint, for chunks that are too large for the task's result.
+        epoch: the epoch's number.
+        attempt: the attempt's id.
+        inline_bytes: size in bytes of the largest chunk that is returned in the result.
         sinks: bound, in the order of the struct columns.
-        dead_letters: the sink for refused rows; None: a refused row fails the epoch.
+        dead_letters: id of the sink for refused rows; None: a refused row fails the epoch.
     """
 
     checkpoint: str
@@ -76,7 +75,7 @@ class StageOrder:
 
 @dataclass(frozen=True)
 class StagedPart:
-    """What one task reports of one chunk (or of its dead letters, where there is no chunk)."""
+    """A task's report of one chunk, or of its refused rows if there is no chunk."""
 
     chunk: Chunk | None
     refused: int
@@ -90,7 +89,7 @@ Stage = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 def stage_with(order: StageOrder) -> Stage:
-    """Return the function that Spark runs over each partition of the chosen rows."""
+    """Return the function that Spark runs on each partition of `Outputs.rows_to_stage`."""
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -115,7 +114,7 @@ class _PartStager:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            self._take(batch)
+            self._stage_batch(batch)
             for key in [k for k, size in self._bytes.items() if size >= CHUNK_BYTES]:
                 yield self._close(key)
             failpoints.reach("stage-part", epoch=self._order.epoch)
@@ -125,28 +124,30 @@ class _PartStager:
             kinds = json.dumps(self._kinds)
             yield self._result({"refused": self._refused, "reason": self._reason, "kinds": kinds})
 
-    def _take(self, batch: pa.RecordBatch) -> None:
-        """Split a batch by sink and part, and refused rows off."""
+    def _stage_batch(self, batch: pa.RecordBatch) -> None:
+        """Split a batch by sink and part, and separate the refused rows."""
         columns = [self._rows_of(batch, i) for i in range(len(self._order.sinks))]
-        refused = _refusals(batch.num_rows, self._order.sinks, columns) | _refused_before(batch)
+        refused = _refused_by_sinks(batch.num_rows, self._order.sinks, columns) | _refused_by_job(
+            batch
+        )
         for i, (sink, (at, rows)) in enumerate(zip(self._order.sinks, columns, strict=True)):
             accepted = rows
             if refused:
                 bad = pc.is_in(at, value_set=pa.array(list(refused), pa.int64()))
                 accepted = rows.filter(pc.invert(bad))
             if sink.id == self._order.dead_letters:
-                self._kinds += letters.kinds(accepted)
+                self._kinds += dead_letter.count_kinds(accepted)
             self._add(i, sink, accepted)
         if refused:
-            self._bury(batch, refused)
+            self._dead_letter(batch, refused)
 
     def _rows_of(self, batch: pa.RecordBatch, i: int) -> tuple[pa.Array, pa.RecordBatch]:
-        """Return a sink's rows of a batch, and at which rows of the batch they are."""
+        """Return a sink's rows of a batch, and their positions in the batch."""
         struct = batch.column(i)
         at = pa.array(range(batch.num_rows), pa.int64())
         if struct.null_count:
-            there = struct.is_valid()
-            struct, at = struct.filter(there), at.filter(there)
+            valid = struct.is_valid()
+            struct, at = struct.filter(valid), at.filter(valid)
         return at, pa.RecordBatch.from_struct_array(struct)
 
     def _add(self, i: int, sink: BoundSink, rows: pa.RecordBatch) -> None:
@@ -164,44 +165,48 @@ class _PartStager:
         self._open.setdefault(key, []).append(rows)
         self._bytes[key] = self._bytes.get(key, 0) + rows.nbytes
 
-    def _bury(self, batch: pa.RecordBatch, refused: dict[int, str]) -> None:
-        """Make dead letters of refused rows; without a sink for them only count."""
+    def _dead_letter(self, batch: pa.RecordBatch, refused: dict[int, str]) -> None:
+        """Stage refused rows as dead letters; without a dead-letter sink only count them."""
         self._refused += len(refused)
         first = next(iter(refused.values()))
-        self._reason = str((letters.stated(first) or {}).get("reason", first))
+        self._reason = str((dead_letter.letter_of_reason(first) or {}).get("reason", first))
         for i, sink in enumerate(self._order.sinks):
             if sink.id == self._order.dead_letters:
                 schema = pa.schema(batch.schema.field(i).type.fields)
                 for at, reason in refused.items():
                     row = batch.slice(at, 1)
-                    own = letters.own_letter(row.column(i)[0].as_py())
-                    letter = own or letters.stated(reason) or letters.refused_letter(row, reason)
-                    staged = letters.fitting(sink, schema, letter)
-                    self._kinds += letters.kinds(staged)
+                    own = dead_letter.letter_of_row(row.column(i)[0].as_py())
+                    letter = (
+                        own
+                        or dead_letter.letter_of_reason(reason)
+                        or dead_letter.refused_letter(row, reason)
+                    )
+                    staged = dead_letter.stage_letter(sink, schema, letter)
+                    self._kinds += dead_letter.count_kinds(staged)
                     self._add(i, sink, staged)
 
     def _close(self, key: tuple[int, int]) -> pa.RecordBatch:
-        """Make one chunk durable and describe it."""
+        """Make one chunk durable and return its report."""
         i, part = key
         rows = self._open.pop(key)
         del self._bytes[key]
-        packed = pack(rows[0].schema, rows)
+        encoded = encode_batches(rows[0].schema, rows)
         sink = self._order.sinks[i].id
         sequence, self._sequence = self._sequence, self._sequence + 1
         name = None
-        if len(packed) > self._order.inline_bytes:
-            area = StagingArea(open_objects(self._order.checkpoint))
+        if len(encoded) > self._order.inline_bytes:
+            area = StagingArea(open_store(self._order.checkpoint))
             tail = f"{sink}/{part}-{self._task}-{self._task_attempt}-{sequence}"
-            name = area.write(self._order.epoch, self._order.attempt, tail, packed)
+            name = area.write(self._order.epoch, self._order.attempt, tail, encoded)
         return self._result(
             {
                 "sink": sink,
                 "part": part,
                 "sequence": sequence,
                 "rows": sum(b.num_rows for b in rows),
-                "size": len(packed),
-                "sha256": hashlib.sha256(packed).hexdigest(),
-                "inline": None if name else packed,
+                "size": len(encoded),
+                "sha256": hashlib.sha256(encoded).hexdigest(),
+                "inline": None if name else encoded,
                 "name": name,
                 "refused": 0,
             }
@@ -212,8 +217,8 @@ class _PartStager:
         return pa.RecordBatch.from_pylist([values], schema=RESULT)
 
 
-def _refused_before(batch: pa.RecordBatch) -> dict[int, str]:
-    """Return the rows that the job itself refuses, with its reason."""
+def _refused_by_job(batch: pa.RecordBatch) -> dict[int, str]:
+    """Return position and reason of the rows that the job itself refuses."""
     at = batch.schema.get_field_index(REFUSED)
     reasons = batch.column(at).to_pylist() if at >= 0 and not _all_null(batch.column(at)) else []
     return {i: reason for i, reason in enumerate(reasons) if reason is not None}
@@ -223,10 +228,10 @@ def _all_null(column: pa.Array) -> bool:
     return bool(column.null_count == len(column))
 
 
-def _refusals(
+def _refused_by_sinks(
     rows: int, sinks: tuple[BoundSink, ...], columns: list[tuple[pa.Array, pa.RecordBatch]]
 ) -> dict[int, str]:
-    """Return the rows that some sink cannot write, with its reason; usually none (rule 10)."""
+    """Return position and reason of the rows that a sink cannot write; usually none (rule 10)."""
     refused: dict[int, str] = {}
     for sink, (at, own) in zip(sinks, columns, strict=True):
         reasons = sink.refusals(own) if rows and own.num_rows else None
@@ -239,7 +244,7 @@ def _refusals(
 
 
 def parse(results: pa.Table) -> list[StagedPart]:
-    """Return what the tasks reported."""
+    """Return the reports of the tasks."""
     parsed = []
     for row in results.to_pylist():
         chunk = None

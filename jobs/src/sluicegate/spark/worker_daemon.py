@@ -1,11 +1,10 @@
-"""The parent of Spark's Python workers, without the archives that slow each of their tasks.
+"""The parent process of Spark's Python workers, without the archives that slow down every task.
 
-Spark puts pyspark.zip and its core jar on its workers' path, and a worker calls
-`importlib.invalidate_caches` at the start of every task; Python (up to 3.12 at least) then reads
-the whole directory of each archive anew: 0.2 s a task, measured with py-spy. Where pyspark is
-installed as a package neither is needed. Named by `session` as spark.python.daemon.module;
-otherwise it is pyspark's own daemon. Archives given with --py-files are not touched: a worker adds
-those itself, later.
+Spark adds pyspark.zip and its core jar to the path of its workers, and a worker calls
+`importlib.invalidate_caches` at the start of every task. Python (at least up to 3.12) then reads the
+whole directory of each archive again: 0.2 s per task, measured with py-spy. Neither is needed if
+pyspark is installed as a package. Archives given with --py-files are not affected: a worker adds those
+later, itself. A module of its own, because spark.python.daemon.module names it (`session`).
 """
 
 import importlib.machinery
@@ -15,7 +14,7 @@ _ARCHIVES = (".zip", ".jar")
 
 
 def drop_archives() -> None:
-    """Take archives off the path if pyspark is found without them."""
+    """Remove archives from the path if pyspark can be imported without them."""
     kept = [entry for entry in sys.path if not entry.endswith(_ARCHIVES)]
     if importlib.machinery.PathFinder.find_spec("pyspark", kept) is None:
         return

@@ -1,4 +1,4 @@
-"""Epoch log, staging and lineage over one checkpoint volume: a local disk or S3.
+"""Epoch log, staging area and lineage of a checkpoint, on a local disk or S3.
 
-`objects` is the only module that touches a store; the others say which names mean what.
+`object_store` does the I/O; the other modules define what each object name means.
 """

@@ -1,162 +1,187 @@
-"""The epoch log and Spark's offset log on a checkpoint volume.
+"""The epoch log and Spark's offset log in a checkpoint.
 
-Names: `epochs/N` is the record that decides epoch N, or the seal that ends the lineage there;
-`epochs/N.applied` says that a driver ended well with it; `epochs/N.discard/<sink>` tells an apply to
-leave the rows of a sink out (rule 14); `epochs/N.claimed/<sink>/<part>` is the one try that executors
-have at a part, at-most-once; `offsets/N` is Spark's. Callers: the coordinator by its ports,
-savepoints, and the CLI.
+| object | meaning |
+|---|---|
+| `epochs/N` | the record that decides epoch N, or the seal that ends the lineage there |
+| `epochs/N.applied` | epoch N is in every sink, where Spark's commit does not prove it |
+| `epochs/N.discard/<sink>` | an apply skips the rows of this sink (rule 14) |
+| `epochs/N.claimed/<sink>/<part>` | at-most-once: the only attempt to write this part has begun |
+| `offsets/N`, `commits/N` | Spark's own |
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import time
 
-from sluicegate.protocol.errors import StoreUnavailable
-from sluicegate.protocol.record import EpochRecord, decode, encode
-from sluicegate.protocol.seal import Seal, decode_seal, encode_seal, is_seal
-from sluicegate.storage.objects import Objects
-from sluicegate.storage.staging import StagingArea
+from sluicegate.errors import StoreUnavailable
+from sluicegate.protocol.ports import LogPorts
+from sluicegate.protocol.record import (
+    EpochRecord,
+    Seal,
+    decode,
+    decode_seal,
+    encode,
+    encode_seal,
+    is_seal,
+)
+from sluicegate.storage.object_store import ObjectStore
+from sluicegate.storage.staging_area import StagingArea
 
 log = logging.getLogger(__name__)
 
 DEFAULT_RETAINED = 100
-"""Epochs kept, as Spark's spark.sql.streaming.minBatchesToRetain."""
+"""Number of epochs kept, as of Spark's spark.sql.streaming.minBatchesToRetain."""
 
-_TIDY_EVERY = 10
-"""Tidying lists the whole log, so it is done every so many epochs."""
+_PRUNE_EVERY = 10
+"""Pruning lists the whole log, so it runs only once in this many epochs."""
 
 
 class StoredEpochLog:
-    """`ports.EpochLog` on objects.
+    """`ports.EpochLog` on an object store.
 
     Args:
-        objects: the checkpoint volume.
-        retained: how many epochs are kept; at least as many as Spark keeps offsets.
+        checkpoint: store of the checkpoint.
+        retained: number of epochs to keep; at least as many as Spark keeps offsets for.
     """
 
-    def __init__(self, objects: Objects, *, retained: int = DEFAULT_RETAINED) -> None:
-        self._objects = objects
-        self._staging = StagingArea(objects)
+    def __init__(self, checkpoint: ObjectStore, *, retained: int = DEFAULT_RETAINED) -> None:
+        self._store = checkpoint
+        self._staging = StagingArea(checkpoint)
         self._retained = retained
-        self._tidied: int | None = None
+        self._last_pruned: int | None = None
 
     def create(self, record: EpochRecord) -> bool:
-        return self._objects.create(f"epochs/{record.epoch}", encode(record))
+        return self._store.create(f"epochs/{record.epoch}", encode(record))
 
     def read(self, epoch: int) -> EpochRecord | None:
-        found = self.read_any(epoch)
-        if isinstance(found, Seal):
-            raise found.error()
-        return found
+        stored = self.read_any(epoch)
+        if isinstance(stored, Seal):
+            raise stored.error()
+        return stored
 
     def create_seal(self, seal: Seal) -> bool:
-        return self._objects.create(f"epochs/{seal.epoch}", encode_seal(seal))
+        return self._store.create(f"epochs/{seal.epoch}", encode_seal(seal))
 
     def read_any(self, epoch: int) -> Seal | EpochRecord | None:
-        stored = self._objects.read(f"epochs/{epoch}")
+        stored = self._store.read(f"epochs/{epoch}")
         if stored is None:
             return None
         return decode_seal(stored) if is_seal(stored) else decode(stored)
 
     def seal(self) -> Seal | None:
-        """Return the seal of the lineage, None if it may go on."""
+        """Return the seal of the lineage, None if it is not sealed."""
         newest = self.newest()
-        found = None if newest is None else self.read_any(newest)
-        return found if isinstance(found, Seal) else None
+        stored = None if newest is None else self.read_any(newest)
+        return stored if isinstance(stored, Seal) else None
 
     def decided(self) -> list[int]:
-        """Return the decided epochs that are kept, in order: all of `epochs` but the seal."""
+        """Return the retained decided epochs in order: `epochs` without the seal."""
         seal = self.seal()
         return [epoch for epoch in self.epochs() if seal is None or epoch != seal.epoch]
 
     def epochs(self) -> list[int]:
-        """Return the kept epochs that have a record or a seal, in order."""
-        tails = (name.removeprefix("epochs/") for name in self._objects.names("epochs/"))
-        return sorted(int(tail) for tail in tails if tail.isdecimal())
+        """Return the retained epochs that have a record or a seal, in order."""
+        numbers = (name.removeprefix("epochs/") for name in self._store.names("epochs/"))
+        return sorted(int(number) for number in numbers if number.isdecimal())
 
     def newest(self) -> int | None:
         return max(self.epochs(), default=None)
 
     def discarded(self, epoch: int) -> frozenset[str]:
         prefix = f"epochs/{epoch}.discard/"
-        return frozenset(name.removeprefix(prefix) for name in self._objects.names(prefix))
+        return frozenset(name.removeprefix(prefix) for name in self._store.names(prefix))
 
     def discard(self, epoch: int, sink: str, why: str) -> bool:
-        """Tell every later apply to leave a sink's rows of this epoch out; once."""
-        return self._objects.create(f"epochs/{epoch}.discard/{sink}", why.encode())
+        """Make every later apply skip a sink's rows of this epoch; False if it was discarded before."""
+        return self._store.create(f"epochs/{epoch}.discard/{sink}", why.encode())
 
     def claim(self, epoch: int, sink: str, part: int) -> bool:
-        """Say, to the first who asks, that it may write a part of an at-most-once epoch."""
-        return self._objects.create(f"epochs/{epoch}.claimed/{sink}/{part}", b"claimed")
+        """Claim the only attempt to write a part of an at-most-once epoch; True for the first caller."""
+        return self._store.create(f"epochs/{epoch}.claimed/{sink}/{part}", b"claimed")
 
-    def finished(self, epoch: int) -> bool:
-        return self._objects.read(f"epochs/{epoch}.applied") is not None
+    def is_marked_applied(self, epoch: int) -> bool:
+        return self._store.read(f"epochs/{epoch}.applied") is not None
 
-    def finish(self, epoch: int) -> None:
-        self._objects.create(f"epochs/{epoch}.applied", b"applied")
+    def mark_applied(self, epoch: int) -> None:
+        self._store.create(f"epochs/{epoch}.applied", b"applied")
 
-    def tidy(self, record: EpochRecord) -> None:
-        """Prune records and staged chunks; see `ports.EpochLog.tidy`."""
-        if self._tidied is not None and record.epoch - self._tidied < _TIDY_EVERY:
+    def prune_after(self, record: EpochRecord) -> None:
+        """Prune records and staged chunks; see `ports.EpochLog.prune_after`."""
+        if self._last_pruned is not None and record.epoch - self._last_pruned < _PRUNE_EVERY:
             return
         try:
             self.prune(record.epoch)
         except StoreUnavailable as error:
-            log.warning("old epochs were not pruned, the next epochs try again: %s", error)
+            log.warning("cannot prune old epochs; a later epoch retries: %s", error)
             return
-        self._tidied = record.epoch
+        self._last_pruned = record.epoch
 
     def prune(self, newest: int) -> int:
-        """Remove records older than are kept, and staged chunks that nothing can need any more.
+        """Remove records beyond the retention, and staged chunks that nothing can need any more.
 
-        Looks at the log once and removes only what is there: on S3 each look is a request. May be
-        done beside a driver, and by several at once.
+        Lists the log once and deletes only what exists: on S3 each call is a request. Safe next to
+        a running driver and in several processes at once.
 
         Args:
-            newest: a decided epoch; nothing of a later one is touched.
+            newest: a decided epoch; later epochs are not touched.
 
         Returns:
-            How many objects of the log were removed.
+            The number of objects removed from the log.
 
         Raises:
-            StoreUnavailable: the rest stays, and can be removed by another call.
+            StoreUnavailable: the rest remains, and another call can remove it.
         """
-        kept: set[int] = set()
+        retained: set[int] = set()
         old: list[str] = []
-        for name in self._objects.names("epochs/"):
-            epoch, what = _parsed(name)
+        for name in self._store.names("epochs/"):
+            epoch, suffix = _parse_name(name)
             if epoch is None:
                 continue
             if epoch > newest - self._retained or epoch >= newest:
-                kept.update({epoch} if not what else ())
+                retained.update({epoch} if not suffix else ())
             else:
                 old.append(name)
-        for name in sorted(old, key=lambda name: (_parsed(name)[1] == "", name)):  # records last
-            self._objects.delete(name)
-        self._staging.sweep(lambda epoch: self._attempt(epoch, kept), newest=newest)
+        for name in sorted(
+            old, key=lambda name: (_parse_name(name)[1] == "", name)
+        ):  # records last
+            self._store.delete(name)
+        self._staging.sweep(lambda epoch: self._decided_attempt(epoch, retained), newest=newest)
         return len(old)
 
-    def _attempt(self, epoch: int, kept: set[int]) -> str | None:
-        found = self.read_any(epoch) if epoch in kept else None
-        return found.attempt if isinstance(found, EpochRecord) else None
+    def _decided_attempt(self, epoch: int, retained: set[int]) -> str | None:
+        stored = self.read_any(epoch) if epoch in retained else None
+        return stored.attempt if isinstance(stored, EpochRecord) else None
 
 
-def _parsed(name: str) -> tuple[int | None, str]:
-    """Return the epoch of an object of the log, and what it is of it: nothing for the record."""
-    epoch, _, what = name.removeprefix("epochs/").partition(".")
-    return (int(epoch) if epoch.isdecimal() else None), what
+def _parse_name(name: str) -> tuple[int | None, str]:
+    """Return the epoch of an object of the log and its suffix, which is empty for the record."""
+    epoch, _, suffix = name.removeprefix("epochs/").partition(".")
+    return (int(epoch) if epoch.isdecimal() else None), suffix
 
 
 class StoredOffsets:
-    """`ports.Offsets`: Spark's offset log as it is in storage, not as Spark remembers it."""
+    """`ports.Offsets`: Spark's offset log as stored, not as Spark has it in memory."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, checkpoint: ObjectStore) -> None:
+        self._store = checkpoint
 
     def digest(self, epoch: int) -> str | None:
-        stored = self._objects.read(f"offsets/{epoch}")
+        stored = self._store.read(f"offsets/{epoch}")
         return None if stored is None else hashlib.sha256(stored).hexdigest()
 
-    def committed(self, epoch: int) -> bool:
-        return self._objects.read(f"commits/{epoch}") is not None
+    def is_committed(self, epoch: int) -> bool:
+        return self._store.read(f"commits/{epoch}") is not None
+
+
+class SystemClock:
+    """`ports.Clock` of this machine."""
+
+    now_ms = staticmethod(lambda: time.time_ns() // 1_000_000)
+    pause = staticmethod(time.sleep)
+
+
+def log_ports(checkpoint: ObjectStore) -> LogPorts:
+    """Return the ports of steps that only read and write the logs of a checkpoint."""
+    return LogPorts(StoredEpochLog(checkpoint), StoredOffsets(checkpoint), SystemClock())

@@ -1,7 +1,7 @@
 """The identity of a checkpoint's history: a random id in a create-once object of its own.
 
-Never copied and never Spark's query id, so that a copied checkpoint is not taken for the
-original (DESIGN.md section 4). Called once at a driver's start.
+Never copied and never Spark's query id, so that a copied checkpoint is not mistaken for the
+original (docs/concepts/protocol.md, "Savepoints and seals").
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ import json
 import uuid
 from dataclasses import asdict, dataclass
 
-from sluicegate.protocol.errors import CheckpointOfAnotherJob
-from sluicegate.storage.objects import Objects
+from sluicegate.errors import CheckpointOfAnotherJob
+from sluicegate.storage.object_store import ObjectStore
 
 _NAME = "lineage.json"
 RESTORING = "restoring.json"
-"""There while a savepoint is being copied into a checkpoint that has no lineage yet."""
+"""Exists while a savepoint is being copied into a checkpoint that has no lineage yet."""
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """Who a checkpoint belongs to.
+    """One history of a job, to which a checkpoint belongs.
 
     Args:
         id: random; part of every marker's key.
         job: the job's name.
         first_epoch: the first epoch of this history.
-        parent: the lineage that it was restored from, empty for a fresh one.
-        moved: the parent was sealed for it: it goes on in the parent's place, into its sinks.
-        same_sinks: a branch that was told that it may write to the parent's sinks.
+        parent: the lineage that it was restored from; empty: none.
+        moved: the parent was sealed for it, so it replaces the parent and takes over its sinks.
+        same_sinks: a branch that is allowed to write to the parent's sinks.
     """
 
     id: str
@@ -40,48 +40,49 @@ class Lineage:
 
 
 def new_lineage_id() -> str:
-    """Draw the id of a new history."""
+    """Return a random id for a new lineage."""
     return uuid.uuid4().hex[:16]
 
 
-def read_lineage(objects: Objects) -> Lineage | None:
+def read_lineage(checkpoint: ObjectStore) -> Lineage | None:
     """Return the lineage of a checkpoint, None if it has none yet."""
-    stored = objects.read(_NAME)
+    stored = checkpoint.read(_NAME)
     return None if stored is None else Lineage(**json.loads(stored))
 
 
-def create_lineage(objects: Objects, lineage: Lineage) -> Lineage:
-    """Create the lineage of a checkpoint that has none, and return the one that is there then."""
-    objects.create(_NAME, json.dumps(asdict(lineage)).encode())
-    return read_lineage(objects) or lineage
+def create_lineage(checkpoint: ObjectStore, lineage: Lineage) -> Lineage:
+    """Create the lineage of a checkpoint unless it has one; return the one that it has then."""
+    checkpoint.create(_NAME, json.dumps(asdict(lineage)).encode())
+    return read_lineage(checkpoint) or lineage
 
 
-def claim_lineage(objects: Objects, job: str) -> Lineage:
+def claim_lineage(checkpoint: ObjectStore, job: str) -> Lineage:
     """Return the checkpoint's lineage; a fresh checkpoint gets one.
 
     Raises:
         CheckpointOfAnotherJob: it belongs to another job, Spark used it without Sluicegate, or a
-            savepoint is half restored into it.
+            restore into it is incomplete.
     """
-    found = read_lineage(objects)
-    if found is None:
-        if objects.read(RESTORING) is not None:
+    lineage = read_lineage(checkpoint)
+    if lineage is None:
+        if checkpoint.read(RESTORING) is not None:
             raise CheckpointOfAnotherJob(
-                "a savepoint was being restored into this checkpoint, and that was not finished",
-                data="nothing was written; the savepoint is as it was",
-                do="run the same `sluicegate savepoint restore` again, it goes on; or empty the folder",
+                "the restore of a savepoint into this checkpoint is incomplete",
+                data="nothing was written; the savepoint is unchanged",
+                do="run the same `sluicegate savepoint restore` again, which resumes it; or empty the "
+                "folder",
             )
-        if objects.read("metadata") is not None:
+        if checkpoint.read("metadata") is not None:
             raise CheckpointOfAnotherJob(
                 "the checkpoint was written by a Spark query that Sluicegate never ran",
-                data="nothing was written; which of its batches are in the sinks cannot be known",
-                do="start with a fresh checkpoint directory",
+                data="nothing was written; it is unknown which of its batches are in the sinks",
+                do="start with an empty checkpoint directory",
             )
-        found = create_lineage(objects, Lineage(new_lineage_id(), job))
-    if found.job != job:
+        lineage = create_lineage(checkpoint, Lineage(new_lineage_id(), job))
+    if lineage.job != job:
         raise CheckpointOfAnotherJob(
-            f"the checkpoint belongs to job {found.job}; this is job {job}",
+            f"the checkpoint belongs to job {lineage.job}, but this is job {job}",
             data="nothing was written",
-            do="give each job a checkpoint of its own, or start the job by its old name",
+            do="give each job its own checkpoint, or start the job under its old name",
         )
-    return found
+    return lineage

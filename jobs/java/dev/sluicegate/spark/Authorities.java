@@ -16,7 +16,7 @@ import java.security.cert.CertificateFactory;
  *
  * <p>Java reads no PEM file by itself: they are put into a store of its own, which the JVM's default
  * trust manager opens (JSSE Reference Guide, javax.net.ssl.trustStore). A store that was named
- * already stays. Called by the driver before it opens a checkpoint, and by TrustingClientFactory.
+ * already stays. It runs before the driver opens a checkpoint, and for each S3 client of TrustingClientFactory.
  */
 public final class Authorities {
   private static final String VARIABLE = "SSL_CERT_FILE";

@@ -21,7 +21,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
  * Writes Spark's checkpoint files to S3, each in one request and without a rename.
  *
  * <p>A file that Spark creates once (offsets/N, commits/N) is written with If-None-Match: *, so of
- * two drivers one is told that the file exists and ends. A failed write is an error of close(), which
+ * two drivers one gets FileAlreadyExistsException and ends. A failed write is an error of close(), which
  * Spark's manager for object stores (AbortableStreamBasedCheckpointFileManager) hides. Other file
  * systems than S3A are refused. Spark makes one for each log and state store, by the setting
  * spark.sql.streaming.checkpointFileManagerClass.

@@ -1,6 +1,6 @@
-"""What the user asks a record to hold, as Spark SQL expressions of the staged columns.
+"""Translates a sink's key, value and headers into Spark SQL of the staged columns. Pure.
 
-Not here: evaluating them; Spark does, in the JVM. Pure. Called by `sink` when it binds.
+Spark evaluates them in the JVM.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from sluicegate.protocol.errors import SchemaMismatch
+from sluicegate.errors import SchemaMismatch
 
 WHOLE_ROW = "json"
 _IDENTIFIER = re.compile(r"`(?:[^`]|``)+`|[A-Za-z_]\w*")
 _NESTED = (pa.types.is_struct, pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
 
 # Not cast(x as binary): it refuses numbers in ANSI mode. concat of one value gives binary for
-# binary and a string for any other atomic type, without knowing the expression's type here.
+# binary and a string for any other atomic type; the expression's type is not known here.
 _BINARY = "cast(concat({}) as binary)"
 _HEADER = "struct(cast(header.key as string) as key, cast(header.value as binary) as value)"
 _HEADERS = f"transform({{}}, header -> {_HEADER})"
@@ -28,7 +28,7 @@ class RowExpressions:
 
     def __init__(self, rows: pa.Schema, topic: str) -> None:
         self._rows, self._topic = rows, topic
-        # Spark resolves names without regard to case unless told otherwise.
+        # Spark resolves names case-insensitively by default.
         self._columns = {field.name.lower(): field for field in rows}
 
     def binary(self, text: str, role: str) -> str:
@@ -79,7 +79,7 @@ class RowExpressions:
         return f"cast({text if field is None else quoted(field.name)} as bigint)"
 
     def _column(self, text: str, role: str) -> pa.Field | None:
-        """Return the column that `text` names, None if it is an expression of more than a name."""
+        """Return the column that `text` names, None if it is any other expression."""
         if not _IDENTIFIER.fullmatch(text.strip()):
             return None
         name = text.strip().strip("`").replace("``", "`")
@@ -104,8 +104,8 @@ def quoted(name: str) -> str:
 def part_expression(key: str | None, partition: str | None, parts: int) -> str | None:
     """Return the expression of a row's part, None for one part.
 
-    A key stays in one part. Without keys a partition does; without either, the rows of a task do,
-    so that their order is kept.
+    Order is preserved within a part: rows with the same key share one. Without keys, rows of the same
+    partition do; without either, rows of the same Spark task.
     """
     if parts == 1:
         return None

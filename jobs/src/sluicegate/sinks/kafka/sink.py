@@ -1,8 +1,4 @@
-"""`KafkaSink`: what a user writes to send rows to a Kafka topic.
-
-Not here: the preflight's questions (`preflight`) and the transactions (`writer`). Called by users
-and, through `contract.Sink`, by the runtime.
-"""
+"""`KafkaSink`: what a user writes to send rows to a Kafka topic."""
 
 from __future__ import annotations
 
@@ -10,46 +6,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from sluicegate.protocol.errors import SettingsInvalid, TransactionTimeoutInvalid
+from sluicegate.errors import SettingsInvalid, TransactionTimeoutInvalid
 from sluicegate.sinks.kafka import expressions
-from sluicegate.sinks.kafka.bound import BoundKafka
-from sluicegate.sinks.kafka.clients import OURS, Connection
+from sluicegate.sinks.kafka.bound_sink import BoundKafka
+from sluicegate.sinks.kafka.connection import RESERVED_SETTINGS, Connection
 from sluicegate.sinks.kafka.expressions import RowExpressions
 from sluicegate.sinks.kafka.preflight import Preflight
+from sluicegate.sinks.kafka.topic import KafkaTopic
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-_SHORTEST_TRANSACTION_MS = 1000
+_MIN_TRANSACTION_MS = 1000
 
 
 @dataclass(frozen=True)
 class KafkaSink:
-    """Rows to a Kafka topic, each epoch in one transaction a part.
+    """Writes rows to a Kafka topic, each epoch in one transaction per part.
 
     Args:
         topic: must exist.
-        key: column or SQL expression of the record's key; rows of a key stay in order. None: no key.
-        value: 'json' for the whole row, fields that are null kept; or a column or SQL expression.
-            A null value is a tombstone. A column that is called json is written `json`, in backticks.
+        key: column or SQL expression of the record's key; rows with the same key stay in order.
+            None: no key.
+        value: 'json' for the whole row, null fields included; or a column or SQL expression. A null
+            value is a tombstone. Write a column named json as `json`, in backticks.
         headers: column or SQL expression: array of struct (key, value), or a map column.
-        partition: column or SQL expression of the partition; null for the key's.
-        timestamp: column, or SQL expression of ms since 1970, of the record's time; null or negative
-            for the time of writing. The topic must take records of any age.
-        bootstrap: brokers, 'host:port[,host:port]'; default is the variable SLUICEGATE_KAFKA.
-        id: unique in the job, stable over restarts; default 'kafka.<topic>'.
-        of: which output of the job it takes, where there are several.
-        parts: how many transactions write an epoch side by side.
+        partition: column or SQL expression of the partition; null: the key chooses.
+        timestamp: column, or SQL expression of ms since 1970, of the record's time; null or negative:
+            the time of writing. The topic must accept records of any age.
+        bootstrap: brokers, 'host:port[,host:port]'; default: the variable SLUICEGATE_KAFKA.
+        id: unique in the job, stable across restarts; default: 'kafka.<topic>'.
+        of: the output of the job that it writes, if there are several.
+        parts: how many transactions write an epoch in parallel.
         transaction_timeout_ms: after which the broker aborts; no shorter than an apply may take.
         compression: one of none, gzip, snappy, lz4, zstd.
-        config: more librdkafka settings, beside those of the file SLUICEGATE_KAFKA_CONFIG (`access`);
-            those of exactly-once are refused.
-        trace_headers: put the epoch's W3C `traceparent` on each record.
+        config: more librdkafka settings, added to those of the file SLUICEGATE_KAFKA_CONFIG
+            (`connection`); settings that exactly-once depends on are refused.
+        trace_headers: add the epoch's W3C `traceparent` to each record.
     """
 
     redoable: ClassVar[bool] = False
-    """A topic cannot be brought forward: rows that are in twice would be two records."""
+    """A record that is written again would be a second record."""
 
     topic: str
     key: str | None = None
@@ -67,18 +65,18 @@ class KafkaSink:
     trace_headers: bool = False
 
     def __post_init__(self) -> None:
-        """Fill in the id and refuse what cannot work whatever the broker."""
+        """Fill in the id and refuse arguments that no broker accepts."""
         object.__setattr__(self, "id", self.id or f"kafka.{self.topic}")
         object.__setattr__(self, "config", dict(self.config or {}))
-        taken = sorted(OURS & self.config.keys())
+        reserved = sorted(RESERVED_SETTINGS & self.config.keys())
         for wrong, what in (
             (not self.topic, "topic is empty"),
             (self.parts < 1, f"parts={self.parts} is not 1 or more"),
-            (self.transaction_timeout_ms < _SHORTEST_TRANSACTION_MS,
-             f"transaction_timeout_ms={self.transaction_timeout_ms} is below {_SHORTEST_TRANSACTION_MS}"),
+            (self.transaction_timeout_ms < _MIN_TRANSACTION_MS,
+             f"transaction_timeout_ms={self.transaction_timeout_ms} is below {_MIN_TRANSACTION_MS}"),
             (self.compression not in COMPRESSIONS,
-             f"compression={self.compression!r} is none of {', '.join(COMPRESSIONS)}"),
-            (bool(taken), f"config= sets {', '.join(taken)}, which this sink sets itself"),
+             f"compression={self.compression!r} is not one of {', '.join(COMPRESSIONS)}"),
+            (bool(reserved), f"config= sets {', '.join(reserved)}, which this sink sets itself"),
         ):  # fmt: skip
             if wrong:
                 raise SettingsInvalid(
@@ -96,37 +94,36 @@ class KafkaSink:
         partition = None if self.partition is None else row.partition(self.partition)
         timestamp = None if self.timestamp is None else row.timestamp(self.timestamp)
         connection = Connection.of(self.bootstrap or "", self.config, topic=self.topic)
-        found = Preflight(connection, self.topic).run(
+        limits = Preflight(connection, self.topic).run(
             parts=self.parts,
             transaction_timeout_ms=self.transaction_timeout_ms,
             timed=timestamp is not None,
         )
         value = row.value(self.value)
-        return BoundKafka(
-            id=self.id,
-            topic=self.topic,
-            lineage=lineage,
-            parts=self.parts,
+        topic = KafkaTopic(
+            name=self.topic,
             connection=connection,
-            expressions=tuple(expressions.staged(key, value, headers, partition, timestamp)),
-            part_expression=expressions.part_expression(key, partition, self.parts),
+            sink_id=self.id,
+            lineage=lineage,
+            limits=limits,
             compression=self.compression,
             transaction_timeout_ms=self.transaction_timeout_ms,
             apply_timeout_s=apply_timeout_s,
-            partitions=found.partitions,
-            record_limit_bytes=found.record_limit_bytes,
-            keys_required=found.keys_required,
-            offsets_retention_min=found.offsets_retention_min,
-            timestamp_ahead_ms=found.timestamp_ahead_ms,
             trace_headers=self.trace_headers,
+        )
+        return BoundKafka(
+            topic=topic,
+            parts=self.parts,
+            expressions=tuple(expressions.staged(key, value, headers, partition, timestamp)),
+            part_expression=expressions.part_expression(key, partition, self.parts),
         )
 
     def _check_apply_timeout(self, apply_timeout_s: float) -> None:
-        """A transaction opens after its apply has begun, so as long an apply is short enough."""
+        """A transaction opens after its apply began, so the apply's timeout is long enough for it."""
         if self.transaction_timeout_ms < apply_timeout_s * 1000:
             raise TransactionTimeoutInvalid(
-                f"topic {self.topic}: transaction_timeout_ms={self.transaction_timeout_ms} ends before "
-                f"an apply, which may take {apply_timeout_s * 1000:.0f} ms",
-                data="nothing was read or written; the broker would abort a slow apply in the middle",
+                f"topic {self.topic}: transaction_timeout_ms={self.transaction_timeout_ms} is shorter "
+                f"than an apply may take, {apply_timeout_s * 1000:.0f} ms",
+                data="nothing was read or written; the broker would abort a slow apply half-way",
                 do="raise transaction_timeout_ms, or lower the epoch timeout",
             )

@@ -1,7 +1,6 @@
-"""What the server says about itself and its tables, and the table of markers.
+"""Reads information_schema and server settings, and creates the marker table.
 
-Not here: what is made of it (preflight). The queries run alike on MySQL 8 and 9 and MariaDB; what
-differs is told apart by `Server`. Called by `preflight`.
+The queries run on MySQL 8 and 9 and on MariaDB; `Server` distinguishes them.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ import pyarrow.types as pt
 import pymysql
 from pymysql.cursors import DictCursor
 
-from sluicegate.protocol.errors import AccessDenied, PreflightFailed
-from sluicegate.sinks.mysql import faults
-from sluicegate.sinks.mysql.columns import Column, describe
-from sluicegate.sinks.mysql.session import Connection, quoted
+from sluicegate.errors import AccessDenied, PreflightFailed
+from sluicegate.sinks.mysql import errors as mysql_errors
+from sluicegate.sinks.mysql.column_types import Column, describe
+from sluicegate.sinks.mysql.connection import Connection, quoted
 from sluicegate.sinks.mysql.writer import MARKERS
 
 MARKERS_DDL = f"""CREATE TABLE IF NOT EXISTS {MARKERS} (
@@ -56,7 +55,7 @@ _ALIASES_SINCE = (8, 0, 20)
 
 @dataclass(frozen=True)
 class Server:
-    """What matters of the server: its kind, and two settings."""
+    """The server: its version and two settings; `loses_commits` explains a setting that may lose commits."""
 
     version: str
     max_allowed_packet: int
@@ -69,15 +68,15 @@ class Server:
 
     @property
     def aliases_rows(self) -> bool:
-        """Whether a new row can be named, as MySQL wants it; MariaDB keeps VALUES()."""
-        found = re.match(r"(\d+)\.(\d+)\.(\d+)", self.version)
-        number = tuple(map(int, found.groups())) if found else (0, 0, 0)
+        """Whether INSERT can alias the new row, as MySQL requires from 8.0.20; MariaDB has VALUES()."""
+        match = re.match(r"(\d+)\.(\d+)\.(\d+)", self.version)
+        number = tuple(map(int, match.groups())) if match else (0, 0, 0)
         return not self.is_mariadb and number >= _ALIASES_SINCE
 
 
 @dataclass(frozen=True)
 class Index:
-    """A unique key; a column is None where only its beginning or an expression is indexed."""
+    """A unique key; a column is None if only its prefix or an expression is indexed."""
 
     name: str
     columns: tuple[str | None, ...]
@@ -86,13 +85,13 @@ class Index:
         return f"{self.name} ({', '.join(c or 'part of a column' for c in self.columns)})"
 
     def is_exactly(self, keys: Sequence[str]) -> bool:
-        """Say whether it is over these columns, in whatever order."""
+        """Return whether it has exactly these columns, in any order."""
         return len(keys) == len(self.columns) and set(keys) == set(self.columns)
 
-    def can_be_met(self, table: Table, written: set[str]) -> bool:
-        """Say whether a new row can collide on it: not where the server numbers a column."""
-        mine = [c for c in table.columns if c.name in self.columns]
-        return not any(c.auto_increment and c.name not in written for c in mine)
+    def can_collide(self, table: Table, written: set[str]) -> bool:
+        """Return whether a new row can collide on it; impossible if the server numbers a column."""
+        columns = [c for c in table.columns if c.name in self.columns]
+        return not any(c.auto_increment and c.name not in written for c in columns)
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Table:
 
 
 class Catalog:
-    """Asks the server."""
+    """Queries the server."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -119,22 +118,22 @@ class Catalog:
         self.server = self._server()
 
     def table(self, name: str) -> Table | None:
-        """Return a table of the database, None if there is none that this user may see."""
-        found = self._rows(
+        """Return a table of the database, None if it does not exist or this user may not see it."""
+        rows = self._rows(
             "SELECT table_name AS name, table_type AS kind, engine AS engine FROM "
             "information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s",
             name,
         )
-        if not found:
+        if not rows:
             return None
         columns = [describe(row) for row in self._rows(_COLUMNS, name)]
         json = {str(row["col"]) for row in self._json_checks(name)}
         columns = [c.as_json() if c.name in json else c for c in columns]
-        row = found[0]
+        row = rows[0]
         return Table(row["name"], row["kind"], row["engine"], tuple(columns), self._unique(name))
 
     def triggers(self, table: str) -> list[str]:
-        """Return the names of a table's triggers, as far as this user may see them."""
+        """Return the names of a table's triggers that this user may see."""
         return [
             f"{row['name']} ({row['at']} {row['event']})"
             for row in self._rows(
@@ -146,42 +145,42 @@ class Catalog:
         ]
 
     def constraints(self, table: str) -> list[str]:
-        """Return checks and foreign keys, which judge rows by more than their columns' types."""
+        """Return checks and foreign keys, which may refuse rows that fit the columns' types."""
         json = {row["name"] for row in self._json_checks(table)}
         rows = self._constraint_rows(table)
         return [f"{r['name']} ({r['kind'].lower()})" for r in rows if r["name"] not in json]
 
     def _json_checks(self, table: str) -> list[dict[str, Any]]:
-        """Return MariaDB's way to say JSON: CHECK (json_valid(`column`)) on a longtext."""
-        found = []
+        """Return the checks by which MariaDB declares JSON: CHECK (json_valid(`column`)) on a longtext."""
+        checks = []
         for row in self._constraint_rows(table):
             match = re.fullmatch(r"\s*json_valid\(`(.*)`\)\s*", row["clause"] or "", re.IGNORECASE)
             if match and self.server.is_mariadb:
-                found.append({"name": row["name"], "col": match[1].replace("``", "`")})
-        return found
+                checks.append({"name": row["name"], "col": match[1].replace("``", "`")})
+        return checks
 
     def _constraint_rows(self, table: str) -> list[dict[str, Any]]:
-        # MariaDB's constraint names are unique in a table only, and it says which table.
+        # MariaDB's constraint names are unique only within a table, and it has the table's name.
         match = " AND c.table_name = t.table_name" if self.server.is_mariadb else ""
         if table not in self._constraints:
             self._constraints[table] = self._rows(_CHECKS.format(match=match), table)
         return self._constraints[table]
 
     def _unique(self, table: str) -> tuple[Index, ...]:
-        found: dict[str, list[str | None]] = {}
+        indexes: dict[str, list[str | None]] = {}
         for row in self._rows(_INDEXES, table):
-            whole = row["col"] if row["sub_part"] is None else None
-            found.setdefault(row["name"], []).append(whole)
-        return tuple(Index(name, tuple(columns)) for name, columns in found.items())
+            column = row["col"] if row["sub_part"] is None else None
+            indexes.setdefault(row["name"], []).append(column)
+        return tuple(Index(name, tuple(columns)) for name, columns in indexes.items())
 
     def _server(self) -> Server:
         row = self._rows(
             "SELECT VERSION() AS version, @@max_allowed_packet AS packet, "
             "@@innodb_flush_log_at_trx_commit AS flush_log"
         )[0]
-        weak = row["flush_log"] != 1
-        loses = f"innodb_flush_log_at_trx_commit is {row['flush_log']}" if weak else ""
-        return Server(row["version"], int(row["packet"]), loses)
+        durable = row["flush_log"] == 1
+        problem = "" if durable else f"innodb_flush_log_at_trx_commit is {row['flush_log']}"
+        return Server(row["version"], int(row["packet"]), problem)
 
     def _rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
         with self._connection.cursor(DictCursor) as cursor:
@@ -190,11 +189,11 @@ class Catalog:
 
 
 def create_markers(connection: Connection, catalog: Catalog, where: str) -> None:
-    """Make the table of markers, or check the one that is there.
+    """Create the marker table, or check the existing one.
 
     Raises:
         AccessDenied: it is missing and this user may not create it, or may not write to it.
-        PreflightFailed: a table of that name is something else.
+        PreflightFailed: the existing table has another structure.
     """
     table = catalog.table(MARKERS)
     try:
@@ -204,26 +203,26 @@ def create_markers(connection: Connection, catalog: Catalog, where: str) -> None
             table = catalog.table(MARKERS)
         _probe_markers(connection)
     except pymysql.err.Error as error:
-        if isinstance(faults.in_preflight(error, where, ""), AccessDenied):
+        if isinstance(mysql_errors.preflight_error(error, where, ""), AccessDenied):
             raise AccessDenied(
-                f"{where}: the table of markers {MARKERS} cannot be created or written: "
-                f"{faults.text_of(error)}",
+                f"{where}: the marker table {MARKERS} cannot be created or written: "
+                f"{mysql_errors.describe(error)}",
                 data="nothing was written; without markers nothing is exactly-once",
                 do=f"grant SELECT, INSERT and UPDATE on {MARKERS}; if it is missing, grant CREATE "
-                f"for once or let an administrator run: {MARKERS_DDL}",
+                f"once, or let an administrator run: {MARKERS_DDL}",
             ) from error
-        raise faults.in_preflight(error, where, f"the table of markers {MARKERS}") from error
+        raise mysql_errors.preflight_error(error, where, f"the marker table {MARKERS}") from error
     keyed = table and any(i.is_exactly(("lineage", "sink", "part")) for i in table.unique)
     if table is None or (table.engine or "").lower() != "innodb" or not keyed:
         raise PreflightFailed(
-            f"{where}: {MARKERS} is not the table that this library makes",
-            data="nothing was written; markers there would not be safe",
-            do=f"rename that table; the library then makes its own: {MARKERS_DDL}",
+            f"{where}: {MARKERS} is not the marker table of Sluicegate",
+            data="nothing was written; markers in it would not be safe",
+            do=f"rename that table; Sluicegate then creates its own: {MARKERS_DDL}",
         )
 
 
 def _probe_markers(connection: Connection) -> None:
-    """Let the server check columns and privileges with statements that meet no row."""
+    """Let the server check columns and privileges, with statements that change no row."""
     connection.begin()
     with connection.cursor() as cursor:
         cursor.execute(
@@ -237,8 +236,10 @@ def _probe_markers(connection: Connection) -> None:
     connection.rollback()
 
 
-def suggested(table: str, keys: Sequence[str], values: Sequence[tuple[str, pa.DataType]]) -> str:
-    """Return a CREATE TABLE that would take the rows: a start, not a design."""
+def suggest_create_table(
+    table: str, keys: Sequence[str], values: Sequence[tuple[str, pa.DataType]]
+) -> str:
+    """Return a CREATE TABLE statement that fits the rows, as a starting point."""
     lines = [
         f"{quoted(name)} {_sql_type(kind, key=name in keys)}{' NOT NULL' if name in keys else ''}"
         for name, kind in values
@@ -269,5 +270,4 @@ def _sql_type(kind: pa.DataType, *, key: bool) -> str:
         return "VARBINARY(255)" if key else "LONGBLOB"
     if pt.is_nested(kind):
         return "JSON"
-    known = _SQL_TYPES.get(str(kind))
-    return known or ("VARCHAR(255) COLLATE utf8mb4_bin" if key else "TEXT")
+    return _SQL_TYPES.get(str(kind)) or ("VARCHAR(255) COLLATE utf8mb4_bin" if key else "TEXT")

@@ -1,7 +1,7 @@
-"""Values as SQL text, a column at a time, with Arrow's kernels: no Python per cell.
+"""Converts values to SQL literals with Arrow's kernels, a column at a time; no Python code per cell. Pure.
 
-Not here: statements. The text is for a session as `session.prepare` makes it: utf8mb4, strict,
-backslash escapes, UTC. Pure. Called by `statements`, and by `refusals` to measure rows.
+The literals are for a session as `connection.prepare` sets it up: utf8mb4, strict, backslash escapes,
+UTC.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from sluicegate.sinks.mysql.columns import Column
+from sluicegate.sinks.mysql.column_types import Column
 
 _ESCAPES = (("\\", "\\\\"), ("'", "\\'"), ("\x00", "\\0"), ("\x1a", "\\Z"))
-"""The backslash first. Newlines need none; \\x1a ends a file on Windows, as the manual says."""
+"""The backslash must be first. Newlines need no escape; \\x1a ends a file on Windows (manual)."""
 _NEEDS_ESCAPE = r"[\\'\x00\x1a]"
 
 
 def row_literals(batch: pa.RecordBatch, columns: tuple[Column, ...]) -> pa.Array:
-    """Return one string a row, ',(...)': joined they are the rows of a statement behind VALUES."""
+    """Return one string per row, ',(...)'; concatenated they follow VALUES in a statement."""
     pieces: list[pa.Array | str] = []
     for i, column in enumerate(columns):
         pieces += [",(" if i == 0 else ",", literals(batch.column(column.name), column)]
@@ -26,11 +26,11 @@ def row_literals(batch: pa.RecordBatch, columns: tuple[Column, ...]) -> pa.Array
 
 
 def literals(values: pa.Array, column: Column) -> pa.Array:
-    """Return one SQL literal a value; NULL for null."""
+    """Return one SQL literal per value; NULL for null."""
     return pc.fill_null(_not_null(values, column), "NULL")
 
 
-def _not_null(  # noqa: PLR0911 - one case a type
+def _not_null(  # noqa: PLR0911 - one case per type
     values: pa.Array, column: Column
 ) -> pa.Array:
     kind = values.type
@@ -39,16 +39,18 @@ def _not_null(  # noqa: PLR0911 - one case a type
     if pt.is_boolean(kind):
         return pc.if_else(values, "1", "0")
     if pt.is_integer(kind) or pt.is_floating(kind):
-        return values.cast(pa.string())  # a float's text is the shortest that reads back exactly
+        return values.cast(
+            pa.string()
+        )  # a float's text is the shortest that parses to the same float
     if pt.is_decimal(kind):
-        # Quoted: Arrow may write 1E-10, and that bare would be a double, not exact.
+        # Quoted: Arrow may write 1E-10, which unquoted would be an inexact double.
         return _quoted(values.cast(pa.string()))
     if pt.is_date(kind):
         return _quoted(values.cast(pa.string()))
     if pt.is_time(kind):
         us, step_us = values.cast(pa.time64("us")).cast(pa.int64()), column.step_us()
-        cut = pc.multiply(pc.divide(us, step_us), step_us)
-        return _quoted(cut.cast(pa.time64("us")).cast(pa.string()))
+        truncated = pc.multiply(pc.divide(us, step_us), step_us)
+        return _quoted(truncated.cast(pa.time64("us")).cast(pa.string()))
     if pt.is_timestamp(kind):
         return _quoted(wall_clock(values, column).cast(pa.string()))
     if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
@@ -57,9 +59,9 @@ def _not_null(  # noqa: PLR0911 - one case a type
 
 
 def wall_clock(values: pa.Array, column: Column) -> pa.Array:
-    """Return timestamps as UTC wall clock, cut to the fractions of a second that the column keeps.
+    """Return timestamps as UTC wall-clock time, truncated to the column's resolution.
 
-    The server would round up, into the next second or day, and so into another window.
+    The server would round up to the next second or day, and so into another window.
     """
     clock = (
         values.cast(pa.timestamp("us", values.type.tz), safe=False)
@@ -83,10 +85,12 @@ def _escaped(text: pa.Array) -> pa.Array:
 
 
 def _hexadecimal(values: pa.Array) -> pa.Array:
-    """Return X'..' literals: the whole buffer at once, since Arrow has no kernel for it."""
+    """Return X'..' literals; converts the whole buffer at once, because Arrow has no kernel for it."""
     values = values.cast(pa.binary())
     if values.offset or not len(values):
-        values = pa.concat_arrays([values, pa.array([], pa.binary())])  # offsets from its own start
+        values = pa.concat_arrays(
+            [values, pa.array([], pa.binary())]
+        )  # offsets relative to its own start
     _, offsets, data = values.buffers()
     ends = pa.Array.from_buffers(pa.int32(), values.offset + len(values) + 1, [None, offsets])
     ends = ends.slice(values.offset)

@@ -1,7 +1,4 @@
-"""What a user writes to send rows to a table: `MySQLSink`.
-
-Not here: the checks against the server (preflight). Called by jobs; `bind` by the library.
-"""
+"""`MySQLSink`: what a user writes to send rows to a table of MySQL or MariaDB."""
 
 from __future__ import annotations
 
@@ -11,35 +8,35 @@ from typing import ClassVar, Literal, get_args
 
 import pyarrow as pa
 
-from sluicegate.protocol.errors import SettingsInvalid
-from sluicegate.sinks.mysql.bound import BoundMySQL
-from sluicegate.sinks.mysql.preflight import Wish, preflight
-from sluicegate.sinks.mysql.session import Address
+from sluicegate.errors import SettingsInvalid
+from sluicegate.sinks.mysql.bound_sink import BoundMySQL
+from sluicegate.sinks.mysql.connection import Address
+from sluicegate.sinks.mysql.preflight import TableSpec, preflight
 
 OnConflict = Literal["replace", "add", "ignore", "error"]
-_ID_CHARS = 190
-"""Longest sink id that fits the marker table's key."""
+_MAX_ID_CHARS = 190
+"""The length of the marker table's column."""
 
 
 @dataclass(frozen=True)
 class MySQLSink:
-    """Rows of a DataFrame into a table of MySQL or MariaDB, exactly once.
+    """Writes the rows of a DataFrame to a table of MySQL or MariaDB, exactly once.
 
-    Struct columns are spread: `window.start` goes into column `window_start`. Names are matched
-    without regard to case.
+    Struct columns are flattened: `window.start` goes into column `window_start`. Names are
+    case-insensitive.
 
     Args:
         table: its name, without a database.
-        keys: columns of the primary or of a unique key; needed unless on_conflict is 'error'.
-        on_conflict: what happens to a row whose key is there. 'replace': its other columns take
-            the new values, the last row of an epoch wins. 'add': numbers are added (a null adds
-            nothing). 'ignore': the row that is there stays. 'error': the epoch is stuck.
+        keys: columns of the primary or of a unique key; required unless on_conflict is 'error'.
+        on_conflict: what happens if a row with the same key exists. 'replace': its other columns are
+            updated, the last row of an epoch wins. 'add': numbers are added (a null adds nothing).
+            'ignore': the existing row stays. 'error': the epoch is stuck.
         columns: names of the values to write; None: all.
-        url: mysql://user:password@host:port/database; None: the environment's SLUICEGATE_MYSQL.
-        id: the sink's name in markers and records; left out: mysql.<table>. Keep it over restarts.
-        of: which output of the job it takes, where there are several.
-        parts: transactions that an epoch is written in, in parallel; rows are told apart by keys.
-        statement_rows: rows an INSERT has, about.
+        url: mysql://user:password@host:port/database; None: the variable SLUICEGATE_MYSQL.
+        id: unique in the job, stable across restarts; default: mysql.<table>.
+        of: the output of the job that it writes, if there are several.
+        parts: how many transactions write an epoch in parallel; a row's part depends on its keys.
+        statement_rows: approximate number of rows per INSERT.
     """
 
     redoable: ClassVar[bool] = True
@@ -55,7 +52,7 @@ class MySQLSink:
     statement_rows: int = 10_000
 
     def __post_init__(self) -> None:
-        """Fill in the id, and refuse settings that cannot work anywhere."""
+        """Fill in the id, and refuse settings that no server accepts."""
         keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
         object.__setattr__(self, "keys", keys)
         if self.columns is not None:
@@ -69,8 +66,8 @@ class MySQLSink:
                 )
 
     def bind(self, rows: pa.Schema, *, lineage: str, apply_timeout_s: float) -> BoundMySQL:
-        """Check the table against the rows and make the marker table: see `contract.Sink`."""
-        wish = Wish(
+        """Check the table against the rows and create the marker table; see the contract."""
+        spec = TableSpec(
             id=self.id,
             table=self.table,
             keys=tuple(self.keys),
@@ -81,20 +78,20 @@ class MySQLSink:
             lineage=lineage,
             apply_timeout_s=apply_timeout_s,
         )
-        return preflight(wish, Address.parse(self.url), rows)
+        return preflight(spec, Address.parse(self.url), rows)
 
     def _checks(self) -> tuple[tuple[bool, str, str], ...]:
         return (
             (
                 not self.table or self.table != self.table.strip(),
                 "the name is empty or padded",
-                "name it",
+                "give the table's name",
             ),
-            ("." in self.table, "the name has a dot", "put the database into the url, not here"),
+            ("." in self.table, "the name has a dot", "name the database in the url only"),
             (
                 self.on_conflict not in get_args(OnConflict),
-                f"on_conflict={self.on_conflict!r} is not known",
-                f"choose one of {', '.join(get_args(OnConflict))}",
+                f"on_conflict={self.on_conflict!r} is unknown",
+                f"use one of {', '.join(get_args(OnConflict))}",
             ),
             (
                 self.on_conflict != "error" and not self.keys,
@@ -104,13 +101,13 @@ class MySQLSink:
             (self.parts < 1, f"parts={self.parts} is below 1", "set parts to 1 or more"),
             (
                 self.parts > 1 and not self.keys,
-                f"parts={self.parts} needs keys=: rows of one key must share a part",
+                f"parts={self.parts} needs keys=: rows with the same key must share a part",
                 "name the key's columns, or set parts=1",
             ),
             (self.statement_rows < 1, "statement_rows is below 1", "set it to 1 or more"),
             (
-                not 0 < len(self.id) <= _ID_CHARS or self.id != self.id.strip(),
-                f"id={self.id!r} is empty, padded or longer than {_ID_CHARS} characters",
+                not 0 < len(self.id) <= _MAX_ID_CHARS or self.id != self.id.strip(),
+                f"id={self.id!r} is empty, padded or longer than {_MAX_ID_CHARS} characters",
                 "give a short id=",
             ),
         )

@@ -1,10 +1,9 @@
-"""Applies one part of a decided epoch to a table: rule 12, line by line.
+"""Applies one part of a decided epoch to a table (rule 12).
 
 The marker row is seeded beforehand in its own transaction, because a lock on a missing row let two
-appliers both commit. It is locked first, so that appliers of one part queue up; judged; advanced
-last and only from `prev`. Any error gives up the whole connection: a 1205 undoes only a statement,
-and a driver that reconnects would go on in autocommit with half of the rows gone. Called through
-`contract.PartWriter`.
+appliers both commit. The transaction locks it first, so that appliers of one part queue up, compares it,
+and advances it last and only from `prev`. Any error discards the whole connection: error 1205 rolls back
+only a statement, and a driver that reconnects would continue in autocommit with half of the rows gone.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pymysql
 
-from sluicegate.protocol.errors import MarkerMismatch, SinkRejected, SinkUnavailable, TargetMissing
-from sluicegate.protocol.markers import GENESIS, Marker, Verdict, judge
+from sluicegate.errors import MarkerMismatch, SinkRejected, SinkUnavailable, TargetMissing
+from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict, compare_marker
 from sluicegate.sinks.contract import PartDecision, Receipt, Step
-from sluicegate.sinks.mysql import faults
-from sluicegate.sinks.mysql.session import Address, Connection, connect
+from sluicegate.sinks.mysql import errors as mysql_errors
+from sluicegate.sinks.mysql.connection import Address, Connection, connect
 from sluicegate.sinks.mysql.statements import InsertForm, inserts
 
 MARKERS = "sluicegate_markers"
-"""The table of markers: in the same database as the rows, so in the same transaction."""
+"""The marker table: in the same database as the rows, so in the same transaction."""
 
 _READ = f"SELECT epoch, attempt FROM {MARKERS} WHERE lineage = %s AND sink = %s AND part = %s"  # noqa: S608 - a constant
 _SEED = (
@@ -42,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PartPlan:
-    """All that a writer needs to know; see `BoundMySQL` for the fields.
+    """The configuration of a writer; see `BoundMySQL` for the other fields.
 
     Args:
         lineage: whose marker `MySQLPartWriter.marker` reads.
@@ -61,23 +60,23 @@ class PartPlan:
 
 
 class MySQLPartWriter:
-    """One connection, kept between applies; see `contract.PartWriter`."""
+    """One connection, reused between applies; see `contract.PartWriter`."""
 
     def __init__(self, plan: PartPlan) -> None:
         self._plan = plan
         self._connection: Connection | None = None
-        self._doing = ""
+        self._step = ""
         self._committing = False
         self._deadline = 0.0
 
     def marker(self) -> Marker | None:
         """Return the committed marker, None if there is none."""
-        # A connection of its own: this writer's may be in a transaction, and would see its marker.
+        # A separate connection: the writer's own may be in a transaction and would see its marker.
         connection = self._open()
         try:
             return self._read(connection, self._plan.lineage, lock=False)
         except pymysql.err.Error as error:
-            raise faults.in_apply(
+            raise mysql_errors.apply_error(
                 error, self._plan.where, "reading the marker", committing=False
             ) from error
         finally:
@@ -88,7 +87,7 @@ class MySQLPartWriter:
         started_ns = time.time_ns()
         self._deadline = time.monotonic() + self._plan.apply_timeout_s
         connection = self._connected()
-        with self._given_up_on_error("beginning"):
+        with self._discard_on_error("beginning"):
             if decision.markers:
                 verdict = self._begin(connection, decision)
                 if verdict is Verdict.SKIP:
@@ -100,24 +99,28 @@ class MySQLPartWriter:
             return self._write_and_commit(connection, decision, batches, started_ns)
 
     def close(self) -> None:
-        """Let go of the connection; the server rolls back what is open."""
+        """Close the connection; the server rolls back an open transaction."""
         connection, self._connection = self._connection, None
         if connection is not None and connection.open:
             try:
                 connection.close()
             except (pymysql.err.Error, OSError) as error:
-                _log.debug("%s: the connection was gone at close: %s", self._plan.where, error)
+                _log.debug(
+                    "%s: the connection was already lost at close: %s", self._plan.where, error
+                )
 
     def _begin(self, connection: Connection, decision: PartDecision) -> Verdict:
-        """Open the transaction, lock the marker, and say what it means."""
+        """Open the transaction, lock the marker and compare it."""
         where = (decision.lineage, self._plan.sink, self._plan.part)
-        if decision.prev == GENESIS:
-            self._doing = "seeding the marker"  # in autocommit: a transaction of its own
-            self._execute(connection, _SEED, (*where, GENESIS.epoch, GENESIS.attempt))
-        self._doing = "locking the marker"
+        if decision.prev == NO_MARKER:
+            self._step = "seeding the marker"  # in autocommit: a transaction of its own
+            self._execute(connection, _SEED, (*where, NO_MARKER.epoch, NO_MARKER.attempt))
+        self._step = "locking the marker"
         connection.begin()
-        found = self._read(connection, decision.lineage, lock=True)
-        return judge(found, this=decision.this, prev=decision.prev, where=self._plan.where)
+        marker = self._read(connection, decision.lineage, lock=True)
+        return compare_marker(
+            marker, this=decision.this, prev=decision.prev, where=self._plan.where
+        )
 
     def _write_and_commit(
         self,
@@ -130,22 +133,22 @@ class MySQLPartWriter:
         decision.reach("apply-begun")
         begun_ns = time.time_ns()
         rows = size = 0
-        self._doing = "writing rows"
+        self._step = "writing rows"
         for statement in inserts(
             batches, plan.form, statement_rows=plan.statement_rows, packet_bytes=plan.packet_bytes
         ):
-            self._in_time()
+            self._check_deadline()
             connection.query(statement.sql)
             rows, size = rows + statement.rows, size + len(statement.sql)
         decision.reach("apply-written")
         written_ns = time.time_ns()
         if decision.markers:
-            self._doing = "advancing the marker"
+            self._step = "advancing the marker"
             self._advance(connection, decision)
-        self._in_time()
+        self._check_deadline()
         decision.reach("before-commit")
         flushed_ns = time.time_ns()
-        self._doing, self._committing = "committing", True
+        self._step, self._committing = "committing", True
         connection.commit()
         self._committing = False
         committed_ns = time.time_ns()
@@ -153,7 +156,9 @@ class MySQLPartWriter:
         steps = (
             Step("begin", started_ns, begun_ns),
             Step("write", begun_ns, written_ns),
-            Step("flush", written_ns, flushed_ns),  # of rows nothing is left: it is the marker's
+            Step(
+                "flush", written_ns, flushed_ns
+            ),  # the time of the marker: all rows are already sent
             Step("commit", flushed_ns, committed_ns),
         )
         return Receipt(Verdict.APPLY, rows, size, steps)
@@ -166,9 +171,9 @@ class MySQLPartWriter:
         )
         if moved != 1:
             raise MarkerMismatch(
-                f"{self._plan.where}: the marker moved by {moved} rows instead of 1, from {prev}",
-                data="all of this part was rolled back; somebody changed the marker by hand",
-                do=f"find out who writes to {MARKERS}; it is the library's own",
+                f"{self._plan.where}: the marker update changed {moved} rows instead of 1, from {prev}",
+                data="all of this part was rolled back; somebody else changed the marker",
+                do=f"find out who writes to {MARKERS}; only Sluicegate may",
             )
 
     def _read(self, connection: Connection, lineage: str, *, lock: bool) -> Marker | None:
@@ -180,13 +185,13 @@ class MySQLPartWriter:
             return int(cursor.execute(sql, values))
 
     def _connected(self) -> Connection:
-        """Return a living connection: the only place where one is opened, and never in an apply."""
+        """Return a working connection; connections are opened only here, never during an apply."""
         if self._connection is not None:
             try:
                 self._connection.ping(reconnect=False)
             except (pymysql.err.Error, OSError) as error:
-                # Expected: the server ends sessions that idle longer than an apply may take.
-                _log.debug("%s: connecting again, the session ended: %s", self._plan.where, error)
+                # Expected: the server ends sessions that are idle longer than an apply may take.
+                _log.debug("%s: reconnecting, the session ended: %s", self._plan.where, error)
                 self.close()
         if self._connection is None:
             self._connection = self._open()
@@ -200,38 +205,40 @@ class MySQLPartWriter:
             raise SinkRejected(error.what, data=data, do=error.do) from error
 
     @contextmanager
-    def _given_up_on_error(self, doing: str) -> Iterator[None]:
-        """Roll everything back on any error, and say what the server's error means."""
-        self._doing, self._committing = doing, False
+    def _discard_on_error(self, doing: str) -> Iterator[None]:
+        """Roll everything back on any error, and translate the server's error."""
+        self._step, self._committing = doing, False
         try:
             yield
-        except pymysql.err.Error as error:  # an OSError would be of the batches: theirs to explain
+        except pymysql.err.Error as error:  # an OSError comes from the batches and passes unchanged
             committing = self._committing
-            self._give_up()
-            raise faults.in_apply(
-                error, self._plan.where, self._doing, committing=committing
+            self._discard_connection()
+            raise mysql_errors.apply_error(
+                error, self._plan.where, self._step, committing=committing
             ) from error
         except BaseException:
-            self._give_up()
+            self._discard_connection()
             raise
 
-    def _give_up(self) -> None:
-        """Roll back now where the connection lives, so that the lock ends now; then drop it."""
+    def _discard_connection(self) -> None:
+        """Roll back at once if the connection works, so that its locks end; then close it."""
         connection = self._connection
         if connection is not None and connection.open:
             try:
                 connection.rollback()
             except (pymysql.err.Error, OSError) as error:
-                _log.debug("%s: no rollback, the server does it: %s", self._plan.where, error)
+                _log.debug(
+                    "%s: rollback failed, the server will roll back: %s", self._plan.where, error
+                )
         self.close()
 
-    def _in_time(self) -> None:
+    def _check_deadline(self) -> None:
         if time.monotonic() > self._deadline:
             raise SinkUnavailable(
-                f"{self._plan.where}: {self._doing} took longer than the apply may, "
+                f"{self._plan.where}: {self._step} took longer than an apply may, "
                 f"{self._plan.apply_timeout_s:g} s",
-                data="all of this part was rolled back; the apply starts again from the marker",
-                do="look for locks and load on the server; raise the apply timeout, or take "
+                data="all of this part was rolled back; the next attempt reads the marker first",
+                do="check the server for locks and load; raise the apply timeout, or use "
                 "smaller epochs or more parts",
             )
 
@@ -239,17 +246,19 @@ class MySQLPartWriter:
 def committed_marker(
     address: Address, lineage: str, sink: str, part: int, *, timeout_s: float = 10.0
 ) -> Marker | None:
-    """Return a part's marker without waiting for a transaction that is open.
+    """Return a part's marker without waiting for an open transaction.
 
     Raises:
-        SinkUnavailable, AccessDenied, TargetMissing: no connection, or no table of markers.
+        SinkUnavailable, AccessDenied, TargetMissing: no connection, or no marker table.
     """
     connection = connect(address, timeout_s=timeout_s)
     try:
         return _read(connection, lineage, sink, part, lock=False)
     except pymysql.err.Error as error:
         where = f"sink {sink}, part {part}, {address}"
-        raise faults.in_apply(error, where, "reading the marker", committing=False) from error
+        raise mysql_errors.apply_error(
+            error, where, "reading the marker", committing=False
+        ) from error
     finally:
         connection.close()
 
@@ -259,5 +268,5 @@ def _read(
 ) -> Marker | None:
     with connection.cursor() as cursor:
         cursor.execute(_READ + (" FOR UPDATE" if lock else ""), (lineage, sink, part))
-        found = cursor.fetchone()
-    return Marker(int(found[0]), str(found[1])) if found else None
+        row = cursor.fetchone()
+    return Marker(int(row[0]), str(row[1])) if row else None

@@ -1,1 +1,0 @@
-"""What is done with a whole checkpoint: savepoints of it, and stopping the job that runs on it."""

@@ -1,0 +1,1 @@
+"""Dead letters: writing those of refused rows, reading them in a topic, replaying their records."""

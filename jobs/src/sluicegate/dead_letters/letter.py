@@ -1,0 +1,150 @@
+"""Builds the dead letters of refused rows, and counts the dead letters of an epoch by kind.
+
+In a topic a dead letter is one JSON object in the column `value`. In a table it is a row; of the
+columns `reason`, `payload`, `payload_sha256`, `payload_of`, `source` and `source_<field>` it fills those
+that the table has. Sinks refuse rows; late and broken rows are the job's own dead letters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluicegate.errors import RowRefused
+from sluicegate.sinks.contract import BoundSink
+from sluicegate.sinks.reserved_columns import PART, SOURCE
+
+_PAYLOAD_BYTES = 64 << 10
+"""How much of a refused row a dead letter contains."""
+
+STAGED_ROW = "staged row"
+"""`payload_of` of a refused row: payload and hash are of the row for the sinks, not of the source's record."""
+
+_RESERVED = "__"
+"""Prefix of the columns that no sink receives."""
+
+OTHER = "other"
+_MAX_KINDS = 20
+
+_JSON_KIND = r'"reason"\s*:\s*"(?P<kind>[A-Za-z]+)'
+_TEXT_KIND = r"^(?P<kind>[A-Za-z]+)"
+
+Fields = Mapping[str, object]
+"""The fields of a dead letter."""
+
+
+def refused_letter(row: pa.RecordBatch, reason: str) -> Fields:
+    """Return the dead letter of a refused row: the row as the sinks would get it, cut, and its hash."""
+    values = row.to_pylist()[0]
+    source = _json_object(values.get(SOURCE))
+    sinks = [v for name, v in values.items() if v is not None and not name.startswith(_RESERVED)]
+    text = json.dumps(sinks, default=_printable, ensure_ascii=False)
+    letter: dict[str, object] = {
+        "reason": reason,
+        "payload": text.encode()[:_PAYLOAD_BYTES].decode(errors="ignore"),
+        "payload_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "payload_of": STAGED_ROW,
+    }
+    return letter if source is None else letter | {"source": source}
+
+
+def letter_of_row(row: Mapping[str, object] | None) -> Fields | None:
+    """Return the dead letter in a row of the dead letters' output, None if its payload cannot be cut."""
+    fields: Fields | None = row
+    if row is not None and "value" in row:
+        fields = _json_object(row["value"])
+    elif row is not None:
+        fields = {name.lower(): value for name, value in row.items() if name != PART}
+    return fields if fields is not None and isinstance(fields.get("payload"), str) else None
+
+
+def letter_of_reason(reason: str) -> Fields | None:
+    """Return the dead letter that a job gave as its reason, None if the reason is plain text."""
+    fields = _json_object(reason)
+    return fields if fields is not None and isinstance(fields.get("payload"), str) else None
+
+
+def stage_letter(sink: BoundSink, schema: pa.Schema, letter: Fields) -> pa.RecordBatch:
+    """Return a dead letter as a staged row, its payload cut until the sink accepts it (rule 10).
+
+    Args:
+        sink: of the dead letters.
+        schema: of its staged rows.
+        letter: see the module.
+
+    Raises:
+        RowRefused: the sink refuses it even without a payload.
+    """
+    while True:
+        staged = _staged(schema, letter)
+        refusals = sink.refusals(staged)
+        if refusals is None or refusals.null_count == len(refusals):
+            return staged
+        payload = str(letter["payload"])
+        if not payload:
+            raise RowRefused(
+                f"sink {sink.id} refuses a dead letter: {refusals[0]}",
+                data="the epoch is undecided; no sink shows any of it, and nothing is lost",
+                do="raise the limit of the dead letters' topic, or widen the columns of their table",
+            )
+        letter = {**letter, "payload": payload[: len(payload) // 2]}
+
+
+def count_kinds(rows: pa.RecordBatch) -> Counter[str]:
+    """Count dead letters by kind: the first word of their reason, such as 'late' or 'refused'."""
+    columns = {name.lower(): name for name in rows.schema.names}
+    if not rows.num_rows or not columns.keys() & {"value", "reason"}:
+        return Counter({OTHER: rows.num_rows} if rows.num_rows else {})
+    name, pattern = ("value", _JSON_KIND) if "value" in columns else ("reason", _TEXT_KIND)
+    matches = pc.extract_regex(rows.column(columns[name]), pattern=pattern)
+    words = pc.struct_field(matches, [0])
+    counts: Counter[str] = Counter()
+    for item in pc.value_counts(words).to_pylist():
+        word = item["values"] or OTHER
+        kind = (word.decode() if isinstance(word, bytes) else word).lower()
+        counts[kind if kind in counts or len(counts) < _MAX_KINDS else OTHER] += item["counts"]
+    return counts
+
+
+def _staged(schema: pa.Schema, letter: Fields) -> pa.RecordBatch:
+    values: dict[str, object] = {PART: 0}
+    if "value" in schema.names:
+        values["value"] = json.dumps(letter, ensure_ascii=False).encode()
+    else:
+        values |= _flatten(letter)
+    arrays = [_array(values.get(f.name, values.get(f.name.lower())), f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _flatten(letter: Fields) -> dict[str, object]:
+    source = letter.get("source")
+    if not isinstance(source, Mapping):
+        return dict(letter)
+    fields = {f"source_{name}": value for name, value in source.items()}
+    return {**fields, **letter, "source": json.dumps(source, ensure_ascii=False)}
+
+
+def _array(value: object, kind: pa.DataType) -> pa.Array:
+    """Return a value as an array of length 1; null if the column's type cannot represent it."""
+    try:
+        return pa.array([value]).cast(kind) if value is not None else pa.nulls(1, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return pa.nulls(1, kind)  # `source` has it as text; the sink may refuse the null
+
+
+def _json_object(text: object) -> Fields | None:
+    """Return JSON text as a mapping, None if it is not an object: a job's own dead letters may be anything."""
+    try:
+        parsed = json.loads(text) if isinstance(text, str | bytes) else None
+    except ValueError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _printable(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

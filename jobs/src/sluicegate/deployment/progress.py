@@ -1,0 +1,243 @@
+"""Reports a driver's progress to Kubernetes, as an annotation of its own pod.
+
+A background thread sends the newest report: the first epoch at once, later ones at most every ten
+seconds. No epoch waits for the API server. A failure is logged once per kind, retried, and never
+ends the driver. Outside of a pod nothing is sent.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import http.client
+import json
+import logging
+import os
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+from sluicegate.deployment.environment import PROGRESS_ANNOTATION, DriverVariable
+
+log = logging.getLogger("sluicegate.progress")
+
+_API_HOST = "KUBERNETES_SERVICE_HOST"
+_API_PORT = "KUBERNETES_SERVICE_PORT"
+_ACCOUNT_VARIABLE = "SLUICEGATE_SERVICEACCOUNT"
+"""Overrides the folder of the service account, which has the files `token` and `ca.crt`."""
+
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+EVERY_S = 10.0
+_REQUEST_S = 5.0
+_LAST_REPORT_S = 2.0
+"""How long the end of a query waits until its last report is sent."""
+
+
+class RequestRejected(Exception):
+    """Raised when the API server rejects a request."""
+
+    def __init__(self, status: int, body: str) -> None:
+        self.status = status
+        super().__init__(f"HTTP {status}: {body}")
+
+
+class Annotatable(Protocol):
+    """An object with annotations."""
+
+    def annotate(self, key: str, value: str) -> None:
+        """Set an annotation.
+
+        Raises:
+            OSError, http.client.HTTPException: connection, certificate or response failed.
+            RequestRejected: the API server rejected the request.
+        """
+
+
+@dataclass(frozen=True)
+class PodAnnotator:
+    """Annotates the pod that this process runs in.
+
+    Args:
+        host: host of the API server.
+        port: port of the API server.
+        namespace: namespace of the pod.
+        name: name of the pod.
+        uid: UID of the pod, so that a later pod of the same name is left alone; empty: not checked.
+        account: folder with the service account's token and the cluster's CA certificate.
+    """
+
+    host: str
+    port: int
+    namespace: str
+    name: str
+    uid: str
+    account: Path
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str] | None = None) -> PodAnnotator | None:
+        """Return an annotator for the pod that the environment names; None outside of a pod."""
+        env = os.environ if environment is None else environment
+        host, name = env.get(_API_HOST), env.get(DriverVariable.POD_NAME)
+        namespace = env.get(DriverVariable.POD_NAMESPACE)
+        if not (host and name and namespace):
+            return None
+        return cls(
+            host=host,
+            port=int(env.get(_API_PORT) or 443),
+            namespace=namespace,
+            name=name,
+            uid=env.get(DriverVariable.POD_UID, ""),
+            account=Path(env.get(_ACCOUNT_VARIABLE) or _ACCOUNT),
+        )
+
+    def annotate(self, key: str, value: str) -> None:
+        """Set an annotation by a JSON merge patch (RFC 7396); see `Annotatable`."""
+        metadata: dict[str, object] = {"annotations": {key: value}}
+        if self.uid:
+            metadata["uid"] = self.uid  # the API server rejects a patch that would change it
+        # both files are read for each request: the kubelet replaces them while the pod runs
+        token = (self.account / "token").read_text(encoding="ascii").strip()
+        tls = ssl.create_default_context(cafile=str(self.account / "ca.crt"))
+        connection = http.client.HTTPSConnection(
+            self.host, self.port, timeout=_REQUEST_S, context=tls
+        )
+        try:
+            connection.request(
+                "PATCH",
+                f"/api/v1/namespaces/{quote(self.namespace)}/pods/{quote(self.name)}",
+                body=json.dumps({"metadata": metadata}),
+                headers={
+                    "Authorization": f"Bearer {token}",
+                    "Content-Type": "application/merge-patch+json",
+                    "Accept": "application/json",
+                    "User-Agent": "sluicegate-driver",
+                },
+            )
+            response = connection.getresponse()
+            body = response.read()
+            if response.status >= http.client.MULTIPLE_CHOICES:
+                raise RequestRejected(response.status, body[:300].decode(errors="replace"))
+        finally:
+            connection.close()
+
+
+class ProgressReporter:
+    """Sends the progress of a driver in the background.
+
+    Args:
+        pod: receives the annotation; None: nothing is sent.
+        every_s: minimum time in seconds between two reports after the first epoch.
+    """
+
+    def __init__(self, pod: Annotatable | None, every_s: float = EVERY_S) -> None:
+        self._pod, self._every_s = pod, every_s
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._epoch: int | None = None
+        self._at = 0.0
+        self._unsent = self._closed = self._first_reported = False
+        self._next = 0.0
+        self._failures: set[str] = set()
+
+    @classmethod
+    def of_pod(cls) -> ProgressReporter:
+        """Return a reporter for the pod of this process."""
+        return cls(PodAnnotator.read())
+
+    @property
+    def enabled(self) -> bool:
+        """Whether reports are sent at all."""
+        return self._pod is not None
+
+    def before(self, epoch: int | None) -> None:
+        """Set the epoch that was in every sink when the query started; sends nothing."""
+        self._epoch = epoch
+
+    def epoch(self, epoch: int) -> None:
+        """Report that an epoch is in every sink."""
+        with self._changed:
+            if not self._first_reported:
+                self._first_reported, self._next = True, 0.0
+            self._epoch = epoch
+            self._report()
+
+    def idle(self) -> None:
+        """Report that the query is alive and has nothing to do."""
+        with self._changed:
+            self._report()
+
+    def due(self) -> bool:
+        """Return whether a report would be sent at once; spares the caller a costly check."""
+        return self.enabled and not self._unsent and time.monotonic() >= self._next
+
+    def close(self) -> None:
+        """Send the last report if the API server answers soon, and stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(_LAST_REPORT_S)
+
+    def _report(self) -> None:
+        if self._pod is None or self._closed:
+            return
+        self._at, self._unsent = time.time(), True
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, args=(self._pod,), name="sluicegate-progress", daemon=True
+            )
+            self._thread.start()
+        self._changed.notify()
+
+    def _run(self, pod: Annotatable) -> None:
+        while (value := self._next_report()) is not None:
+            sent = self._send(pod, value)
+            with self._changed:
+                self._unsent = self._unsent or not sent
+                if self._closed and not sent:
+                    return  # the end of a driver does not wait for an API server that fails
+
+    def _next_report(self) -> str | None:
+        """Wait until a report is due and return it; None after the last one."""
+        with self._changed:
+            while not self._closed:
+                left = self._next - time.monotonic()
+                if self._unsent and left <= 0:
+                    break
+                self._changed.wait(left if self._unsent else None)
+            if not self._unsent:
+                return None
+            # counted from now, not from the response: a first epoch in between is due at once
+            self._unsent, self._next = False, time.monotonic() + self._every_s
+            at = dt.datetime.fromtimestamp(self._at, tz=dt.UTC)
+            stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            return json.dumps({"epoch": self._epoch, "at": stamp})
+
+    def _send(self, pod: Annotatable, value: str) -> bool:
+        try:
+            pod.annotate(PROGRESS_ANNOTATION, value)
+        except Exception as error:  # noqa: BLE001 - no failure here may end the driver
+            self._log_failure(error)
+            return False
+        if self._failures:
+            log.info("progress reports reach the API server again")
+            self._failures.clear()
+        return True
+
+    def _log_failure(self, error: Exception) -> None:
+        kind = f"{type(error).__name__} {getattr(error, 'status', '')}"
+        if kind in self._failures:
+            return
+        self._failures.add(kind)
+        log.warning(
+            "cannot report progress (%s): %s\n"
+            "  data: the job goes on; the operator may consider it stuck\n"
+            "  do: allow the driver's service account to patch its pod; check the API server",
+            type(error).__name__,
+            error,
+        )

@@ -1,0 +1,250 @@
+"""Every error that Sluicegate raises, with its meaning for the data and its remedy.
+
+An error has three parts, always in this order: what happened, what it means for the data, and what
+to do. `restartable` says whether an unchanged restart of the same driver can help. A driver ends
+with the `exit_code` of its error, and its supervisor (`sluicegate run`, the operator) acts on that.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar
+
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of a driver besides 0, as an interface: a supervisor acts on them."""
+
+    FAILED = 1
+    """Any other failure. A restart may help."""
+    CANNOT_START = 64
+    """The job cannot start with these settings, sinks or this checkpoint. A restart cannot help."""
+    SUPERSEDED = 65
+    """Another driver owns the checkpoint, or the job has moved. A restart cannot help."""
+    HISTORY_BROKEN = 66
+    """Checkpoint, epoch log and sinks contradict each other. A restart cannot help."""
+    LATE = 75
+    """An epoch exceeded its timeout or cannot be applied. A restart is the remedy."""
+
+
+FINAL_EXIT_CODES = frozenset({ExitCode.CANNOT_START, ExitCode.SUPERSEDED, ExitCode.HISTORY_BROKEN})
+"""Exit codes after which a restart cannot help."""
+
+
+class SluicegateError(Exception):
+    """The base class of all errors of this library.
+
+    Args:
+        what: what happened, in one sentence that names the thing.
+        data: what it means for the data: whether anything is lost, repeated or at risk.
+        do: what the reader should do now.
+    """
+
+    restartable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = ExitCode.FAILED
+
+    def __init__(self, what: str, *, data: str = "", do: str = "") -> None:
+        self.what, self.data, self.do = what, data, do
+        parts = "".join(
+            f"\n  {label}: {text}" for label, text in (("data", data), ("do", do)) if text
+        )
+        super().__init__(f"{what}{parts}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep all three parts when the error travels from an executor to the driver."""
+        return _rebuild, (type(self), self.what, self.data, self.do)
+
+
+def _rebuild(kind: type[SluicegateError], what: str, data: str, do: str) -> SluicegateError:
+    return kind(what, data=data, do=do)
+
+
+# --- before a job starts ---------------------------------------------------------------------
+
+
+class PreflightFailed(SluicegateError):
+    """Raised before a job starts, when its settings, sinks and checkpoint do not fit together."""
+
+    exit_code = ExitCode.CANNOT_START
+
+
+class SettingsInvalid(PreflightFailed):
+    """Raised when a setting, an argument or an environment variable has an invalid value."""
+
+
+class TargetMissing(PreflightFailed):
+    """Raised when a topic, table or bucket that the job needs does not exist."""
+
+
+class SchemaMismatch(PreflightFailed):
+    """Raised when the job's rows do not match the columns of their target."""
+
+
+class AccessDenied(PreflightFailed):
+    """Raised when a server rejects the user, the password or an operation without its privilege."""
+
+
+class StoreUnsafe(PreflightFailed):
+    """Raised when the checkpoint's store breaks a guarantee that exactly-once depends on."""
+
+
+class TransactionTimeoutInvalid(PreflightFailed):
+    """Raised when the broker does not allow the transaction timeout that the job needs."""
+
+
+class CheckpointOfAnotherJob(PreflightFailed):
+    """Raised when a checkpoint belongs to another job or to a query that Sluicegate never ran."""
+
+
+class InputChanged(PreflightFailed):
+    """Raised when the input of a batch is not the input that its checkpoint was created for."""
+
+
+# --- the decision ----------------------------------------------------------------------------
+
+
+class Fenced(SluicegateError):
+    """Raised when another driver has taken over the checkpoint; this one writes nothing more."""
+
+    exit_code = ExitCode.SUPERSEDED
+
+
+class Sealed(SluicegateError):
+    """Raised when the lineage was sealed for a savepoint that moves the job elsewhere."""
+
+    exit_code = ExitCode.SUPERSEDED
+
+
+class OffsetLogDiverged(SluicegateError):
+    """Raised when Spark's offset log differs from what an epoch was decided with (rule 3)."""
+
+    exit_code = ExitCode.HISTORY_BROKEN
+
+
+class RecordOfAnotherJob(SluicegateError):
+    """Raised when a decided epoch names sinks that this job does not have (rule 4)."""
+
+    exit_code = ExitCode.HISTORY_BROKEN
+
+
+class EpochLogBroken(SluicegateError):
+    """Raised when a record of the epoch log is missing, unreadable or of a newer format."""
+
+    exit_code = ExitCode.HISTORY_BROKEN
+
+
+class DecisionUnknown(SluicegateError):
+    """Raised when the store does not confirm whether a record was created (rule 1).
+
+    Nothing of the epoch was applied.
+    """
+
+    restartable = True
+
+
+class StoreUnavailable(SluicegateError):
+    """Raised when the checkpoint store gives no clear answer; a write may have succeeded."""
+
+    restartable = True
+
+
+class EpochUnfinished(SluicegateError):
+    """Raised when a decided epoch may not be in every sink yet, but should be.
+
+    A lineage cannot be sealed in that state, and a driver cannot end with exit code 0.
+    """
+
+    restartable = True
+
+
+# --- savepoints ------------------------------------------------------------------------------
+
+
+class SavepointInvalid(SluicegateError):
+    """Raised when a savepoint does not exist, is incomplete or has changed since it was taken."""
+
+    exit_code = ExitCode.CANNOT_START
+
+
+class SavepointRefused(PreflightFailed):
+    """Raised when a savepoint cannot be taken, restored or deleted as requested."""
+
+
+class SavepointFailed(SluicegateError):
+    """Raised when a driver could not take the savepoint requested of it; its job can go on."""
+
+    restartable = True
+
+
+class SinksStillOwned(PreflightFailed):
+    """Raised when a branch would write to the sinks of the job that it was branched from."""
+
+
+# --- staging ---------------------------------------------------------------------------------
+
+
+class StageFailed(SluicegateError):
+    """Raised when staging fails; the epoch is undecided and nothing of it is visible."""
+
+    restartable = True
+
+
+class LookupUnanswered(SluicegateError):
+    """Raised when the store of a lookup does not answer after all retries; the epoch is undecided."""
+
+    restartable = True
+
+
+class StateIncomplete(SluicegateError):
+    """Raised when the plan left state partitions without their next version (rule 9)."""
+
+
+class RowRefused(SluicegateError):
+    """Raised when a row does not fit its sink and there is no dead-letter sink (rule 10)."""
+
+
+class EpochTimeout(SluicegateError):
+    """Raised when an epoch exceeds its timeout; the process ends and is restarted (rule 18)."""
+
+    restartable = True
+    exit_code = ExitCode.LATE
+
+
+# --- applying --------------------------------------------------------------------------------
+
+
+class SinkUnavailable(SluicegateError):
+    """Raised when a sink gives no clear answer; the apply is retried from the marker."""
+
+    restartable = True
+
+
+class RowsLost(SluicegateError):
+    """Raised at at-most-once when an apply failed or is in doubt; it is not retried."""
+
+    restartable = True
+
+
+class SinkRejected(SluicegateError):
+    """Raised when a sink rejects decided rows permanently; only a change of the sink can help."""
+
+
+class SinkRegressed(SluicegateError):
+    """Raised when a marker is older than the one before this epoch: the sink was reset (rule 11)."""
+
+    exit_code = ExitCode.HISTORY_BROKEN
+
+
+class MarkerMismatch(SluicegateError):
+    """Raised when a marker is absent, or of an attempt that this lineage never decided (rule 11)."""
+
+    exit_code = ExitCode.HISTORY_BROKEN
+
+
+class Stuck(SluicegateError):
+    """Raised when a decided epoch cannot be applied.
+
+    It stays decided and is never skipped automatically (rule 14).
+    """
+
+    restartable = True
+    exit_code = ExitCode.LATE

@@ -1,0 +1,89 @@
+"""The savepoints in a folder: listing and disposing of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from sluicegate.errors import SavepointInvalid, SavepointRefused
+from sluicegate.savepoints.manifest import MANIFEST, TAKING, Manifest, read_manifest
+from sluicegate.storage.object_store import ObjectStore, open_store
+
+MOVED = "moved.json"
+"""In a sealed savepoint: the checkpoint that it was restored into as its parent's successor."""
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A savepoint and its address.
+
+    Args:
+        url: a path, `file://…` or `s3://…`.
+        manifest: the content; None: the savepoint is incomplete.
+        moved_to: the checkpoint of the parent's successor; empty: none yet.
+    """
+
+    url: str
+    manifest: Manifest | None
+    moved_to: str = ""
+
+
+def list_savepoints(folder: str) -> list[Savepoint]:
+    """Return the savepoints in a folder, oldest first; incomplete ones come last."""
+    folder = folder.rstrip("/")
+    names = (name.rpartition("/") for name in open_store(folder).names(""))
+    heads = {head for head, _, file in names if file in (MANIFEST, TAKING) and "/" not in head}
+    savepoints = [_read(open_store(f"{folder}/{head}".rstrip("/"))) for head in heads]
+    return sorted(savepoints, key=lambda s: s.manifest.created_at_ms if s.manifest else 1 << 62)
+
+
+def _read(store: ObjectStore) -> Savepoint:
+    try:
+        manifest = read_manifest(store)
+    except SavepointInvalid:
+        return Savepoint(store.url, None)
+    return Savepoint(store.url, manifest, moved_to(store))
+
+
+def moved_to(savepoint: ObjectStore) -> str:
+    """Return the checkpoint of the parent's successor, empty if there is none yet."""
+    stored = savepoint.read(MOVED)
+    return "" if stored is None else str(json.loads(stored)["checkpoint"])
+
+
+def dispose_savepoint(
+    savepoint: ObjectStore, *, unfinished: bool = False, force: bool = False
+) -> int:
+    """Delete a savepoint: its manifest first, so that the rest is never mistaken for a savepoint.
+
+    Args:
+        savepoint: its store.
+        unfinished: delete an incomplete savepoint; nothing may be taking it now.
+        force: delete it even if it is the only way for a sealed job to continue.
+
+    Returns:
+        The number of files deleted.
+
+    Raises:
+        SavepointInvalid: there is no savepoint.
+        SavepointRefused: it moves a job that was not restored yet.
+    """
+    incomplete = (
+        unfinished and savepoint.read(MANIFEST) is None and savepoint.read(TAKING) is not None
+    )
+    manifest = None if incomplete else read_manifest(savepoint)
+    if manifest is not None and manifest.sealed and not moved_to(savepoint) and not force:
+        raise SavepointRefused(
+            f"{savepoint.url} was sealed for a move and never restored: without it job {manifest.job} "
+            "can only continue from another savepoint of its sealed checkpoint",
+            data="nothing was changed",
+            do="restore it first, or pass --force if the job has ended for good",
+        )
+    savepoint.delete(MANIFEST)
+    names = set(savepoint.names("")) - {TAKING}
+    if manifest is not None:
+        names &= {*manifest.files, MOVED}
+    for name in sorted(names):
+        savepoint.delete(name)
+    savepoint.delete(TAKING)
+    return len(names)

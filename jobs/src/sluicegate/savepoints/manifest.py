@@ -1,0 +1,155 @@
+"""The manifest of a savepoint, which is created last: without it there is no savepoint.
+
+Also the ancestry, which a restored checkpoint keeps about its parent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sluicegate.errors import SavepointInvalid
+from sluicegate.protocol.markers import Marker
+from sluicegate.protocol.record import EpochRecord, SinkBinding
+from sluicegate.storage.object_store import ObjectStore
+
+MANIFEST = "savepoint.json"
+TAKING = "taking.json"
+"""Created first: a folder with it but without a manifest is an incomplete savepoint."""
+
+ANCESTRY = "ancestry.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Ancestry:
+    """The state of a parent lineage at the epoch of the savepoint.
+
+    Args:
+        lineage: the parent's id.
+        epoch: the last epoch in the savepoint.
+        sinks: the parent's sinks by id, as its last record binds them.
+        chain: sink -> part -> the marker of the part at that epoch.
+        delivery: see `EpochRecord.delivery`.
+        rows: sink -> rows of all decided epochs since the job began; None: unknown, because the
+            oldest records are pruned.
+    """
+
+    lineage: str
+    epoch: int
+    sinks: Mapping[str, SinkBinding]
+    chain: Mapping[str, Mapping[int, Marker]]
+    delivery: str = "exactly-once"
+    rows: Mapping[str, int] | None = None
+
+    def inherited_rows(self, record: EpochRecord) -> dict[str, int]:
+        """Return the parent's rows in those sinks of a record that were the parent's too."""
+        return {
+            sink: (self.rows or {}).get(sink, 0)
+            for sink, binding in record.sinks.items()
+            if sink in self.sinks and self.sinks[sink].target == binding.target
+        }
+
+
+@dataclass(frozen=True)
+class SavedFile:
+    """A file of a savepoint: its size in bytes and its SHA-256, hexadecimal."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of a savepoint.
+
+    Args:
+        id: a random id.
+        job: the job's name.
+        sealed: the parent lineage was sealed, so the savepoint may be restored as its successor.
+        checkpoint: address of the checkpoint that it was taken of.
+        created_at_ms: local time in ms since 1970, informational.
+        version: the version of Sluicegate that took it.
+        ancestry: the parent lineage at the savepoint's epoch.
+        files: name -> expected size and digest.
+    """
+
+    id: str
+    job: str
+    sealed: bool
+    checkpoint: str
+    created_at_ms: int
+    version: str
+    ancestry: Ancestry
+    files: Mapping[str, SavedFile] = field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch in the savepoint."""
+        return self.ancestry.epoch
+
+    @property
+    def size(self) -> int:
+        """Total size of the files in bytes."""
+        return sum(file.size for file in self.files.values())
+
+
+def write_manifest(savepoint: ObjectStore, manifest: Manifest) -> None:
+    """Create the manifest, which completes the savepoint."""
+    body = json.dumps({"format": _FORMAT, **asdict(manifest)}, indent=1)
+    savepoint.create(MANIFEST, body.encode())
+
+
+def read_manifest(savepoint: ObjectStore) -> Manifest:
+    """Return the manifest of a savepoint.
+
+    Raises:
+        SavepointInvalid: there is none, or its format is not supported.
+    """
+    stored = savepoint.read(MANIFEST)
+    if stored is None:
+        incomplete = savepoint.read(TAKING) is not None
+        raise SavepointInvalid(
+            f"{savepoint.url} is {'an incomplete savepoint' if incomplete else 'not a savepoint'}",
+            data="nothing was changed",
+            do="see `sluicegate savepoint list FOLDER`"
+            + ("; delete this one with `dispose --unfinished`" if incomplete else ""),
+        )
+    try:
+        return _parsed(json.loads(stored))
+    except (LookupError, TypeError, ValueError) as error:
+        raise SavepointInvalid(
+            f"the manifest of {savepoint.url} cannot be read: {error}",
+            data="nothing was changed",
+            do="use the version of Sluicegate that took the savepoint, or restore savepoint.json",
+        ) from error
+
+
+def _parsed(body: dict[str, Any]) -> Manifest:
+    if body.pop("format") != _FORMAT:
+        raise ValueError("its format is not supported")
+    body["ancestry"] = _ancestry(body["ancestry"])
+    body["files"] = {name: SavedFile(**file) for name, file in body["files"].items()}
+    return Manifest(**body)
+
+
+def write_ancestry(checkpoint: ObjectStore, ancestry: Ancestry) -> None:
+    """Store what a restored checkpoint knows about its parent."""
+    checkpoint.create(ANCESTRY, json.dumps(asdict(ancestry), indent=1).encode())
+
+
+def read_ancestry(checkpoint: ObjectStore) -> Ancestry | None:
+    """Return what a checkpoint knows about its parent; None if it was never restored."""
+    stored = checkpoint.read(ANCESTRY)
+    return None if stored is None else _ancestry(json.loads(stored))
+
+
+def _ancestry(body: dict[str, Any]) -> Ancestry:
+    chain = {
+        sink: {int(part): Marker(**marker) for part, marker in parts.items()}
+        for sink, parts in body["chain"].items()
+    }
+    sinks = {sink: SinkBinding(**binding) for sink, binding in body["sinks"].items()}
+    return Ancestry(**(body | {"sinks": sinks, "chain": chain}))

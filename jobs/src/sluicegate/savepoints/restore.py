@@ -1,0 +1,132 @@
+"""Restores a savepoint into an empty checkpoint, which becomes a new lineage.
+
+The lineage is created last: until then no job starts on the checkpoint, and the same restore can be
+repeated. What the first start does about the parent's sinks is in `takeover`.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+from sluicegate import failpoints
+from sluicegate.errors import SavepointRefused
+from sluicegate.savepoints.catalog import MOVED, moved_to
+from sluicegate.savepoints.copy import copy_verified
+from sluicegate.savepoints.manifest import Manifest, read_manifest, write_ancestry
+from sluicegate.storage.lineage import (
+    RESTORING,
+    Lineage,
+    create_lineage,
+    new_lineage_id,
+    read_lineage,
+)
+from sluicegate.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    """How to restore a savepoint.
+
+    Args:
+        branch: create a branch next to the original, even if the savepoint was sealed for a move.
+        same_sinks: allow a branch to write to the sinks of the original.
+    """
+
+    branch: bool = False
+    same_sinks: bool = False
+
+
+def restore_savepoint(
+    savepoint: ObjectStore, checkpoint: ObjectStore, options: RestoreOptions | None = None
+) -> Lineage:
+    """Turn an empty folder into a checkpoint that continues from a savepoint.
+
+    A sealed savepoint moves its job, once. Any other creates a branch, which may not write to the
+    sinks of the original unless `options` allow it.
+
+    Args:
+        savepoint: the savepoint.
+        checkpoint: an empty folder in any store.
+        options: default: move if the savepoint is sealed, else a branch onto other sinks.
+
+    Returns:
+        The new lineage.
+
+    Raises:
+        SavepointInvalid: it is not a savepoint, or one of its files is missing or has changed.
+        SavepointRefused: the checkpoint is not empty, or the job was moved elsewhere already.
+    """
+    options = options or RestoreOptions()
+    manifest = read_manifest(savepoint)
+    moves = manifest.sealed and not options.branch
+    successor = moved_to(savepoint) if moves else ""
+    if successor not in ("", checkpoint.url):
+        raise _moved_already(savepoint, successor)
+    lineage = _begin_or_resume(checkpoint, manifest, options)
+    copy_verified(
+        savepoint,
+        checkpoint,
+        manifest.files,
+        reach=partial(failpoints.reach, "restore-copying", epoch=manifest.epoch),
+    )
+    # not the parent's id: Spark does not run two queries of the same id in one session
+    checkpoint.put("metadata", [json.dumps({"id": str(uuid.uuid4())}).encode()])
+    write_ancestry(checkpoint, manifest.ancestry)
+    if moves:
+        _claim_succession(savepoint, checkpoint, lineage)
+    lineage = create_lineage(checkpoint, lineage)
+    checkpoint.delete(RESTORING)
+    return lineage
+
+
+def _begin_or_resume(
+    checkpoint: ObjectStore, manifest: Manifest, options: RestoreOptions
+) -> Lineage:
+    """Claim an empty checkpoint, or return the lineage of an interrupted restore of the same kind."""
+    wanted = Lineage(
+        id=new_lineage_id(),
+        job=manifest.job,
+        first_epoch=manifest.epoch + 1,
+        parent=manifest.ancestry.lineage,
+        moved=manifest.sealed and not options.branch,
+        same_sinks=options.same_sinks,
+    )
+    if checkpoint.read(RESTORING) is None and any(True for _ in checkpoint.names("")):
+        raise _not_empty(checkpoint)
+    note = {"savepoint": manifest.id, **asdict(wanted)}
+    checkpoint.create(RESTORING, json.dumps(note).encode())
+    begun = json.loads(checkpoint.read(RESTORING) or b"{}")
+    if begun.pop("savepoint", None) != manifest.id or read_lineage(checkpoint) is not None:
+        raise _not_empty(checkpoint)
+    lineage = Lineage(**begun)
+    if lineage.moved != wanted.moved:
+        raise _not_empty(checkpoint)
+    return replace(lineage, same_sinks=options.same_sinks)
+
+
+def _claim_succession(savepoint: ObjectStore, checkpoint: ObjectStore, lineage: Lineage) -> None:
+    """Record in the savepoint, once, which checkpoint succeeds the parent."""
+    note = json.dumps({"checkpoint": checkpoint.url, "lineage": lineage.id}).encode()
+    savepoint.create(MOVED, note)
+    stored = json.loads(savepoint.read(MOVED) or note)
+    if stored["lineage"] != lineage.id:
+        raise _moved_already(savepoint, stored["checkpoint"])
+
+
+def _moved_already(savepoint: ObjectStore, successor: str) -> SavepointRefused:
+    return SavepointRefused(
+        f"{savepoint.url} was moved already: it was restored into {successor}, which replaces its parent",
+        data="no job can start on this checkpoint; two successors would write everything twice",
+        do="continue with the other checkpoint, or restore with --branch for a job onto other sinks",
+    )
+
+
+def _not_empty(checkpoint: ObjectStore) -> SavepointRefused:
+    return SavepointRefused(
+        f"{checkpoint.url} is not empty",
+        data="nothing was changed",
+        do="restore into a new folder, because a restored job is a new lineage",
+    )

@@ -1,0 +1,142 @@
+"""A Kafka sink bound to its topic: what the epoch record, Spark and the executors need of it.
+
+Picklable; created by `KafkaSink.bind`. It never talks to a broker.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluicegate.protocol.record import SinkBinding
+from sluicegate.sinks.kafka.connection import MARKERS_TOPIC, group_id
+from sluicegate.sinks.kafka.topic import KafkaTopic
+from sluicegate.sinks.kafka.writer import KafkaPartWriter
+
+RECORD_OVERHEAD_BYTES = 61 + 36
+"""The header of a record batch (v2), plus librdkafka's upper bound for the lengths, deltas and
+attributes of one record (varints at their longest). librdkafka refuses a record that exceeds the limit
+with the second part, the broker a batch that exceeds it with both; a batch is sent uncompressed if that
+is smaller. So both accept a record that fits by this sum, and a record within about 60 bytes of the limit
+is refused although it would fit."""
+
+_HEADER_OVERHEAD_BYTES = 10
+
+
+@dataclass(frozen=True)
+class BoundKafka:
+    """See `contract.BoundSink`.
+
+    Args:
+        topic: that it writes to.
+        parts: how many transactions an epoch is applied in.
+        expressions: staged columns with their Spark SQL.
+        part_expression: a row's part.
+    """
+
+    topic: KafkaTopic
+    parts: int
+    expressions: tuple[tuple[str, str], ...]
+    part_expression: str | None
+
+    @property
+    def id(self) -> str:
+        """The sink's id."""
+        return self.topic.sink_id
+
+    @property
+    def binding(self) -> SinkBinding:
+        """What the epoch record stores of this sink."""
+        key = f"{group_id(self.topic.lineage, self.id)}/{MARKERS_TOPIC}"
+        return SinkBinding("kafka", f"topic {self.topic.name}", self.parts, key)
+
+    @property
+    def refresh_every_s(self) -> float | None:
+        """A quarter of the broker's `offsets.retention.minutes`; opening a writer refreshes."""
+        return self.topic.limits.offsets_retention_min * 60 / 4
+
+    def open(self, part: int) -> KafkaPartWriter:
+        """Return a writer for a part; it fences every earlier writer of the same part."""
+        return KafkaPartWriter(self.topic, part)
+
+    def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
+        """Return for each row why the topic would not accept it; see the contract."""
+        if not batch.num_rows:
+            return None
+        reasons = pa.nulls(batch.num_rows, pa.string())
+        for refused, reason in (
+            self._too_large(batch),
+            self._no_key(batch),
+            *self._bad_fields(batch),
+        ):
+            reasons = pc.if_else(refused, reason, reasons)
+        return reasons if reasons.null_count < batch.num_rows else None
+
+    def _too_large(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        limit, overhead = self.topic.limits.record_limit_bytes, RECORD_OVERHEAD_BYTES
+        if self.topic.trace_headers:
+            overhead += _HEADER_OVERHEAD_BYTES + len("traceparent") + 55
+        size = pc.add(_lengths(batch.column("key")), _lengths(batch.column("value")))
+        size = pc.add(size, overhead)
+        if "headers" in batch.schema.names:
+            size = pc.add(size, _per_row(batch.column("headers"), _header_sizes))
+        reason = pc.binary_join_element_wise(
+            "the record has", size.cast(pa.string()), "bytes with its overhead;",
+            f"topic {self.topic.name} takes {limit} (max.message.bytes)", " ",
+        )  # fmt: skip
+        return pc.greater(size, limit), reason
+
+    def _no_key(self, batch: pa.RecordBatch) -> tuple[pa.Array, str]:
+        refused = pc.and_(batch.column("key").is_null(), self.topic.limits.keys_required)
+        return refused, f"the record has no key and topic {self.topic.name} is compacted"
+
+    def _bad_fields(self, batch: pa.RecordBatch) -> list[tuple[pa.Array, pa.Array | str]]:
+        """Return the checks of the columns that a sink may leave out."""
+        limits, checks = self.topic.limits, list[tuple[pa.Array, pa.Array | str]]()
+        if "headers" in batch.schema.names:
+            unnamed = pc.greater(_per_row(batch.column("headers"), _unnamed_headers), 0)
+            checks.append((unnamed, "a header of the record has no key"))
+        if "partition" in batch.schema.names:
+            number = batch.column("partition")
+            outside = pc.or_(pc.less(number, 0), pc.greater_equal(number, limits.partitions))
+            outside = pc.fill_null(outside, fill_value=False)  # null: the key chooses
+            reason = pc.binary_join_element_wise(
+                "the record asks for partition", number.cast(pa.string()),
+                f"and topic {self.topic.name} has {limits.partitions}, from 0", " ",
+            )  # fmt: skip
+            checks.append((outside, reason))
+        if "timestamp" in batch.schema.names:
+            latest = min(time.time_ns() // 1_000_000 + limits.timestamp_ahead_ms, 2**63 - 1)
+            ahead = pc.fill_null(pc.greater(batch.column("timestamp"), latest), fill_value=False)
+            reason = (
+                f"the record's time is more than {limits.timestamp_ahead_ms} ms ahead, which topic "
+                f"{self.topic.name} does not accept (message.timestamp.after.max.ms)"
+            )
+            checks.append((ahead, reason))
+        return checks
+
+
+def _lengths(column: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.binary_length(column), 0).cast(pa.int64())
+
+
+def _header_sizes(headers: pa.StructArray) -> pa.Array:
+    keys, values = headers.flatten()
+    return pc.add(pc.add(_lengths(keys), _lengths(values)), _HEADER_OVERHEAD_BYTES)
+
+
+def _unnamed_headers(headers: pa.StructArray) -> pa.Array:
+    return headers.flatten()[0].is_null().cast(pa.int64())
+
+
+def _per_row(column: pa.Array, measure: object) -> pa.Array:
+    """Return for each row the sum of `measure` over the items of its list."""
+    counts = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
+    measured = measure(pc.list_flatten(column))  # type: ignore[operator]
+    zero = pa.array([0], pa.int64())
+    sums = pa.concat_arrays([zero, pc.cumulative_sum(measured)])
+    ends = pc.cumulative_sum(counts)
+    return pc.subtract(sums.take(ends), sums.take(pc.subtract(ends, counts)))

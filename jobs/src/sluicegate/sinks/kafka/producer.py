@@ -1,0 +1,254 @@
+"""A producer that holds a transactional id: its settings and its transactions.
+
+A `TransactionalProducer` runs one transaction after another until the first error and is then
+discarded: librdkafka does not implement KIP-890, so after a timeout or an ambiguous reply only a new
+`init_transactions` and the marker show what was committed.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from sluicegate.sinks.kafka import errors
+from sluicegate.sinks.kafka.connection import (
+    LOG,
+    MARKERS_TOPIC,
+    RDKAFKA_LOG,
+    Connection,
+    Deadline,
+    Settings,
+)
+from sluicegate.sinks.kafka.errors import Undelivered
+
+if TYPE_CHECKING:
+    from sluicegate.protocol.markers import Marker
+    from sluicegate.sinks.kafka.marker_reader import MarkerReader
+
+_RDKAFKA_MIN_BYTES = 1000
+_RDKAFKA_MAX_BYTES = 1_000_000_000
+_QUEUE_RECORDS = 500_000
+_QUEUE_KIB = 131_072
+_POLL_EVERY = 1000
+_ABORT_S = 5.0
+_MAX_ERRORS = 1000
+_SEND_MARKER_S = 10.0
+_GRACE_S = 1.0
+
+
+class TransactionState(enum.Enum):
+    """The state of a producer's transaction."""
+
+    NONE = "none"
+    OPEN = "open"
+    COMMITTING = "committing"
+
+
+@dataclass(frozen=True)
+class ProducerLimits:
+    """The limits of a producer.
+
+    Args:
+        record_bytes: the topic's `max.message.bytes`.
+        transaction_timeout_ms: after which the broker aborts.
+        delivery_timeout_ms: after which librdkafka gives a record up.
+        compression: librdkafka's `compression.type`.
+    """
+
+    record_bytes: int
+    transaction_timeout_ms: int
+    delivery_timeout_ms: int
+    compression: str
+
+
+def producer_settings(
+    connection: Connection, transactional_id: str, limits: ProducerLimits
+) -> Settings:
+    """Return the settings of a transactional producer (rule 13)."""
+    largest = min(max(limits.record_bytes, _RDKAFKA_MIN_BYTES), _RDKAFKA_MAX_BYTES)
+    return {
+        # The partitioner of Java clients: keys share a partition with those clients' records. The
+        # user's config may change it.
+        "partitioner": "murmur2_random",
+        "linger.ms": 5,
+        "queue.buffering.max.messages": _QUEUE_RECORDS,
+        "queue.buffering.max.kbytes": _QUEUE_KIB,
+        **connection.settings(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=limits.transaction_timeout_ms,
+            enable_idempotence=True,
+            acks="all",
+            compression_type=limits.compression,
+            # The broker refuses whole batches over the topic's limit and librdkafka does not split
+            # them: 500-byte rows failed on a topic of 100 kB with the default batch of 1 MB.
+            message_max_bytes=largest,
+            batch_size=min(largest, max(1, limits.record_bytes)),
+            message_timeout_ms=min(limits.delivery_timeout_ms, limits.transaction_timeout_ms),
+        ),
+        "delivery.report.only.error": True,
+    }
+
+
+def _bounded(call: Callable[[], None], timeout_s: float) -> None:
+    """Run a call of the transactional API, and abandon it a little after its own timeout.
+
+    librdkafka 2.16 does not always obey its timeout: after a restart of the only broker,
+    `send_offsets_to_transaction` of a producer that survived the restart never returned. The abandoned
+    thread never ends; it holds nothing but a producer that is discarded.
+    """
+    raised_in_call: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as raised:  # noqa: BLE001 - re-raised below
+            raised_in_call.append(raised)
+
+    thread = threading.Thread(target=run, name="sluicegate-kafka-call", daemon=True)
+    thread.start()
+    thread.join(timeout_s + _GRACE_S)
+    if thread.is_alive():
+        raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, "librdkafka did not return"))
+    if raised_in_call:
+        raise raised_in_call[0]
+
+
+class TransactionalProducer:
+    """A producer that has fenced all earlier ones of its transactional id."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.state = TransactionState.NONE
+        self._errors: list[KafkaError] = []
+        self._undelivered = 0
+        self._producer = Producer(
+            {**settings, "on_delivery": self._on_delivery}, logger=RDKAFKA_LOG
+        )
+
+    def _on_delivery(self, error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            self._undelivered += 1
+            if len(self._errors) < _MAX_ERRORS:
+                self._errors.append(error)
+
+    def init(self, deadline: Deadline) -> None:
+        """Fence the earlier producers; returns once their last transaction is committed or aborted."""
+        # Without an open connection init_transactions waits for two backoffs (60 ms, not 18). Only one
+        # topic is listed: listing all of them is slow where there are thousands.
+        self._producer.list_topics(MARKERS_TOPIC, timeout=deadline.left())
+        timeout_s, producer = deadline.left(), self._producer
+        _bounded(lambda: producer.init_transactions(timeout_s), timeout_s)
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self._producer.begin_transaction()
+        self.state = TransactionState.OPEN
+
+    def produce(self, topic: str, rows: Iterator[tuple[Any, ...]], deadline: Deadline) -> None:
+        """Queue rows in librdkafka, which sends them in the background.
+
+        Raises:
+            KafkaException: a record was refused at once, or the queue stays full.
+            Undelivered: a record that was queued earlier was not delivered.
+        """
+        produce, poll, serve = self._producer.produce, self._producer.poll, self._serve
+        for count, row in enumerate(rows, 1):
+            try:
+                produce(topic, *row)
+            except BufferError:
+                self._produce_when_free(topic, row, deadline)
+            if count % _POLL_EVERY == 0:
+                serve(poll, 0)
+                self.check()
+
+    def _produce_when_free(self, topic: str, row: tuple[Any, ...], deadline: Deadline) -> None:
+        while not deadline.passed():
+            self._serve(self._producer.poll, deadline.left(0.1))
+            self.check()
+            try:
+                return self._producer.produce(topic, *row)
+            except BufferError:
+                continue
+        raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, "the send queue stayed full"))
+
+    def flush(self, deadline: Deadline) -> None:
+        """Return once all in-sync replicas have acknowledged every record.
+
+        Raises:
+            Undelivered: a record was not delivered; librdkafka's `flush` does not report it.
+            KafkaException: the deadline has passed.
+        """
+        left = self._serve(self._producer.flush, deadline.left())
+        self.check()
+        if left:
+            raise KafkaException(
+                KafkaError(KafkaError.REQUEST_TIMED_OUT, f"{left} records are unacknowledged")
+            )
+
+    def _serve(self, call: Callable[[float], int], timeout_s: float) -> int:
+        """Poll or flush, and raise the cause that confluent-kafka hides inside a SystemError.
+
+        On a fatal error (being fenced is one) it sets an exception while it serves events and goes
+        on serving: the next delivery callback then fails, with or without the first as its cause.
+        """
+        try:
+            return call(timeout_s)
+        except SystemError as raised:
+            if isinstance(raised.__cause__, KafkaException):
+                raise raised.__cause__ from None
+            self._producer.begin_transaction()  # after a fatal error every call raises it
+            raise
+
+    def check(self) -> None:
+        """Raise Undelivered if a record of this producer was not delivered."""
+        error = errors.root_cause(self._errors)
+        if error is not None:
+            raise Undelivered(error, self._undelivered)
+
+    def send_marker(self, reader: MarkerReader, marker: Marker, deadline: Deadline) -> None:
+        """Add the marker to the open transaction."""
+        timeout_s = deadline.left(_SEND_MARKER_S)
+        offsets, group, producer = [reader.position(marker)], reader.group(), self._producer
+        _bounded(lambda: producer.send_offsets_to_transaction(offsets, group, timeout_s), timeout_s)
+
+    def commit(self, deadline: Deadline) -> None:
+        """Commit. An error leaves the outcome in doubt, unless it requires an abort."""
+        self.state = TransactionState.COMMITTING
+        timeout_s, producer = deadline.left(), self._producer
+        try:
+            _bounded(lambda: producer.commit_transaction(timeout_s), timeout_s)
+        except KafkaException as raised:
+            if errors.error_of(raised).txn_requires_abort():
+                self.state = TransactionState.OPEN
+            raise
+        self.state = TransactionState.NONE
+
+    def abort(self) -> None:
+        """Abort the open transaction."""
+        producer = self._producer
+        _bounded(lambda: producer.abort_transaction(_ABORT_S), _ABORT_S)
+        self.state = TransactionState.NONE
+
+    def discard(self, *, abort: bool) -> None:
+        """Destroy this producer without waiting for its unsent records.
+
+        Args:
+            abort: abort an open transaction first. Otherwise it blocks readers of committed records
+                until the next init of the same id, or until the broker's timeout. False where the
+                broker has just not answered. A transaction whose commit was sent is never aborted:
+                it may be committed.
+        """
+        if abort and self.state is TransactionState.OPEN:
+            try:
+                self.abort()
+            except KafkaException as raised:
+                reason = errors.describe(errors.error_of(raised))
+                LOG.info("abort failed; the next init or the broker's timeout aborts: %s", reason)
+        self.state = TransactionState.NONE
+        self._producer.purge(blocking=False)
+        # Dropping the last reference destroys the handle, in about 1 ms after the purge.
+        del self._producer

@@ -1,0 +1,57 @@
+"""`KafkaTopic`: what a writer needs to know of the topic that it writes to. Picklable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sluicegate.sinks.kafka.connection import Connection
+
+NO_LIMIT_MS = 2**63 - 1
+"""What Kafka answers where it limits the time of records in neither direction."""
+
+
+@dataclass(frozen=True)
+class TopicLimits:
+    """What the preflight read from the brokers.
+
+    Args:
+        partitions: of the topic.
+        record_limit_bytes: the topic's `max.message.bytes`.
+        keys_required: the topic is compacted, so the broker refuses records without a key.
+        offsets_retention_min: the broker's `offsets.retention.minutes`.
+        timestamp_ahead_ms: how far a record's time may be in the future, the topic's
+            `message.timestamp.after.max.ms`.
+    """
+
+    partitions: int
+    record_limit_bytes: int
+    keys_required: bool
+    offsets_retention_min: int
+    timestamp_ahead_ms: int = NO_LIMIT_MS
+
+
+@dataclass(frozen=True)
+class KafkaTopic:
+    """A topic as one sink of one lineage writes to it.
+
+    Args:
+        name: of the topic.
+        connection: the brokers.
+        sink_id: the sink that writes.
+        lineage: the history that its markers belong to.
+        limits: of the topic and its brokers.
+        compression: librdkafka's `compression.type`.
+        transaction_timeout_ms: after which the broker aborts.
+        apply_timeout_s: how long one apply may take, all waiting included.
+        trace_headers: add the epoch's trace context to each record.
+    """
+
+    name: str
+    connection: Connection
+    sink_id: str
+    lineage: str
+    limits: TopicLimits
+    compression: str
+    transaction_timeout_ms: int
+    apply_timeout_s: float
+    trace_headers: bool = False

@@ -1,0 +1,233 @@
+"""Applies decided chunks to their sinks, in the driver or in executors.
+
+The driver writes inline chunks itself, without a Spark job; executors write staged chunks, one task
+per part. A process keeps one writer per lineage, sink and part, and discards it after any error.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sluicegate import failpoints
+from sluicegate.errors import SinkUnavailable, SluicegateError
+from sluicegate.protocol.markers import Marker, Verdict
+from sluicegate.protocol.record import Chunk, EpochRecord
+from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE
+from sluicegate.sinks.contract import BoundSink, PartDecision, PartWriter, Receipt
+from sluicegate.storage.arrow_encoding import decode_batches
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.object_store import open_store
+from sluicegate.storage.staging_area import StagingArea
+
+log = logging.getLogger("sluicegate.apply")
+
+_WriterKey = tuple[str, str, int]
+"""Lineage, sink id, part."""
+
+_writers: dict[_WriterKey, PartWriter] = {}
+"""The writers of this process: the driver, or a Python worker that Spark reuses."""
+
+
+@dataclass(frozen=True)
+class PartOrder:
+    """One part of a decided epoch to apply to a sink; sent to an executor."""
+
+    checkpoint: str
+    sink: BoundSink
+    part: int
+    chunks: tuple[Chunk, ...]
+    lineage: str
+    this: Marker
+    prev: Marker
+    delivery: str
+    traceparent: str
+
+    @classmethod
+    def of(
+        cls, record: EpochRecord, sink: BoundSink, part: int, checkpoint: str, *, discard: bool
+    ) -> PartOrder:
+        """Return the order for a part of a decided epoch."""
+        return cls(
+            checkpoint=checkpoint,
+            sink=sink,
+            part=part,
+            chunks=() if discard else record.part_chunks(sink.id, part),
+            lineage=record.lineage,
+            this=record.marker,
+            prev=record.prev_of(sink.id, part),
+            delivery=record.delivery,
+            traceparent=record.traceparent,
+        )
+
+    @property
+    def writer_key(self) -> _WriterKey:
+        """The key of the part's writer."""
+        return self.lineage, self.sink.id, self.part
+
+
+def apply_part(order: PartOrder) -> Receipt:
+    """Apply one part in this process."""
+    area = StagingArea(open_store(order.checkpoint))
+    decision = PartDecision(
+        lineage=order.lineage,
+        this=order.this,
+        prev=order.prev,
+        markers=order.delivery == EXACTLY_ONCE,
+        traceparent=order.traceparent,
+        reach=lambda point: failpoints.reach(point, epoch=order.this.epoch, sink=order.sink.id),
+    )
+    try:
+        writer = _writers.get(order.writer_key)
+        if writer is None:
+            writer = _writers[order.writer_key] = order.sink.open(order.part)
+        return writer.apply(decision, _rows(area, order.chunks))
+    except BaseException:
+        discard_writer(order.writer_key)
+        raise
+
+
+def _rows(area: StagingArea, chunks: tuple[Chunk, ...]) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
+        yield from decode_batches(area.read(chunk))
+
+
+def discard_writer(key: _WriterKey) -> None:
+    """Close a writer; its open transaction is rolled back."""
+    writer = _writers.pop(key, None)
+    if writer is not None:
+        writer.close()
+
+
+def close_writers() -> None:
+    """Close every writer of this process."""
+    for key in list(_writers):
+        discard_writer(key)
+
+
+def apply_parts(spark: SparkSession, orders: list[PartOrder]) -> Iterator[tuple[int, Receipt]]:
+    """Apply parts of one decided epoch to one sink; yield each part and its receipt."""
+    if all(chunk.inline is not None for order in orders for chunk in order.chunks):
+        for order in orders:
+            yield order.part, apply_part(order)
+    else:
+        yield from _apply_on_executors(spark, orders)
+
+
+def _apply_on_executors(spark: SparkSession, orders: list[PartOrder]) -> list[tuple[int, Receipt]]:
+    """Apply each part in its own task; raise an error only after all tasks have ended."""
+    tasks = spark.sparkContext.parallelize([pickle.dumps(order) for order in orders], len(orders))
+    try:
+        results = tasks.map(_apply_in_task).collect()
+    except (PySparkException, Py4JJavaError) as error:
+        raise SinkUnavailable(
+            f"executors failed while they applied sink {orders[0].sink.id}: {_first_line(error)}",
+            data="each part may be applied or not; its marker shows which, and nothing is repeated",
+            do="nothing: the apply is retried; check the executors if this continues",
+        ) from error
+    outcomes = [pickle.loads(result) for result in results]
+    for outcome in outcomes:
+        if isinstance(outcome, SluicegateError):
+            raise outcome
+    return [(order.part, outcome) for order, outcome in zip(orders, outcomes, strict=True)]
+
+
+def _apply_in_task(pickled: bytes) -> bytes:
+    """Apply a pickled order; an error is returned as a value, so that the driver gets it unchanged."""
+    order: PartOrder = pickle.loads(pickled)
+    try:
+        if order.delivery == AT_MOST_ONCE:
+            # another worker may have fenced a cached writer since; its failure would not be retried
+            discard_writer(order.writer_key)
+            epoch_log = StoredEpochLog(open_store(order.checkpoint))
+            # Spark may run a task twice: only the first run may write
+            if not epoch_log.claim(order.this.epoch, order.sink.id, order.part):
+                return pickle.dumps(Receipt(Verdict.SKIP))
+        return pickle.dumps(apply_part(order))
+    except SluicegateError as error:
+        return pickle.dumps(error)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+class BackgroundApply:
+    """Runs applies in a background thread, one at a time.
+
+    With `overlap`, epoch N is applied here while N+1 is staged. The coordinator decides N+1 only
+    after N is applied.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "sluicegate-apply")
+        self._running: Future[int] | None = None
+        self._last_epoch: int | None = None
+
+    def start(self, work: Callable[[], int]) -> None:
+        """Wait for the apply that runs, then start work that returns the epoch it has applied."""
+        self.wait()
+        self._running = self._pool.submit(work)
+
+    def wait(self) -> int | None:
+        """Wait until nothing runs; return the last epoch that was applied, None if none was.
+
+        Raises:
+            SluicegateError: the apply failed; raised once.
+        """
+        running, self._running = self._running, None
+        if running is not None:
+            self._last_epoch = running.result()
+        return self._last_epoch
+
+    def failed(self) -> bool:
+        """Return whether an apply has failed with an error that nobody has waited for yet."""
+        running = self._running
+        return running is not None and running.done() and running.exception() is not None
+
+    def close(self) -> None:
+        """Wait for the running apply and end the thread."""
+        self._pool.shutdown()
+
+
+class MarkerRefresher:
+    """Refreshes the markers of idle parts before a sink lets them expire (Kafka's group offsets).
+
+    Opening a writer refreshes its part's marker and fences older writers of the part. So this runs
+    between epochs, in the driver: at the start, and as often as the sink requires.
+    """
+
+    def __init__(self, sinks: Mapping[str, BoundSink]) -> None:
+        self._sinks = sinks
+        self._refreshed: dict[str, float] = {}
+
+    def refresh(self, record: EpochRecord) -> None:
+        """Refresh every marker that is due; a failure is logged and retried after the next epoch."""
+        if record.delivery != EXACTLY_ONCE:
+            return
+        for sink, parts in record.chain().items():
+            bound = self._sinks.get(sink)
+            if bound is None or not self._due(sink, bound.refresh_every_s):
+                continue
+            try:
+                for part in parts:
+                    key = (record.lineage, sink, part)
+                    discard_writer(key)
+                    _writers[key] = bound.open(part)
+            except SluicegateError as error:
+                log.warning("markers of %s were not refreshed, retrying later: %s", sink, error)
+            else:
+                self._refreshed[sink] = time.monotonic()
+
+    def _due(self, sink: str, every_s: float | None) -> bool:
+        last = self._refreshed.get(sink)
+        return every_s is not None and (last is None or time.monotonic() - last >= every_s)

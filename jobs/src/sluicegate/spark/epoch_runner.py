@@ -1,0 +1,209 @@
+"""Runs the epochs of a query in the driver: `EpochRunner.run` is what foreachBatch calls."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+
+from opentelemetry.trace import Span
+from pyspark.sql import DataFrame, SparkSession
+
+from sluicegate.protocol.coordinator import apply, run_epoch
+from sluicegate.protocol.effects import LogSteps, run_effects
+from sluicegate.protocol.phases import DecidedEpoch
+from sluicegate.protocol.ports import ApplyPorts, LogPorts, Plan
+from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN
+from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied
+from sluicegate.spark.apply import BackgroundApply, MarkerRefresher, close_writers
+from sluicegate.spark.pacing import deadline
+from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
+from sluicegate.spark.query_execution import RunningExecution
+from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, SystemClock
+
+log = logging.getLogger("sluicegate.epoch")
+
+
+class EpochRunner:
+    """Runs epochs one after another, in the thread of Spark's callback.
+
+    Args:
+        spark: the session.
+        context: of the query.
+        timeout_s: time limit of an epoch, and of an apply in the background or in a recovery; an
+            epoch that exceeds it ends the process (rule 18). 0: no limit.
+        make_plan: returns the plan of an epoch; default: that of the running micro-batch.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        context: QueryContext,
+        timeout_s: float,
+        make_plan: Callable[[DataFrame, EpochTimings], Plan] | None = None,
+    ) -> None:
+        self._spark, self._context, self._timeout_s = spark, context, timeout_s
+        self._log, self._offsets = StoredEpochLog(context.store), StoredOffsets(context.store)
+        self._log_ports = LogPorts(self._log, self._offsets, SystemClock())
+        self._background = BackgroundApply()
+        self._refresher = MarkerRefresher(context.sinks)
+        self._make_plan = make_plan or self._micro_batch_plan
+        self._primed = False
+        self._last_applied: DecidedEpoch | None = None
+        self._ended_ns: int | None = None
+
+    def run(self, batch: DataFrame, epoch: int) -> None:
+        """Run one epoch: stage, decide, apply (`coordinator.run_epoch`).
+
+        With `overlap` it returns when the apply has started in the background.
+        """
+        job, timings = self._context.job, EpochTimings(idle_since_ns=self._ended_ns)
+        with deadline(epoch, self._timeout_s):
+            with self._epoch_span(epoch) as span:
+                plan = self._make_plan(batch, timings)
+                ports = self._apply_ports(timings, span).with_plan(plan)
+                decided = run_effects(run_epoch(job, epoch), ports)
+            if not job.overlap:
+                self._after_apply(decided, timings, span)
+        self._ended_ns = time.time_ns()
+
+    def recover(self) -> None:
+        """Apply the overlapped epoch that a killed driver left, before the query starts."""
+        self._apply_found(pending_apply(self._context.job))
+        if self._context.progress.enabled:
+            self._context.progress.before(self._newest_applied())
+
+    def apply_only(self) -> int | None:
+        """Apply and mark the newest decision, where no query follows.
+
+        Returns:
+            The epoch that was applied, None if every sink had every epoch.
+        """
+        decided = self._apply_found(unapplied(self._context.job))
+        if decided is None:
+            return None
+        run_effects(mark_applied(decided), self._log_ports)
+        return decided.record.epoch
+
+    def failed(self) -> bool:
+        """Return whether an apply in the background has failed, so that the query must stop."""
+        return self._background.failed()
+
+    def drain(self) -> None:
+        """Wait for the apply in the background, and mark the last epoch so that sinks may change.
+
+        Raises:
+            SluicegateError: the apply failed; the next start applies the epoch.
+        """
+        self._background.wait()
+        if self._last_applied is not None and self._last_applied.record.overlapped:
+            run_effects(mark_applied(self._last_applied), self._log_ports)
+
+    def close(self) -> None:
+        """End the background thread."""
+        self._background.close()
+
+    def _micro_batch_plan(self, batch: DataFrame, timings: EpochTimings) -> Plan:
+        execution = RunningExecution(self._spark)
+        if not self._primed:
+            execution.prime_sources()
+            self._primed = True
+        timings.lag = execution.lag()
+        return BatchPlan(execution, self._context, batch, timings)
+
+    def _apply_ports(self, timings: EpochTimings, span: Span) -> ApplyPorts:
+        def start_apply(decided: DecidedEpoch) -> None:
+            work = partial(self._apply_in_background, decided, ports, timings, span)
+            self._background.start(work)
+
+        await_applies = self._background.wait
+        sinks = TracedSinks(self._spark, self._context, timings, start_apply, await_applies)
+        traced_log = TracedLog(self._log, self._context.tracing, timings)
+        ports = ApplyPorts(traced_log, self._offsets, SystemClock(), sinks)
+        return ports
+
+    def _apply_in_background(
+        self, decided: DecidedEpoch, ports: ApplyPorts, timings: EpochTimings, span: Span
+    ) -> int:
+        epoch = decided.record.epoch
+        with deadline(epoch, self._timeout_s), self._context.tracing.within(span):
+            run_effects(apply(self._context.job, decided), ports)
+        self._after_apply(decided, timings, span)
+        return epoch
+
+    def _apply_found(self, find: LogSteps[DecidedEpoch | None]) -> DecidedEpoch | None:
+        """Apply the epoch that the steps find in the log."""
+        decided = run_effects(find, self._log_ports)
+        if decided is not None:
+            epoch, timings = decided.record.epoch, EpochTimings()
+            with deadline(epoch, self._timeout_s), self._epoch_span(epoch) as span:
+                run_effects(apply(self._context.job, decided), self._apply_ports(timings, span))
+            self._after_apply(decided, timings, span)
+        return decided
+
+    def _after_apply(self, decided: DecidedEpoch, timings: EpochTimings, span: Span) -> None:
+        """End the epoch's span, refresh idle markers, report and log the epoch."""
+        record = decided.record
+        span.set_attributes({"attempt": record.attempt, "replayed": decided.replayed})
+        span.end()
+        self._refresher.refresh(record)
+        self._last_applied = decided
+        self._context.progress.epoch(record.epoch)
+        log.info("%s", _summary(decided, timings))
+
+    def _newest_applied(self) -> int | None:
+        """Return the newest epoch that every sink has, according to the logs."""
+        newest = self._log.newest()
+        if newest is None:
+            return self._context.job.first_epoch - 1 if self._context.job.first_epoch else None
+        last = self._last_applied
+        applied = last is not None and last.record.epoch == newest
+        if applied or self._offsets.is_committed(newest):
+            return newest
+        return newest - 1 if newest else None
+
+    def _epoch_span(self, epoch: int) -> AbstractContextManager[Span]:
+        context = self._context
+        return context.tracing.root("epoch", epoch=epoch, lineage=context.job.lineage)
+
+
+def apply_only(spark: SparkSession, context: QueryContext, timeout_s: float) -> int | None:
+    """Apply the newest decision to every sink, then close everything; no query is started.
+
+    Returns:
+        The epoch that was applied, None if every sink had every epoch.
+
+    Raises:
+        SluicegateError: it cannot be applied; it stays decided.
+    """
+    runner = EpochRunner(spark, context, timeout_s)
+    try:
+        epoch = runner.apply_only()
+    finally:
+        runner.close()
+        close_writers()
+        context.progress.close()
+        context.tracing.close()
+    result = "every epoch was applied already" if epoch is None else f"epoch {epoch} is applied"
+    log.info("%s: %s; no query is started", context.job.name, result)
+    return epoch
+
+
+def _summary(decided: DecidedEpoch, timings: EpochTimings) -> str:
+    record = decided.record
+    rows = ", ".join(f"{sink} {record.rows(sink)}" for sink in record.sinks)
+    how = "replayed" if decided.replayed else "committed"
+    counts = "".join(f", {text}" for text in _count_texts(record.counts))
+    return f"epoch {record.epoch} {how}: {rows} rows{counts}; {timings}"
+
+
+def _count_texts(counts: Mapping[str, int]) -> Iterator[str]:
+    if ROWS_IN in counts:
+        yield f"{counts[ROWS_IN]} in"
+    kinds = {
+        k.removeprefix(DEAD_LETTERS): n for k, n in counts.items() if k.startswith(DEAD_LETTERS)
+    }
+    if kinds:
+        yield "dead letters: " + ", ".join(f"{n} {kind}" for kind, n in kinds.items())

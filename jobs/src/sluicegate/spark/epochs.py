@@ -1,0 +1,188 @@
+"""`epochs`: describes a streaming query whose every epoch reaches all sinks exactly once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from sluicegate.deployment.environment import DriverEnvironment
+from sluicegate.deployment.progress import ProgressReporter
+from sluicegate.errors import SettingsInvalid
+from sluicegate.protocol.coordinator import Job
+from sluicegate.savepoints.takeover import take_over_or_isolate
+from sluicegate.settings.epoch import EpochSettings
+from sluicegate.sinks.contract import BoundSink, Sink
+from sluicegate.spark import shutdown
+from sluicegate.spark.epoch_runner import apply_only
+from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_schema, frame_of
+from sluicegate.spark.ports import QueryContext
+from sluicegate.spark.query import BackgroundService, EpochsQuery
+from sluicegate.spark.s3a import prepare_store
+from sluicegate.spark.session import check_state_backend, prepare
+from sluicegate.storage.lineage import claim_lineage
+from sluicegate.storage.object_store import open_store
+from sluicegate.storage.preflight import verify_conditional_create
+from sluicegate.tracing import Tracing
+
+SINGLE_OUTPUT = "rows"
+"""The name of an output that is given without one."""
+
+
+@dataclass(frozen=True)
+class EpochsWriter:
+    """A query that is described but not started; the fields are the arguments of `epochs`."""
+
+    outputs: Mapping[str, Output]
+    sinks: Sequence[Sink]
+    name: str
+    checkpoint: str
+    dead_letters: Sink | None = None
+    settings: EpochSettings = field(default_factory=EpochSettings)
+    output_mode: str = "update"
+    services: Sequence[BackgroundService] = ()
+
+    def start(self) -> EpochsQuery:
+        """Check everything, then start the query.
+
+        Raises:
+            PreflightFailed: or a subclass; nothing was started.
+            SinkUnavailable: a server does not respond; nothing was started.
+            SystemExit: no query starts, because the end of this process was requested, or because
+                it only applies decided epochs (`DriverEnvironment.mode`) and has done so.
+        """
+        spark, context = self.check_and_bind()
+        if DriverEnvironment.read().apply_only:
+            apply_only(spark, context, self.settings.timeout_s)
+            raise shutdown.Ended
+        return EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
+
+    def check_and_bind(self) -> tuple[SparkSession, QueryContext]:
+        """Check everything, claim the checkpoint and bind the sinks."""
+        spark = frame_of(next(iter(self.outputs.values()))).sparkSession
+        prepare_store(spark, self.checkpoint)
+        verify_conditional_create(self.checkpoint)
+        store = open_store(self.checkpoint)
+        check_state_backend(store, self.settings.state_backend)
+        prepare(spark, self.settings.state_backend)
+        lineage = claim_lineage(store, self.name)
+        sinks_by_output = self._bind(lineage.id)
+        outputs = Outputs(self.outputs, sinks_by_output, self._bind_dead_letters(lineage.id))
+        bound = {sink.id: sink for sink in outputs.sinks()}
+        take_over_or_isolate(store, lineage, bound, self._bound_by_id)
+        return spark, QueryContext(
+            job=Job(
+                name=self.name,
+                lineage=lineage.id,
+                first_epoch=lineage.first_epoch,
+                sinks={sink.id: sink.binding for sink in bound.values()},
+                delivery=self.settings.delivery,
+                overlap=self.settings.overlap,
+                redoable=frozenset(sink.id for sink in self._all_sinks() if sink.redoable),
+            ),
+            outputs=outputs,
+            sinks=bound,
+            dead_letters=self.dead_letters.id if self.dead_letters else None,
+            checkpoint=self.checkpoint,
+            store=store,
+            tracing=Tracing(self.name),
+            inline_bytes=self.settings.inline_bytes,
+            progress=ProgressReporter.of_pod(),
+        )
+
+    def _bound_by_id(self, lineage: str) -> dict[str, BoundSink]:
+        return {sink.id: sink for sinks in self._bind(lineage).values() for sink in sinks}
+
+    def _all_sinks(self) -> list[Sink]:
+        return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
+
+    def _bind(self, lineage: str) -> dict[str, list[BoundSink]]:
+        """Bind the sinks that receive an output, by the output's name."""
+        ids = [sink.id for sink in self._all_sinks()]
+        if len(set(ids)) < len(ids):
+            raise SettingsInvalid(
+                f"two sinks have the same id: {', '.join(sorted(ids))}",
+                data="nothing was started",
+                do="give one of them another `id=`; it must stay the same across restarts",
+            )
+        bound: dict[str, list[BoundSink]] = {name: [] for name in self.outputs}
+        for sink in self._all_sinks():
+            if sink is self.dead_letters and sink.of is None:
+                continue
+            output = sink.of or next(iter(self.outputs))
+            if output not in self.outputs:
+                raise SettingsInvalid(
+                    f"sink {sink.id} takes output {output!r}; the outputs are "
+                    f"{', '.join(self.outputs)}",
+                    data="nothing was started",
+                    do="name an output of the job in `of=`",
+                )
+            schema = arrow_schema(self.outputs[output])
+            timeout_s = self.settings.apply_timeout_s
+            bound[output].append(sink.bind(schema, lineage=lineage, apply_timeout_s=timeout_s))
+        return bound
+
+    def _bind_dead_letters(self, lineage: str) -> BoundSink | None:
+        """Bind the dead-letter sink if it takes no output."""
+        sink = self.dead_letters
+        if sink is None or sink.of is not None:
+            return None
+        timeout_s = self.settings.apply_timeout_s
+        return sink.bind(DEAD_LETTER_SCHEMA, lineage=lineage, apply_timeout_s=timeout_s)
+
+
+def epochs(  # noqa: PLR0913 - keyword arguments, one for each thing that a job defines
+    outputs: Output | Mapping[str, Output],
+    *,
+    sinks: Sequence[Sink],
+    name: str,
+    checkpoint: str,
+    trigger: str | None = None,
+    dead_letters: Sink | None = None,
+    settings: EpochSettings | None = None,
+    output_mode: str = "update",
+    services: Sequence[BackgroundService] = (),
+) -> EpochsWriter:
+    """Describe a query whose every epoch reaches all sinks together, exactly once.
+
+    Args:
+        outputs: a streaming DataFrame, or several by name; each sink then selects one with `of=`.
+        sinks: the destinations of the rows, applied in this order.
+        name: the job's name; the checkpoint belongs to it.
+        checkpoint: a path or `s3://bucket/prefix`, used by this job alone. If the environment sets
+            the checkpoint or settings, those win (`sluicegate.deployment.environment`).
+        trigger: short for `settings.interval`.
+        dead_letters: a sink for rows that another sink, or the job (`refuse`), refuses: a KafkaSink
+            with value='value', or a table with the columns of a dead letter
+            (`sluicegate.dead_letters.letter`). With `of=` it also takes that output.
+        settings: see `EpochSettings`; a packaged job's `JobSettings` are accepted too.
+        output_mode: as Spark's: 'update' (default; rows that changed), 'append' (rows that will not
+            change again) or 'complete' (all rows of an aggregation, in each epoch).
+        services: run in the driver as long as the query, such as a receiver of lines.
+
+    Raises:
+        SettingsInvalid: a value is invalid.
+    """
+    if output_mode not in ("update", "append", "complete"):
+        raise SettingsInvalid(
+            f"output_mode is {output_mode!r}",
+            data="nothing was started",
+            do="use 'update', 'append' or 'complete'",
+        )
+    settings = settings or EpochSettings()
+    if trigger is not None:
+        settings = dataclasses.replace(settings, interval=trigger)
+    checkpoint, settings = DriverEnvironment.read().override(checkpoint, settings)
+    by_name = outputs if isinstance(outputs, Mapping) else {SINGLE_OUTPUT: outputs}
+    return EpochsWriter(
+        by_name,
+        tuple(sinks),
+        name,
+        checkpoint,
+        dead_letters,
+        settings,
+        output_mode,
+        tuple(services),
+    )

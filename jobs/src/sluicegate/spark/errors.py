@@ -1,0 +1,68 @@
+"""Translates Spark's failures into our errors: of a task that raised, of a query that ended.
+
+A task's exception reaches the driver as text within Spark's own message.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import StreamingQueryException
+
+from sluicegate import errors
+from sluicegate.errors import Fenced, SluicegateError, StageFailed
+
+_RAISED = re.compile(
+    rf"^{re.escape(errors.__name__)}\.(\w+): (.+)(?:\n  data: (.+))?(?:\n  do: (.+))?", re.MULTILINE
+)
+"""The end of a Python traceback with one of our errors; see `SluicegateError.__init__`."""
+
+_OTHER_DRIVER = (
+    "CONCURRENT_STREAM_LOG_UPDATE",
+    "ConcurrentModification",
+    "Multiple streaming queries are concurrently using",  # has no error class in Spark 4.1
+)
+"""Parts of Spark's message when a file of its log that it wants to write exists already."""
+
+
+def cause_of(text: str) -> str:
+    """Return the line of Spark's message that gives the cause, if possible a Python worker's error."""
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if "Traceback (most recent" in line), None)
+    if start is not None:
+        # the stack frames are indented, the exception is not
+        raised = (line for line in lines[start + 1 :] if line and not line[0].isspace())
+        return next(raised, text).strip()
+    named = (line for line in lines if "Error" in line or "Exception" in line)
+    return next(named, text).strip()
+
+
+def raised_in_task(text: str, where: str) -> SluicegateError | None:
+    """Return the error of ours that a task raised, None if it raised another.
+
+    Args:
+        text: Spark's message.
+        where: a prefix for what happened, such as 'epoch 3'.
+    """
+    found = _RAISED.search(text)
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or not (isinstance(kind, type) and issubclass(kind, SluicegateError)):
+        return None
+    return kind(f"{where}: {found[2]}", data=found[3] or "", do=found[4] or "")
+
+
+def translate_failure(error: StreamingQueryException) -> SluicegateError:
+    """Return our error for a query that Spark itself ended."""
+    text = str(error)
+    head = next((line for line in text.splitlines() if line.strip()), text)[:600]
+    if any(sign in text for sign in _OTHER_DRIVER):
+        return Fenced(
+            f"another driver uses this checkpoint: {head}",
+            data="this driver wrote nothing in the epoch that the other one runs",
+            do="run one driver per checkpoint",
+        )
+    return StageFailed(
+        f"Spark ended the query: {head}",
+        data="the epoch is undecided, or decided and applied at the next start; nothing is lost",
+        do="restart the driver; if it fails again, the cause is in the job, its source or Spark",
+    )

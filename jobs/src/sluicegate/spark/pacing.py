@@ -1,0 +1,100 @@
+"""The pace of a query: the timeout of an epoch, the pause between epochs, tolerated failures."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sluicegate.deployment import termination
+from sluicegate.errors import EpochTimeout, SluicegateError
+from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
+
+log = logging.getLogger("sluicegate.epoch")
+
+_POLL_S = 0.05
+_RETRY_PAUSE_S = 1.0
+"""The pause before an epoch is retried; Spark itself has already retried its failed tasks."""
+
+
+@contextmanager
+def deadline(epoch: int, timeout_s: float) -> Iterator[None]:
+    """End the process if the block takes longer; a callback of Spark cannot be canceled (rule 18).
+
+    Args:
+        epoch: for the error message.
+        timeout_s: in seconds; 0: no limit.
+    """
+    if not timeout_s:
+        yield
+        return
+    timer = threading.Timer(timeout_s, _expire, (epoch, timeout_s))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _expire(epoch: int, timeout_s: float) -> None:
+    error = EpochTimeout(
+        f"epoch {epoch} took longer than its timeout of {timeout_s:g} s; the process ends",
+        data="an undecided epoch runs again, a decided one is applied at the next start; nothing is "
+        "lost or repeated",
+        do="restart the driver; if this continues, raise the timeout or make epochs smaller",
+    )
+    log.critical("%s", error)
+    termination.write(error)
+    logging.shutdown()
+    os._exit(EpochTimeout.exit_code)
+
+
+class Pace:
+    """The pauses between the epochs of a query, and between the attempts at one."""
+
+    def __init__(self, settings: EpochSettings) -> None:
+        bounded = settings.interval == AVAILABLE_NOW
+        self._pause_s = 0.0 if bounded else settings.min_pause_ms / 1000
+        self._tolerated = settings.tolerated_failures
+        self._ended: float | None = None
+
+    def epoch_ended(self) -> None:
+        """Start the pause after an epoch."""
+        self._ended = time.monotonic()
+
+    def may_start(self) -> bool:
+        """Wait briefly; return whether the next epoch may start."""
+        if self._ended is None:
+            return True
+        left = self._ended + self._pause_s - time.monotonic()
+        if left > 0:
+            time.sleep(min(left, _POLL_S))
+        return left <= _POLL_S
+
+    def run(self, epoch: int, work: Callable[[], None]) -> None:
+        """Run an epoch; retry it after a failure that a retry by the same driver may resolve.
+
+        Raises:
+            SluicegateError: not restartable, or more consecutive failures than are tolerated.
+        """
+        failures = 0
+        while True:
+            try:
+                return work()
+            except SluicegateError as error:
+                failures += 1
+                if not error.restartable or failures > self._tolerated:
+                    raise
+                log.warning(
+                    "epoch %d failed (consecutive failure %d of %d tolerated), retrying in %g s: %s",
+                    epoch,
+                    failures,
+                    self._tolerated,
+                    _RETRY_PAUSE_S,
+                    error,
+                )
+            time.sleep(_RETRY_PAUSE_S)

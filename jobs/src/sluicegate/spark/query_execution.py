@@ -1,0 +1,202 @@
+"""Spark's execution of the current epoch, accessed through the JVM.
+
+Spark has no public API for it. Tests check the names used here against the pinned version:
+`StreamExecution.lastExecution`, `EventTimeWatermarkExec.eventTimeStats`,
+`StreamingDataSourceV2ScanRelation.endOffset`, `SupportsAdmissionControl.reportLatestOffset`,
+`StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sluicegate.errors import StateIncomplete
+from sluicegate.protocol.record import EventTime
+from sluicegate.storage.object_store import ObjectStore
+
+JavaObject = Any
+KafkaOffsets = Mapping[str, Mapping[str, int]]
+"""Topic -> partition -> offset, as Spark writes them."""
+
+_ROWS = "numOutputRows"
+
+
+@dataclass(frozen=True)
+class StateOperator:
+    """A stateful operator: its id, the version that this epoch writes, its number of partitions."""
+
+    id: int
+    version: int
+    partitions: int
+
+
+class RunningExecution:
+    """The physical plan of the epoch whose foreachBatch callback is running."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        query_id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query = spark._jsparkSession.streams().get(query_id)  # noqa: SLF001 - no public API
+        self._execution = query.streamingQuery().lastExecution()
+        self._root = self._execution.executedPlan()
+        self._scans: list[JavaObject] | None = None
+        self._limit = spark._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit  # type: ignore[union-attr] # noqa: SLF001
+
+    def prime_sources(self) -> None:
+        """Make each Kafka source fetch the latest offsets of its topics once.
+
+        Spark 4.1 ends a query whose first epoch was planned by the previous driver (SPARK-55271):
+        after that epoch its source reports its lag, but has never fetched the latest offsets.
+        """
+        for node in self._kafka_sources():
+            stream, start = node.stream(), node.startOffset()
+            offset = start.get() if start.isDefined() else stream.initialOffset()
+            stream.latestOffset(offset, self._limit.allAvailable())
+
+    def lag(self) -> int:
+        """Return the number of records in the Kafka sources after this epoch's end offsets.
+
+        As of the moment when Spark planned this epoch.
+        """
+        lag = 0
+        for node in self._kafka_sources():
+            end, latest = node.endOffset(), node.stream().reportLatestOffset()
+            if end.isDefined() and latest is not None:
+                lag += _distance(json.loads(end.get().json()), json.loads(latest.json()))
+        return lag
+
+    def _kafka_sources(self) -> Iterator[JavaObject]:
+        for node in _nodes(self._execution.logical()):
+            streaming = node.getClass().getSimpleName() == "StreamingDataSourceV2ScanRelation"
+            if streaming and node.stream().getClass().getSimpleName() == "KafkaMicroBatchStream":
+                yield node
+
+    def event_times(self) -> tuple[EventTime, ...]:
+        """Return the statistics of each watermark operator after the plan has run."""
+        values = (node.eventTimeStats().value() for node in self._watermarks())
+        return tuple(
+            EventTime(v.max(), v.min(), v.avg(), v.count())
+            if v.count()
+            else EventTime(0, 0, 0.0, 0)
+            for v in values
+        )
+
+    def rows_in(self) -> int:
+        """Return how many rows the sources have delivered to this plan, for people only.
+
+        A source that is scanned twice counts once: an output of late rows scans its source in
+        addition to the aggregation. A stage that Spark runs again counts again.
+        """
+        if self._scans is None:
+            nodes = [node for node in _nodes(self._root) if not node.children().size()]
+            self._scans = [node for node in nodes if node.metrics().contains(_ROWS)]
+        by_source: dict[str, int] = {}
+        for scan in self._scans:
+            stream = scan.getClass().getSimpleName() == "MicroBatchScanExec"
+            source = str(scan.stream().hashCode() if stream else scan.id())
+            rows = int(scan.metrics().apply(_ROWS).value())
+            by_source[source] = max(by_source.get(source, 0), rows)
+        return sum(by_source.values())
+
+    def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
+        """Give a plan that will not run the event times of the one that did (rule 16).
+
+        Only the maximum moves a watermark; the minimum is added for Spark's own statistics.
+        """
+        for node, seen in zip(self._watermarks(), event_times, strict=True):
+            if seen.count:
+                node.eventTimeStats().add(seen.max_ms)
+                node.eventTimeStats().add(seen.min_ms)
+
+    def late_watermark_ms(self) -> int | None:
+        """Return the watermark by which this epoch drops late rows; None without state.
+
+        A group is dropped if its window's end is not after it. With several stateful operators it is
+        the watermark of the first, which receives the input rows.
+        """
+        late = [
+            node.eventTimeWatermarkForLateEvents()
+            for node in _nodes(self._root)
+            if _is_stateful(node) and node.eventTimeWatermarkForLateEvents().isDefined()
+        ]
+        return min((int(value.get()) for value in late), default=None)
+
+    def state_operators(self) -> list[StateOperator]:
+        """Return the stateful operators of the plan."""
+        infos = [node.stateInfo().get() for node in _nodes(self._root) if _is_stateful(node)]
+        found = {(i.operatorId(), i.storeVersion() + 1, i.numPartitions()) for i in infos}
+        return [StateOperator(*operator) for operator in sorted(found)]
+
+    def _watermarks(self) -> list[JavaObject]:
+        return [
+            node
+            for node in _nodes(self._root)
+            if node.getClass().getSimpleName() == "EventTimeWatermarkExec"
+        ]
+
+
+def _distance(start: KafkaOffsets, end: KafkaOffsets) -> int:
+    """Return the number of records between two offsets; a new partition counts from its start."""
+    return sum(
+        max(0, offset - start.get(topic, {}).get(partition, 0))
+        for topic, partitions in end.items()
+        for partition, offset in partitions.items()
+    )
+
+
+def _nodes(root: JavaObject) -> Iterator[JavaObject]:
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        children = node.children()
+        pending.extend(children.apply(i) for i in range(children.size()))
+
+
+def _is_stateful(node: JavaObject) -> bool:
+    """Return whether a node writes state; nodes that only read it share its operator id."""
+    interfaces: set[str] = set()
+    kind = node.getClass()
+    while kind is not None:
+        interfaces.update(i.getSimpleName() for i in kind.getInterfaces())
+        kind = kind.getSuperclass()
+    return (
+        bool(interfaces & {"StateStoreWriter", "StatefulOperator"}) and node.stateInfo().isDefined()
+    )
+
+
+def check_state(store: ObjectStore, operators: list[StateOperator]) -> None:
+    """Check that every state partition has the version that this epoch writes (rule 9).
+
+    Raises:
+        StateIncomplete: one has not; a decision would make the checkpoint unusable one epoch later.
+    """
+    for operator in operators:
+        prefix = f"state/{operator.id}/"
+        found: dict[str, set[int]] = {}
+        for name in store.names(prefix):
+            partition, _, rest = name.removeprefix(prefix).partition("/")
+            state_store, _, file = rest.rpartition("/")
+            if partition.isdecimal() and file.partition(".")[0] == str(operator.version):
+                found.setdefault(state_store, set()).add(int(partition))
+        expected = set(range(operator.partitions))
+        missing = {name: expected - numbers for name, numbers in found.items()} or {"": expected}
+        for name, partitions in missing.items():
+            if partitions:
+                raise _incomplete(operator, name, sorted(partitions))
+
+
+def _incomplete(
+    operator: StateOperator, state_store: str, partitions: list[int]
+) -> StateIncomplete:
+    where = f"operator {operator.id}{f' store {state_store}' if state_store else ''}"
+    return StateIncomplete(
+        f"state {where} has no version {operator.version} in partitions {partitions}",
+        data="the epoch is undecided and nothing of it is visible",
+        do="let every row of the stream reach a sink: no limit(), and no filter that Spark folds to "
+        "false, after a stateful operator",
+    )

@@ -1,0 +1,303 @@
+"""Object stores on a local disk and S3, with the one operation the protocol depends on: create once.
+
+Spark writes its own checkpoint files by itself; here they are only read back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import S3Store
+
+from sluicegate.errors import SettingsInvalid, StoreUnavailable
+
+if TYPE_CHECKING:
+    from obstore import GetResult
+    from obstore.store import RetryConfig
+
+PIECE_BYTES = 4 << 20
+"""Size of the pieces in which a large object is read."""
+
+
+class ObjectStore(Protocol):
+    """A flat store of small objects by name; the parts of a name are separated by '/'."""
+
+    @property
+    def url(self) -> str:
+        """The address of the store, as `open_store` takes it."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Create an object; return False if the name exists already (rule 1).
+
+        Raises:
+            StoreUnavailable: no reply, or an ambiguous one: the object may have been created.
+        """
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of an object, None if it does not exist."""
+
+    def names(self, prefix: str) -> Iterator[str]:
+        """Yield the names below a prefix, which is empty or ends with '/'."""
+
+    def delete(self, name: str) -> None:
+        """Delete an object; does nothing if it does not exist."""
+
+    def stream(self, name: str) -> Iterator[bytes] | None:
+        """Return the content of an object in pieces, for large ones; None if it does not exist.
+
+        Raises:
+            StoreUnavailable: no reply, also while the pieces are iterated.
+        """
+
+    def put(self, name: str, content: Iterable[bytes]) -> None:
+        """Write an object from pieces, atomically; replaces an existing one.
+
+        Not create-once: only for names that no other process writes.
+        """
+
+    def clear(self) -> None:
+        """Delete everything below the store's prefix.
+
+        Raises:
+            StoreUnavailable: some of it may remain.
+        """
+
+
+def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
+    """Return the store at an address: a path, `file://…` or `s3://bucket/prefix`.
+
+    Endpoint and credentials of S3 come from the usual AWS_* environment variables.
+
+    Args:
+        url: the address.
+        retry_timeout_s: how long a request to S3 without a clear reply is retried.
+
+    Raises:
+        SettingsInvalid: the scheme is unknown.
+    """
+    parts = urlsplit(url)
+    if parts.scheme in ("", "file"):
+        return LocalObjectStore(Path(parts.path if parts.scheme else url), url)
+    if parts.scheme in ("s3", "s3a"):
+        prefix = parts.path.strip("/") or None
+        retry: RetryConfig = {"retry_timeout": timedelta(seconds=retry_timeout_s)}
+        return S3ObjectStore(S3Store(parts.netloc, prefix=prefix, retry_config=retry), url)
+    raise SettingsInvalid(
+        f"the address {url} has the unknown scheme {parts.scheme}",
+        data="nothing was started",
+        do="use a path, file:///path or s3://bucket/prefix",
+    )
+
+
+class LocalObjectStore:
+    """Objects as files. An object is created by a hard link to a complete, synced file: atomically."""
+
+    def __init__(self, root: Path, url: str = "") -> None:
+        self._root = root
+        self.url = url or str(root)
+
+    def create(self, name: str, content: bytes) -> bool:
+        target = self._root / name
+        scratch = target.with_name(f".{uuid.uuid4().hex}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with scratch.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(scratch, target)
+            except FileExistsError:
+                return False
+            finally:
+                scratch.unlink(missing_ok=True)
+            _sync_directory(target.parent)
+        except OSError as error:
+            raise _unavailable(f"create {target}", error) from error
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unavailable(f"read {self._root / name}", error) from error
+
+    def names(self, prefix: str) -> Iterator[str]:
+        # listed completely first, because callers delete while they iterate
+        for path in list((self._root / prefix).rglob("*")):
+            if not path.name.startswith(".") and path.is_file():
+                yield path.relative_to(self._root).as_posix()
+
+    def clear(self) -> None:
+        try:
+            shutil.rmtree(self._root)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unavailable(f"delete {self._root}", error) from error
+
+    def delete(self, name: str) -> None:
+        path = self._root / name
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unavailable(f"delete {path}", error) from error
+        for folder in path.parents:
+            if folder == self._root:
+                return
+            try:
+                folder.rmdir()
+            except OSError:  # not empty, or gone already: an empty folder means nothing
+                return
+
+    def stream(self, name: str) -> Iterator[bytes] | None:
+        try:
+            file = (self._root / name).open("rb")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unavailable(f"read {self._root / name}", error) from error
+        return _pieces(file, str(self._root / name))
+
+    def put(self, name: str, content: Iterable[bytes]) -> None:
+        target = self._root / name
+        scratch = target.with_name(f".{uuid.uuid4().hex}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with scratch.open("wb") as file:
+                    file.writelines(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                scratch.replace(target)
+            finally:
+                scratch.unlink(missing_ok=True)
+            _sync_directory(target.parent)
+        except OSError as error:
+            raise _unavailable(f"write {target}", error) from error
+
+
+def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
+    with file:
+        try:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+        except OSError as error:
+            raise _unavailable(f"read {name}", error) from error
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the new name survive a power failure, not only the content."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_NO_OBJECT = ("NoSuchKey", "No data in memory")
+"""How S3 and obstore's in-memory store report a missing object, as opposed to a missing bucket."""
+
+
+class S3ObjectStore:
+    """Objects in a bucket. An object is created by one PUT with `If-None-Match: *`, never multipart."""
+
+    def __init__(self, store: S3Store, url: str = "") -> None:
+        self._store, self.url = store, url
+
+    def create(self, name: str, content: bytes) -> bool:
+        try:
+            obstore.put(self._store, name, content, mode="create", use_multipart=False)
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        except (BaseError, FileNotFoundError) as error:  # the latter: the bucket does not exist
+            raise _unavailable(f"create {name}", error) from error
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return obstore.get(self._store, name).bytes().to_bytes()
+        except FileNotFoundError as error:
+            # a missing bucket, for example, must not look like an empty checkpoint
+            if not any(sign in str(error) for sign in _NO_OBJECT):
+                raise _unavailable(f"read {name}", error) from error
+            return None
+        except BaseError as error:
+            raise _unavailable(f"read {name}", error) from error
+
+    def names(self, prefix: str) -> Iterator[str]:
+        try:
+            for page in obstore.list(self._store, prefix=prefix):
+                yield from (entry["path"] for entry in page)
+        except (BaseError, FileNotFoundError) as error:
+            raise _unavailable(f"list {prefix}", error) from error
+
+    def clear(self) -> None:
+        for name in list(self.names("")):
+            self.delete(name)
+
+    def delete(self, name: str) -> None:
+        try:
+            obstore.delete(self._store, name)
+        except FileNotFoundError:
+            return
+        except BaseError as error:
+            raise _unavailable(f"delete {name}", error) from error
+
+    def stream(self, name: str) -> Iterator[bytes] | None:
+        try:
+            response = obstore.get(self._store, name)
+        except FileNotFoundError:
+            return None
+        except BaseError as error:
+            raise _unavailable(f"read {name}", error) from error
+        return _streamed(response, name)
+
+    def put(self, name: str, content: Iterable[bytes]) -> None:
+        # through a file: obstore would iterate the pieces inside its own runtime, in which it cannot
+        # read the pieces of another object
+        with tempfile.SpooledTemporaryFile(max_size=2 * PIECE_BYTES) as whole:
+            whole.writelines(content)
+            whole.seek(0)
+            try:
+                obstore.put(self._store, name, whole)
+            except (BaseError, OSError) as error:
+                raise _unavailable(f"write {name}", error) from error
+
+
+def _streamed(response: GetResult, name: str) -> Iterator[bytes]:
+    try:
+        for piece in response.stream(min_chunk_size=PIECE_BYTES):
+            yield bytes(piece)
+    except BaseError as error:
+        raise _unavailable(f"read {name}", error) from error
+
+
+def _describe(error: Exception) -> str:
+    """Return a store's error in one line: S3 replies with a page of XML, which obstore repeats."""
+    text = str(error)
+    line = next(iter(text.splitlines()), "").partition(": <?xml")[0]
+    matches = [re.search(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("Code", "Message")]
+    details = ": ".join(match.group(1) for match in matches if match)
+    return f"{line}: {details}" if details else line
+
+
+def _unavailable(action: str, error: Exception) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the checkpoint store did not {action}: {_describe(error)}",
+        data="a write may or may not have succeeded; reading it back decides that",
+        do="check the store (space, permissions, network); the driver retries",
+    )

@@ -1,0 +1,71 @@
+"""Staged chunks that are too large for the epoch record.
+
+An object is named `staging/N/<attempt>/<sink>/<part>-<task>-<task attempt>-<sequence>`. It is
+created once, and two attempts never share one (rule 8). Executors write them, an apply reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sluicegate.errors import EpochLogBroken, StageFailed
+from sluicegate.protocol.record import Chunk
+from sluicegate.storage.object_store import ObjectStore
+
+
+class StagingArea:
+    """The `staging/` folder of a checkpoint."""
+
+    def __init__(self, checkpoint: ObjectStore) -> None:
+        self._store = checkpoint
+
+    def write(self, epoch: int, attempt: str, tail: str, content: bytes) -> str:
+        """Store a chunk and return its name.
+
+        Raises:
+            StageFailed: the name exists, which two attempts can never cause.
+        """
+        name = f"staging/{epoch}/{attempt}/{tail}"
+        if not self._store.create(name, content):
+            raise StageFailed(
+                f"staged chunk {name} exists already",
+                data="the epoch is undecided and nothing of it is visible",
+                do="restart the driver; report a bug if it happens again",
+            )
+        return name
+
+    def read(self, chunk: Chunk) -> bytes:
+        """Return a chunk's bytes after verifying them against the record.
+
+        Raises:
+            EpochLogBroken: the object is missing or has changed.
+        """
+        if chunk.inline is not None:
+            return chunk.inline
+        stored = self._store.read(chunk.name or "")
+        if stored is None:
+            raise EpochLogBroken(
+                f"staged chunk {chunk.name} of a decided epoch is missing",
+                data="the epoch is decided but cannot be applied; nothing of it was written",
+                do="restore the object from the store's object versions or a backup",
+            )
+        return chunk.verify(stored)
+
+    def sweep(self, decided_attempt: Callable[[int], str | None], *, newest: int) -> None:
+        """Remove attempts that lost at a decided epoch, and everything of pruned epochs.
+
+        Args:
+            decided_attempt: returns the attempt whose chunks stay, None for a pruned epoch. Called
+                once per epoch that has staged chunks.
+            newest: later epochs are not touched: a running driver may be staging them.
+        """
+        winners: dict[int, str | None] = {}
+        for name in self._store.names("staging/"):
+            _, number, attempt, *_ = name.split("/")
+            epoch = int(number)
+            if epoch > newest:
+                continue
+            if epoch not in winners:
+                winners[epoch] = decided_attempt(epoch)
+            if winners[epoch] != attempt:
+                self._store.delete(name)

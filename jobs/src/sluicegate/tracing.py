@@ -1,0 +1,126 @@
+"""Traces of epochs as OpenTelemetry spans, written to a file of JSON lines and exported by OTLP.
+
+The root span is `epoch`. Its children are `stage` with a span per staged chunk, `decide`, and
+`apply` per sink with `begin`, `write`, `flush` and `commit`. A span is written to the file as soon
+as it ends, so the file has everything that a killed driver had completed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
+from opentelemetry.trace import Span, format_span_id, format_trace_id
+
+TRACE_FILE_VARIABLE = "SLUICEGATE_TRACE_FILE"
+"""A file to which spans are appended, one JSON object per line."""
+OTLP_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+"""The endpoint for OTLP over HTTP; the other standard OTEL_* variables apply too."""
+
+
+class FileExporter(SpanExporter):
+    """Appends each finished span to a file as one line of JSON."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", encoding="utf-8")
+        self._lock = threading.Lock()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        with self._lock:
+            for span in spans:
+                self._file.write(json.dumps(_as_dict(span)) + "\n")
+            self._file.flush()
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        with self._lock:
+            self._file.close()
+
+
+def _as_dict(span: ReadableSpan) -> dict[str, object]:
+    context = span.get_span_context()
+    return {
+        "trace_id": format_trace_id(context.trace_id) if context else None,
+        "span_id": format_span_id(context.span_id) if context else None,
+        "parent_id": format_span_id(span.parent.span_id) if span.parent else None,
+        "name": span.name,
+        "start_ns": span.start_time,
+        "end_ns": span.end_time,
+        "attributes": dict(span.attributes or {}),
+        "error": span.status.description,
+    }
+
+
+class Tracing:
+    """The tracer of one driver.
+
+    Args:
+        job: the job's name, part of every span.
+        file: where spans are appended; default: the file in SLUICEGATE_TRACE_FILE.
+    """
+
+    def __init__(self, job: str, file: Path | None = None) -> None:
+        resource = Resource.create({"service.name": f"sluicegate.{job}"})
+        self._provider = TracerProvider(resource=resource)
+        path = file or (Path(p) if (p := os.environ.get(TRACE_FILE_VARIABLE)) else None)
+        if path is not None:
+            self._provider.add_span_processor(SimpleSpanProcessor(FileExporter(path)))
+        if os.environ.get(OTLP_VARIABLE):
+            self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._tracer = self._provider.get_tracer("sluicegate")
+
+    @contextmanager
+    def span(self, name: str, **attributes: str | int | bool) -> Iterator[Span]:
+        """Time a block as a child of the current span; an error is recorded and re-raised."""
+        with self._tracer.start_as_current_span(name, attributes=dict(attributes)) as span:
+            yield span
+
+    @contextmanager
+    def root(self, name: str, **attributes: str | int | bool) -> Iterator[Span]:
+        """Start a trace; its span outlives the block and must be ended, unless the block raises."""
+        span = self._tracer.start_span(name, context=Context(), attributes=dict(attributes))
+        with self.within(span):
+            yield span
+
+    @contextmanager
+    def within(self, span: Span) -> Iterator[Span]:
+        """Make a span the current one, in any thread; an error is recorded and ends the span."""
+        try:
+            with trace.use_span(span):
+                yield span
+        except BaseException:
+            span.end()
+            raise
+
+    def record(self, name: str, start_ns: int, end_ns: int, **attributes: str | int) -> None:
+        """Add a span that was timed elsewhere, such as in an executor."""
+        span = self._tracer.start_span(name, start_time=start_ns, attributes=dict(attributes))
+        span.end(end_time=end_ns)
+
+    @staticmethod
+    def traceparent() -> str:
+        """Return the W3C trace context of the current span, empty if there is none."""
+        context = trace.get_current_span().get_span_context()
+        if not context.is_valid:
+            return ""
+        return f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-01"
+
+    def close(self) -> None:
+        """Export what is still buffered."""
+        self._provider.shutdown()

@@ -1,0 +1,148 @@
+"""ip_count: hits per IP address in tumbling windows of an access log, into Kafka and MySQL.
+
+Reads lines in the combined log format of nginx and Apache. A line that does not parse, or is too late,
+becomes a dead letter with its reason and source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluicegate import KafkaSink, LateRows, MySQLSink, epochs
+from sluicegate.packaged_job import JobSettings
+from sluicegate.settings.restart import FIXED, STRATEGIES
+from sluicegate.settings.schema import option
+from sluicegate.spark.epochs import EpochsWriter
+from sluicegate_jobs.dead_letters import create_dead_letter_target, dead_letter_sink
+from sluicegate_jobs.generators import access_lines, to_topic
+from sluicegate_jobs.kafka_source import dead_letter_columns, kafka_source
+from sluicegate_jobs.targets import create_table, create_topics
+
+LINE = (
+    r"^([0-9A-Fa-f.:]{2,45}) [^ ]+ [^\[]*\[([0-9]{2}/[A-Z][a-z]{2}/(?:19|20)[0-9]{2}"
+    r':[0-9]{2}:[0-9]{2}:[0-9]{2} [+-](?:0[0-9]|1[0-4])[0-5][0-9])\] "'
+)
+"""The address, identity and user, the time, and the start of the request."""
+
+TIME = "dd/MMM/yyyy:HH:mm:ss Z"
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS {table} (
+  window_start DATETIME NOT NULL,
+  ip VARCHAR(45) NOT NULL,
+  window_end DATETIME NOT NULL,
+  hits BIGINT NOT NULL,
+  PRIMARY KEY (window_start, ip)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
+"""
+
+
+@dataclass(frozen=True)
+class IpCountSettings(JobSettings):
+    """The settings of ip_count."""
+
+    checkpoint: str = option(
+        "checkpoints/ip_count",
+        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
+    )
+    interval: str = option("5 seconds", "Time between epochs, or available-now.")
+    restart: str = option(FIXED, "When a failed driver is restarted.", choices=STRATEGIES)
+    source: str = option("ip_count_source", "Topic of access-log lines.")
+    topic: str = option("ip_count_sink", "Topic of the counts.")
+    table: str = option("ip_count", "Table of the counts.")
+    dead_letters: str = option(
+        "ip_count_dead_letters", "Topic of dead letters: lines that were not counted."
+    )
+    dead_letter_table: str = option("", "Table of dead letters, used instead of the topic.")
+    window: str = option("5 seconds", "Length of the tumbling windows, in event time.")
+    lateness: str = option("5 seconds", "How much older than the newest event a hit may be.")
+
+
+def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """Return the job, not started."""
+    lines = parse_lines(
+        kafka_source(spark, settings.source, settings.kafka, settings.max_records), settings
+    )
+    windows = F.window("at", settings.window)
+    counts = (
+        lines.where(F.col("invalid").isNull())
+        .withWatermark("at", settings.lateness)
+        .groupBy(windows, "ip")
+        .agg(F.count("*").alias("hits"))
+        .select(
+            F.col("window.start").alias("window_start"),
+            "ip",
+            F.col("window.end").alias("window_end"),
+            "hits",
+        )
+    )
+    reason = F.coalesce("invalid", F.lit("late: the window was closed before the hit arrived"))
+    letters = lines.select("window_end", "invalid", *dead_letter_columns(reason))
+    kafka, mysql = settings.kafka or None, settings.mysql or None
+    return epochs(
+        {
+            "counts": counts,
+            "dead_letters": LateRows(letters, "window_end", F.col("invalid").isNotNull()),
+        },
+        name="ip_count",
+        sinks=[
+            KafkaSink(
+                settings.topic,
+                key="ip",
+                value="json",
+                of="counts",
+                bootstrap=kafka,
+                trace_headers=True,
+            ),
+            MySQLSink(settings.table, keys=("window_start", "ip"), of="counts", url=mysql),
+        ],
+        dead_letters=dead_letter_sink(
+            settings.dead_letters,
+            settings.dead_letter_table,
+            kafka=settings.kafka,
+            mysql=settings.mysql,
+            of="dead_letters",
+        ),
+        checkpoint=settings.checkpoint,
+        settings=settings,
+    )
+
+
+def parse_lines(source: DataFrame, settings: IpCountSettings) -> DataFrame:
+    """Return each line with its address, time and the end of its window, or the reason why it is invalid."""
+    line = source.withColumn("line", F.col("value").cast("string"))
+    at = F.try_to_timestamp(F.regexp_extract("line", LINE, 2), F.lit(TIME))
+    fields = line.withColumn("ip", F.regexp_extract("line", LINE, 1)).withColumn("at", at)
+    # F.window drops rows without a time; an invalid line must stay, with any window.
+    timed = F.coalesce("at", F.timestamp_seconds(F.lit(0)))
+    return fields.withColumn("invalid", _invalid()).withColumn(
+        "window_end", F.window(timed, settings.window).end
+    )
+
+
+def _invalid() -> Column:
+    return (
+        F.when(F.col("value").isNull(), "empty: the record has no value")
+        .when(F.col("ip") == "", "unparsed: not a line of the combined log format")
+        .when(F.col("at").isNull(), "unparsed: the time does not exist")
+    )
+
+
+def create_targets(settings: IpCountSettings) -> list[str]:
+    """Create missing topics and tables; return what was created."""
+    created = create_topics(settings.kafka, (settings.source, settings.topic), partitions=4)
+    created += create_dead_letter_target(
+        settings.dead_letters,
+        settings.dead_letter_table,
+        kafka=settings.kafka,
+        mysql=settings.mysql,
+    )
+    return created + create_table(settings.mysql, settings.table, TABLE)
+
+
+def generate(settings: IpCountSettings, records: int, seed: int) -> str:
+    """Put lines of an access log into the source; return a description."""
+    return to_topic(settings.kafka, settings.source, access_lines(records, seed))

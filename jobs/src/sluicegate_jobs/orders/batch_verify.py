@@ -1,0 +1,95 @@
+"""Verification of orders_batch: sums the files in plain Python and compares the table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.errors import SettingsInvalid
+from sluicegate.packaged_job import Verification
+from sluicegate_jobs.orders.expected import Totals, check_rows, read_order
+from sluicegate_jobs.verification.check import Check
+from sluicegate_jobs.verification.findings import LOST, WRONG, Findings
+
+if TYPE_CHECKING:
+    from sluicegate_jobs.orders.batch import OrdersBatchSettings
+
+
+def verify(settings: OrdersBatchSettings) -> Verification:
+    """Sum the orders again and compare them with the table and the dead letters.
+
+    Raises:
+        SluicegateError: something cannot be read, or nothing was ever decided.
+    """
+    check = Check(settings)
+    compared = compare(
+        _lines(Path(settings.source)),
+        check.table_rows(settings.table, "user, orders, total, largest, smallest"),
+        check.topic_values(settings.dead_letters),
+    )
+    return check.conclude(compared, settings.table)
+
+
+def compare(
+    lines: Iterable[bytes], rows: Iterable[tuple[Any, ...]], letters: Iterable[bytes | None]
+) -> Verification:
+    """Compare the table with the sums of the lines. Pure.
+
+    Args:
+        lines: of all files.
+        rows: of the table: user, orders, total, largest, smallest.
+        letters: the values of the dead letters.
+    """
+    findings = Findings()
+    totals: dict[str, Totals] = {}
+    invalid: Counter[str] = Counter()
+    read = 0
+    for line in lines:
+        read += 1
+        order = read_order(line)
+        if isinstance(order, str):
+            invalid[hashlib.sha256(line).hexdigest()] += 1
+        else:
+            totals.setdefault(order.user, Totals()).add(order.amount)
+    expected = {u: (t.orders, t.total, t.largest, t.smallest) for u, t in totals.items()}
+    check_rows("the table", expected, ((user, tuple(rest)) for user, *rest in rows), findings)
+    digests = Counter(_digest(letter) for letter in letters)
+    for digest, count in (invalid - digests).items():
+        findings.add(LOST, f"an invalid line has no dead letter: sha256 {digest}", count)
+    for digest, count in (digests - invalid).items():
+        findings.add(WRONG, f"a dead letter belongs to no invalid line: sha256 {digest}", count)
+    checked = {
+        "lines": read,
+        "invalid lines": invalid.total(),
+        "users": len(expected),
+        "dead letters": digests.total(),
+    }
+    return Verification(checked, findings.result())
+
+
+def _digest(letter: bytes | None) -> str:
+    """Return the hash in a dead letter, or its own text, which matches no line."""
+    text = (letter or b"").decode(errors="replace")
+    try:
+        return str(json.loads(text)["payload_sha256"])
+    except (ValueError, KeyError, TypeError):
+        return f"none in {text[:80]!r}"
+
+
+def _lines(source: Path) -> Iterable[bytes]:
+    """Yield the lines of a file, or of the files of a folder without hidden ones, as Spark does."""
+    if not source.exists():
+        raise SettingsInvalid(
+            f"the orders {source} do not exist, or are not on a local disk",
+            data="nothing was compared",
+            do="give the file or folder that the job has read",
+        )
+    files = [source] if source.is_file() else sorted(source.iterdir())
+    for path in files:
+        if path.is_file() and not path.name.startswith((".", "_")):
+            with path.open("rb") as file:
+                yield from (line.rstrip(b"\r\n") for line in file)

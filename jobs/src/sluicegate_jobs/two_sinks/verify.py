@@ -1,0 +1,192 @@
+"""Verification of two_sinks: sums the source in plain Python; compares topic, table and epoch records.
+
+Each UUID must be in the topic once, and an epoch record must have decided it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.packaged_job import Verification
+from sluicegate.sinks.kafka.reader import Record
+from sluicegate.storage.arrow_encoding import decode_batches
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.object_store import ObjectStore
+from sluicegate.storage.staging_area import StagingArea
+from sluicegate_jobs.verification.check import Check
+from sluicegate_jobs.verification.dead_letters import EMPTY, UNPARSED, DeadLetters
+from sluicegate_jobs.verification.epoch_log import CoveredRecords
+from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
+
+if TYPE_CHECKING:
+    from sluicegate_jobs.two_sinks.job import TwoSinksSettings
+
+_TIME = re.compile(r"(19|20)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z", re.ASCII)
+
+Key = tuple[datetime, str, str, str]
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """The contents of the sinks.
+
+    Args:
+        kafka: values of the topic.
+        mysql: key -> sum.
+        letters: values of the dead letters.
+        decided: values that the epoch records decided for the topic; None if some are pruned.
+    """
+
+    kafka: Iterable[bytes | None]
+    mysql: Mapping[Key, int]
+    letters: Iterable[bytes | None]
+    decided: Counter[bytes] | None
+
+
+def verify(settings: TwoSinksSettings) -> Verification:
+    """Sum the source again and compare it with both sinks, the dead letters and the epoch records.
+
+    Raises:
+        SluicegateError: something cannot be read, nothing was ever decided, or the job ran during the
+            check.
+    """
+    check = Check(settings, settings.source)
+    decided = check.decided
+    rows = check.table_rows(settings.table, "slot_time, key1, key2, key3, indicate")
+    delivered = Delivered(
+        check.topic_values(settings.topic),
+        {(time.replace(tzinfo=UTC), *keys): int(total) for time, *keys, total in rows},
+        check.topic_values(settings.dead_letters),
+        None
+        if decided.rows is None
+        else decided_values(check.objects, decided.attempts, f"kafka.{settings.topic}"),
+    )
+    compared = compare(settings.source, check.source_records(), decided.covered, delivered)
+    return check.conclude(compared, settings.table)
+
+
+def decided_values(objects: ObjectStore, epochs: Iterable[int], sink: str) -> Counter[bytes]:
+    """Return the values that epoch records decided for a Kafka sink, without discarded ones."""
+    log, area = StoredEpochLog(objects), StagingArea(objects)
+    values: Counter[bytes] = Counter()
+    for epoch in epochs:
+        record = log.read(epoch)
+        if record is None or sink in log.discarded(epoch):
+            continue
+        for chunk in record.chunks:
+            if chunk.sink == sink:
+                for batch in decode_batches(area.read(chunk)):
+                    values.update(_bytes(value) for value in batch.column("value").to_pylist())
+    return values
+
+
+def compare(
+    topic: str, source: Iterable[Record], covered: Mapping[int, int], delivered: Delivered
+) -> Verification:
+    """Compare what was delivered with the sums of the source. Pure.
+
+    Args:
+        topic: of the source.
+        source: its records, including those that no epoch has read.
+        covered: partition -> the first offset that no decided epoch has read.
+        delivered: the contents of the sinks.
+    """
+    findings = Findings()
+    dead_letters = DeadLetters(delivered.letters, findings)
+    expected: Counter[Key] = Counter()
+    records = CoveredRecords(source, covered)
+    for record in records:
+        row = read_row(record.value)
+        dead_letters.check(topic, record, row if isinstance(row, str) else None)
+        if not isinstance(row, str):
+            expected[row[0]] += row[1]
+    dead_letters.check_none_left()
+    for refused in dead_letters.refused:
+        key, total = _sum_of(refused)
+        expected[key] -= total
+        if not expected[key]:
+            del expected[key]
+    values = Counter(value for value in delivered.kafka if value is not None)
+    sums, ids = _topic(values, findings)
+    _check_sums("the topic", expected, sums, findings)
+    _check_sums("the table", expected, delivered.mysql, findings)
+    if delivered.decided is not None:
+        for value, count in (delivered.decided - values).items():
+            findings.add(LOST, f"decided but not delivered: {value!r:.160}", count)
+        for value, count in (values - delivered.decided).items():
+            findings.add(UNDECIDED, f"delivered but not decided: {value!r:.160}", count)
+    checked = {
+        "source records": records.read,
+        "source records not read yet": records.unread,
+        "sums": len(expected),
+        "records in Kafka": values.total(),
+        "UUIDs": len(ids),
+        "UUIDs that the epoch records decided": (delivered.decided or Counter()).total(),
+        "rows in MySQL": len(delivered.mysql),
+        "dead letters": dead_letters.count,
+    }
+    return Verification(checked, findings.result())
+
+
+def read_row(value: bytes | None) -> tuple[Key, int] | str:
+    """Return a record's key and number, or the first word of the reason why it has none."""
+    if value is None:
+        return EMPTY
+    try:
+        row = json.loads(value)
+        keys = (row["key1"], row["key2"], row["key3"])
+        time, indicate = row["time"], row["indicate"]
+        if not _TIME.fullmatch(time) or not isinstance(indicate, int):
+            return UNPARSED
+        slot_time = datetime.fromisoformat(time).replace(second=0, microsecond=0)
+    except (ValueError, KeyError, TypeError):
+        return UNPARSED
+    return (slot_time, *keys), indicate
+
+
+def _topic(values: Counter[bytes], findings: Findings) -> tuple[Counter[Key], set[str]]:
+    """Return the sums of the topic's records and their UUIDs."""
+    sums: Counter[Key] = Counter()
+    ids: set[str] = set()
+    for value, count in values.items():
+        try:
+            row = json.loads(value)
+            key, total = _sum_of(row)
+            name = str(row["id"])
+        except (ValueError, KeyError, TypeError):
+            findings.add(WRONG, f"a record of the topic is not a sum: {value!r:.120}")
+            continue
+        if count > 1 or name in ids:
+            findings.add(DUPLICATED, f"UUID {name} occurs more than once", max(1, count - 1))
+        ids.add(name)
+        sums[key] += total * count
+    return sums, ids
+
+
+def _sum_of(row: Mapping[str, Any]) -> tuple[Key, int]:
+    time = datetime.fromisoformat(str(row["slot_time"]))
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return (time, str(row["key1"]), str(row["key2"]), str(row["key3"])), int(row["indicate"])
+
+
+def _check_sums(
+    where: str, expected: Mapping[Key, int], actual: Mapping[Key, int], findings: Findings
+) -> None:
+    for key in expected.keys() | actual.keys():
+        right, found = expected.get(key), actual.get(key)
+        if right == found or (not right and not found):
+            continue  # a sum of 0 may be missing: its rows may have been refused
+        if found is None:
+            findings.add(LOST, f"{where} has no sum of {key}, expected {right}")
+        else:
+            findings.add(WRONG, f"{where} has {found} for {key}, expected {right or 0}")
+
+
+def _bytes(value: bytes | str) -> bytes:
+    return value.encode() if isinstance(value, str) else value

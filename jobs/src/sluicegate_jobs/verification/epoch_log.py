@@ -1,0 +1,163 @@
+"""Compares what the epoch log of a checkpoint decided with the markers and record counts of the sinks.
+
+This is the part of every check that does not depend on the job's rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sluicegate.errors import EpochLogBroken
+from sluicegate.packaged_job import Finding
+from sluicegate.protocol.markers import NO_MARKER, Marker
+from sluicegate.protocol.record import EpochRecord
+from sluicegate.savepoints.manifest import read_ancestry
+from sluicegate.sinks.kafka.reader import Record
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.lineage import read_lineage
+from sluicegate.storage.object_store import ObjectStore
+from sluicegate_jobs.verification.findings import LOST, UNDECIDED, Findings
+
+
+@dataclass(frozen=True)
+class DecidedState:
+    """What the epoch log decided.
+
+    Args:
+        newest: the newest record, None if nothing is decided.
+        attempts: epoch whose record is retained -> the attempt that was decided.
+        rows: sink -> rows of all decided epochs, including those that a restored job's parents wrote
+            into the same sinks; None if the oldest records are pruned.
+        covered: partition of the source -> the first offset that no decided epoch has read.
+    """
+
+    newest: EpochRecord | None = None
+    attempts: Mapping[int, str] = field(default_factory=dict)
+    rows: Mapping[str, int] | None = None
+    covered: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SinkState:
+    """The state of a sink.
+
+    Args:
+        markers: part -> its marker.
+        records: how many records a reader sees; None for a table, whose rows are replaced.
+    """
+
+    markers: Mapping[int, Marker | None]
+    records: int | None
+
+
+def compare_decided(decided: DecidedState, states: Mapping[str, SinkState]) -> tuple[Finding, ...]:
+    """Return where the state of a sink differs from what was decided. Pure.
+
+    Args:
+        decided: what the epoch log decided.
+        states: sink -> its state.
+    """
+    findings = Findings()
+    chain = decided.newest.chain() if decided.newest else {}
+    for sink, state in states.items():
+        for part, marker in state.markers.items():
+            expected = chain.get(sink, {}).get(part, NO_MARKER)
+            _check_marker(f"{sink}, part {part}", marker or NO_MARKER, expected, decided, findings)
+        if decided.rows is not None and state.records is not None:
+            _check_records(sink, state.records, decided.rows.get(sink, 0), findings)
+    return findings.result()
+
+
+def _check_marker(
+    where: str, actual: Marker, expected: Marker, decided: DecidedState, findings: Findings
+) -> None:
+    if actual == expected:
+        return
+    older = actual.epoch < expected.epoch
+    # An older epoch whose record is pruned was decided once; its attempt is no longer known.
+    attempt = decided.attempts.get(actual.epoch, actual.attempt if older else None)
+    if older and attempt == actual.attempt:
+        findings.add(
+            LOST, f"{where}: holds {actual}; {expected} is decided but not applied yet: run the job"
+        )
+    else:
+        findings.add(UNDECIDED, f"{where}: holds {actual}; the log decided {expected}")
+
+
+def _check_records(sink: str, records: int, rows: int, findings: Findings) -> None:
+    if records < rows:
+        what = f"{sink}: {rows} records are decided, {records} exist: lost, or not applied yet"
+        findings.add(LOST, what, rows - records)
+    elif records > rows:
+        what = f"{sink}: {rows} records are decided, {records} exist: some twice, or never decided"
+        findings.add(UNDECIDED, what, records - rows)
+
+
+def read_decided(objects: ObjectStore, topic: str | None) -> DecidedState:
+    """Return what the epoch log of a checkpoint decided; `topic` is the job's source, None for a batch."""
+    log = StoredEpochLog(objects)
+    attempts: dict[int, str] = {}
+    rows: dict[str, int] = {}
+    newest: EpochRecord | None = None
+    for epoch in log.decided():
+        record = log.read(epoch)
+        if record is None:
+            continue  # pruned since the listing
+        newest, attempts[epoch] = record, record.attempt
+        discarded = log.discarded(epoch)
+        for sink in record.sinks.keys() - discarded:
+            rows[sink] = rows.get(sink, 0) + record.rows(sink)
+    ancestry, lineage = read_ancestry(objects), read_lineage(objects)
+    if newest is None:
+        covered = _covered(objects, ancestry.epoch, topic) if ancestry else {}
+        return DecidedState(rows={}, covered=covered)
+    complete = (lineage.first_epoch if lineage else 0) in attempts
+    if ancestry is not None:
+        complete = complete and ancestry.rows is not None
+        for sink, inherited in ancestry.inherited_rows(newest).items():
+            rows[sink] = rows.get(sink, 0) + inherited
+    covered = _covered(objects, newest.epoch, topic)
+    return DecidedState(newest, attempts, rows if complete else None, covered)
+
+
+def _covered(objects: ObjectStore, epoch: int, topic: str | None) -> dict[int, int]:
+    """Return how far an epoch has read, from Spark's offset log; empty for a batch."""
+    if topic is None:
+        return {}
+    stored = objects.read(f"offsets/{epoch}")
+    # A version, metadata, then the offsets of each source; '-' for a source without offsets.
+    sources = [
+        json.loads(line) for line in (stored or b"").decode().splitlines()[2:] if line != "-"
+    ]
+    offsets = [{int(p): int(o) for p, o in s[topic].items()} for s in sources if topic in s]
+    if not offsets or any(offset != offsets[0] for offset in offsets):
+        raise EpochLogBroken(
+            f"epoch {epoch} is decided, and offsets/{epoch} does not say how far {topic} was read",
+            data="it is unknown which records must be in the sinks; nothing was compared",
+            do="check that this is the job's checkpoint and source; restore offsets/ if it is",
+        )
+    return offsets[0]
+
+
+class CoveredRecords:
+    """Iterates the source records that decided epochs have read, and counts both these and the others.
+
+    Args:
+        records: of the source.
+        covered: partition -> the first offset that no decided epoch has read.
+    """
+
+    def __init__(self, records: Iterable[Record], covered: Mapping[int, int]) -> None:
+        self._records, self._covered = records, covered
+        self.read = self.unread = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield the records that were read."""
+        for record in self._records:
+            if record.offset < self._covered.get(record.partition, 0):
+                self.read += 1
+                yield record
+            else:
+                self.unread += 1
