@@ -1,6 +1,6 @@
 """`python -m sluicegate_operator`: runs the operator until SIGTERM or SIGINT.
 
-Not here: anything that it does (`service.operator`).
+Logs go to standard error, as text for people or as JSON for machines. No message contains a secret.
 """
 
 from __future__ import annotations
@@ -12,44 +12,73 @@ import signal
 import sys
 from argparse import ArgumentParser, Namespace
 
-from sluicegate.protocol.errors import SluicegateError
-from sluicegate_operator.cluster.client import connect
-from sluicegate_operator.service.logs import JSON, TEXT, set_up
-from sluicegate_operator.service.operator import Operator, OperatorSettings
+from pythonjsonlogger.json import JsonFormatter
+
+from sluicegate.errors import SettingsInvalid, SluicegateError
+from sluicegate_operator.kube.client import ConfigError, connect
+from sluicegate_operator.operator import Operator, OperatorSettings
+
+TEXT, JSON = "text", "json"
+
+
+def configure_logging(form: str, level: str) -> None:
+    """Log to standard error.
+
+    Args:
+        form: 'text' or 'json': one object a line, with time, level, logger and message.
+        level: the lowest level that is logged, such as 'INFO'.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    if form == JSON:
+        fields = "%(asctime)s %(levelname)s %(name)s %(message)s"
+        renamed = {"asctime": "time", "levelname": "level", "name": "logger"}
+        handler.setFormatter(JsonFormatter(fields, rename_fields=renamed))
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("kubernetes").setLevel(logging.WARNING)
+
 
 log = logging.getLogger("sluicegate_operator")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the operator; return its exit code."""
-    given = _parser().parse_args(arguments)
-    set_up(given.log_format, given.log_level.upper())
-    if not given.all_namespaces and not given.namespace:
-        log.error("which namespaces? Give --namespace NS, once or more, or --all-namespaces")
+    options = _parser().parse_args(arguments)
+    configure_logging(options.log_format, options.log_level.upper())
+    if not options.all_namespaces and not options.namespace:
+        log.error("no namespaces to serve: pass --namespace NS, once or more, or --all-namespaces")
         return 64
     try:
-        asyncio.run(_run(given))
+        asyncio.run(_run(options))
     except SluicegateError as error:
         log.error("%s: %s", type(error).__name__, error)
         return error.exit_code
     return 0
 
 
-async def _run(given: Namespace) -> None:
+async def _run(options: Namespace) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    api = await connect(given.kubeconfig)
-    named = {"identity": given.identity} if given.identity else {}
+    try:
+        api = await connect(options.kubeconfig)
+    except ConfigError as error:
+        raise SettingsInvalid(
+            f"the address of the API server cannot be read: {error}",
+            data="nothing was started",
+            do="run in a pod with a service account, or pass --kubeconfig FILE",
+        ) from error
+    named = {"identity": options.identity} if options.identity else {}
     settings = OperatorSettings(
-        namespaces=tuple(given.namespace or ()),
-        lease_namespace=given.lease_namespace,
-        lease_name=given.lease_name,
-        port=given.port,
+        namespaces=tuple(options.namespace or ()),
+        lease_namespace=options.lease_namespace,
+        lease_name=options.lease_name,
+        port=options.port,
         **named,
     )
-    gc.freeze()  # what was imported stays: it need not be looked through again
+    gc.freeze()  # imported modules stay in memory, so the garbage collector may skip them
     try:
         await Operator(api, settings).run(stop)
     finally:
@@ -58,16 +87,23 @@ async def _run(given: Namespace) -> None:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m sluicegate_operator", description=__doc__)
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--namespace", action="append", metavar="NS", help="serve this one; repeat")
-    where.add_argument("--all-namespaces", action="store_true", help="serve the whole cluster")
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: this pod's")
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument(
+        "--namespace", action="append", metavar="NS", help="namespace to serve; may be repeated"
+    )
+    scope.add_argument("--all-namespaces", action="store_true", help="serve the whole cluster")
+    parser.add_argument(
+        "--kubeconfig", default="", metavar="FILE", help="default: the service account of this pod"
+    )
     parser.add_argument("--lease-namespace", default="sluicegate-system", metavar="NS")
     parser.add_argument("--lease-name", default="sluicegate-operator", metavar="NAME")
     parser.add_argument(
-        "--identity", default="", metavar="NAME", help="of this pod; default: new at each start"
+        "--identity",
+        default="",
+        metavar="NAME",
+        help="holder identity in the Lease; default: new at each start",
     )
-    parser.add_argument("--port", type=int, default=8080, help="of health and metrics")
+    parser.add_argument("--port", type=int, default=8080, help="port of health and metrics")
     parser.add_argument("--log-format", choices=(TEXT, JSON), default=JSON)
     parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="info"

@@ -1,8 +1,4 @@
-"""The driver's pod.
-
-Not here: creating it (`cluster`), what runs in it (`sluicegate.pod`). Called by whoever performs
-`CreateDriver`.
-"""
+"""The driver's pod: validation of its job, and its manifest."""
 
 from __future__ import annotations
 
@@ -11,87 +7,120 @@ import json
 import math
 from typing import Any
 
+from sluicegate.errors import SettingsInvalid
+from sluicegate_operator.api import labels as api_labels
+from sluicegate_operator.api.fields import GROUP, VERSION
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.pods import names
-from sluicegate_operator.pods.authority import authority_mounts, authority_volumes
-from sluicegate_operator.pods.conf import TEMPLATE_FILE, TEMPLATE_FOLDER, WORK
 from sluicegate_operator.pods.environment import (
-    OUTCOME_FILE,
+    TERMINATION_FILE,
+    CheckpointLocation,
     default_variables,
     driver_variables,
     is_distributed,
     literal,
 )
-from sluicegate_operator.pods.executors import executor_template
-from sluicegate_operator.pods.memory import total_mib
-from sluicegate_operator.pods.place import Place
-from sluicegate_operator.pods.security import container_security, pod_security
-from sluicegate_operator.pods.templates import built
+from sluicegate_operator.pods.executor import executor_template
+from sluicegate_operator.pods.security import (
+    authority_mounts,
+    authority_volumes,
+    container_security,
+    pod_security,
+)
+from sluicegate_operator.pods.spark_conf import (
+    SCRATCH_FOLDER,
+    TEMPLATE_FILE,
+    TEMPLATE_FOLDER,
+    total_mib,
+    validate_conf,
+)
+from sluicegate_operator.pods.template import build_pod, validate_template
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
-from sluicegate_operator.resources import marks
-from sluicegate_operator.resources.declaring import GROUP, VERSION
-from sluicegate_operator.resources.job import StreamingJobSpec
 
 _TMP = "/tmp"  # noqa: S108 - a volume of the pod
 _TEMPLATE_VOLUME = "sluicegate-executor"
 
 
-def driver_pod(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
+def validate(job: str, spec: StreamingJobSpec) -> SettingsInvalid | None:
+    """Return why no driver can be created for a job, by rules that no schema expresses; or None.
+
+    Args:
+        job: its name.
+        spec: its spec.
+    """
+    return (
+        names.validate_name(job)
+        or validate_conf(spec)
+        or validate_template(
+            spec.driver.template, api_labels.DRIVER, "driver.template", driver=True
+        )
+        or validate_template(
+            spec.executor.template, api_labels.EXECUTOR, "executor.template", driver=False
+        )
+    )
+
+
+def driver_pod(job: Job, action: CreateDriver, location: CheckpointLocation) -> dict[str, Any]:
     """Return the manifest of a driver's pod.
 
     Args:
         job: whose driver it is.
-        action: attempt, purpose, checkpoint.
-        place: where the checkpoint is.
+        action: attempt, mode and checkpoint.
+        location: of the checkpoint.
 
     Raises:
-        SettingsInvalid: a template of the job is not shaped like one; `checks.refused` says so
-            beforehand.
+        SettingsInvalid: a template of the job does not have the shape of a pod template; `validate`
+            detects that beforehand.
     """
     job = dataclasses.replace(job, spec=action.spec)
-    ours = _ours(job, action, place)
-    made = built(_defaults(job, place), job.spec.driver.template, ours, marks.DRIVER)
+    ours = _reserved_fields(job, action, location)
+    made = build_pod(
+        _default_fields(job, location), job.spec.driver.template, ours, api_labels.DRIVER
+    )
     return {"apiVersion": "v1", "kind": "Pod", **made}
 
 
 def command_of(spec: StreamingJobSpec) -> list[str]:
-    """Return what the container runs.
+    """Return the command of the driver's container.
 
-    In `arguments`, as in any container's, Kubernetes puts variables for `$(NAME)`.
+    As in any container, Kubernetes replaces `$(NAME)` in `arguments` by the value of a variable.
     """
     main = ("--module", spec.main_module) if spec.main_module else ("--file", spec.main_file)
-    return ["python", "-m", "sluicegate.pod", main[0], literal(main[1]), "--", *spec.arguments]
+    return ["python", "-m", "sluicegate.driver", main[0], literal(main[1]), "--", *spec.arguments]
 
 
-def _ours(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
-    """Return what a template cannot change."""
+def _reserved_fields(
+    job: Job, action: CreateDriver, location: CheckpointLocation
+) -> dict[str, Any]:
+    """Return the metadata and spec that a template cannot change."""
     spec = job.spec
-    annotations = {marks.SPEC_HASH: action.spec_hash}
+    annotations = {api_labels.SPEC_HASH: action.spec_hash}
     if action.restore_from:
-        annotations[marks.RESTORE_FROM] = action.restore_from
+        annotations[api_labels.RESTORE_FROM] = action.restore_from
     container: dict[str, Any] = {
-        "name": marks.DRIVER,
+        "name": api_labels.DRIVER,
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
         "command": command_of(spec),
         "args": None,
-        "env": driver_variables(job, action, place),
-        "volumeMounts": authority_mounts(place.volume),
-        "terminationMessagePath": OUTCOME_FILE,
-        # a driver that was killed wrote nothing there: then the end of its log
+        "env": driver_variables(job, action, location),
+        "volumeMounts": authority_mounts(location.volume),
+        "terminationMessagePath": TERMINATION_FILE,
+        # a killed driver writes nothing there; the end of its log is used instead
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": math.ceil(spec.grace_s),
-        "volumes": authority_volumes(place.volume),
+        "terminationGracePeriodSeconds": math.ceil(spec.termination_grace_period_s),
+        "volumes": authority_volumes(location.volume),
         "containers": [container],
     }
     if spec.service_account:
         pod["serviceAccountName"] = spec.service_account
-    if is_distributed(spec, action.purpose):
-        template = executor_template(job, action, place)
-        annotations[marks.EXECUTOR_TEMPLATE] = json.dumps(template, sort_keys=True)
+    if is_distributed(spec, action.mode):
+        template = executor_template(job, action, location)
+        annotations[api_labels.EXECUTOR_TEMPLATE] = json.dumps(template, sort_keys=True)
         pod["volumes"].append(_template_volume())
         container["volumeMounts"].append(
             {"name": _TEMPLATE_VOLUME, "mountPath": TEMPLATE_FOLDER, "readOnly": True}
@@ -100,9 +129,9 @@ def _ours(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
         "metadata": {
             "name": names.driver_name(job.name, action.attempt),
             "namespace": job.namespace,
-            "labels": names.labels(job, action, marks.DRIVER),
+            "labels": names.labels(job, action, api_labels.DRIVER),
             "annotations": annotations,
-            "finalizers": [marks.DRIVER_FINALIZER],
+            "finalizers": [api_labels.DRIVER_FINALIZER],
             "ownerReferences": [
                 {
                     "apiVersion": f"{GROUP}/{VERSION}",
@@ -118,14 +147,14 @@ def _ours(job: Job, action: CreateDriver, place: Place) -> dict[str, Any]:
     }
 
 
-def _defaults(job: Job, place: Place) -> dict[str, Any]:
-    """Return what a template may change."""
+def _default_fields(job: Job, location: CheckpointLocation) -> dict[str, Any]:
+    """Return the metadata and spec that a template may change."""
     memory = f"{total_mib(job.spec.driver)}Mi"
     return {
         "metadata": {
-            "labels": names.common_labels(job, marks.DRIVER),
-            # to be moved costs an epoch and a start; whoever packs nodes need not do it
-            "annotations": {marks.SAFE_TO_EVICT: "false"},
+            "labels": names.common_labels(job, api_labels.DRIVER),
+            # a move costs an epoch and a start, so cluster autoscalers must not evict the pod
+            "annotations": {api_labels.SAFE_TO_EVICT: "false"},
         },
         "spec": {
             "serviceAccountName": names.DEFAULT_SERVICE_ACCOUNT,
@@ -136,17 +165,17 @@ def _defaults(job: Job, place: Place) -> dict[str, Any]:
             "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "work", "emptyDir": {}}],
             "containers": [
                 {
-                    "name": marks.DRIVER,
-                    "env": default_variables(place),
+                    "name": api_labels.DRIVER,
+                    "env": default_variables(location),
                     "resources": {
-                        # no limit of CPU: an epoch that is throttled is late
+                        # no CPU limit: throttling would delay epochs
                         "requests": {"cpu": str(job.spec.driver.cores), "memory": memory},
                         "limits": {"memory": memory},
                     },
                     "securityContext": container_security(),
                     "volumeMounts": [
                         {"name": "tmp", "mountPath": _TMP},
-                        {"name": "work", "mountPath": WORK},
+                        {"name": "work", "mountPath": SCRATCH_FOLDER},
                     ],
                 }
             ],
@@ -155,7 +184,7 @@ def _defaults(job: Job, place: Place) -> dict[str, Any]:
 
 
 def _template_volume() -> dict[str, Any]:
-    field = f"metadata.annotations['{marks.EXECUTOR_TEMPLATE}']"
+    field = f"metadata.annotations['{api_labels.EXECUTOR_TEMPLATE}']"
     path = TEMPLATE_FILE.removeprefix(f"{TEMPLATE_FOLDER}/")
     return {
         "name": _TEMPLATE_VOLUME,

@@ -1,81 +1,106 @@
-"""Variables of the containers: what a driver and its executors are told.
-
-Not here: what a driver does with them (`sluicegate.pod`). Called by `driver` and `executors`.
-"""
+"""Environment variables of the driver's and the executors' containers."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import dataclass
 from typing import Any
 
+from sluicegate.deployment.environment import APPLY_ONLY as APPLY_ONLY_MODE
+from sluicegate.deployment.environment import RUN as RUN_MODE
+from sluicegate.deployment.environment import DriverVariable
 from sluicegate.settings.epoch import EpochSettings
-from sluicegate_operator.pods.authority import authority_variables
-from sluicegate_operator.pods.conf import IN_CLUSTER_MASTER, WORK, distributed_conf, local_conf
-from sluicegate_operator.pods.memory import heap_mib
-from sluicegate_operator.pods.place import Place
+from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
+from sluicegate_operator.api.locations import environment
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_status import APPLY_ONLY
+from sluicegate_operator.pods.security import authority_variables
+from sluicegate_operator.pods.spark_conf import (
+    IN_CLUSTER_MASTER,
+    SCRATCH_FOLDER,
+    distributed_conf,
+    heap_mib,
+    local_conf,
+)
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
-from sluicegate_operator.resources.addresses import environment
-from sluicegate_operator.resources.job import StreamingJobSpec
-from sluicegate_operator.resources.job_status import FINISH
 
-OUTCOME_FILE = "/dev/termination-log"
-"""Kubernetes' own default: the end of this file becomes the container's termination message."""
+
+@dataclass(frozen=True)
+class CheckpointLocation:
+    """Where a driver works: a checkpoint and its volume.
+
+    Args:
+        checkpoint: its address.
+        volume: how the store is reached.
+        restore_from: address of the savepoint that the checkpoint starts from, on the same store;
+            empty: none.
+    """
+
+    checkpoint: str
+    volume: CheckpointVolumeSpec
+    restore_from: str = ""
+
+
+TERMINATION_FILE = "/dev/termination-log"
+"""Kubernetes' default: the end of this file becomes the container's termination message."""
 
 Variable = dict[str, Any]
 
-_OF_THE_POD = {
-    "SLUICEGATE_POD_NAME": "metadata.name",
-    "SLUICEGATE_POD_NAMESPACE": "metadata.namespace",
-    "SLUICEGATE_POD_UID": "metadata.uid",
-    "SLUICEGATE_POD_IP": "status.podIP",
+_POD_FIELDS = {
+    DriverVariable.POD_NAME: "metadata.name",
+    DriverVariable.POD_NAMESPACE: "metadata.namespace",
+    DriverVariable.POD_UID: "metadata.uid",
+    DriverVariable.POD_IP: "status.podIP",
 }
 
 
-def is_distributed(spec: StreamingJobSpec, purpose: str) -> bool:
-    """Say whether a driver has executors.
+def is_distributed(spec: StreamingJobSpec, mode: str) -> bool:
+    """Return whether a driver has executors.
 
-    One that only finishes has none: what is staged is in the store, so its own threads can apply
-    it, and what keeps executors from starting does not keep a job from ending.
+    An apply-only driver has none. Everything staged is in the store, so its own threads can apply it, and a
+    problem that prevents executors from starting cannot prevent a job from ending.
     """
-    return spec.executor.instances > 0 and purpose != FINISH
+    return spec.executor.instances > 0 and mode != APPLY_ONLY
 
 
-def driver_variables(job: Job, action: CreateDriver, place: Place) -> list[Variable]:
-    """Return the variables that are the operator's, those that others refer to first."""
+def driver_variables(
+    job: Job, action: CreateDriver, location: CheckpointLocation
+) -> list[Variable]:
+    """Return the variables that a template cannot change, in an order that allows references."""
     spec = job.spec
-    newest = max(job.status.newest_checkpoint, action.checkpoint_number)
-    restore_from = place.restore_from if action.purpose != FINISH else ""
+    newest = max(job.status.latest_checkpoint_number, action.checkpoint_number)
+    restore_from = location.restore_from if action.mode != APPLY_ONLY else ""
     given = {
-        "SLUICEGATE_JOB": f"{job.namespace}/{job.name}",
-        "SLUICEGATE_ATTEMPT": str(action.attempt),
-        "SLUICEGATE_PURPOSE": action.purpose,
-        "SLUICEGATE_CHECKPOINT": place.checkpoint,
-        "SLUICEGATE_NEWEST_CHECKPOINT": str(newest),
-        "SLUICEGATE_RESTORE_FROM": restore_from,
-        "SLUICEGATE_EPOCHS": json.dumps(_not_default(spec.epoch_settings()), sort_keys=True),
-        "SLUICEGATE_DRIVER_MEMORY": f"{heap_mib(spec.driver)}m",
-        "SLUICEGATE_DEAD_LETTER_TOPIC": spec.dead_letter_topic,
-        "SLUICEGATE_OUTCOME": OUTCOME_FILE,
+        DriverVariable.JOB: f"{job.namespace}/{job.name}",
+        DriverVariable.ATTEMPT: str(action.attempt),
+        DriverVariable.MODE: APPLY_ONLY_MODE if action.mode == APPLY_ONLY else RUN_MODE,
+        DriverVariable.CHECKPOINT: location.checkpoint,
+        DriverVariable.NEWEST_CHECKPOINT: str(newest),
+        DriverVariable.RESTORE_FROM: restore_from,
+        DriverVariable.EPOCHS: json.dumps(_not_default(spec.epoch_settings()), sort_keys=True),
+        DriverVariable.DRIVER_MEMORY: f"{heap_mib(spec.driver)}m",
+        DriverVariable.DEAD_LETTER_TOPIC: spec.dead_letter_topic,
+        DriverVariable.TERMINATION_FILE: TERMINATION_FILE,
     }
     return [
         *(
-            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            for name, path in _OF_THE_POD.items()
+            {"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in _POD_FIELDS.items()
         ),
-        *({"name": name, "value": literal(value)} for name, value in given.items() if value),
-        *_spark(job, action),
-        *shared_variables(spec, place),
+        *({"name": str(name), "value": literal(value)} for name, value in given.items() if value),
+        *_spark_variables(job, action),
+        *shared_variables(spec, location),
     ]
 
 
-def shared_variables(spec: StreamingJobSpec, place: Place) -> list[Variable]:
-    """Return what executors are told too: they stage to the store, and are in its traces."""
-    given = environment(place.volume)
+def shared_variables(spec: StreamingJobSpec, location: CheckpointLocation) -> list[Variable]:
+    """Return the variables that executors need too: they write to the store and to its traces."""
+    given = environment(location.volume)
     if spec.tracing:
         given["OTEL_EXPORTER_OTLP_ENDPOINT"] = spec.tracing.endpoint
-    secret = place.volume.credentials_secret
+    secret = location.volume.credentials_secret
     keys = {"AWS_ACCESS_KEY_ID": "accessKeyId", "AWS_SECRET_ACCESS_KEY": "secretAccessKey"}
     return [
         *({"name": name, "value": literal(value)} for name, value in given.items() if value),
@@ -90,32 +115,35 @@ def shared_variables(spec: StreamingJobSpec, place: Place) -> list[Variable]:
     ]
 
 
-def default_variables(place: Place) -> list[Variable]:
-    """Return variables where a template has the last word."""
+def default_variables(location: CheckpointLocation) -> list[Variable]:
+    """Return the variables that a template may change."""
     return [
-        *authority_variables(place.volume),
-        {"name": "SPARK_LOCAL_DIRS", "value": WORK},
-        {"name": "PYTHONUNBUFFERED", "value": "1"},  # or a killed driver's last words are lost
+        *authority_variables(location.volume),
+        {"name": "SPARK_LOCAL_DIRS", "value": SCRATCH_FOLDER},
+        {
+            "name": "PYTHONUNBUFFERED",
+            "value": "1",
+        },  # otherwise a killed driver loses its last log lines
     ]
 
 
 def literal(text: str) -> str:
-    """Return a text that Kubernetes gives to the container as it is: `$` begins a reference."""
+    """Escape a text that Kubernetes must pass on unchanged: `$` starts a reference."""
     return text.replace("$", "$$")
 
 
-def _spark(job: Job, action: CreateDriver) -> list[Variable]:
+def _spark_variables(job: Job, action: CreateDriver) -> list[Variable]:
     spec = job.spec
-    if is_distributed(spec, action.purpose):
+    if is_distributed(spec, action.mode):
         master = IN_CLUSTER_MASTER
         conf = _literals(distributed_conf(job, action.attempt))
-        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "$(SLUICEGATE_POD_IP)"
+        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = f"$({DriverVariable.POD_IP})"
     else:
         master = f"local[{spec.driver.cores}]"
         conf = _literals(local_conf(spec))
     return [
-        {"name": "SLUICEGATE_MASTER", "value": master},
-        {"name": "SLUICEGATE_SPARK_CONF", "value": json.dumps(conf, sort_keys=True)},
+        {"name": str(DriverVariable.MASTER), "value": master},
+        {"name": str(DriverVariable.SPARK_CONF), "value": json.dumps(conf, sort_keys=True)},
     ]
 
 

@@ -1,20 +1,18 @@
-"""Names and labels of pods, as the operator gives them.
-
-Not here: what labels are called (`resources.marks`). Called by the other modules of `pods`.
-"""
+"""Names and labels of the pods that the operator creates."""
 
 from __future__ import annotations
 
-from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate.errors import SettingsInvalid
+from sluicegate_operator.api import labels as api_labels
+from sluicegate_operator.api.crds import MAX_NAME_LENGTH
+from sluicegate_operator.api.fields import SPEC_REJECTED
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
-from sluicegate_operator.resources import marks
-from sluicegate_operator.resources.declaring import LEFT_ALONE
-from sluicegate_operator.resources.kinds import LONGEST_NAME
 
 DEFAULT_SERVICE_ACCOUNT = "sluicegate-driver"
-"""Of operators/deploy/job. Not the namespace's own: it may not report progress, and a driver that
-reports none is restarted as stuck, over and over, where a missing account is an error at once."""
+"""Created by the job chart. The namespace's own default account may not report progress, and a driver that
+reports none would be restarted as stuck again and again. A missing account is an error at once.
+"""
 
 
 def driver_name(job: str, attempt: int) -> str:
@@ -23,24 +21,24 @@ def driver_name(job: str, attempt: int) -> str:
 
 
 def executor_prefix(job: str, attempt: int) -> str:
-    """Return what Spark puts in front of `-exec-N` in the names of an attempt's executors."""
+    """Return the prefix of an attempt's executors, to which Spark adds `-exec-N`."""
     return f"{job}-{attempt}"
 
 
 def labels(job: Job, action: CreateDriver, role: str) -> dict[str, str]:
-    """Return the labels that the operator finds a pod by."""
+    """Return the labels by which the operator finds a pod."""
     return {
-        marks.JOB: job.name,
-        marks.JOB_UID: job.uid,
-        marks.ROLE: role,
-        marks.ATTEMPT: str(action.attempt),
-        marks.PURPOSE: action.purpose,
-        marks.CHECKPOINT: str(action.checkpoint_number),
+        api_labels.JOB: job.name,
+        api_labels.JOB_UID: job.uid,
+        api_labels.ROLE: role,
+        api_labels.ATTEMPT: str(action.attempt),
+        api_labels.MODE: action.mode,
+        api_labels.CHECKPOINT: str(action.checkpoint_number),
     }
 
 
 def common_labels(job: Job, role: str) -> dict[str, str]:
-    """Return the labels that dashboards look for; a template may change them."""
+    """Return the labels that dashboards use; a template may change them."""
     return {
         "app.kubernetes.io/name": "sluicegate-job",
         "app.kubernetes.io/instance": job.name,
@@ -49,13 +47,13 @@ def common_labels(job: Job, role: str) -> dict[str, str]:
     }
 
 
-def refused_name(job: str) -> SettingsInvalid | None:
-    """Return why a job cannot have its name, which the API server has refused too, or None."""
-    if len(job) <= LONGEST_NAME:
+def validate_name(job: str) -> SettingsInvalid | None:
+    """Return why a job cannot have its name, or None. The API server enforces the same limit."""
+    if len(job) <= MAX_NAME_LENGTH:
         return None
     return SettingsInvalid(
-        f"StreamingJob {job}: its name has {len(job)} characters; it is in labels and names of pods, "
-        f"and may have {LONGEST_NAME}",
-        data=LEFT_ALONE,
-        do="make it again under a shorter name, restored from a savepoint of this one",
+        f"the name of StreamingJob {job} has {len(job)} characters; it is part of labels and pod names "
+        f"and may have at most {MAX_NAME_LENGTH}",
+        data=SPEC_REJECTED,
+        do="create a job with a shorter name, restored from a savepoint of this one",
     )

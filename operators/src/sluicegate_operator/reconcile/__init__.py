@@ -1,5 +1,6 @@
-"""What to do about a StreamingJob: one pure function, `job.reconcile`. No I/O, no clock of its own.
+"""What to do about a resource: pure functions without I/O and without a clock of their own.
 
-It is called again after anything changed, and may be called at any time: it acts on what is there,
-not on what happened. Not here: reading a cluster, and doing what it says.
+Each kind has one function (`reconcile_job`, `reconcile_volume`, `reconcile_savepoint`) that compares
+the resource with what is observed of it and returns the new status and actions. The functions are
+level-based: they act on the present state and not on past events, so they may run at any time.
 """

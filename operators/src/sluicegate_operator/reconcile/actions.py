@@ -1,42 +1,53 @@
-"""What the operator can do about a job. Each may be done twice, and may be too late.
+"""What the operator can do about a resource. Each action may be repeated, and may come too late.
 
-Whoever performs them writes the status first, with the resourceVersion that was read, and performs
-nothing if that write is refused; then all in order, and none after one that failed. Not here: how.
+A controller writes the status first, with the resourceVersion that was read. If that write is refused
+it performs nothing; otherwise it performs the actions in order, until one fails.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluicegate_operator.resources.job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.reconcile.storage_tasks import Task
 
 
 @dataclass(frozen=True)
 class AddFinalizer:
-    """Hold the job: there is something to do before it may go."""
+    """Add our finalizer to the resource: work remains to be done before it may disappear."""
 
 
 @dataclass(frozen=True)
 class RemoveFinalizer:
-    """Let the job go."""
+    """Remove our finalizer from the resource."""
+
+
+@dataclass(frozen=True)
+class EmitEvent:
+    """Create an Event."""
+
+    reason: str
+    message: str
+    warning: bool = False
 
 
 @dataclass(frozen=True)
 class CreateDriver:
-    """Create the pod `<job>-<attempt>-driver`, held; that it exists already is success.
+    """Create the pod `<job>-<attempt>-driver` with our finalizer; an existing pod counts as success.
 
     Args:
-        attempt: in its name and labels.
-        purpose: 'run', or 'finish': apply what is decided, and end.
-        spec_hash: of `spec`, for its annotations.
-        checkpoint_number: which of the job's checkpoints.
-        restore_from: the Savepoint that this checkpoint begins with, if it is empty. One that does
-            not exist any more can be left out: the checkpoint has made an epoch since.
-        spec: what the driver is to run; after a rollback that is not the resource's own.
+        attempt: part of its name and labels.
+        mode: what the driver is for (`streaming_job_status`): run the job, or only apply decided
+            epochs and exit.
+        spec_hash: digest of `spec`, for its annotations.
+        checkpoint_number: which of the job's checkpoints it uses.
+        restore_from: the Savepoint with which an empty checkpoint starts. A Savepoint that no longer
+            exists may be left out once the checkpoint has an epoch.
+        spec: what the driver runs; after a rollback this differs from the resource's spec.
     """
 
     attempt: int
-    purpose: str
+    mode: str
     spec_hash: str
     checkpoint_number: int
     restore_from: str
@@ -45,7 +56,7 @@ class CreateDriver:
 
 @dataclass(frozen=True)
 class StopDriver:
-    """Delete a pod, if its uid is still this, with time to end its epoch."""
+    """Delete a pod that still has this uid, and give its driver time to finish the epoch."""
 
     name: str
     uid: str
@@ -53,24 +64,24 @@ class StopDriver:
 
 
 @dataclass(frozen=True)
-class ReleasePod:
-    """Take our finalizer off a dead pod, which stays for its logs."""
+class RemovePodFinalizer:
+    """Remove our finalizer from a dead pod, which stays for its logs."""
 
     name: str
     uid: str
 
 
 @dataclass(frozen=True)
-class DropPod:
-    """Delete a pod that is dead, or given up, and take our finalizer off."""
+class DeletePod:
+    """Delete a pod that is dead or abandoned, and remove our finalizer from it."""
 
     name: str
     uid: str
 
 
 @dataclass(frozen=True)
-class TakeSavepoint:
-    """Create a Savepoint of this name with `stop: true`; that it exists already is success.
+class CreateSavepoint:
+    """Create a Savepoint with `stop: true`; an existing one of this job counts as success.
 
     Args:
         name: of the resource.
@@ -83,28 +94,46 @@ class TakeSavepoint:
 
 @dataclass(frozen=True)
 class DeleteCheckpoint:
-    """Remove everything below the job's path on its volume, while the job of this uid exists."""
+    """Delete everything below the job's path on its volume, while the job of this uid exists."""
 
     job_uid: str
 
 
-@dataclass(frozen=True)
-class Report:
-    """Create an Event."""
-
-    reason: str
-    message: str
-    warning: bool = False
-
-
-Action = (
+JobAction = (
     AddFinalizer
     | RemoveFinalizer
+    | EmitEvent
     | CreateDriver
     | StopDriver
-    | ReleasePod
-    | DropPod
-    | TakeSavepoint
+    | RemovePodFinalizer
+    | DeletePod
+    | CreateSavepoint
     | DeleteCheckpoint
-    | Report
 )
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """Start a task for this resource, unless it is running or its result has not been forgotten.
+
+    The end of the task triggers the next reconciliation, which sees the result.
+
+    Args:
+        task: what to do.
+        volume: name of the CheckpointVolume in the same namespace that provides endpoint and keys.
+        timeout_s: the task is killed after this time.
+    """
+
+    task: Task
+    volume: str
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class ForgetTask:
+    """Forget an ended task, whose result is in the status; a running or unknown one is left alone."""
+
+    task: Task
+
+
+StorageAction = AddFinalizer | RemoveFinalizer | EmitEvent | RunTask | ForgetTask

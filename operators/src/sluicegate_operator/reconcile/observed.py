@@ -1,6 +1,7 @@
-"""What is seen of a job: its resource, its drivers' pods, its volume.
+"""What the reconcilers see of the cluster: resources, pods, nodes, and the results of storage tasks.
 
-Not here: how it is read. A view may be old; `Observed.as_of` says how old. Called by `reconcile`.
+A cache may be old: `as_of` says how old, where a decision depends on it. All times are in seconds since
+1970.
 """
 
 from __future__ import annotations
@@ -8,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sluicegate_operator.resources.job import StreamingJobSpec
-from sluicegate_operator.resources.job_status import RUN, StreamingJobStatus
+from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec, CheckpointVolumeStatus
+from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_status import RUN, StreamingJobStatus
+from sluicegate_operator.reconcile.storage_tasks import Task, TaskState
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 """Phases of a pod; the kubelet sets the last two only when every container has ended."""
@@ -22,24 +26,24 @@ class Node:
     """A pod's node.
 
     Args:
-        silent_since: when it was last heard of, if it does not answer now.
+        unresponsive_since: when its kubelet last reported, if the node does not respond now.
         gone: its Node object was deleted.
-        out_of_service: it has the taint `node.kubernetes.io/out-of-service`: a person, or the
-            cloud, has said that it is shut down.
+        out_of_service: it has the taint `node.kubernetes.io/out-of-service`: a person or the cloud
+            provider confirms that it is shut down.
     """
 
-    silent_since: float | None = None
+    unresponsive_since: float | None = None
     gone: bool = False
     out_of_service: bool = False
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a driver says of itself.
+    """What a driver reports of itself.
 
     Args:
-        at: when it last ended an epoch, or found that there was nothing to do.
-        epoch: the last one that is in every sink; None before the first.
+        at: when it last finished an epoch, or found no input.
+        epoch: the last epoch that every sink has; None before the first.
     """
 
     at: float
@@ -51,27 +55,26 @@ class Pod:
     """A driver's pod.
 
     Args:
-        attempt: of its labels, as are `purpose`, `spec_hash` and `checkpoint_number`.
-        restore_from: of its annotation `sluicegate.dev/restore-from`.
-        phase: of its status.
-        created_at: seconds since 1970, as are all times.
-        running_at: when its container began, by its node's clock; None before.
-        seen_running_at: when the operator first saw that, by its own; None: it does not say.
-        ended_at: when its container ended; None if that is not known.
-        exit_code: of its container; None if it has not ended or never began.
+        attempt: from its labels, like `mode` and `checkpoint_number`.
+        spec_hash: from its annotations, like `restore_from`.
+        phase: from its status.
+        running_at: when its container started, by its node's clock; None before.
+        seen_running_at: when the operator first observed that, by its own clock; None: unknown.
+        ended_at: when its container ended; None: unknown.
+        exit_code: of its container; None if it has not ended or never started.
         message: its termination message, or the reason of its phase.
         waiting: why its container does not run, such as 'ImagePullBackOff'.
-        node: None before a node has taken it.
-        terminating: it was deleted, by whomever, and ends.
-        disrupted: it has the condition DisruptionTarget: evicted, preempted or drained.
-        held: it has our finalizer, so it does not vanish before its end was accounted for.
+        node: None until it is bound to a node.
+        terminating: somebody deleted it, and it is shutting down.
+        disrupted: it has the condition DisruptionTarget: it was evicted, preempted or drained.
+        has_finalizer: it has our finalizer, so it cannot disappear before its end is recorded.
     """
 
     name: str
     uid: str
     attempt: int
     phase: str = PENDING
-    purpose: str = RUN
+    mode: str = RUN
     spec_hash: str = ""
     checkpoint_number: int = 1
     restore_from: str = ""
@@ -85,52 +88,26 @@ class Pod:
     node: Node | None = None
     terminating: bool = False
     disrupted: bool = False
-    held: bool = True
+    has_finalizer: bool = True
     progress: Progress | None = None
 
     @property
     def dead(self) -> bool:
-        """Whether its process is proven to have ended, or never to begin."""
+        """Whether its process is proven to have ended, or can never start."""
         if self.phase in (SUCCEEDED, FAILED):
             return True
         if self.node is None:
-            # the API server binds no pod that is being deleted, and no kubelet will speak for it
+            # the API server binds no pod that is being deleted, so no kubelet will ever report its end
             return self.terminating and self.phase == PENDING
         return self.node.gone or self.node.out_of_service
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A Savepoint resource: 'Pending', 'Ready' or 'Failed', and why."""
+class SavepointState:
+    """A Savepoint as a job sees it: 'Pending', 'Ready' or 'Failed', and why."""
 
     phase: str
     message: str = ""
-
-
-@dataclass(frozen=True)
-class Observed:
-    """A view of what belongs to the job.
-
-    Args:
-        pods: its drivers' pods.
-        as_of: the newest time of which the view of pods is known to be complete.
-        volume_ready: whether its volume's preflight has passed.
-        volume_message: why not.
-        checkpoint_exists: whether there is anything of it on the volume; None: not known.
-        savepoints: by name.
-        volume_usable: whether a driver that only applies what is decided may start: the volume is
-            ready, or would be if it were not being deleted.
-        unreadable: why the spec cannot be read, so that the job's is a stand-in; empty: it can.
-    """
-
-    pods: tuple[Pod, ...]
-    as_of: float
-    volume_ready: bool = True
-    volume_message: str = ""
-    checkpoint_exists: bool | None = None
-    savepoints: Mapping[str, Taken] = field(default_factory=dict)
-    volume_usable: bool = False
-    unreadable: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,11 +115,11 @@ class Job:
     """A StreamingJob.
 
     Args:
-        created_at: of its metadata.
-        deleted: someone has deleted it; it stays while it is held.
-        held: it has our finalizer.
-        skip_finish: it is annotated `sluicegate.dev/skip-finish: "true"`: it may be deleted
-            although a decided epoch may not be in every sink.
+        created_at: its metadata.creationTimestamp.
+        deleted: somebody has deleted it; it disappears once all finalizers are removed.
+        has_finalizer: it has our finalizer.
+        skip_finish: it is annotated `sluicegate.dev/skip-finish: "true"`: it may be deleted although a
+            sink may lack a decided epoch.
     """
 
     namespace: str
@@ -153,5 +130,147 @@ class Job:
     spec: StreamingJobSpec
     status: StreamingJobStatus
     deleted: bool = False
-    held: bool = False
+    has_finalizer: bool = False
     skip_finish: bool = False
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a StreamingJob's reconciliation depends on.
+
+    Args:
+        pods: its drivers' pods.
+        as_of: the pod cache is known to be complete as of this time.
+        volume_ready: whether its volume has passed its check.
+        volume_message: why it has not.
+        checkpoint_exists: whether the volume has any object of the job; None: unknown.
+        savepoints: by name.
+        volume_usable_for_apply: whether a driver that only applies decided epochs may start: the volume
+            is ready, or would be if it were not being deleted.
+        spec_error: why the spec is invalid, in which case the job carries a placeholder; empty: it is
+            valid.
+    """
+
+    pods: tuple[Pod, ...]
+    as_of: float
+    volume_ready: bool = True
+    volume_message: str = ""
+    checkpoint_exists: bool | None = None
+    savepoints: Mapping[str, SavepointState] = field(default_factory=dict)
+    volume_usable_for_apply: bool = False
+    spec_error: str = ""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A CheckpointVolume.
+
+    Args:
+        deleted_at: its metadata.deletionTimestamp; it disappears once all finalizers are removed.
+        has_finalizer: it has the finalizer `sluicegate.dev/volume`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    spec: CheckpointVolumeSpec
+    status: CheckpointVolumeStatus
+    deleted_at: float | None = None
+    has_finalizer: bool = False
+
+
+@dataclass(frozen=True)
+class VolumeObserved:
+    """What a CheckpointVolume's reconciliation depends on.
+
+    Args:
+        as_of: the cache of jobs and savepoints is known to be complete as of this time.
+        secret_version: the resourceVersions of the Secrets that it refers to, as one text.
+        secret_problem: why the keys cannot be read, such as 'there is no Secret keys'; empty: they can.
+        jobs: names of the StreamingJobs whose spec.checkpoint.volume it is.
+        savepoints: names of the Savepoints stored on it, by status.volume or, if that is empty, by
+            spec.volume or the job's volume.
+        referenced_savepoints: addresses that Savepoints refer to.
+        folders_in_progress: folders in which a savepoint may be in progress.
+        tasks: this volume's own tasks and their states.
+    """
+
+    as_of: float
+    secret_version: str = ""
+    secret_problem: str = ""
+    jobs: tuple[str, ...] = ()
+    savepoints: tuple[str, ...] = ()
+    referenced_savepoints: tuple[str, ...] = ()
+    folders_in_progress: tuple[str, ...] = ()
+    tasks: Mapping[Task, TaskState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A Savepoint.
+
+    Args:
+        created_at: its metadata.creationTimestamp.
+        deleted: somebody has deleted it; it disappears once all finalizers are removed.
+        has_finalizer: it has the finalizer `sluicegate.dev/savepoint`.
+        attempt: its annotation `sluicegate.dev/attempt`: an upgrade created it, and it may stop this
+            driver and no other; None: a person created it.
+        job_uid: its annotation `sluicegate.dev/job-uid`: it belongs to the job of this uid and to no
+            later job of the same name; empty: it belongs to any.
+        force: it is annotated `sluicegate.dev/force-dispose: "true"`: it may be deleted although it is
+            the only way for a sealed job to continue.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    created_at: float
+    spec: SavepointSpec
+    status: SavepointStatus
+    deleted: bool = False
+    has_finalizer: bool = False
+    attempt: int | None = None
+    job_uid: str = ""
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class JobView:
+    """The StreamingJob that a Savepoint belongs to; `deleted`: it is being deleted."""
+
+    name: str
+    uid: str
+    spec: StreamingJobSpec
+    status: StreamingJobStatus
+    deleted: bool = False
+
+
+@dataclass(frozen=True)
+class VolumeView:
+    """A CheckpointVolume that a Savepoint uses, and its `readiness`."""
+
+    name: str
+    spec: CheckpointVolumeSpec
+    ready: bool
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class SavepointObserved:
+    """What a Savepoint's reconciliation depends on.
+
+    Args:
+        job: None if it does not exist.
+        volumes: CheckpointVolumes by name: at least those of the Savepoint's status and spec, and the
+            job's.
+        needed_by: names of the jobs whose checkpoint is still to be restored from it: by
+            spec.checkpoint.restoreFrom, and no epoch was reported since.
+        tasks: this Savepoint's own tasks and their states.
+    """
+
+    job: JobView | None = None
+    volumes: Mapping[str, VolumeView] = field(default_factory=dict)
+    needed_by: tuple[str, ...] = ()
+    tasks: Mapping[Task, TaskState] = field(default_factory=dict)

@@ -1,0 +1,91 @@
+"""URLs of checkpoints and savepoints on a CheckpointVolume, and environment variables for access to it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+
+from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+
+SAVEPOINTS = "savepoints"
+"""Folder of all savepoints, below a volume's prefix."""
+
+CA_FILE_VARIABLE = "SSL_CERT_FILE"
+"""OpenSSL's variable for a file of certificate authorities that replace those of the system. The library
+configures Java accordingly."""
+
+CA_KEY = "ca.crt"
+"""Key in a volume's authoritySecret, and the name of the mounted file."""
+
+_UID_CHARACTERS = 8
+
+
+def volume_address(spec: CheckpointVolumeSpec) -> str:
+    """Return `s3://BUCKET/PREFIX`, or `s3://BUCKET`."""
+    prefix = spec.prefix.strip("/")
+    return f"s3://{spec.bucket}/{prefix}" if prefix else f"s3://{spec.bucket}"
+
+
+def job_address(volume: CheckpointVolumeSpec, job: str, spec: StreamingJobSpec) -> str:
+    """Return the URL below which all checkpoints of a job are stored."""
+    path = spec.checkpoint.path.strip("/") or job
+    return f"{volume_address(volume)}/{path}"
+
+
+def checkpoint_address(
+    volume: CheckpointVolumeSpec, job: str, spec: StreamingJobSpec, number: int
+) -> str:
+    """Return the URL of one checkpoint of a job; `number` is status.checkpoint.number."""
+    return f"{job_address(volume, job, spec)}/{number}"
+
+
+def savepoint_folder(
+    volume: CheckpointVolumeSpec, job: str, name: str, uid: str, tick: float | None = None
+) -> str:
+    """Return the URL of one savepoint of a Savepoint resource.
+
+    Args:
+        volume: the volume that it is copied to.
+        job: name of the StreamingJob.
+        name: name of the Savepoint.
+        uid: UID of the Savepoint: a new resource of the same name has folders of its own.
+        tick: the scheduled time; None without a schedule.
+    """
+    last = uid[:_UID_CHARACTERS]
+    if tick is not None:
+        last += f"-{dt.datetime.fromtimestamp(tick, dt.UTC):%Y%m%dT%H%MZ}"
+    return f"{volume_address(volume)}/{SAVEPOINTS}/{job}/{name}/{last}"
+
+
+def access_parameters(spec: CheckpointVolumeSpec) -> tuple[str, ...]:
+    """Return the fields that determine the access to a volume's store, without the bucket."""
+    return (spec.endpoint, spec.region, spec.credentials_secret, spec.authority_secret)
+
+
+def store_access_digest(spec: CheckpointVolumeSpec) -> str:
+    """Return a digest of the access to a volume's store, without the credentials."""
+    *others, authority = access_parameters(spec)
+    # without an authority the digest is the one of releases that had no authoritySecret
+    text = "\n".join([*others, authority] if authority else others)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def environment(
+    spec: CheckpointVolumeSpec, access_key: str = "", secret_key: str = ""
+) -> dict[str, str]:
+    """Return the environment variables by which a process accesses a volume's store.
+
+    Args:
+        spec: the volume's spec.
+        access_key: `accessKeyId` of its Secret; empty if the pod uses its own identity.
+        secret_key: `secretAccessKey` of its Secret.
+    """
+    made = {"AWS_REGION": spec.region}
+    if spec.endpoint:
+        made["AWS_ENDPOINT_URL"] = spec.endpoint
+    if spec.endpoint.startswith("http://"):
+        made["AWS_ALLOW_HTTP"] = "true"
+    if access_key:
+        made |= {"AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": secret_key}
+    return made

@@ -1,0 +1,171 @@
+"""The loop that the controllers of all kinds share: read the cache, decide, write the status, act.
+
+The status is written first, with the resourceVersion that was read. If that write is refused, no action
+is performed.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+from sluicegate.errors import SluicegateError
+from sluicegate_operator.api.codec import render
+from sluicegate_operator.api.crds import Kind
+from sluicegate_operator.controllers.caches import Cache, Caches
+from sluicegate_operator.controllers.checkpoints import CheckpointResolver
+from sluicegate_operator.controllers.metrics import Metrics
+from sluicegate_operator.controllers.resource import Resource
+from sluicegate_operator.kube.client import Api, ApiError
+from sluicegate_operator.kube.events import EventRecorder
+from sluicegate_operator.kube.resource import Key
+from sluicegate_operator.kube.work_queue import WorkQueue
+from sluicegate_operator.kube.writes import write_finalizers, write_status
+from sluicegate_operator.reconcile.actions import EmitEvent
+from sluicegate_operator.reconcile.context import Outcome
+
+RESYNC_S = 600.0
+"""Each resource is reconciled at least this often, even if nothing changes."""
+
+_INCOMPLETE_S = 1.0
+"""Delay of a reconciliation that lacks a cache it needs."""
+
+
+class NotLeader(Exception):
+    """Another replica is the leader now."""
+
+
+ResourceT = TypeVar("ResourceT", bound=Resource[Any, Any])
+
+
+@dataclass
+class Controller(ABC, Generic[ResourceT]):
+    """Reconciles the resources of one kind.
+
+    Args:
+        api: the API server.
+        caches: of all kinds.
+        is_leader: whether this replica may act now.
+        recorder: writes Events.
+        checkpoints: resolves the volumes and savepoints that a job refers to.
+        metrics: counters of the process.
+        clock: seconds since 1970.
+    """
+
+    api: Api
+    caches: Caches
+    is_leader: Callable[[], bool]
+    recorder: EventRecorder
+    checkpoints: CheckpointResolver
+    metrics: Metrics
+    clock: Callable[[], float] = time.time
+    queue: WorkQueue[Key] = field(init=False)
+
+    KIND: ClassVar[Kind]
+    FINALIZER: ClassVar[str]
+    WORKERS: ClassVar[int]
+    MIN_REQUEUE_S: ClassVar[float]
+    """Shortest delay until a resource is reconciled again without a change."""
+
+    def __post_init__(self) -> None:
+        """Create the queue and register the listeners that feed it."""
+        self.queue = WorkQueue(
+            self.KIND.name,
+            self.reconcile,
+            workers=self.WORKERS,
+            expected_errors=(ApiError, NotLeader, SluicegateError),
+        )
+        self._register_listeners()
+
+    def enqueue_all(self) -> None:
+        """Queue every resource, after this replica became the leader."""
+        for key in self._cache:
+            self.queue.add(key)
+
+    async def reconcile(self, key: Key) -> None:
+        """Reconcile one resource.
+
+        Raises:
+            ApiError: a request was refused or not answered; the queue retries the resource.
+        """
+        if not self.is_leader():
+            return
+        if self.caches.incomplete(key[0]):
+            # without the Savepoints in the cache, every savepoint on a store would look unreferenced
+            self.queue.add_after(key, _INCOMPLETE_S)
+            return
+        resource = self._cache.get(key)
+        if resource is None:
+            self.queue.forget(key)
+            self._forget(key)
+            return
+        began = time.monotonic()
+        outcome = await self._decide(resource, self.clock())
+        if outcome.status != resource.status:
+            self._check_leader()
+            self._cache.put(
+                await write_status(
+                    self.api, self.KIND.resource, resource.meta, render(outcome.status)
+                )
+            )
+            self._status_written(resource, outcome)
+        for action in outcome.actions:
+            self._check_leader()
+            if isinstance(action, EmitEvent):
+                await self._emit_event(key, action)
+            else:
+                await self._perform(resource, action)
+        self.metrics.reconciled(self.KIND.name, time.monotonic() - began)
+        now = self.clock()
+        delay = RESYNC_S if outcome.requeue_at is None else outcome.requeue_at - now
+        self.queue.add_after(key, min(RESYNC_S, max(self.MIN_REQUEUE_S, delay)))
+
+    @property
+    @abstractmethod
+    def _cache(self) -> Cache[ResourceT]:
+        """The resources of this kind."""
+
+    @abstractmethod
+    def _register_listeners(self) -> None:
+        """Listen to changes of everything that the resources depend on."""
+
+    @abstractmethod
+    async def _decide(self, resource: ResourceT, now: float) -> Outcome[Any, Any]:
+        """Return what to do about a resource."""
+
+    @abstractmethod
+    async def _perform(self, resource: ResourceT, action: Any) -> None:  # noqa: ANN401 - of the kind
+        """Perform one action other than EmitEvent."""
+
+    def _forget(self, key: Key) -> None:
+        """Drop what is remembered of a resource that no longer exists."""
+
+    def _status_written(self, resource: ResourceT, outcome: Outcome[Any, Any]) -> None:
+        """Handle a status that was written."""
+
+    def _check_leader(self) -> None:
+        if not self.is_leader():
+            raise NotLeader
+
+    async def _emit_event(self, key: Key, event: EmitEvent) -> None:
+        resource = self._cache.get(key)
+        if resource is not None:
+            await self.recorder.record(
+                self.KIND.resource,
+                resource.meta,
+                event.reason,
+                event.message,
+                warning=event.warning,
+            )
+
+    async def _set_finalizer(self, key: Key, *, present: bool) -> None:
+        """Add or remove our finalizer, with the newest version that is known."""
+        resource = self._cache.get(key)
+        if resource is not None:
+            change = {"add" if present else "remove": self.FINALIZER}
+            self._cache.put(
+                await write_finalizers(self.api, self.KIND.resource, resource.meta, **change)
+            )

@@ -1,0 +1,157 @@
+"""Conversion of the API server's objects into what `reconcile` observes. The functions accept any object."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sluicegate.deployment import termination
+from sluicegate_operator.api import labels as api_labels
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_status import RUN, StreamingJobStatus
+from sluicegate_operator.controllers.resource import Resource
+from sluicegate_operator.kube.resource import Json
+from sluicegate_operator.kube.timestamps import parse_instant, to_instant
+from sluicegate_operator.reconcile.observed import (
+    FAILED,
+    SUCCEEDED,
+    Job,
+    Node,
+    Pod,
+    Progress,
+)
+
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+def job_of(resource: Resource[StreamingJobSpec, StreamingJobStatus], spec: StreamingJobSpec) -> Job:
+    """Return a StreamingJob for `reconcile_job`."""
+    meta = resource.meta
+    return Job(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        generation=meta.generation,
+        created_at=meta.created_at,
+        spec=spec,
+        status=resource.status,
+        deleted=meta.deleted,
+        has_finalizer=api_labels.JOB_FINALIZER in meta.finalizers,
+        skip_finish=meta.annotation(api_labels.SKIP_FINISH) == "true",
+    )
+
+
+@dataclass(frozen=True)
+class DriverPod:
+    """A driver's pod, without the state of its node.
+
+    Args:
+        job: its namespace and job.
+        owner: uid of the job; the pods of a deleted job do not belong to a new job of the same name.
+        node: the name of its node, or empty.
+        finalizers: all of them, including those of others.
+    """
+
+    job: tuple[str, str]
+    owner: str
+    node: str
+    pod: Pod
+    finalizers: tuple[str, ...] = ()
+
+
+def driver_pod_of(body: Json) -> DriverPod:
+    """Return a driver's pod."""
+    meta, status = body["metadata"], body.get("status") or {}
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    state = _driver_state(status)
+    running, ended = state.get("running") or {}, state.get("terminated") or {}
+    code = ended.get("exitCode")
+    began = running.get("startedAt") or ended.get("startedAt")
+    finalizers = tuple(meta.get("finalizers") or ())
+    pod = Pod(
+        name=meta["name"],
+        uid=meta["uid"],
+        attempt=_number(labels.get(api_labels.ATTEMPT)),
+        phase=_phase(status, code),
+        mode=labels.get(api_labels.MODE, RUN),
+        spec_hash=annotations.get(api_labels.SPEC_HASH, ""),
+        checkpoint_number=_number(labels.get(api_labels.CHECKPOINT)) or 1,
+        created_at=to_instant(meta["creationTimestamp"]),
+        running_at=parse_instant(began),
+        ended_at=parse_instant(ended.get("finishedAt")),
+        exit_code=code,
+        message=_message(ended, status),
+        waiting=(state.get("waiting") or {}).get("reason", ""),
+        node=Node() if (body.get("spec") or {}).get("nodeName") else None,
+        terminating="deletionTimestamp" in meta,
+        disrupted=_condition_is_true(status, "DisruptionTarget"),
+        has_finalizer=api_labels.DRIVER_FINALIZER in finalizers,
+        restore_from=annotations.get(api_labels.RESTORE_FROM, ""),
+        progress=_progress(annotations.get(api_labels.PROGRESS)),
+    )
+    node = (body.get("spec") or {}).get("nodeName", "")
+    job = (meta.get("namespace", ""), labels.get(api_labels.JOB, ""))
+    return DriverPod(job, labels.get(api_labels.JOB_UID, ""), node, pod, finalizers)
+
+
+def node_of(body: Json) -> Node:
+    """Return a node: whether it responds, and whether it was marked as shut down."""
+    status = body.get("status") or {}
+    ready: Json = next((c for c in status.get("conditions") or () if c["type"] == "Ready"), {})
+    unresponsive_since = None
+    if ready.get("status") == "Unknown":  # the node controller misses its kubelet's heartbeats
+        unresponsive_since = parse_instant(
+            ready.get("lastHeartbeatTime") or ready.get("lastTransitionTime")
+        )
+    taints = (body.get("spec") or {}).get("taints") or ()
+    return Node(
+        unresponsive_since=unresponsive_since,
+        out_of_service=any(t["key"] == _OUT_OF_SERVICE for t in taints),
+    )
+
+
+def _driver_state(status: Json) -> Json:
+    """Return the state of the driver's container; a pod with only one container needs no name."""
+    resource = status.get("containerStatuses") or []
+    ours = [one for one in resource if one.get("name") == api_labels.DRIVER] or resource[:1]
+    state: Json = ours[0].get("state") or {} if ours else {}
+    return state
+
+
+def _phase(status: Json, code: int | None) -> str:
+    """Return the pod's phase, or that of the driver alone if a sidecar keeps the pod running."""
+    phase = str(status.get("phase") or "Pending")
+    if code is None or phase in (SUCCEEDED, FAILED):
+        return phase
+    return FAILED if code else SUCCEEDED
+
+
+def _message(ended: Json, status: Json) -> str:
+    """Return why a driver ended: by its own report (`sluicegate.deployment.termination`), or the kubelet's."""
+    text = str(ended.get("message") or "").strip()
+    if reason := termination.parse(text):
+        return reason
+    if text:
+        return text.splitlines()[-1][:1000]
+    words = [str(status.get(key) or "") for key in ("reason", "message")]
+    if not any(words):
+        words = [str(ended.get("reason") or "")]
+    return ": ".join(word for word in words if word)[:1000]
+
+
+def _condition_is_true(status: Json, kind: str) -> bool:
+    return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions") or ())
+
+
+def _progress(text: str | None) -> Progress | None:
+    """Return what a driver reports of itself; None if that is missing or malformed."""
+    try:
+        report: Any = json.loads(text or "null")
+        return Progress(to_instant(report["at"]), report.get("epoch"))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0

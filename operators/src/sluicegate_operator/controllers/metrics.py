@@ -1,0 +1,137 @@
+"""Metrics for Prometheus: durations of reconciliations, queues, failures, and the state of jobs.
+
+Names follow the conventions of Prometheus: a unit at the end, `_total` for counters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from sluicegate_operator.api.streaming_job_status import PHASES, StreamingJobStatus
+from sluicegate_operator.controllers.caches import JobResource
+from sluicegate_operator.kube.resource import Key
+from sluicegate_operator.kube.work_queue import WorkQueue
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+
+class Metrics:
+    """All metrics of one operator."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._jobs = _JobCollector()
+        self.registry.register(self._jobs)
+        self._durations = Histogram(
+            "sluicegate_reconcile_seconds",
+            "Duration of one reconciliation of a resource, including its writes",
+            ["kind"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self._failures = Counter(
+            "sluicegate_driver_failures_total",
+            "Failed drivers by restart budget; final: no budget, because a restart cannot succeed",
+            ["namespace", "job", "kind"],
+            registry=self.registry,
+        )
+        self._restarts = Counter(
+            "sluicegate_job_restarts_total",
+            "Drivers started after a failure",
+            ["namespace", "job"],
+            registry=self.registry,
+        )
+        self._created = Counter(
+            "sluicegate_drivers_created_total", "Driver pods created", registry=self.registry
+        )
+        self._depth = Gauge(
+            "sluicegate_queue_depth",
+            "Resources waiting to be reconciled",
+            ["kind"],
+            registry=self.registry,
+        )
+        self._oldest = Gauge(
+            "sluicegate_queue_oldest_seconds",
+            "Longest time that a resource has been waiting or being reconciled",
+            ["kind"],
+            registry=self.registry,
+        )
+        self._leader = Gauge(
+            "sluicegate_leader", "1 on the replica that is the leader", registry=self.registry
+        )
+
+    def watch_queue(self, queue: WorkQueue[Key]) -> None:
+        """Export the depth and age of a queue."""
+        self._depth.labels(queue.name).set_function(lambda: queue.depth)
+        self._oldest.labels(queue.name).set_function(lambda: queue.oldest_age_s)
+
+    def reconciled(self, kind: str, seconds: float) -> None:
+        """Record the duration of a reconciliation."""
+        self._durations.labels(kind).observe(seconds)
+
+    def set_leader(self, is_leader: bool) -> None:  # noqa: FBT001 - its only argument
+        """Export jobs only if this replica acts on them: of several replicas, one does."""
+        self._leader.set(is_leader)
+        self._jobs.exported = is_leader
+
+    def driver_created(self) -> None:
+        """Count a driver's pod that was created."""
+        self._created.inc()
+
+    def job_changed(
+        self, resource: JobResource, status: StreamingJobStatus, failures: Sequence[str]
+    ) -> None:
+        """Count the restarts that a new status adds, and the failures of drivers by kind."""
+        namespace, name = resource.key
+        if status.restarts > resource.status.restarts:
+            self._restarts.labels(namespace, name).inc(status.restarts - resource.status.restarts)
+        for kind in failures:
+            self._failures.labels(namespace, name, kind.lower()).inc()
+
+    def job_observed(self, key: Key, job: JobResource | None) -> None:
+        """Export a job's state; None: it no longer exists, and its series are removed."""
+        if job is not None:
+            self._jobs.statuses[key] = job.status
+            return
+        self._jobs.statuses.pop(key, None)
+        for metric in (self._restarts, self._failures):
+            metric.remove_by_labels({"namespace": key[0], "job": key[1]})
+
+
+@dataclass(eq=False)
+class _JobCollector(Collector):
+    """Computes the metrics of jobs at each scrape, if they are to be exported."""
+
+    exported: bool = False
+    statuses: dict[Key, StreamingJobStatus] = field(default_factory=dict)
+
+    def collect(self) -> Iterable[Metric]:
+        labels = ["namespace", "job"]
+        phase = GaugeMetricFamily(
+            "sluicegate_job_phase", "1 for the current phase of a job", labels=[*labels, "phase"]
+        )
+        age = GaugeMetricFamily(
+            "sluicegate_job_epoch_age_seconds",
+            "Time since the last progress of a job in its status",
+            labels=labels,
+        )
+        attempt = GaugeMetricFamily(
+            "sluicegate_job_attempt", "Number of the newest driver", labels=labels
+        )
+        counts = dict.fromkeys(PHASES, 0)
+        for key, status in list(self.statuses.items()) if self.exported else ():
+            counts[status.phase] += 1
+            phase.add_metric([*key, status.phase], 1)
+            attempt.add_metric(list(key), status.attempt)
+            if status.checkpoint.last_epoch_time is not None:
+                age.add_metric(list(key), max(0.0, time.time() - status.checkpoint.last_epoch_time))
+        jobs = GaugeMetricFamily("sluicegate_jobs", "Jobs in each phase", labels=["phase"])
+        for name, count in counts.items() if self.exported else ():
+            jobs.add_metric([name], count)
+        return [phase, age, attempt, jobs]

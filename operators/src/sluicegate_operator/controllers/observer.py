@@ -1,0 +1,164 @@
+"""What is observed of a job: read from the caches, and from the API server where they are too old."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sluicegate_operator.api import labels
+from sluicegate_operator.api.streaming_job_status import ACTIVE, REQUESTED
+from sluicegate_operator.controllers.caches import Caches
+from sluicegate_operator.controllers.checkpoints import CheckpointResolver
+from sluicegate_operator.controllers.decode import DriverPod
+from sluicegate_operator.kube.client import Api, ApiError
+from sluicegate_operator.kube.resource import NODES, Key
+from sluicegate_operator.reconcile.observed import Job, Node, Observed, Pod, Progress
+from sluicegate_operator.reconcile.streaming_job.context import REQUEST_DEADLINE_S
+
+_ABSENT_NODE_S = 30.0
+"""How long a node that the API server did not know counts as gone before it is requested again."""
+
+
+@dataclass
+class Observer:
+    """Collects what is observed of a job.
+
+    Args:
+        api: the API server.
+        caches: of all kinds.
+        checkpoints: resolves the job's volume and savepoints.
+    """
+
+    api: Api
+    caches: Caches
+    checkpoints: CheckpointResolver
+    _pods_by_job: dict[Key, set[Key]] = field(default_factory=lambda: defaultdict(set))
+    _pods_by_node: dict[str, set[Key]] = field(default_factory=lambda: defaultdict(set))
+    _absent_nodes: dict[str, float] = field(default_factory=dict)
+    _deleted_checkpoints: dict[Key, str] = field(default_factory=dict)
+    _first_seen: dict[str, dict[str, tuple[Progress | None, float]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """By uid: what each pod reports of itself, and when this process first saw that."""
+
+    def __post_init__(self) -> None:
+        """Register the listener that maintains the indexes."""
+        self.caches.pods.listeners.append(self._pod_changed)
+
+    def jobs_on(self, node: str) -> set[Key]:
+        """Return the jobs whose drivers are on a node."""
+        found = (self.caches.pods.get(key) for key in self._pods_by_node.get(node, ()))
+        return {pod.job for pod in found if pod is not None}
+
+    def checkpoint_deleted(self, key: Key, uid: str) -> None:
+        """Record that a job's checkpoint was deleted."""
+        self._deleted_checkpoints[key] = uid
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a job that no longer exists."""
+        self._deleted_checkpoints.pop(key, None)
+
+    async def observe(self, job: Job, now: float, spec_error: str = "") -> Observed:
+        """Return what is observed of a job; `spec_error`: why its spec, now a placeholder, is invalid.
+
+        Raises:
+            ApiError: the API server was queried and did not answer.
+        """
+        key = (job.namespace, job.name)
+        as_of = await self._pods_as_of(job, now)
+        ready, message = self.checkpoints.readiness(job)
+        return Observed(
+            pods=tuple([await self._complete(one, now) for one in self._pods(key, job.uid)]),
+            as_of=as_of,
+            volume_ready=ready,
+            volume_message=message,
+            volume_usable_for_apply=self.checkpoints.usable_for_apply(job),
+            spec_error=spec_error,
+            checkpoint_exists=False if self._deleted_checkpoints.get(key) == job.uid else None,
+            savepoints=self.checkpoints.savepoints(job),
+        )
+
+    def _pods(self, key: Key, uid: str) -> Iterable[DriverPod]:
+        found = (self.caches.pods.get(pod) for pod in sorted(self._pods_by_job.get(key, ())))
+        return [pod for pod in found if pod is not None and pod.owner == uid]
+
+    async def _pods_as_of(self, job: Job, now: float) -> float:
+        """Return how fresh the pod cache is; re-list if the decision depends on a pod being absent."""
+        driver, key = job.status.driver, (job.namespace, job.name)
+        as_of = self.caches.pods.listed_at(job.namespace)
+        if driver.state not in (REQUESTED, ACTIVE) or driver.request_time is None:
+            return as_of
+        if any(one.pod.attempt == job.status.attempt for one in self._pods(key, job.uid)):
+            return as_of
+        if as_of >= driver.request_time + REQUEST_DEADLINE_S or now < driver.request_time:
+            return as_of
+        return await self.caches.pods.refresh(
+            job.namespace, f"{labels.JOB}={job.name}", lambda _, pod: pod.job == key
+        )
+
+    async def _complete(self, driver_pod: DriverPod, now: float) -> Pod:
+        """Return a pod with its node, and with the times at which its start and progress were first seen.
+
+        The clocks of the node and the driver may differ from ours, and ours may jump. The age of a
+        report is therefore measured with this process's monotonic clock.
+        """
+        pod = driver_pod.pod
+        if pod.running_at is not None:
+            age = self._age(pod.uid, "running", None)
+            pod = dataclasses.replace(pod, seen_running_at=now - age)
+        if pod.progress is not None:
+            age = self._age(pod.uid, "progress", pod.progress)
+            progress = dataclasses.replace(pod.progress, at=now - age)
+            pod = dataclasses.replace(pod, progress=progress)
+        if driver_pod.node:
+            pod = dataclasses.replace(pod, node=await self._node(driver_pod.node))
+        return pod
+
+    def _age(self, uid: str, what: str, report: Progress | None) -> float:
+        """Return how many seconds ago this process first saw a report of a pod."""
+        known = self._first_seen[uid].get(what)
+        if known is None or known[0] != report:
+            known = report, time.monotonic()
+            self._first_seen[uid][what] = known
+        return time.monotonic() - known[1]
+
+    async def _node(self, name: str) -> Node:
+        """Return a pod's node. A node that the cache lacks is gone only if the API server confirms it."""
+        nodes = self.caches.nodes
+        found = nodes.get(("", name))
+        if found is not None:
+            return found
+        if nodes.list_error or not nodes.synced:
+            return Node()
+        absent_since = self._absent_nodes.get(name)
+        if absent_since is not None and time.monotonic() - absent_since < _ABSENT_NODE_S:
+            return Node(gone=True)
+        try:
+            nodes.put(await self.api.request("GET", NODES.path(name=name)))
+        except ApiError as error:
+            if not error.missing:
+                raise
+            self._absent_nodes[name] = time.monotonic()
+            return Node(gone=True)
+        self._absent_nodes.pop(name, None)
+        return nodes.get(("", name)) or Node()
+
+    def _pod_changed(self, key: Key, old: DriverPod | None, new: DriverPod | None) -> None:
+        for pod, gone in ((old, new is None), (new, False)):
+            if pod is None:
+                continue
+            if gone:
+                self._pods_by_job[pod.job].discard(key)
+                self._pods_by_node[pod.node].discard(key)
+            else:
+                self._pods_by_job[pod.job].add(key)
+                if pod.node:
+                    self._pods_by_node[pod.node].add(key)
+        if new is None and old is not None:
+            self._first_seen.pop(old.pod.uid, None)
+            for index, name in ((self._pods_by_job, old.job), (self._pods_by_node, old.node)):
+                if not index[name]:  # type: ignore[index]
+                    del index[name]  # type: ignore[arg-type]

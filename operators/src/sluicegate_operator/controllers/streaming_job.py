@@ -1,0 +1,188 @@
+"""The controller of StreamingJobs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from sluicegate.errors import SettingsInvalid
+from sluicegate_operator.api import labels
+from sluicegate_operator.api.crds import STREAMING_JOB
+from sluicegate_operator.api.locations import job_address
+from sluicegate_operator.api.streaming_job import CheckpointSettings, StreamingJobSpec
+from sluicegate_operator.controllers.base import Controller
+from sluicegate_operator.controllers.caches import (
+    Cache,
+    JobResource,
+    SavepointResource,
+    VolumeResource,
+)
+from sluicegate_operator.controllers.checkpoints import referenced_savepoints
+from sluicegate_operator.controllers.credentials import read_access
+from sluicegate_operator.controllers.decode import DriverPod, job_of
+from sluicegate_operator.controllers.driver_pods import DriverPods
+from sluicegate_operator.controllers.observer import Observer
+from sluicegate_operator.controllers.savepoint import create_upgrade_savepoint
+from sluicegate_operator.kube.resource import Key
+from sluicegate_operator.pods.driver import driver_pod, validate
+from sluicegate_operator.reconcile import actions as do
+from sluicegate_operator.reconcile.context import reject_spec
+from sluicegate_operator.reconcile.observed import Job, Node
+from sluicegate_operator.reconcile.storage_tasks import Delete
+from sluicegate_operator.reconcile.streaming_job.reconciler import JobOutcome, reconcile_job
+from sluicegate_operator.storage_tasks.runner import run
+
+_PLACEHOLDER = StreamingJobSpec(image="", main_module="", checkpoint=CheckpointSettings(volume=""))
+"""Spec of a deleted job whose own is invalid: its drivers are stopped, and none is started with it."""
+
+_DELETE_TIMEOUT_S, _DELETE_RETRY_S = 3600.0, 30.0
+
+
+@dataclass
+class JobController(Controller[JobResource]):
+    """Reconciles StreamingJobs."""
+
+    observer: Observer = field(init=False)
+    pods: DriverPods = field(init=False)
+    _deletions: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
+
+    KIND = STREAMING_JOB
+    FINALIZER = labels.JOB_FINALIZER
+    WORKERS = 16
+    MIN_REQUEUE_S = 0.01
+
+    @property
+    def _cache(self) -> Cache[JobResource]:
+        return self.caches.jobs
+
+    def _register_listeners(self) -> None:
+        self.observer = Observer(self.api, self.caches, self.checkpoints)
+        self.pods = DriverPods(self.api, self.caches.pods)
+        self.caches.jobs.listeners.append(self._job_changed)
+        self.caches.pods.listeners.append(self._pod_changed)
+        self.caches.nodes.listeners.append(self._node_changed)
+        self.caches.volumes.listeners.append(self._volume_changed)
+        self.caches.savepoints.listeners.append(self._savepoint_changed)
+
+    async def _decide(self, resource: JobResource, now: float) -> JobOutcome:
+        status, generation = resource.status, resource.meta.generation
+        job, error = _job(resource), None
+        if isinstance(resource.spec, SettingsInvalid):
+            error = resource.spec
+        elif not job.deleted:
+            error = validate(job.name, job.spec)
+        if error is not None and not job.deleted:
+            return reject_spec(status, generation, error, now)
+        spec_error = "" if error is None else str(error)
+        try:
+            return reconcile_job(job, await self.observer.observe(job, now, spec_error), now)
+        except SettingsInvalid as invalid:
+            return reject_spec(status, generation, invalid, now)
+
+    def _forget(self, key: Key) -> None:
+        self.observer.forget(key)
+
+    def _status_written(self, resource: JobResource, outcome: JobOutcome) -> None:
+        self.metrics.job_changed(resource, outcome.status, outcome.failures)
+
+    async def _perform(self, resource: JobResource, action: do.JobAction) -> None:
+        key, namespace, job = resource.key, resource.meta.namespace, _job(resource)
+        match action:
+            case do.AddFinalizer():
+                await self._set_finalizer(key, present=True)
+            case do.RemoveFinalizer():
+                await self._set_finalizer(key, present=False)
+            case do.CreateDriver():
+                location = self.checkpoints.location(job, action)
+                await self.pods.create(driver_pod(job, action, location))
+                self.metrics.driver_created()
+            case do.StopDriver():
+                await self.pods.stop(namespace, action.name, action.uid, action.grace_s)
+            case do.RemovePodFinalizer():
+                await self.pods.release(namespace, action.name, action.uid)
+            case do.DeletePod():
+                await self.pods.delete(namespace, action.name, action.uid)
+            case do.CreateSavepoint():
+                created = await create_upgrade_savepoint(self.api, job, action)
+                self.caches.savepoints.put(created)
+            case do.DeleteCheckpoint():
+                self._start_deletion(key, job)
+
+    def _start_deletion(self, key: Key, job: Job) -> None:
+        """Delete a checkpoint in the background, which may take long, and queue the job afterwards."""
+        if key in self._deletions:
+            return
+
+        async def delete() -> None:
+            try:
+                await self._delete_checkpoint(job)
+                self.observer.checkpoint_deleted(key, job.uid)
+            except Exception as error:  # noqa: BLE001 - it is reported, and the deletion is retried
+                await self._emit_event(key, do.EmitEvent("DeleteFailed", str(error), warning=True))
+                self.queue.add_after(key, _DELETE_RETRY_S)
+            else:
+                self.queue.add(key)
+            finally:
+                del self._deletions[key]
+
+        self._deletions[key] = asyncio.create_task(delete())
+
+    async def _delete_checkpoint(self, job: Job) -> None:
+        """Delete everything below the job's path.
+
+        Raises:
+            SluicegateError: it failed, possibly after a part was deleted.
+        """
+        volume = self.checkpoints.volume(job.namespace, job.spec.checkpoint.volume)
+        access = await read_access(self.api, job.namespace, volume)
+        task = Delete(job_address(volume, job.name, job.spec))
+        await run(task, access.environment, _DELETE_TIMEOUT_S)
+
+    def _job_changed(self, key: Key, old: JobResource | None, new: JobResource | None) -> None:
+        self.metrics.job_observed(key, new)
+        if old is None or new is None or old.meta.version != new.meta.version:
+            self.queue.add(key)
+
+    def _pod_changed(self, _key: Key, old: DriverPod | None, new: DriverPod | None) -> None:
+        pod = new or old
+        if pod is not None and pod.job[1]:
+            self.queue.add(pod.job)
+
+    def _volume_changed(
+        self, key: Key, old: VolumeResource | None, new: VolumeResource | None
+    ) -> None:
+        """Queue the jobs on a volume whose readiness may have changed."""
+        if old is not None and new is not None and _readiness_inputs(old) == _readiness_inputs(new):
+            return
+        for job_key, job in self.caches.jobs.items():
+            if job_key[0] != key[0] or isinstance(job.spec, SettingsInvalid):
+                continue
+            if job.spec.checkpoint.volume == key[1]:
+                self.queue.add(job_key)
+
+    def _savepoint_changed(
+        self, key: Key, old: SavepointResource | None, new: SavepointResource | None
+    ) -> None:
+        """Queue the job of a savepoint, and the jobs that start from it."""
+        if old is not None and new is not None and old.status.phase == new.status.phase:
+            return
+        for job_key, job in self.caches.jobs.items():
+            if job_key[0] != key[0] or isinstance(job.spec, SettingsInvalid):
+                continue
+            own = self.checkpoints.savepoints_of(job_key)
+            if key[1] in referenced_savepoints(job.spec, job.status) | {*own}:
+                self.queue.add(job_key)
+
+    def _node_changed(self, key: Key, _old: Node | None, _new: Node | None) -> None:
+        for job_key in self.observer.jobs_on(key[1]):
+            self.queue.add(job_key)
+
+
+def _job(resource: JobResource) -> Job:
+    """Return a job for `reconcile_job`, with the placeholder if its spec is invalid."""
+    unreadable = isinstance(resource.spec, SettingsInvalid)
+    return job_of(resource, _PLACEHOLDER if unreadable else resource.spec)  # type: ignore[arg-type]
+
+
+def _readiness_inputs(volume: VolumeResource) -> tuple[object, ...]:
+    return volume.status.phase, volume.status.checked_access, volume.meta.deleted, volume.spec

@@ -1,0 +1,78 @@
+"""Health and metrics over HTTP.
+
+/healthz   200; or 503 with the reason if nothing has progressed for too long, so a restart may help
+/readyz    200 once all caches are synced; 503 with the reason if a permission or a CRD is missing
+/metrics   for Prometheus
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+STUCK_S = 120.0
+"""A resource that has been waiting or being reconciled for this long means that reconciling is stuck: every
+request to the API server times out long before.
+"""
+
+SILENT_S = 300.0
+"""The API server counts as unreachable after this time without an answer."""
+
+Check = Callable[[], str]
+"""Returns the problem, or an empty text."""
+
+
+@dataclass
+class Health:
+    """Serves health and metrics.
+
+    Args:
+        port: to listen on, on all addresses; 0: any.
+        registry: the metrics.
+        alive: checks of /healthz.
+        ready: checks of /readyz.
+        bound_port: the port that it listens on, once it does.
+    """
+
+    port: int
+    registry: CollectorRegistry
+    alive: Sequence[Check]
+    ready: Sequence[Check]
+    bound_port: int = 0
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        app = web.Application()
+        app.router.add_get("/healthz", _handler(self.alive))
+        app.router.add_get("/readyz", _handler(self.ready))
+        app.router.add_get("/metrics", self._metrics)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        try:
+            # probes and Prometheus come from other machines
+            site = web.TCPSite(runner, "0.0.0.0", self.port)  # noqa: S104
+            await site.start()
+            self.bound_port = runner.addresses[0][1]
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        text = await asyncio.to_thread(generate_latest, self.registry)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _handler(checks: Sequence[Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_request: web.Request) -> web.Response:
+        problems = [problem for problem in (check() for check in checks) if problem]
+        if problems:
+            text = "; ".join(problems) + "\n"
+            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text)
+        return web.Response(text="ok\n")
+
+    return answer

@@ -1,0 +1,257 @@
+"""Requests to the API server through the asyncio half of the official client.
+
+Objects are dictionaries. The official client's typed models are not used, because building them for
+thousands of pods costs more than everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client.exceptions import ApiException
+
+from sluicegate_operator.kube.resource import Json
+
+log = logging.getLogger(__name__)
+
+REQUEST_S = 10.0
+"""Timeout of a request. A caller that concludes from a later list that an object does not exist must
+wait much longer than this: a creation that timed out here may still take effect."""
+
+SILENT_S = 80.0
+"""Timeout between two events of a watch, after which the connection may be dead. The server sends
+bookmarks every minute, but none for a resource type of which nothing has changed since it started."""
+
+_CONNECTIONS = 64
+_SILENT = "Silent"
+_TLS_SHUTDOWN_S = 0.25
+
+
+class ConfigError(Exception):
+    """The kubeconfig, or the pod's service account, cannot be read."""
+
+
+class ApiError(Exception):
+    """The API server refused a request, or did not answer.
+
+    Args:
+        status: the HTTP status. 0 if there was no answer; the request may have taken effect.
+        reason: the server's reason, such as 'AlreadyExists'.
+        message: the server's message.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.status, self.reason, self.message = status, reason, message
+
+    @property
+    def missing(self) -> bool:
+        """Whether the object does not exist."""
+        return self.status == HTTPStatus.NOT_FOUND
+
+    @property
+    def conflict(self) -> bool:
+        """Whether the object has changed since it was read, or exists already."""
+        return self.status == HTTPStatus.CONFLICT
+
+    @property
+    def expired(self) -> bool:
+        """Whether a watch must start again with a list."""
+        return self.status == HTTPStatus.GONE
+
+    @property
+    def silent(self) -> bool:
+        """Whether a watch had no event for `SILENT_S`, so that its connection may be dead."""
+        return self.reason == _SILENT
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether this client lacks the permission."""
+        return self.status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED)
+
+
+class Api:
+    """Connection to one API server with one identity."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._old_sessions: list[aiohttp.ClientSession] = []
+        self._renewed = -REQUEST_S
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for session in self._old_sessions:
+            await session.close()
+        await self._client.close()  # type: ignore[no-untyped-call]
+        # the TLS shutdown takes place after that (aiohttp's documentation, "Graceful Shutdown")
+        await asyncio.sleep(_TLS_SHUTDOWN_S)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        """Send a request and return the answer.
+
+        Raises:
+            ApiError: the request was refused, or there was no answer within `REQUEST_S`.
+        """
+        timeout = aiohttp.ClientTimeout(total=REQUEST_S)
+        response = await self._send(method, path, body, query, content_type, timeout)
+        try:
+            text = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._no_answer(method, path, error) from error
+        return _decode(response.status, text)
+
+    async def patch(self, path: str, body: Json) -> Json:
+        """Change an object by a JSON merge patch (RFC 7386)."""
+        kind = "application/merge-patch+json"
+        return await self.request("PATCH", path, body, content_type=kind)
+
+    @asynccontextmanager
+    async def watch(
+        self, path: str, query: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[Json]]:
+        """Open a watch. Its events end when the server closes it.
+
+        Raises:
+            ApiError: the watch was refused, or had no event for `SILENT_S`.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_S, sock_read=SILENT_S)
+        response = await self._send("GET", path, None, query, "application/json", timeout)
+        try:
+            if response.status != HTTPStatus.OK:
+                _decode(response.status, await response.read())
+            yield _events(response, path)
+        finally:
+            connection = response.connection
+            if connection is not None and connection.transport is not None:
+                # no TLS shutdown: a server that is sending does not take part in it
+                connection.transport.abort()
+            response.close()
+
+    def _no_answer(self, method: str, path: str, error: BaseException) -> ApiError:
+        """Return the error for a request without an answer, and replace the connections.
+
+        Open connections may be dead too, and each would cost a timeout in turn. Requests and watches
+        in progress keep their connections until they end.
+        """
+        transport = self._client.rest_client
+        since = time.monotonic() - self._renewed
+        if isinstance(error, TimeoutError) and transport.pool_manager and since > REQUEST_S:
+            log.warning("the API server did not answer within %.0f s; reconnecting", REQUEST_S)
+            self._renewed = time.monotonic()
+            self._old_sessions.append(transport.pool_manager)
+            transport.pool_manager = None
+        return _unanswered(method, path, error)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: Mapping[str, str] | None,
+        content_type: str,
+        limits: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        prepared = await self._client.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params=headers,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
+                method, prepared[1], headers=prepared[2], body=body, _request_timeout=limits
+            )
+        except ApiException as error:
+            raise ApiError(error.status or 0, "Refused", str(error)) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._no_answer(method, path, error) from error
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+
+async def _events(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[Json]:
+    """Yield a watch's events.
+
+    Raises:
+        ApiError: the server reports an error, the connection broke, or there was no further event.
+    """
+    try:
+        async for line in response.content:
+            event: Json = json.loads(line)
+            if event["type"] == "ERROR":
+                status = event["object"]
+                raise ApiError(
+                    status.get("code", 500), status.get("reason", ""), status.get("message", "")
+                )
+            yield event
+    except TimeoutError as error:
+        raise ApiError(0, _SILENT, f"no event of {path} for {SILENT_S:.0f} s") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise _unanswered("WATCH", path, error) from error
+
+
+def _decode(status: int, text: bytes) -> Json:
+    """Return the body of an answer.
+
+    Raises:
+        ApiError: the answer is an error.
+    """
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = {"message": text[:200].decode(errors="replace")}
+    if status >= HTTPStatus.BAD_REQUEST:
+        message = body.get("message", "") if isinstance(body, dict) else str(body)
+        reason = body.get("reason", "") if isinstance(body, dict) else ""
+        raise ApiError(status, reason or f"HTTP {status}", message)
+    answer: Json = body
+    return answer
+
+
+def _unanswered(method: str, path: str, error: BaseException) -> ApiError:
+    return ApiError(0, "NoAnswer", f"{method} {path}: {type(error).__name__} {error}".strip())
+
+
+async def connect(kubeconfig: str = "") -> Api:
+    """Return a connection to the API server.
+
+    Args:
+        kubeconfig: path of a kubeconfig; by default the service account of this pod is used.
+
+    Raises:
+        ConfigError: the kubeconfig cannot be read, or this process does not run in a pod.
+    """
+    settings = Configuration()
+    try:
+        if kubeconfig:
+            await config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=kubeconfig, client_configuration=settings
+            )
+        else:
+            config.load_incluster_config(  # type: ignore[no-untyped-call]
+                client_configuration=settings
+            )
+    except (config.ConfigException, OSError, ssl.SSLError) as error:
+        raise ConfigError(str(error)) from error
+    settings.connection_pool_maxsize = _CONNECTIONS
+    return Api(ApiClient(settings))

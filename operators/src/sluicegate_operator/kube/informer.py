@@ -1,0 +1,233 @@
+"""A cache of the objects of one type, kept up to date by a list and a watch.
+
+After a watch that cannot continue, the objects are listed again. The list replaces the cache, so an object
+that was deleted while nothing was watched disappears from it: a controller that missed a deletion would
+wait forever. kopf reports what such a list contains and not what it lacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from sluicegate_operator.kube.client import Api, ApiError
+from sluicegate_operator.kube.resource import Json, Key, ResourceType
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PAGE = 500
+"""Objects per page of a list."""
+_WATCH_S = 300
+"""The server ends a watch after this time plus a random part, so that not all watches end together."""
+_MAX_PAUSE_S = 10.0
+"""Longest pause between two attempts to list."""
+_REMEMBERED_UIDS = 10_000
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """A cached object, as its converted value."""
+
+    version: int
+    uid: str
+    value: T
+
+
+@dataclass
+class Informer(Generic[T]):
+    """A cache of the objects of one type in all namespaces or in one.
+
+    Args:
+        api: the API server.
+        resource_type: of the objects.
+        convert: returns the part of an object that is cached.
+        changed: called with key, old and new value after a change; None for a value that did not or
+            does not exist.
+        namespace: empty for all.
+        selector: label selector, evaluated by the server.
+        install_hint: what to do if the server does not serve the type; part of the error.
+    """
+
+    api: Api
+    resource_type: ResourceType
+    convert: Callable[[Json], T]
+    changed: Callable[[Key, T | None, T | None], None]
+    namespace: str = ""
+    selector: str = ""
+    install_hint: str = ""
+    entries: dict[Key, Entry[T]] = field(default_factory=dict)
+    listed_at: float | None = None
+    """Seconds since 1970 at which the cache was last complete for certain; None before the first list."""
+    heard_at: float = field(default_factory=time.monotonic)
+    """Monotonic time of the server's last answer or event."""
+    list_error: str = ""
+    """Why the objects may not be listed; empty if they may."""
+    _deleted: dict[str, None] = field(default_factory=dict)
+    """UIDs of deleted objects: the late answer of a write must not bring one back."""
+
+    def get(self, key: Key) -> T | None:
+        """Return the value of an object, or None."""
+        entry = self.entries.get(key)
+        return None if entry is None else entry.value
+
+    def items(self) -> Iterator[tuple[Key, T]]:
+        """Yield all keys and values."""
+        for key, entry in self.entries.items():
+            yield key, entry.value
+
+    def put(self, body: Json) -> None:
+        """Cache an object that a list, a watch or a write has returned, if it is newer."""
+        meta = body["metadata"]
+        key = (meta.get("namespace", ""), meta["name"])
+        version, before = int(meta["resourceVersion"]), self.entries.get(key)
+        if meta["uid"] in self._deleted or (before is not None and version <= before.version):
+            return
+        value = self.convert(body)
+        self.entries[key] = Entry(version, meta["uid"], value)
+        old = None if before is None else before.value
+        if old != value:
+            self.changed(key, old, value)
+
+    def remove(self, key: Key, uid: str) -> None:
+        """Remove a deleted object, unless another one with its name has replaced it."""
+        self._deleted[uid] = None
+        if len(self._deleted) > _REMEMBERED_UIDS:
+            del self._deleted[next(iter(self._deleted))]
+        before = self.entries.get(key)
+        if before is not None and before.uid == uid:
+            del self.entries[key]
+            self.changed(key, before.value, None)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        pause = 0.0
+        while True:
+            try:
+                version = await self._list()
+                pause = 0.0
+                while True:
+                    version = await self._watch(version)
+            except ApiError as error:
+                # A missing permission or resource type is logged once, because a person has to
+                # provide it. It is retried as often as any other error, because a server that has
+                # just started does not know its permissions and types yet.
+                before, self.list_error = self.list_error, self._list_error_of(error)
+                if not error.expired:
+                    pause = min(_MAX_PAUSE_S, max(0.5, pause * 2))
+                if not (error.expired or (before and before == self.list_error)):
+                    text = self.list_error or error
+                    log.warning("watching %s: %s; retry in %.1f s", self._plural, text, pause)
+            # with jitter, so that not all informers of all processes come back at once
+            await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - a pause
+
+    def _list_error_of(self, error: ApiError) -> str:
+        """Return an error that only a person can correct; empty for all others."""
+        if error.missing:
+            hint = f"; {self.install_hint}" if self.install_hint else ""
+            return f"the cluster does not serve {self._plural}{hint}"
+        return str(error) if error.forbidden else ""
+
+    async def refresh(
+        self, namespace: str, selector: str, matches: Callable[[Key, T], bool]
+    ) -> float:
+        """List some objects again and update the cache.
+
+        Args:
+            namespace: of the objects.
+            selector: label selector of the objects, for the server.
+            matches: the same selection among cached objects.
+
+        Returns:
+            The time, in seconds since 1970, at which the cache of these objects was complete.
+
+        Raises:
+            ApiError: the list was refused or not answered.
+        """
+        began, path = time.time(), self.resource_type.path(namespace)
+        found = await self.api.request("GET", path, query={"labelSelector": selector})
+        existing = {body["metadata"]["uid"] for body in found["items"]}
+        for body in found["items"]:
+            self.put(body)
+        self._remove_older(
+            int(found["metadata"]["resourceVersion"]),
+            lambda key, entry: matches(key, entry.value) and entry.uid not in existing,
+        )
+        return began
+
+    def _remove_older(self, version: int, absent: Callable[[Key, Entry[T]], bool]) -> None:
+        """Remove entries that are absent from a list, unless they are newer than it."""
+        for key, entry in list(self.entries.items()):
+            if entry.version <= version and absent(key, entry):
+                self.remove(key, entry.uid)
+
+    @property
+    def _plural(self) -> str:
+        return self.resource_type.plural
+
+    @property
+    def _path(self) -> str:
+        return self.resource_type.path(self.namespace)
+
+    async def _list(self) -> str:
+        """Replace the cache by a complete list; return the list's resourceVersion."""
+        began, seen, token = time.time(), set[Key](), ""
+        while True:
+            query = {"limit": str(_PAGE)}
+            if self.selector:
+                query["labelSelector"] = self.selector
+            if token:
+                query["continue"] = token
+            page = await self.api.request("GET", self._path, query=query)
+            self.heard_at = time.monotonic()
+            for body in page["items"]:
+                meta = body["metadata"]
+                seen.add((meta.get("namespace", ""), meta["name"]))
+                self.put(body)
+            token = page["metadata"].get("continue", "")
+            if not token:
+                break
+            await asyncio.sleep(0)
+        version = str(page["metadata"]["resourceVersion"])
+        self._remove_older(int(version), lambda key, _: key not in seen)
+        self.listed_at, self.list_error = began, ""
+        return version
+
+    async def _watch(self, version: str) -> str:
+        """Apply changes until the server ends the watch; return the version to continue from."""
+        query = {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(_WATCH_S + random.randrange(60)),  # noqa: S311 - a pause
+        }
+        if self.selector:
+            query["labelSelector"] = self.selector
+        async with self.api.watch(self._path, query) as events:
+            self.heard_at = time.monotonic()
+            async for event in _until_silent(events):
+                self.heard_at = time.monotonic()
+                body, meta = event["object"], event["object"]["metadata"]
+                version = meta["resourceVersion"]
+                if event["type"] == "DELETED":
+                    self.remove((meta.get("namespace", ""), meta["name"]), meta["uid"])
+                elif event["type"] != "BOOKMARK":
+                    self.put(body)
+        return version
+
+
+async def _until_silent(events: AsyncIterator[Json]) -> AsyncIterator[Json]:
+    """Yield a watch's events until it ends or may be dead; the next watch continues from there."""
+    try:
+        async for event in events:
+            yield event
+    except ApiError as error:
+        if not error.silent:
+            raise
+        log.debug("%s; opening a new watch", error.message)

@@ -1,0 +1,149 @@
+"""Leader election by a Lease, as in client-go.
+
+Another's Lease counts as expired when it was not renewed for its duration by this process's own clock,
+never by the times in the Lease, so clocks may differ and jump. Two processes may still consider themselves
+the leader for a moment. Callers must make that harmless, for example by conditional writes.
+
+The official client's leader election is not used: it compares the times in the Lease with the local
+clock, and does not release the Lease at a shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sluicegate_operator.kube.client import Api, ApiError
+from sluicegate_operator.kube.resource import LEASES, Json
+from sluicegate_operator.kube.timestamps import to_text
+
+log = logging.getLogger(__name__)
+
+DURATION_S = 15.0
+"""Duration of the Lease."""
+RENEW_S = 10.0
+"""A leader that could not renew its Lease for this long steps down, before another may take over."""
+RETRY_S = 2.0
+"""Pause between two attempts to acquire or renew."""
+
+
+@dataclass
+class LeaderElector:
+    """One candidate for a Lease.
+
+    Args:
+        api: the API server.
+        namespace: of the Lease.
+        name: of the Lease.
+        identity: of this candidate, unique among running processes. A later process with the same
+            identity, such as the next container of the same pod, acquires the Lease at once.
+        changed: called with whether this candidate is the leader, when that changes.
+    """
+
+    api: Api
+    namespace: str
+    name: str
+    identity: str
+    changed: Callable[[bool], None]
+    _holds_lease: bool = False
+    _renewed: float = -1e9
+    _observed: tuple[str, str] = ("", "")
+    """Holder and resourceVersion of another's Lease."""
+    _observed_at: float = field(default=0.0)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this candidate may act now."""
+        return self._holds_lease and time.monotonic() - self._renewed < RENEW_S
+
+    async def run(self) -> None:
+        """Acquire and renew the Lease until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(RENEW_S / 2):
+                    held = await self._acquire_or_renew()
+            except (ApiError, TimeoutError) as error:
+                log.warning("Lease %s could not be renewed: %s", self.name, error)
+                held = self.is_leader
+            self._notify(held)
+            await asyncio.sleep(RETRY_S)
+
+    async def release(self) -> None:
+        """Give the Lease up at a shutdown, so that another candidate can acquire it at once."""
+        if not self._holds_lease:
+            return
+        self._notify(held=False)
+        try:
+            found = await self.api.request("GET", self._path)
+            if (found.get("spec") or {}).get("holderIdentity") == self.identity:
+                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                body = {"metadata": version, "spec": {"holderIdentity": None}}
+                await self.api.patch(self._path, body)
+        except ApiError as error:
+            log.warning("Lease %s was not released; it expires: %s", self.name, error)
+
+    @property
+    def _path(self) -> str:
+        return LEASES.path(self.namespace, self.name)
+
+    def _notify(self, held: bool) -> None:  # noqa: FBT001 - the only argument
+        if held != self._holds_lease:
+            self._holds_lease = held
+            log.info("%s %s Lease %s", self.identity, "acquired" if held else "lost", self.name)
+            self.changed(held)
+
+    async def _acquire_or_renew(self) -> bool:
+        """Write the Lease if it is free, expired or ours; return whether it is ours now."""
+        began = time.monotonic()
+        try:
+            found = await self.api.request("GET", self._path)
+        except ApiError as error:
+            if not error.missing:
+                raise
+            body = {"metadata": {"name": self.name, "namespace": self.namespace}}
+            return await self._write("POST", LEASES.path(self.namespace), body, began)
+        spec = found.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        if holder not in ("", self.identity):
+            observed = (holder, found["metadata"]["resourceVersion"])
+            if observed != self._observed:
+                self._observed, self._observed_at = observed, began
+            duration = float(spec.get("leaseDurationSeconds") or DURATION_S)
+            if began - self._observed_at < duration:
+                return False
+        return await self._write("PUT", self._path, found, began)
+
+    async def _write(self, method: str, path: str, body: Json, began: float) -> bool:
+        """Write the Lease with our identity; return False if another candidate was faster."""
+        now = _micro_time()
+        spec = body.get("spec") or {}
+        ours = spec.get("holderIdentity") == self.identity
+        written = {
+            **spec,
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": int(DURATION_S),
+            "acquireTime": spec.get("acquireTime", now) if ours else now,
+            "renewTime": now,
+            "leaseTransitions": int(spec.get("leaseTransitions") or 0) + (not ours),
+        }
+        lease = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": body["metadata"],
+            "spec": written,
+        }
+        try:
+            await self.api.request(method, path, lease)
+        except ApiError as error:
+            if error.conflict:
+                return False
+            raise
+        self._renewed = began
+        return True
+
+
+def _micro_time() -> str:
+    return to_text(time.time()).replace("Z", "000Z")

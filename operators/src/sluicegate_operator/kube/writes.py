@@ -1,0 +1,102 @@
+"""Conditional writes of single objects: each fails if the object is no longer the one that was read.
+
+Each returns the object that the server stored, for the cache.
+"""
+
+from __future__ import annotations
+
+from sluicegate_operator.kube.client import Api, ApiError
+from sluicegate_operator.kube.resource import Json, Meta, ResourceType
+
+
+async def write_status(api: Api, resource_type: ResourceType, meta: Meta, status: Json) -> Json:
+    """Write a status.
+
+    Raises:
+        ApiError: the object has changed (conflict), and nothing was written; or see `Api.request`.
+    """
+    body = {
+        "apiVersion": resource_type.api_version,
+        "kind": resource_type.kind,
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+            "resourceVersion": meta.version,
+        },
+        "status": status,
+    }
+    path = resource_type.path(meta.namespace, meta.name, sub="status")
+    return await api.request("PUT", path, body)
+
+
+async def write_finalizers(
+    api: Api, resource_type: ResourceType, meta: Meta, *, add: str = "", remove: str = ""
+) -> Json:
+    """Add or remove a finalizer.
+
+    Raises:
+        ApiError: the object has changed (conflict), and nothing was written; or see `Api.request`.
+    """
+    kept = [one for one in meta.finalizers if one != remove]
+    if add and add not in kept:
+        kept.append(add)
+    path = resource_type.path(meta.namespace, meta.name)
+    body = {"uid": meta.uid, "resourceVersion": meta.version, "finalizers": kept}
+    return await api.patch(path, {"metadata": body})
+
+
+async def delete_object(
+    api: Api,
+    resource_type: ResourceType,
+    namespace: str,
+    name: str,
+    uid: str,
+    grace_period_s: float | None = None,
+) -> None:
+    """Delete an object with this UID. It succeeds if the object is gone or has been replaced."""
+    body: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+    if grace_period_s is not None:
+        body["gracePeriodSeconds"] = int(grace_period_s)
+    try:
+        await api.request("DELETE", resource_type.path(namespace, name), body)
+    except ApiError as error:
+        if not (error.missing or error.conflict):
+            raise
+
+
+async def remove_finalizer(
+    api: Api,
+    resource_type: ResourceType,
+    namespace: str,
+    name: str,
+    finalizers: tuple[str, ...],
+    finalizer: str,
+) -> Json | None:
+    """Remove one of an object's finalizers, whatever else of the object has changed.
+
+    Args:
+        api: the API server.
+        resource_type: of the object.
+        namespace: of the object.
+        name: of the object.
+        finalizers: all of its finalizers, as they were read.
+        finalizer: the one to remove.
+
+    Returns:
+        The object, or None if it is gone.
+
+    Raises:
+        ApiError: its finalizers have changed, and nothing was written; or see `Api.request`.
+    """
+    path = f"/metadata/finalizers/{finalizers.index(finalizer)}"
+    steps = [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+    kind = "application/json-patch+json"
+    try:
+        return await api.request(
+            "PATCH", resource_type.path(namespace, name), steps, content_type=kind
+        )
+    except ApiError as error:
+        if error.missing:
+            return None
+        raise

@@ -1,0 +1,184 @@
+"""State shared by the steps of one reconciliation, whatever the kind of the resource.
+
+The steps of a reconciliation change the status and add actions to a `ReconcileContext`. What they
+leave there becomes the `Outcome` that the controller writes and performs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from sluicegate.errors import SettingsInvalid
+from sluicegate.settings.backoff import backoff_s
+from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeStatus
+from sluicegate_operator.api.conditions import (
+    FALSE,
+    TRUE,
+    Condition,
+    with_condition,
+    without_condition,
+)
+from sluicegate_operator.api.savepoint import SavepointStatus
+from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
+from sluicegate_operator.reconcile.actions import EmitEvent, ForgetTask, RunTask, StorageAction
+from sluicegate_operator.reconcile.storage_tasks import Running, Task, TaskState
+
+Status = TypeVar("Status", StreamingJobStatus, CheckpointVolumeStatus, SavepointStatus)
+StorageStatus = TypeVar("StorageStatus", CheckpointVolumeStatus, SavepointStatus)
+Action = TypeVar("Action")
+Dated = TypeVar("Dated")
+
+_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 5.0, 300.0
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Status, Action]):
+    """What the controller does after a reconciliation.
+
+    Args:
+        status: written before any action is performed, if it differs from the status that was read.
+        actions: performed in this order; the first one that fails ends the sequence.
+        requeue_at: when to reconcile again if nothing changes before, in seconds since 1970;
+            None: only when something changes.
+        failures: kinds (`streaming_job.failures`) of the driver failures that this status records
+            for the first time. Only a StreamingJob has any.
+    """
+
+    status: Status
+    actions: tuple[Action, ...] = ()
+    requeue_at: float | None = None
+    failures: tuple[str, ...] = ()
+
+
+@dataclass
+class ReconcileContext(Generic[Status, Action]):
+    """The status as it changes during one reconciliation, and the actions collected so far.
+
+    Args:
+        status: starts as the status that was read.
+        generation: of the spec.
+        now: seconds since 1970.
+        actions: what the controller is to perform.
+        requeue_time: the earliest time that a step requested; None if no step did.
+        waiting: reason and message of what the resource waits for, for its Ready condition.
+    """
+
+    status: Status
+    generation: int
+    now: float
+    actions: list[Action | EmitEvent] = field(default_factory=list)
+    requeue_time: float | None = None
+    waiting: tuple[str, str] | None = None
+
+    def set(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the status
+        """Change fields of the status."""
+        self.status = dataclasses.replace(self.status, **changes)
+
+    def add_action(self, action: Action) -> None:
+        """Add an action after those already collected."""
+        self.actions.append(action)
+
+    def emit_event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Add an Event."""
+        self.actions.append(EmitEvent(reason, message, warning))
+
+    def requeue_at(self, at: float) -> None:
+        """Request a reconciliation at a time at the latest."""
+        self.requeue_time = at if self.requeue_time is None else min(at, self.requeue_time)
+
+    def wait(self, reason: str, message: str) -> None:
+        """Record what the resource waits for."""
+        self.waiting = (reason, message)
+
+    def condition_status(self, kind: str) -> bool | None:
+        """Return whether a condition is true; None if the status has no such condition."""
+        found = next((c for c in self.status.conditions if c.type == kind), None)
+        return None if found is None else found.status == TRUE
+
+    def set_condition(self, kind: str, reason: str, message: str = "", *, holds: bool) -> None:
+        """Set a condition."""
+        wanted = Condition(
+            type=kind,
+            status=TRUE if holds else FALSE,
+            reason=reason,
+            message=message,
+            last_transition_time=self.now,
+            observed_generation=self.generation,
+        )
+        self.set(conditions=with_condition(self.status.conditions, wanted))
+
+    def remove_condition(self, kind: str) -> None:
+        """Remove a condition."""
+        self.set(conditions=without_condition(self.status.conditions, kind))
+
+
+@dataclass
+class StorageContext(ReconcileContext[StorageStatus, StorageAction]):
+    """The context of a resource whose work is done by storage tasks.
+
+    Args:
+        tasks: the resource's own tasks and their states.
+    """
+
+    tasks: Mapping[Task, TaskState] = field(kw_only=True)
+
+    def run(self, task: Task, volume: str, timeout_s: float) -> None:
+        """Start a task."""
+        self.add_action(RunTask(task, volume, timeout_s))
+
+    def tasks_of(self, kind: type[Any]) -> list[tuple[Any, TaskState]]:
+        """Return the resource's tasks of a kind with their states."""
+        return [(task, state) for task, state in self.tasks.items() if isinstance(task, kind)]
+
+    def running(self, kind: type[Any]) -> bool:
+        """Return whether a task of a kind is queued or running."""
+        return any(isinstance(state, Running) for _, state in self.tasks_of(kind))
+
+    def outcome(self) -> Outcome[StorageStatus, StorageAction]:
+        """Finish the reconciliation: the status holds all results, so ended tasks are forgotten."""
+        self.set(observed_generation=self.generation)
+        for task, state in self.tasks.items():
+            if not isinstance(state, Running):
+                self.add_action(ForgetTask(task))
+        return Outcome(self.status, tuple(self.actions), self.requeue_time)
+
+
+def reject_spec(
+    status: Status, generation: int, error: SettingsInvalid, now: float
+) -> Outcome[Status, Any]:
+    """Return the outcome for a spec that is invalid: report it and leave everything running.
+
+    Args:
+        status: the newest status that is known.
+        generation: of the spec.
+        error: why the spec is invalid.
+        now: seconds since 1970.
+    """
+    context: ReconcileContext[Status, Any] = ReconcileContext(status, generation, round(now, 3))
+    context.set_condition("Accepted", "SpecInvalid", str(error), holds=False)
+    return Outcome(context.status)
+
+
+def ended_after(at: float, recorded: float | None) -> bool:
+    """Return whether a task ended after the last end that the status has recorded."""
+    return recorded is None or round(at, 3) > recorded
+
+
+def backoff(tries: int) -> float:
+    """Return the delay in seconds after so many failed tries: 5 s, doubling, at most 5 minutes."""
+    return backoff_s(tries, _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
+
+
+def limit_to_now(dated: Dated, now: float, *fields: str) -> Dated:
+    """Return a status in which none of the given times is later than now.
+
+    A recorded time lies in the future if the clock was set back, or if the operator moved to a
+    machine whose clock is slow. A wait that is counted from such a time starts again, so this
+    never cuts one short.
+    """
+    times = {name: getattr(dated, name) for name in fields}
+    late = {name: now for name, time in times.items() if time is not None and time > now}
+    return dataclasses.replace(dated, **late)  # type: ignore[type-var]

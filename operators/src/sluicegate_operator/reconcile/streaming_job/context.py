@@ -1,0 +1,130 @@
+"""State shared by the steps of one reconciliation of a StreamingJob."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluicegate.errors import SettingsInvalid
+from sluicegate_operator.api.codec import parse
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_status import (
+    ACTIVE,
+    REQUESTED,
+    DriverStatus,
+    StableSpecStatus,
+    StreamingJobStatus,
+)
+from sluicegate_operator.reconcile.actions import JobAction
+from sluicegate_operator.reconcile.context import ReconcileContext
+from sluicegate_operator.reconcile.observed import Job, Observed, Pod
+
+RETRY_REQUEST_S = 5.0
+"""A driver's pod is requested again if it is still absent this long after the last request."""
+
+REQUEST_DEADLINE_S = 30.0
+"""Every request to create a pod has taken effect by this time after it was sent, or never will: the
+client gives each request a much shorter timeout, and a leader keeps its lease until they are over."""
+
+ERROR_BYTES = 1000
+"""Limit of `status.lastError`; the pod and the Event carry the whole message."""
+
+SUSPEND, RESTART, UPGRADE, ROLLBACK, DELETE = "Suspend", "Restart", "Upgrade", "Rollback", "Delete"
+FOR_SAVEPOINT = "Savepoint"
+STUCK, IMAGE, SCHEDULING = "Stuck", "Image", "Scheduling"
+"""Why a driver is being stopped (`status.driver.stop_reason`). With FOR_SAVEPOINT the driver exits by
+itself once its savepoint is taken. STUCK, IMAGE and SCHEDULING count as failures of that driver."""
+
+
+@dataclass
+class JobContext(ReconcileContext[StreamingJobStatus, JobAction]):
+    """The context of one StreamingJob.
+
+    Args:
+        job: as it was read.
+        observed: the job's pods, volume and savepoints.
+        new_failures: kinds of the driver failures recorded in this reconciliation.
+    """
+
+    job: Job = field(kw_only=True)
+    observed: Observed = field(kw_only=True)
+    new_failures: list[str] = field(default_factory=list)
+    _parsed: tuple[StableSpecStatus, StreamingJobSpec | None] | None = None
+
+    @property
+    def spec(self) -> StreamingJobSpec:
+        """What is to run: the resource's spec or, after a rollback, the last stable one."""
+        stable = self.stable_spec() if self.status.rollback is not None else None
+        return self.job.spec if stable is None else stable
+
+    def stable_spec(self) -> StreamingJobSpec | None:
+        """Return the last stable spec with the operator-side settings of the current one.
+
+        None if there is no such spec, if it cannot be parsed, or if somebody edited it in the
+        status: then its digest does not match.
+        """
+        stable = self.status.last_stable_spec
+        if stable is None:
+            return None
+        if self._parsed is None or self._parsed[0] is not stable:
+            self._parsed = (stable, _parse(stable))
+        found = self._parsed[1]
+        return None if found is None else found.controlled_by(self.job.spec)
+
+    def spec_unproven(self) -> bool:
+        """Return whether the resource's spec differs from a last stable one that is in reserve."""
+        stable, rollback = self.status.last_stable_spec, self.status.rollback
+        if stable is None or rollback is not None:
+            return False
+        return stable.spec_hash != self.job.spec.running_hash()
+
+    @property
+    def driver(self) -> DriverStatus:
+        """The newest driver, as recorded in the status."""
+        return self.status.driver
+
+    @property
+    def driver_active(self) -> bool:
+        """Whether the newest driver was requested or is alive, and its end is not recorded yet."""
+        return self.driver.state in (REQUESTED, ACTIVE)
+
+    @property
+    def pod(self) -> Pod | None:
+        """The newest attempt's pod, if the cache has it."""
+        return next((p for p in self.observed.pods if p.attempt == self.status.attempt), None)
+
+    def absence_confirmed(self) -> bool:
+        """Return whether a newest pod that the cache lacks does not exist and cannot appear later."""
+        requested = self.driver.request_time
+        return requested is None or self.observed.as_of >= requested + REQUEST_DEADLINE_S
+
+    def set_driver(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the driver's status
+        """Change fields of the newest driver's status."""
+        self.set(driver=dataclasses.replace(self.driver, **changes))
+
+    def set_checkpoint(self, **changes: Any) -> None:  # noqa: ANN401 - fields of its status
+        """Change fields of the current checkpoint's status."""
+        self.set(checkpoint=dataclasses.replace(self.status.checkpoint, **changes))
+
+    def reset_failures(self) -> None:
+        """Forget earlier failures: the restart budgets are full again."""
+        self.set(failures=(), failure_reason="", next_start_time=None, trial_start_time=None)
+
+    def set_last_error(self, message: str) -> None:
+        """Record what went wrong with the newest driver."""
+        self.set(last_error=truncate(f"attempt {self.status.attempt}: {message}", ERROR_BYTES))
+
+
+def _parse(stable: StableSpecStatus) -> StreamingJobSpec | None:
+    try:
+        spec = parse(StreamingJobSpec, stable.spec, "status.last_stable_spec.spec")
+    except SettingsInvalid:
+        return None  # `rollback` reports it when a rollback needs the spec
+    return spec if spec.running_hash() == stable.spec_hash else None
+
+
+def truncate(text: str, limit: int) -> str:
+    """Return a text cut to a number of bytes in UTF-8."""
+    raw = text.encode()
+    return text if len(raw) <= limit else raw[: limit - 3].decode(errors="ignore") + "…"

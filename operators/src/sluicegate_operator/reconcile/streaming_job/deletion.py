@@ -1,0 +1,112 @@
+"""Deletion of a job: stop its driver, apply decided epochs, delete the checkpoint if configured, release."""
+
+from __future__ import annotations
+
+from sluicegate.settings.backoff import backoff_s
+from sluicegate_operator.api.streaming_job_status import APPLY_ONLY, REQUESTED
+from sluicegate_operator.reconcile.actions import DeleteCheckpoint, DeletePod, RemoveFinalizer
+from sluicegate_operator.reconcile.streaming_job.context import DELETE, JobContext
+from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
+    older_attempts_alive,
+    request_driver,
+    retry_request,
+    stop,
+)
+from sluicegate_operator.reconcile.streaming_job.upgrade import can_start
+
+_HOW_TO_SKIP = "the annotation sluicegate.dev/skip-finish: 'true' skips this step"
+
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 60.0, 3600.0
+"""Delay after an apply-only driver failed for good until the next one: doubling, up to an hour."""
+
+
+def finalize(context: JobContext) -> None:
+    """Take the next step of a deleted job."""
+    if not context.job.has_finalizer:
+        return
+    if context.status.phase != "Deleting":
+        _reset(context)  # earlier failures do not prevent the apply
+    elif (
+        not context.driver_active
+        and context.job.spec.restart_nonce != context.status.observed_restart_nonce
+    ):
+        _reset(context)
+    if _apply_only_driver_active(context):
+        retry_request(context)
+        return
+    if not stop(context, DELETE):
+        return
+    alive = older_attempts_alive(context)
+    if alive:
+        context.wait("OldDriverAlive", f"attempt {alive[0]} has not ended yet")
+    elif context.status.all_epochs_applied or context.job.skip_finish:
+        _release(context)
+    else:
+        _apply_decided_epochs(context)
+
+
+def _apply_decided_epochs(context: JobContext) -> None:
+    """Start an apply-only driver, or report why the decided epochs cannot be applied."""
+    if context.observed.spec_error:
+        context.wait(
+            "FinishFailed",
+            "a sink may lack a decided epoch, and no driver can be started because the spec is invalid: "
+            f"{context.observed.spec_error}. Correct the spec; {_HOW_TO_SKIP}",
+        )
+    elif context.status.failure_reason and not _retry_due(context):
+        context.wait(
+            "FinishFailed",
+            "a sink may lack a decided epoch, which could not be applied: "
+            f"{context.status.last_error}. The next try is at status.nextStartTime, or now if you change "
+            f"restartNonce; {_HOW_TO_SKIP}",
+        )
+    elif can_start(context, APPLY_ONLY):
+        request_driver(context, APPLY_ONLY)
+
+
+def _reset(context: JobContext) -> None:
+    context.reset_failures()
+    context.set(apply_failures=0, observed_restart_nonce=context.job.spec.restart_nonce)
+
+
+def _apply_only_driver_active(context: JobContext) -> bool:
+    """Return whether an apply-only driver is active and must not be stopped."""
+    if not context.driver_active or context.driver.mode != APPLY_ONLY or context.job.skip_finish:
+        return False
+    # without a valid spec a request for its pod cannot be repeated
+    return not (context.observed.spec_error and context.driver.state == REQUESTED)
+
+
+def _retry_due(context: JobContext) -> bool:
+    """Return whether an apply that failed for good is to be tried again now.
+
+    A person may have fixed the cause in the meantime. Nothing reports that, so the operator keeps trying at
+    growing intervals.
+    """
+    if context.status.next_start_time is None:
+        delay = backoff_s(context.status.apply_failures + 1, _FIRST_RETRY_S, _LONGEST_RETRY_S)
+        context.set(
+            apply_failures=context.status.apply_failures + 1,
+            next_start_time=round(context.now + delay, 3),
+        )
+    due = context.status.next_start_time or context.now
+    if context.now < due:
+        context.requeue_at(due)
+        return False
+    context.set(failure_reason="")
+    return True
+
+
+def _release(context: JobContext) -> None:
+    if (
+        context.spec.epochs.on_cancel == "delete"
+        and context.observed.checkpoint_exists is not False
+    ):
+        context.add_action(DeleteCheckpoint(context.job.uid))
+        context.wait("DeletingCheckpoint", "everything below the job's path is being deleted")
+        return
+    for pod in context.observed.pods:
+        if not pod.dead:
+            # it was replaced without proof, and after this no operator would release it
+            context.add_action(DeletePod(pod.name, pod.uid))
+    context.add_action(RemoveFinalizer())

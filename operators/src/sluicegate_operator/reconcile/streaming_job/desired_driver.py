@@ -1,0 +1,86 @@
+"""Which driver is wanted, if any: whether the job is suspended, restarted, upgraded, due or backing off."""
+
+from __future__ import annotations
+
+from sluicegate_operator.api.streaming_job_status import RUN
+from sluicegate_operator.reconcile.schedule import newest_tick, next_tick
+from sluicegate_operator.reconcile.streaming_job import rollback, upgrade
+from sluicegate_operator.reconcile.streaming_job.context import RESTART, SUSPEND, JobContext
+from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
+    request_driver,
+    retry_request,
+    stop,
+)
+
+
+def reconcile_driver(context: JobContext) -> None:
+    """Bring the newest driver to what the spec asks for."""
+    if context.spec.suspend:
+        if stop(context, SUSPEND):
+            # a person who suspends a job has seen its failures: it resumes with full budgets
+            context.reset_failures()
+        return
+    upgrade.resume_from_late_savepoint(context)
+    if not rollback.step(context):
+        return
+    upgrade.begin(context)
+    if not _restart_if_requested(context):
+        return
+    if upgrade.advance(context) and not context.driver_active:
+        _start_if_due(context)
+    else:
+        retry_request(context)
+
+
+def _restart_if_requested(context: JobContext) -> bool:
+    """Restart the driver if restartNonce has changed; return False while the old driver is stopping."""
+    if context.spec.restart_nonce == context.status.observed_restart_nonce:
+        return True
+    if context.driver_active and context.status.upgrade is not None:
+        return True  # the upgrade stops the driver; the nonce is handled after that
+    if not stop(context, RESTART):
+        return False
+    context.reset_failures()
+    context.set(observed_restart_nonce=context.spec.restart_nonce, finished=False)
+    if context.spec.schedule is not None:
+        context.set(last_schedule_time=context.now)  # an unscheduled run
+    return True
+
+
+def _start_if_due(context: JobContext) -> None:
+    """Start the next driver if it is due and nothing prevents it."""
+    if not _is_due(context):
+        return
+    if context.status.failure_reason:
+        context.wait(context.status.failure_reason, context.status.last_error)
+        return
+    if context.status.attempt == 0:
+        context.set_checkpoint(restored_from=context.spec.checkpoint.restore_from)
+    if upgrade.can_start(context):
+        request_driver(context, RUN)
+
+
+def _is_due(context: JobContext) -> bool:
+    """Return whether a run is due, or one that has started must continue."""
+    schedule = context.spec.schedule
+    if schedule is None:
+        return not context.status.finished
+    open_run = context.status.last_schedule_time is not None and not context.status.finished
+    if open_run and not context.status.failure_reason:
+        return True
+    upcoming = next_tick(schedule, context.now)
+    if upcoming is not None:
+        context.requeue_at(upcoming)
+    tick = newest_tick(schedule, context.now)
+    since = context.status.last_schedule_time
+    if tick is None or tick <= (context.job.created_at if since is None else since):
+        return False
+    context.reset_failures()
+    late = schedule.starting_deadline_s
+    missed = bool(late) and context.now - tick > late
+    context.set(last_schedule_time=tick, finished=missed)
+    if missed:
+        context.emit_event(
+            "RunMissed", f"a run is {context.now - tick:.0f} s late and was skipped", warning=True
+        )
+    return not missed

@@ -1,0 +1,164 @@
+"""How a driver ended: which restart budget the end counts against, and when the next driver starts.
+
+The exit codes are those of `sluicegate.errors`. The application's budget is the user's restart strategy
+(`sluicegate.settings.restart`, which `sluicegate run` uses too). The other budgets are exponential
+delays, with or without a limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from sluicegate.errors import Fenced, PreflightFailed, RecordOfAnotherJob, Sealed
+from sluicegate.settings.restart import Failure, Restart, RestartSettings, next_restart
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_status import APPLY_ONLY, DriverStatus, FailureStatus
+from sluicegate_operator.reconcile.observed import Pod
+from sluicegate_operator.reconcile.streaming_job.context import IMAGE, SCHEDULING, STUCK
+
+SUCCESS, FINAL = "Success", "Final"
+APPLICATION, DISRUPTED, FENCED = "Application", "Disrupted", "Fenced"
+"""Kinds of ends, besides IMAGE and SCHEDULING. SUCCESS is no failure, and after FINAL no restart can
+succeed. Each other kind has a budget of its own; the budgets of DISRUPTED and FENCED are unlimited."""
+
+SEALED = Sealed.__name__
+"""Reason of an end: the checkpoint is closed, and its job continues from the savepoint."""
+
+_BEFORE_RUNNING = (IMAGE, SCHEDULING)
+
+_NOT_STARTED = {IMAGE: "ImageNotPulled", SCHEDULING: "NotScheduled"}
+
+_MAX_COUNT = 50
+"""How many failures of a kind are counted, unless a limit of the spec is higher. By then an exponential
+delay has reached its maximum, unless its multiplier is close to 1.
+"""
+
+_MAX_ENTRIES = {APPLICATION: 30}
+_MAX_ENTRIES_ELSE = 10
+"""How many failures of a kind have an entry of their own in the status; older ones share one entry with a
+count. The FailureRate strategy takes all failures of that entry to be as recent as its last one, so it may
+fail a job early if it allows more than 30.
+"""
+
+_UNLIMITED = RestartSettings()
+"""Delays of every kind but the application's: 1 s, doubling, at most a minute."""
+
+
+@dataclass(frozen=True)
+class DriverEnd:
+    """How a driver ended: the kind, a reason in CamelCase, and a message for people."""
+
+    kind: str
+    reason: str
+    message: str
+
+
+def classify_end(pod: Pod, driver: DriverStatus, *, finite: bool) -> DriverEnd:
+    """Return how a dead pod ended.
+
+    Args:
+        pod: the pod.
+        driver: the operator's own record of it: its mode, and whether it was being stopped.
+        finite: whether the job ends by itself.
+    """
+    code = pod.exit_code
+    message = pod.message or "no termination message"
+    if driver.stop_reason == STUCK:
+        return DriverEnd(APPLICATION, "Stuck", "the driver made no progress and was stopped")
+    if driver.stop_reason in (IMAGE, SCHEDULING):
+        return DriverEnd(driver.stop_reason, _NOT_STARTED[driver.stop_reason], message)
+    if driver.stop_reason:
+        return DriverEnd(
+            SUCCESS, "Stopped", "" if code in (0, None) else f"exit code {code}: {message}"
+        )
+    if pod.terminating or pod.disrupted or code is None:
+        # a batch driver that somebody stopped exits 0 too, but is not finished
+        return DriverEnd(DISRUPTED, "Disrupted", f"its pod was deleted, evicted or lost: {message}")
+    if code == 0 and (finite or driver.mode == APPLY_ONLY):
+        return DriverEnd(SUCCESS, "Finished", "")
+    return _classify_exit(code, message)
+
+
+def _classify_exit(code: int, termination: str) -> DriverEnd:
+    message = f"exit code {code}: {termination}"
+    if code == 0:
+        return DriverEnd(
+            APPLICATION,
+            "UnexpectedExit",
+            "the driver exited with 0, but a stream never ends by itself",
+        )
+    if code == PreflightFailed.exit_code:
+        return DriverEnd(FINAL, "SettingsRefused", message)
+    if code == RecordOfAnotherJob.exit_code:
+        return DriverEnd(FINAL, "HistoryBroken", message)
+    if code == Fenced.exit_code:
+        if termination.startswith(Sealed.__name__):
+            return DriverEnd(FINAL, SEALED, message)
+        return DriverEnd(FENCED, "Fenced", message)
+    return DriverEnd(APPLICATION, "DriverFailed", message)
+
+
+def add_failure(
+    spec: StreamingJobSpec, failures: tuple[FailureStatus, ...], newest: FailureStatus
+) -> tuple[FailureStatus, ...]:
+    """Return the failures to record, including the newest.
+
+    A driver that ran proves that its image was pulled and that it was scheduled, so failures of these kinds
+    are dropped.
+    """
+    past = [f for f in failures if newest.kind in _BEFORE_RUNNING or f.kind not in _BEFORE_RUNNING]
+    same = [f for f in (*past, newest) if f.kind == newest.kind]
+    others = [f for f in past if f.kind != newest.kind]
+    if len(same) > _MAX_ENTRIES.get(newest.kind, _MAX_ENTRIES_ELSE):
+        same[:2] = [_merge(spec, same[0], same[1])]
+    return (*others, *same)
+
+
+def next_start(spec: StreamingJobSpec, failures: tuple[FailureStatus, ...], seed: str) -> Restart:
+    """Return when the driver after the last of these failures starts.
+
+    Args:
+        spec: the job's.
+        failures: of all kinds, oldest first; at least one.
+        seed: determines the jitter: the same failure must always give the same delay.
+    """
+    kind = failures[-1].kind
+    same = [one for f in failures if f.kind == kind for one in _expand(f)]
+    if kind == APPLICATION:
+        return next_restart(spec.restart, same, lambda: _jitter(seed))
+    limits = {IMAGE: spec.startup.image_pull_attempts, SCHEDULING: spec.startup.scheduling_attempts}
+    limit = limits.get(kind)
+    if limit is not None and len(same) > limit:
+        return Restart(None, f"all {limit} retries of kind {kind} are used up")
+    return next_restart(_UNLIMITED, same, lambda: _jitter(seed))
+
+
+def _merge(spec: StreamingJobSpec, first: FailureStatus, second: FailureStatus) -> FailureStatus:
+    """Merge two consecutive failures into one entry."""
+    if 0 < spec.restart.restart_reset_s <= second.run_s:
+        return second  # a healthy run preceded it, so earlier failures no longer count
+    counted = max(
+        _MAX_COUNT,
+        spec.restart.restart_attempts + 1,
+        spec.restart.restart_max_failures + 1,
+        spec.startup.image_pull_attempts + 1,
+        spec.startup.scheduling_attempts + 1,
+    )
+    return FailureStatus(
+        kind=first.kind,
+        time=second.time,
+        run_s=first.run_s,
+        count=min(counted, first.count + second.count),
+    )
+
+
+def _expand(entry: FailureStatus) -> list[Failure]:
+    """Return the single failures of an entry; only the first can follow a healthy run."""
+    first = Failure(at_s=entry.time, ran_s=entry.run_s)
+    return [first] + [Failure(at_s=entry.time, ran_s=0.0)] * (entry.count - 1)
+
+
+def _jitter(seed: str) -> float:
+    digest = hashlib.sha256(seed.encode()).digest()
+    return int.from_bytes(digest[:6], "big") / (1 << 48)

@@ -1,0 +1,57 @@
+"""`reconcile_job`: a pure function from a StreamingJob, its observed state and the time to an `Outcome`.
+
+It is level-based: it may run at any time, with a cache of any age, and again with the same one. The
+controller writes the status first, with the resourceVersion that was read, and performs the actions
+only if that write was accepted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
+from sluicegate_operator.reconcile.actions import JobAction
+from sluicegate_operator.reconcile.context import Outcome, limit_to_now
+from sluicegate_operator.reconcile.observed import Job, Observed
+from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, rollback
+from sluicegate_operator.reconcile.streaming_job.context import JobContext
+from sluicegate_operator.reconcile.streaming_job.deletion import finalize
+from sluicegate_operator.reconcile.streaming_job.desired_driver import reconcile_driver
+from sluicegate_operator.reconcile.streaming_job.status import update_status
+
+JobOutcome = Outcome[StreamingJobStatus, JobAction]
+
+
+def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
+    """Decide what to do about a job now.
+
+    Args:
+        job: the resource, with the newest status that is known.
+        observed: its pods, volume and savepoints.
+        now: seconds since 1970.
+
+    Raises:
+        SettingsInvalid: the schedule is invalid; the caller answers with `reject_spec`.
+    """
+    now = round(now, 3)
+    status = _limited_to_now(job.status, now)
+    context = JobContext(status, job.generation, now, job=job, observed=observed)
+    rollback.restore_state(context)
+    driver_lifecycle.adopt_orphan(context)
+    driver_lifecycle.observe(context)
+    if job.deleted:
+        finalize(context)
+    else:
+        reconcile_driver(context)
+    driver_lifecycle.clean_up(context)
+    driver_lifecycle.enforce_stop(context)
+    update_status(context, job.status)
+    return Outcome(
+        context.status, tuple(context.actions), context.requeue_time, tuple(context.new_failures)
+    )
+
+
+def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatus:
+    driver = limit_to_now(status.driver, now, "request_time", "stop_time")
+    status = limit_to_now(status, now, "trial_start_time", "last_schedule_time")
+    return dataclasses.replace(status, driver=driver)

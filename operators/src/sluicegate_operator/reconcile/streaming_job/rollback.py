@@ -1,0 +1,157 @@
+"""Rollback: a new spec that makes no epoch is replaced by the last stable spec, one that did.
+
+After a rollback the settings that a driver sees come from the last stable spec. Those that no driver
+sees (suspend, budgets, deadlines) still come from the resource.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from sluicegate_operator.api.streaming_job_status import (
+    RUN,
+    CheckpointStatus,
+    RollbackStatus,
+    StableSpecStatus,
+)
+from sluicegate_operator.reconcile.streaming_job.context import ROLLBACK, JobContext
+from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import stop
+from sluicegate_operator.reconcile.streaming_job.failures import SEALED
+
+NO_EPOCH = "NoEpoch"
+"""Reason for a rollback if the driver of the new spec has not failed for stable."""
+
+_SPEC_BYTES = 8192
+"""Limit of the stable spec that is kept: every write of the status and every watch carries it."""
+
+
+def restore_state(context: JobContext) -> None:
+    """Drop a rollback that is switched off, or whose stable spec cannot be read."""
+    status = context.status
+    if not context.job.spec.rollback.enabled:
+        if status.last_stable_spec is not None or status.rollback is not None:
+            context.set(last_stable_spec=None, rollback=None, trial_start_time=None)
+    elif status.rollback is not None and context.stable_spec() is None:
+        _discard(context)
+
+
+def step(context: JobContext) -> bool:
+    """Record a stable spec, or roll back from one that is not; return False while its driver is stopping."""
+    _record_stable_spec(context)
+    why = _failure_reason(context)
+    if why:
+        _begin(context, why)
+    rollback = context.status.rollback
+    if rollback is None:
+        return True
+    if not rollback.completed:
+        if not stop(context, ROLLBACK):
+            return False
+        _complete(context, rollback)
+    again = context.job.spec.restart_nonce != context.status.observed_restart_nonce
+    if again or rollback.spec_hash != context.job.spec.running_hash():
+        context.set(rollback=None)
+    return True
+
+
+def _record_stable_spec(context: JobContext) -> None:
+    """Record the spec of a driver that has made an epoch."""
+    pod, status, spec = context.pod, context.status, context.job.spec
+    if not spec.rollback.enabled or status.rollback is not None or pod is None:
+        return
+    if pod.mode != RUN or pod.progress is None or pod.progress.epoch is None:
+        return
+    spec_hash, number = spec.running_hash(), status.checkpoint.number
+    if (pod.spec_hash, pod.checkpoint_number) != (spec_hash, number):
+        return
+    context.set(trial_start_time=None)
+    stable = status.last_stable_spec
+    known = stable is not None and stable.checkpoint.last_epoch is not None
+    if stable and known and (stable.spec_hash, stable.checkpoint.number) == (spec_hash, number):
+        return
+    driver_spec = spec.seen_by_driver()
+    context.set(
+        last_stable_spec=StableSpecStatus(
+            spec=driver_spec if len(json.dumps(driver_spec)) <= _SPEC_BYTES else {},
+            spec_hash=spec_hash,
+            checkpoint=CheckpointStatus(
+                number=number,
+                restored_from=status.checkpoint.restored_from,
+                last_epoch=pod.progress.epoch,
+            ),
+        )
+    )
+
+
+def _failure_reason(context: JobContext) -> str:
+    """Return why the resource's spec has failed and must be rolled back; empty: it has not."""
+    status, spec = context.status, context.job.spec
+    if not context.spec_unproven() or status.upgrade is not None:
+        return ""
+    if (
+        context.driver.spec_hash != spec.running_hash()
+        or spec.restart_nonce != status.observed_restart_nonce
+    ):
+        return ""  # it has not been tried yet, or a restart was requested
+    if status.failure_reason:
+        # no spec can continue on a sealed checkpoint
+        return "" if status.failure_reason == SEALED else status.failure_reason
+    if status.trial_start_time is None or _has_other_cause(context):
+        return ""
+    deadline = status.trial_start_time + spec.rollback.deadline_s
+    if context.now < deadline:
+        context.requeue_at(deadline)
+        return ""
+    return NO_EPOCH
+
+
+def _has_other_cause(context: JobContext) -> bool:
+    """Return whether a driver has made no epoch for a reason that another spec would not change.
+
+    Its node does not respond, or it has reported that it found no input.
+    """
+    pod = context.pod if context.driver_active else None
+    if pod is None:
+        return False
+    return pod.progress is not None or (
+        pod.node is not None and pod.node.unresponsive_since is not None
+    )
+
+
+def _begin(context: JobContext, why: str) -> None:
+    stable = context.status.last_stable_spec
+    if stable is None or context.stable_spec() is None:
+        _discard(context)
+        return
+    failed_hash = context.job.spec.running_hash()
+    context.set(rollback=RollbackStatus(spec_hash=failed_hash, reason=why))
+    context.emit_event(
+        "RolledBack",
+        f"spec {failed_hash} has made no epoch ({why}); the job returns to spec {stable.spec_hash} and "
+        f"checkpoint {stable.checkpoint.number}",
+        warning=True,
+    )
+
+
+def _complete(context: JobContext, rollback: RollbackStatus) -> None:
+    """Switch to the checkpoint of the stable spec: the driver of the failed spec has ended."""
+    stable = context.status.last_stable_spec
+    assert stable is not None  # otherwise `restore_state` has dropped the rollback
+    if stable.checkpoint.number != context.status.checkpoint.number:
+        context.set(checkpoint=stable.checkpoint, all_epochs_applied=False)
+    context.reset_failures()
+    context.set_driver(spec_hash=stable.spec_hash)
+    context.set(rollback=dataclasses.replace(rollback, completed=True))
+
+
+def _discard(context: JobContext) -> None:
+    large = context.status.last_stable_spec is not None and not context.status.last_stable_spec.spec
+    context.set(last_stable_spec=None, rollback=None, trial_start_time=None)
+    context.emit_event(
+        "NoRollback",
+        "the last stable spec "
+        + ("was too large to be kept" if large else "in the status cannot be read")
+        + "; the job keeps the spec of the resource",
+        warning=True,
+    )

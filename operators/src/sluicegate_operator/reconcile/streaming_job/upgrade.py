@@ -1,0 +1,216 @@
+"""Upgrade to a changed spec: how the old driver ends, and which checkpoint the next one uses."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sluicegate_operator.api.streaming_job import LAST_STATE, SAVEPOINT, STATELESS
+from sluicegate_operator.api.streaming_job_status import (
+    ACTIVE,
+    APPLY_ONLY,
+    RUN,
+    CheckpointStatus,
+    StableSpecStatus,
+    StreamingJobStatus,
+    UpgradeStatus,
+)
+from sluicegate_operator.reconcile.actions import CreateSavepoint
+from sluicegate_operator.reconcile.observed import READY
+from sluicegate_operator.reconcile.streaming_job.context import FOR_SAVEPOINT, UPGRADE, JobContext
+from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
+    older_attempts_alive,
+    request_driver,
+)
+from sluicegate_operator.reconcile.streaming_job.failures import SEALED
+
+_ABANDONED_KEPT = 3
+"""How many abandoned savepoints of a checkpoint are remembered."""
+
+
+def begin(context: JobContext) -> None:
+    """Begin an upgrade if the newest driver has another spec than the job has now."""
+    changed = context.driver.spec_hash != context.spec.running_hash()
+    if not changed or context.status.upgrade is not None or context.status.attempt == 0:
+        return
+    if not context.driver_active:
+        # without a driver a savepoint would hold the same as the checkpoint itself
+        mode = STATELESS if context.spec.upgrade_mode == STATELESS else LAST_STATE
+        context.reset_failures()
+        context.set(upgrade=UpgradeStatus(mode=mode))
+        return
+    if (
+        context.spec.schedule is not None
+        or context.driver.state != ACTIVE
+        or context.driver.mode != RUN
+    ):
+        return  # the next run uses the new spec, or there is no driver yet that could be stopped
+    mode = context.spec.upgrade_mode
+    if mode == SAVEPOINT and context.driver.start_time is None:
+        mode = LAST_STATE
+    name = f"{context.job.name}-upgrade-{context.status.attempt}" if mode == SAVEPOINT else ""
+    context.set(upgrade=UpgradeStatus(mode=mode, savepoint=name))
+    if not context.driver.stop_reason:
+        context.set_driver(stop_reason=FOR_SAVEPOINT if name else UPGRADE, stop_time=context.now)
+    context.emit_event(
+        "Upgrading",
+        f"the spec has changed; stopping attempt {context.status.attempt} (upgrade mode {mode})",
+    )
+
+
+def advance(context: JobContext) -> bool:
+    """Take the next step of an upgrade; return True when the next driver may start."""
+    upgrade = context.status.upgrade
+    if upgrade is None:
+        return True
+    if upgrade.savepoint and not _await_savepoint(context, upgrade.savepoint):
+        return False
+    if context.driver_active:
+        return False
+    upgrade = context.status.upgrade or upgrade  # the savepoint may have been abandoned
+    if (
+        upgrade.mode == STATELESS
+        and not context.status.all_epochs_applied
+        and not context.job.skip_finish
+    ):
+        return _apply_old_checkpoint(context)
+    if upgrade.mode in (SAVEPOINT, STATELESS):
+        _switch_checkpoint(context, upgrade.savepoint)
+    context.reset_failures()
+    context.set(
+        upgrade=None, finished=context.status.finished and context.spec.schedule is not None
+    )
+    context.set_driver(spec_hash=context.spec.running_hash())
+    return True
+
+
+def resume_from_late_savepoint(context: JobContext) -> None:
+    """Continue from a savepoint that sealed the checkpoint after its upgrade had stopped waiting for it.
+
+    This happens only after a driver has found the seal, and only once: the new checkpoint starts without
+    abandoned savepoints.
+    """
+    if (
+        context.driver_active
+        or context.status.upgrade is not None
+        or context.status.failure_reason != SEALED
+    ):
+        return
+    for name in reversed(context.status.checkpoint.abandoned_savepoints):
+        taken = context.observed.savepoints.get(name)
+        if taken is not None and taken.phase == READY:
+            _switch_checkpoint(context, name)
+            context.reset_failures()
+            context.emit_event(
+                "SavepointLate",
+                f"savepoint {name} was completed after the upgrade had continued without it; the job "
+                f"resumes from it as checkpoint {context.status.checkpoint.number}",
+                warning=True,
+            )
+            return
+
+
+def _switch_checkpoint(context: JobContext, savepoint: str) -> None:
+    """Leave the checkpoint for a new one that starts empty or from a savepoint of the old one."""
+    status = context.status
+    used = (
+        status.latest_checkpoint_number,
+        *(pod.checkpoint_number for pod in context.observed.pods),
+    )
+    number = max(status.checkpoint.number, *used) + 1
+    stable = status.last_stable_spec
+    if stable is not None and stable.checkpoint.number == status.checkpoint.number:
+        context.set(last_stable_spec=_stable_spec_after(stable, status, number, savepoint))
+    context.set(
+        checkpoint=CheckpointStatus(number=number, restored_from=savepoint),
+        latest_checkpoint_number=number,
+        all_epochs_applied=True,
+    )
+
+
+def _stable_spec_after(
+    stable: StableSpecStatus, status: StreamingJobStatus, number: int, savepoint: str
+) -> StableSpecStatus:
+    """Return the last stable spec after its checkpoint was left."""
+    if not savepoint:
+        abandoned = status.checkpoint.abandoned_savepoints
+        kept = dataclasses.replace(stable.checkpoint, abandoned_savepoints=abandoned)
+        return dataclasses.replace(stable, checkpoint=kept)
+    # the old checkpoint is sealed, so a rollback continues with the new one
+    return dataclasses.replace(
+        stable, checkpoint=CheckpointStatus(number=number, restored_from=savepoint)
+    )
+
+
+def _await_savepoint(context: JobContext, name: str) -> bool:
+    """Request the upgrade's savepoint; return True when it is ready, or abandoned."""
+    taken = context.observed.savepoints.get(name)
+    if taken is not None and taken.phase == READY:
+        return True
+    deadline = (context.driver.stop_time or context.now) + context.spec.savepoint_timeout_s
+    failed = taken is not None and taken.phase == "Failed"
+    if not failed and context.now < deadline:
+        if taken is None:
+            context.add_action(CreateSavepoint(name, context.status.attempt))
+        context.wait("TakingSavepoint", f"savepoint {name} is being taken")
+        context.requeue_at(deadline)
+        return False
+    why = taken.message if taken is not None and failed else "it timed out"
+    abandoned = (*context.status.checkpoint.abandoned_savepoints, name)
+    context.set(upgrade=UpgradeStatus(mode=LAST_STATE))
+    context.set_checkpoint(abandoned_savepoints=abandoned[-_ABANDONED_KEPT:])
+    if context.driver_active and context.driver.stop_reason == FOR_SAVEPOINT:
+        context.set_driver(stop_reason=UPGRADE, stop_time=context.now)
+    context.emit_event(
+        "SavepointFailed",
+        f"savepoint {name} was not taken ({why}); the upgrade continues with the checkpoint as it is",
+        warning=True,
+    )
+    return True
+
+
+def _apply_old_checkpoint(context: JobContext) -> bool:
+    """Apply what the old checkpoint has decided before it is left; return False."""
+    if context.status.failure_reason:
+        context.wait(
+            "FinishFailed",
+            "a sink may lack a decided epoch of the old checkpoint, which cannot be applied: "
+            f"{context.status.last_error}",
+        )
+    elif can_start(context, APPLY_ONLY):
+        request_driver(context, APPLY_ONLY)
+    return False
+
+
+def can_start(context: JobContext, mode: str = RUN) -> bool:
+    """Return whether a driver may be requested now; otherwise record what the job waits for."""
+    alive = older_attempts_alive(context)
+    if alive:
+        context.wait("OldDriverAlive", f"attempt {alive[0]} has not ended yet")
+        return False
+    if context.status.next_start_time is not None and context.now < context.status.next_start_time:
+        context.wait("BackingOff", context.status.last_error)
+        context.requeue_at(context.status.next_start_time)
+        return False
+    usable = mode == APPLY_ONLY and context.observed.volume_usable_for_apply
+    if not (context.observed.volume_ready or usable):
+        context.wait(
+            "VolumeNotReady", context.observed.volume_message or "the CheckpointVolume is not ready"
+        )
+        return False
+    return mode == APPLY_ONLY or _initial_savepoint_ready(context)
+
+
+def _initial_savepoint_ready(context: JobContext) -> bool:
+    """Return whether the savepoint that the checkpoint starts from exists, or is no longer needed."""
+    name = context.status.checkpoint.restored_from
+    if not name or context.status.checkpoint.last_epoch is not None:
+        return True
+    taken = context.observed.savepoints.get(name)
+    if taken is not None and taken.phase == READY:
+        return True
+    state = "does not exist" if taken is None else f"is {taken.phase}: {taken.message}".rstrip(": ")
+    context.wait(
+        "SavepointNotReady",
+        f"checkpoint {context.status.checkpoint.number} starts from Savepoint {name}, which {state}",
+    )
+    return False

@@ -1,0 +1,84 @@
+"""Deadlines of a driver that has not ended: image pull, scheduling, progress, and a node that is lost."""
+
+from __future__ import annotations
+
+from sluicegate_operator.api.streaming_job import RESTART
+from sluicegate_operator.reconcile.observed import Pod
+from sluicegate_operator.reconcile.streaming_job.context import (
+    IMAGE,
+    SCHEDULING,
+    STUCK,
+    JobContext,
+)
+
+_IMAGE_ERRORS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
+)
+"""Reasons of the kubelet for a container that waits because its image is missing."""
+
+_MESSAGES = {
+    STUCK: "it has made no progress",
+    IMAGE: "its image could not be pulled",
+    SCHEDULING: "it was not scheduled",
+}
+
+
+def check_deadlines(context: JobContext, pod: Pod) -> bool:
+    """Stop a driver that exceeds a deadline; return True if it is to be replaced without proof of its end."""
+    if pod.node is not None and pod.node.unresponsive_since is not None:
+        return _check_lost_node(context, pod.node.unresponsive_since)
+    if context.driver.stop_reason:
+        return False
+    if pod.running_at is not None:
+        _check_progress(context, pod, pod.running_at)
+    elif pod.waiting in _IMAGE_ERRORS:
+        _stop_after(context, pod.created_at, context.spec.startup.image_pull_timeout_s, IMAGE)
+    elif pod.node is None and context.spec.startup.scheduling_timeout_s > 0:
+        _stop_after(context, pod.created_at, context.spec.startup.scheduling_timeout_s, SCHEDULING)
+    return False
+
+
+def may_replace_on_lost_node(context: JobContext) -> bool:
+    """Return whether a driver on a lost node may be replaced after the deadline (rule 17)."""
+    return not context.spec.stateful or context.spec.node_lost.stateful_policy == RESTART
+
+
+def _check_lost_node(context: JobContext, since: float) -> bool:
+    if not may_replace_on_lost_node(context):
+        context.wait(
+            "NodeLost",
+            f"attempt {context.status.attempt} may be alive on a node that does not respond; a stateful "
+            "job waits until the node returns, is deleted, or has the taint "
+            "node.kubernetes.io/out-of-service",
+        )
+        return False
+    deadline = since + context.spec.node_lost.deadline_s
+    if context.now >= deadline:
+        return True
+    context.wait(
+        "NodeLost", f"attempt {context.status.attempt} may be alive on a node that does not respond"
+    )
+    context.requeue_at(deadline)
+    return False
+
+
+def _check_progress(context: JobContext, pod: Pod, running_at: float) -> None:
+    if not context.spec.progress_deadline_s:
+        return
+    began = running_at if pod.seen_running_at is None else pod.seen_running_at
+    newest = max(began, pod.progress.at) if pod.progress else began
+    _stop_after(context, newest, context.spec.progress_deadline_s, STUCK)
+
+
+def _stop_after(context: JobContext, since: float, limit_s: float, why: str) -> None:
+    """Stop the driver if the deadline has passed, or reconcile again when it passes."""
+    if context.now < since + limit_s:
+        context.requeue_at(since + limit_s)
+        return
+    context.set_driver(stop_reason=why, stop_time=context.now)
+    context.emit_event(
+        {STUCK: "Stuck", IMAGE: "ImageNotPulled", SCHEDULING: "NotScheduled"}[why],
+        f"attempt {context.status.attempt} is being stopped: {_MESSAGES[why]} for "
+        f"{context.now - since:.0f} s",
+        warning=True,
+    )

@@ -1,0 +1,116 @@
+"""The storage tasks of all resources: which are running, and how the others ended.
+
+The queue lives in memory only. After a restart of the operator it is empty, and what is still due is
+started again, which every task permits. It must be used on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from sluicegate.errors import SluicegateError
+from sluicegate_operator.reconcile.storage_tasks import (
+    CheckVolume,
+    Done,
+    FailedTask,
+    Running,
+    Task,
+    TaskState,
+)
+from sluicegate_operator.storage_tasks.runner import TaskFailed, run
+
+Environment = Callable[[], Awaitable[Mapping[str, str]]]
+Runner = Callable[[Task, Mapping[str, str], float], Awaitable[Any]]
+
+
+class TaskQueue:
+    """The tasks of resources, by uid.
+
+    Args:
+        on_end: called with a resource's uid when one of its tasks has ended, to reconcile it.
+        max_concurrent: worker processes of about 50 MB that run checks at a time, and the same number
+            again for all other tasks. Further tasks wait; their timeout starts when they run.
+        clock: seconds since 1970.
+        runner: runs a task.
+    """
+
+    def __init__(
+        self,
+        on_end: Callable[[str], None],
+        *,
+        max_concurrent: int = 2,
+        clock: Callable[[], float] = time.time,
+        runner: Runner = run,
+    ) -> None:
+        self._on_end, self._clock, self._runner = on_end, clock, runner
+        # a copy that takes an hour must not delay the check of a volume
+        self._check_slots = asyncio.Semaphore(max_concurrent)
+        self._other_slots = asyncio.Semaphore(max_concurrent)
+        self._states: dict[str, dict[Task, TaskState]] = {}
+        self._running: dict[tuple[str, Task], asyncio.Task[None]] = {}
+
+    def start(self, uid: str, task: Task, environment: Environment, timeout_s: float) -> None:
+        """Start a task of a resource, unless it is running or its result has not been forgotten.
+
+        Args:
+            uid: of the resource.
+            task: what to do.
+            environment: called when the task runs; a `SluicegateError` that it raises fails the task.
+            timeout_s: the worker process is killed after this time.
+        """
+        states = self._states.setdefault(uid, {})
+        if task in states:
+            return
+        states[task] = Running(self._clock())
+        coroutine = self._run(uid, task, environment, timeout_s)
+        self._running[uid, task] = asyncio.get_running_loop().create_task(coroutine)
+
+    def states(self, uid: str) -> Mapping[Task, TaskState]:
+        """Return a resource's tasks and their states."""
+        return dict(self._states.get(uid, {}))
+
+    def forget(self, uid: str, task: Task) -> None:
+        """Forget how a task ended; a running task is left alone."""
+        states = self._states.get(uid, {})
+        if not isinstance(states.get(task), Running):
+            states.pop(task, None)
+        if not states:
+            self._states.pop(uid, None)
+
+    def drop(self, uid: str) -> None:
+        """Cancel and forget all tasks of a resource that no longer exists."""
+        for (owner, _), running in list(self._running.items()):
+            if owner == uid:
+                running.cancel()
+        self._states.pop(uid, None)
+
+    async def close(self) -> None:
+        """Cancel all tasks; their worker processes are dead when this returns."""
+        running = list(self._running.values())
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._states.clear()
+
+    async def _run(self, uid: str, task: Task, environment: Environment, timeout_s: float) -> None:
+        state: TaskState
+        try:
+            async with self._check_slots if isinstance(task, CheckVolume) else self._other_slots:
+                result = await self._runner(task, await environment(), timeout_s)
+            state = Done(self._clock(), result)
+        except TaskFailed as error:
+            state = FailedTask(self._clock(), error.kind, error.what, error.data, error.do)
+        except SluicegateError as error:
+            kind = type(error).__name__
+            state = FailedTask(self._clock(), kind, error.what, error.data, error.do)
+        except Exception as error:  # noqa: BLE001 - it becomes the task's result, so nothing is lost
+            kind = type(error).__name__
+            state = FailedTask(self._clock(), kind, f"{kind}: {error}")
+        finally:
+            self._running.pop((uid, task), None)
+        if uid in self._states:
+            self._states[uid][task] = state
+            self._on_end(uid)

@@ -1,0 +1,1 @@
+"""The work of a worker process, one module for each kind of task."""

@@ -1,0 +1,122 @@
+"""Objects below an address: listed page by page with size and time, measured, and deleted in bulk.
+
+The library's own `ObjectStore` returns names only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from sluicegate.errors import SettingsInvalid, StoreUnavailable
+from sluicegate_operator.reconcile.storage_tasks import (
+    Delete,
+    Deleted,
+    Measure,
+    Measured,
+)
+
+_PAGE = 1000
+"""Objects of a page and of a bulk deletion: the limit of S3."""
+
+_MAX_PASSES = 10
+"""A process that keeps writing there cannot be outrun."""
+
+_RETRY_TIMEOUT_S = 60.0
+
+_EPOCH_RECORD = re.compile(r"(?:.*/)?epochs/\d+")
+
+
+def measure(task: Measure) -> Measured:
+    """Count bytes and objects, and find the newest epoch of any job, with one page in memory.
+
+    Raises:
+        StoreUnavailable: the store did not answer.
+    """
+    size, count, newest = 0, 0, None
+    for page in pages(task.volume):
+        for entry in page:
+            size, count = size + entry["size"], count + 1
+            if _EPOCH_RECORD.fullmatch(entry["path"]):
+                at = entry["last_modified"].timestamp()
+                newest = at if newest is None else max(newest, at)
+    return Measured(size, count, newest)
+
+
+def delete(task: Delete) -> Deleted:
+    """Delete everything below an address.
+
+    Raises:
+        SettingsInvalid: the address is a whole bucket.
+        StoreUnavailable: the store did not answer, or something keeps writing there.
+    """
+    if not urlsplit(task.address).path.strip("/"):
+        raise SettingsInvalid(
+            f"{task.address} is a whole bucket",
+            data="nothing was deleted",
+            do="give a prefix below the bucket",
+        )
+    removed = 0
+    for _ in range(_MAX_PASSES):
+        before = removed
+        for page in pages(task.address):
+            names = [entry["path"] for entry in page]
+            if names:
+                remove(task.address, names)
+            removed += len(names)
+        if removed == before:
+            return Deleted(removed)
+    raise StoreUnavailable(
+        f"{task.address} was not empty after {_MAX_PASSES} passes: something keeps writing there",
+        data=f"{removed} objects were deleted",
+        do="stop the writer; the operator keeps trying",
+    )
+
+
+def pages(address: str) -> Iterator[Sequence[obstore.ObjectMeta]]:
+    """Yield the objects below an address in pages; their names are relative to it.
+
+    Raises:
+        StoreUnavailable: the store did not answer, or refused.
+    """
+    try:
+        yield from obstore.list(_open(address), chunk_size=_PAGE)
+    except (BaseError, FileNotFoundError) as error:  # FileNotFoundError: the bucket does not exist
+        raise _unavailable(f"list {address}", error) from error
+
+
+def remove(address: str, names: Sequence[str]) -> None:
+    """Delete objects below an address; an object that does not exist is no error.
+
+    Raises:
+        StoreUnavailable: some objects may be left.
+    """
+    try:
+        obstore.delete(_open(address), list(names))
+    except (BaseError, OSError) as error:
+        raise _unavailable(f"delete {len(names)} objects below {address}", error) from error
+
+
+def _open(address: str) -> S3Store:
+    """Open the store at an address, configured by the AWS_* variables."""
+    parts = urlsplit(address)
+    return S3Store(
+        parts.netloc,
+        prefix=parts.path.strip("/") or None,
+        retry_config={"retry_timeout": timedelta(seconds=_RETRY_TIMEOUT_S)},
+    )
+
+
+def _unavailable(what: str, error: Exception) -> StoreUnavailable:
+    reason = " ".join(str(error).partition("Debug source")[0].split())[:400]
+    return StoreUnavailable(
+        f"the store did not {what}: {reason}",
+        data="a part of it may be done; a retry does the rest",
+        do="check the store (keys, permissions, network); the operator keeps trying",
+    )

@@ -1,1 +1,0 @@
-"""What a child process does: one module a kind of task. Called by `store.__main__` only."""
