@@ -14,7 +14,7 @@ receivers:
       grpc: {endpoint: "0.0.0.0:4317"}
       http: {endpoint: "0.0.0.0:4318"}
 processors:
-  # refuses, and is asked again, before the kernel ends it
+  # refuses data, which exporters send again, before the kernel kills it
   memory_limiter: {check_interval: 1s, limit_percentage: 80, spike_limit_percentage: 20}
   batch: {timeout: 1s}
 exporters:

@@ -1,6 +1,6 @@
-{{/* Names and labels. Each takes the root context of the chart that calls it. */}}
+{{/* Names and labels. Each takes the calling chart's root context. */}}
 
-{{/* RELEASE-CHART, or RELEASE where that says the chart's name already. */}}
+{{/* RELEASE-CHART, or RELEASE if that contains the chart's name. */}}
 {{- define "common.fullname" -}}
 {{- $chart := .Values.nameOverride | default .Chart.Name -}}
 {{- if .Values.fullnameOverride -}}
@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What pods are chosen by: it cannot change in an upgrade. */}}
+{{/* Selector labels of pods; they cannot change in an upgrade. */}}
 {{- define "common.selector" -}}
 app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -29,12 +29,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{/* The label that lets a pod of the namespace through to this component. */}}
+{{/* The label that admits a pod of the namespace to this component. */}}
 {{- define "common.clientLabel" -}}
 {{ include "common.fullname" . }}-client
 {{- end -}}
 
-{{/* A value as text; numbers as people write them, not 1e+09. */}}
+{{/* A value as text; numbers without an exponent such as 1e+09. */}}
 {{- define "common.plain" -}}
 {{- if kindIs "float64" . }}{{ toJson . }}{{ else }}{{ . }}{{ end -}}
 {{- end -}}

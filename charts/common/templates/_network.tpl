@@ -1,13 +1,13 @@
 {{/* Rules of NetworkPolicies. */}}
 
-{{/* Names are resolved by whatever serves DNS: by its port, as clusters run it in different namespaces. */}}
+{{/* DNS by port, because clusters run it in different namespaces. */}}
 {{- define "common.dnsEgress" -}}
 - ports:
   - {port: 53, protocol: UDP}
   - {port: 53, protocol: TCP}
 {{- end -}}
 
-{{/* Who may ask a component: jobs of the namespace, pods that say so, and who is named in values. */}}
+{{/* Clients of a component: jobs of the namespace, labelled pods, and the peers in values. */}}
 {{- define "common.clients" -}}
 - podSelector:
     matchExpressions:

@@ -1,4 +1,4 @@
-{{/* Parts of pods: image, security, where they run. */}}
+{{/* Parts of pods: image, security, scheduling. */}}
 
 {{/* REGISTRY/REPOSITORY:TAG, or @DIGEST. Takes (dict "top" ROOT "image" IMAGE). */}}
 {{- define "common.image" -}}
@@ -17,13 +17,13 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* The restricted pod security standard; the images' user is numeric. */}}
+{{/* The restricted Pod Security Standard; the images' user is numeric. */}}
 {{- define "common.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001
 runAsGroup: 10001
 fsGroup: 10001
-# or a large volume is walked through at every start
+# otherwise a large volume is walked through at every start
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
@@ -34,7 +34,7 @@ capabilities: {drop: [ALL]}
 readOnlyRootFilesystem: true
 {{- end -}}
 
-{{/* Where pods run. Takes (dict "top" ROOT "component" NAME). */}}
+{{/* Scheduling of pods. Takes (dict "top" ROOT "component" NAME). */}}
 {{- define "common.scheduling" -}}
 {{- $values := .top.Values }}
 {{- with $values.priorityClassName }}
@@ -64,7 +64,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* A pod that asks one question: of `helm test`. Takes (dict "top" ROOT). */}}
+{{/* A pod of `helm test`. Takes (dict "top" ROOT). */}}
 {{- define "common.testMeta" -}}
 name: {{ include "common.fullname" .top }}-test
 namespace: {{ .top.Release.Namespace }}
@@ -85,14 +85,14 @@ metadata:
   labels: {{- include "common.labels" .top | nindent 4 }}
 spec:
   maxUnavailable: {{ .top.Values.podDisruptionBudget.maxUnavailable }}
-  # one that does not come to be ready must not keep a node from being drained
+  # a pod that never becomes ready must not block the drain of a node
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels: {{- include "common.selector" .top | nindent 6 }}
       app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* The volume of each pod of a StatefulSet; it outlives the release. */}}
+{{/* The volume of each pod of a StatefulSet; it is kept when the release is uninstalled. */}}
 {{- define "common.claim" -}}
 persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain, whenScaled: Retain}
 volumeClaimTemplates:

@@ -1,7 +1,7 @@
-{{/* Secrets that are drawn once and stay: what is in the cluster is kept. Without a cluster to ask
-(`helm template`, and tools that deploy by it) they are drawn anew each time: use existingSecret there. */}}
+{{/* Secrets that are generated once: values in the cluster are kept. Without a cluster
+(`helm template`, and tools that deploy with it) they are generated anew each time: use existingSecret there. */}}
 
-{{/* A key of a Secret, base64: as it is there, as given, or drawn.
+{{/* A key of a Secret, base64: the existing value, the given one, or a generated one.
 Takes (dict "top" ROOT "name" SECRET "key" KEY "given" TEXT "length" NUMBER). */}}
 {{- define "common.kept" -}}
 {{- $there := lookup "v1" "Secret" .top.Release.Namespace .name -}}
@@ -15,7 +15,7 @@ Takes (dict "top" ROOT "name" SECRET "key" KEY "given" TEXT "length" NUMBER). */
 {{- end -}}
 {{- end -}}
 
-{{/* Of a Secret with passwords that are in the data of a volume too: it stays where the volume stays. */}}
+{{/* Annotations of a Secret whose passwords are also in the data of a volume: it is kept with the volume. */}}
 {{- define "common.keptAnnotations" -}}
 helm.sh/resource-policy: keep
 {{- end -}}
@@ -24,7 +24,7 @@ helm.sh/resource-policy: keep
 {{- .Values.tls.existingSecret | default (printf "%s-tls" (include "common.fullname" .)) -}}
 {{- end -}}
 
-{{/* data of a kubernetes.io/tls Secret with an authority of its own, kept once it is there. An upgrade
+{{/* data of a kubernetes.io/tls Secret with a CA of its own, kept once it exists. An upgrade
 that changes the names needs another certificate: delete the Secret first.
 Takes (dict "top" ROOT "names" LIST). */}}
 {{- define "common.tlsData" -}}
@@ -58,7 +58,7 @@ lengths in two bytes each, as those of keys of 1024 to 65535 bits are. */}}
 -----END PRIVATE KEY-----
 {{ end -}}
 
-{{/* A number below 65536 as two bytes, by way of its 18 bits of base64: there are no bytes in templates. */}}
+{{/* A number below 65536 as two bytes, by way of 18 bits of base64, because templates have no bytes. */}}
 {{- define "common.twoBytes" -}}
 {{- $digits := "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/" -}}
 {{- $bits := mul . 4 -}}
@@ -70,7 +70,7 @@ lengths in two bytes each, as those of keys of 1024 to 65535 bits are. */}}
 {{- printf "%s=" $text | b64dec -}}
 {{- end -}}
 
-{{/* Names that a component's certificate holds for: of its Service, and of its pods. */}}
+{{/* DNS names in a component's certificate: its Service and its pods. */}}
 {{- define "common.hosts" -}}
 {{- $top := . -}}
 {{- $host := include "common.fullname" . -}}
@@ -84,7 +84,7 @@ lengths in two bytes each, as those of keys of 1024 to 65535 bits are. */}}
 
 {{- define "common.checkTLS" -}}
 {{- if and .Values.tls.existingSecret (not .Values.tls.enabled) -}}
-{{- fail (printf "%s: tls.existingSecret is given and tls.enabled is false: it would speak plain text. Set tls.enabled, or take the Secret out." .Chart.Name) -}}
+{{- fail (printf "%s: tls.existingSecret is set but tls.enabled is false: connections would be plain text. Set tls.enabled, or remove the Secret." .Chart.Name) -}}
 {{- end -}}
 {{- end -}}
 

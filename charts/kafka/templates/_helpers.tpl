@@ -2,7 +2,7 @@
 {{- .Values.scram.existingSecret | default (printf "%s-scram" (include "common.fullname" .)) -}}
 {{- end -}}
 
-{{/* The protocol of a listener: of clients and of brokers among themselves the same. */}}
+{{/* The security protocol of the listeners for clients and between brokers. */}}
 {{- define "kafka.protocol" -}}
 {{- if .Values.scram.enabled -}}
 {{ ternary "SASL_SSL" "SASL_PLAINTEXT" .Values.tls.enabled }}
@@ -11,7 +11,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* 22 characters of base64, of which the last has no bits to spare; the same whenever it is asked for. */}}
+{{/* The cluster id: 22 characters of base64, the last without spare bits; the same at each rendering. */}}
 {{- define "kafka.clusterId" -}}
 {{- if .Values.clusterId -}}
 {{ .Values.clusterId }}
@@ -21,12 +21,12 @@ S{{ $drawn }}A
 {{- end -}}
 {{- end -}}
 
-{{/* HOST of a node, by its number or by a placeholder of its pod's name. */}}
+{{/* The host of a node, by its number or by a placeholder for its pod's name. */}}
 {{- define "kafka.host" -}}
 {{ .pod }}.{{ include "common.fullname" .top }}-headless.{{ .top.Release.Namespace }}.svc
 {{- end -}}
 
-{{/* Settings that addresses, safety and the image rest on; values cannot change them. */}}
+{{/* Settings that values cannot change: addresses, durability and the image depend on them. */}}
 {{- define "kafka.ownSettings" -}}
 {{- $protocol := include "kafka.protocol" . -}}
 {{- $self := include "kafka.host" (dict "top" . "pod" "@POD_NAME@") -}}
@@ -43,20 +43,20 @@ advertised.listeners: CLIENT://{{ $self }}:9092,INTERNAL://{{ $self }}:9094
 listener.security.protocol.map: CLIENT:{{ $protocol }},CONTROLLER:{{ ternary "SSL" "PLAINTEXT" .Values.tls.enabled }},INTERNAL:{{ $protocol }}
 controller.listener.names: CONTROLLER
 inter.broker.listener.name: INTERNAL
-# a folder of the volume: Kafka takes each folder beside it for a partition
+# a folder in the volume: Kafka takes every other folder at its level for a partition
 log.dirs: /var/lib/kafka/data
 unclean.leader.election.enable: false
 {{- if .Values.tls.enabled }}
 config.providers: dir,env
 config.providers.dir.class: org.apache.kafka.common.config.provider.DirectoryConfigProvider
-# Kafka trims what is read, and its reader of PEM wants a line's end behind the last line (DefaultSslEngineFactory):
-# so one follows, and a mark that is no white space
+# Kafka trims values, but its PEM parser needs a newline after the last line (DefaultSslEngineFactory):
+# so a newline follows, and then a character that is not white space
 ssl.keystore.type: PEM
 ssl.keystore.key: ${dir:/etc/kafka/tls:tls.key}\n#
 ssl.keystore.certificate.chain: ${dir:/etc/kafka/tls:tls.crt}\n#
 ssl.truststore.type: PEM
 ssl.truststore.certificates: ${dir:/etc/kafka/tls:ca.crt}\n#
-# among themselves nodes prove who they are by their certificate, controllers by nothing else
+# nodes authenticate to each other by certificate; controllers have no other authentication
 listener.name.controller.ssl.client.auth: required
 listener.name.internal.ssl.client.auth: required
 {{- else if .Values.scram.enabled }}
@@ -71,7 +71,7 @@ listener.name.internal.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.s
 {{- end }}
 {{- end -}}
 
-{{/* Defaults that values may change: of three nodes one may be lost without a row. */}}
+{{/* Defaults that values may change: one of three nodes may be lost without losing a record. */}}
 {{- define "kafka.defaults" -}}
 {{- $copies := min 3 (int .Values.replicas) -}}
 {{- $least := ternary 2 1 (ge (int $copies) 3) -}}
@@ -88,7 +88,7 @@ transaction.max.timeout.ms: 900000
 group.initial.rebalance.delay.ms: 0
 log.retention.hours: 168
 {{- if eq (int .Values.replicas) 1 }}
-# the only broker's successor waits that long to be let in, and so does everybody
+# the successor of the only broker waits this long to register, and so do all clients
 broker.session.timeout.ms: 4000
 broker.heartbeat.interval.ms: 1000
 {{- end }}
@@ -98,7 +98,7 @@ broker.heartbeat.interval.ms: 1000
 {{- $own := include "kafka.ownSettings" . | fromYaml -}}
 {{- range $key, $_ := .Values.config -}}
 {{- if hasKey $own $key -}}
-{{- fail (printf "kafka: config.%s is the chart's own: addresses, safety or the image rest on it. Take it out of config." $key) -}}
+{{- fail (printf "kafka: config.%s is set by the chart: addresses, durability or the image depend on it. Remove it from config." $key) -}}
 {{- end -}}
 {{- if gt (int (get (dict "default.replication.factor" 1 "offsets.topic.replication.factor" 1 "transaction.state.log.replication.factor" 1) $key)) 0 -}}
 {{- include "kafka.checkCopies" (dict "top" $ "what" (printf "config.%s" $key) "copies" (get $.Values.config $key)) -}}
@@ -109,11 +109,11 @@ broker.heartbeat.interval.ms: 1000
 
 {{- define "kafka.checkCopies" -}}
 {{- if gt (int .copies) (int .top.Values.replicas) -}}
-{{- fail (printf "kafka: %s is %d, and there are %d nodes: no topic could be made. Lower it, or raise replicas." .what (int .copies) (int .top.Values.replicas)) -}}
+{{- fail (printf "kafka: %s is %d, but there are %d nodes: no topic could be created. Lower it, or raise replicas." .what (int .copies) (int .top.Values.replicas)) -}}
 {{- end -}}
 {{- end -}}
 
-{{/* Parts of pods that are clients: of the Job and of `helm test`. */}}
+{{/* Parts of the pods that are clients: the Job and `helm test`. */}}
 {{- define "kafka.clientPod" -}}
 restartPolicy: {{ .restart }}
 serviceAccountName: {{ include "common.fullname" .top }}
@@ -156,7 +156,7 @@ volumes:
 - name: tls
   secret:
     secretName: {{ include "common.tlsSecretName" .top }}
-    # the authority, not the key
+    # the CA certificate, not the key
     items:
     - {key: ca.crt, path: ca.crt}
 {{- end }}

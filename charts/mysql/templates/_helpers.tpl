@@ -2,7 +2,7 @@
 {{- .Values.auth.existingSecret | default (include "common.fullname" .) -}}
 {{- end -}}
 
-{{/* Settings that exactly-once rests on, and those that the image and the pod rest on. */}}
+{{/* Settings that exactly-once, the image and the pod depend on. */}}
 {{- define "mysql.ownSettings" -}}
 bind-address: "*"
 port: 3306
@@ -11,7 +11,7 @@ socket: /tmp/mysql.sock
 pid-file: /tmp/mysqld.pid
 tmpdir: /tmp
 mysqlx: "OFF"
-# no files are read or written for SQL: there is no folder for it in a root that cannot be written to
+# no SQL reads or writes files: the read-only root file system has no folder for them
 secure_file_priv: "NULL"
 skip-name-resolve: "ON"
 sync_binlog: 1
@@ -30,14 +30,14 @@ tls_version: TLSv1.2,TLSv1.3
 {{- end }}
 {{- end -}}
 
-{{/* Everything that the server is told; values may change what is only a default. */}}
+{{/* All settings of the server; values may change those that are only defaults. */}}
 {{- define "mysql.settings" -}}
 {{- $own := include "mysql.ownSettings" . | fromYaml -}}
 {{- range $key, $_ := .Values.config -}}
 {{- $plain := replace "-" "_" $key -}}
 {{- range $mine, $_ := $own -}}
 {{- if eq $plain (replace "-" "_" $mine) -}}
-{{- fail (printf "mysql: config.%s is the chart's own: commits, or the pod, rest on it. Take it out of config%s." $key (get (dict "innodb_buffer_pool_size" "; bufferPool says it" "max_connections" "; maxConnections says it") $plain)) -}}
+{{- fail (printf "mysql: config.%s is set by the chart: durability or the pod depends on it. Remove it from config%s." $key (get (dict "innodb_buffer_pool_size" "; use bufferPool" "max_connections" "; use maxConnections") $plain)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,7 +1,8 @@
-"""Make the CheckpointVolume of a release, or take it away: `python volume.py make|remove`.
+"""Create or delete the CheckpointVolume of a release: `python volume.py make|remove`.
 
-A process of one of the release's Jobs, with Python alone: it reads VOLUME (the resource as JSON), NAMESPACE
-and TIMEOUT_S, and asks the API server as the pod's account. It ends with 1 and says why if it cannot.
+Hook Jobs of the release run it with plain Python. It reads VOLUME (the resource as JSON), NAMESPACE and
+TIMEOUT_S from the environment and uses the API server with the pod's ServiceAccount. It exits with 1 and
+the reason if it fails.
 """
 
 import json
@@ -22,7 +23,7 @@ APPLY = "application/apply-patch+yaml"
 
 
 def ask(method, path, body=None):
-    """Return the status and the answer; a server that does not answer is asked again until the deadline."""
+    """Return the status and the response; retries until the deadline while the server does not answer."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     host = f"[{host}]" if ":" in host else host
     url = f"https://{host}:{port}/apis/sluicegate.dev/v1alpha1/namespaces/{NAMESPACE}/{path}"
@@ -37,24 +38,24 @@ def ask(method, path, body=None):
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             text = error.read().decode(errors="replace")
-            # 429 and 5xx: it is busy, or on its way
+            # 429 and 5xx: the server is busy or starting
             if error.code != 429 and error.code < 500:
                 return error.code, text
-            said = f"{error.code}: {text}"
+            reason = f"{error.code}: {text}"
         except OSError as error:
             said = str(error)
-        wait(f"the API server: {said}")
+        wait(f"the API server: {reason}")
 
 
 def wait(what):
     if time.monotonic() > DEADLINE:
-        sys.exit(f"Given up after {os.environ['TIMEOUT_S']} s. The last was: {what}")
+        sys.exit(f"Timed out after {os.environ['TIMEOUT_S']} s, waiting for {what}")
     print(what, flush=True)
     time.sleep(2)
 
 
 def make():
-    """Apply the volume; a kind that is not served yet is waited for."""
+    """Apply the volume; waits until its kind is served."""
     path = f"checkpointvolumes/{NAME}?fieldManager=helm&force=true"
     while True:
         status, answer = ask("PATCH", path, VOLUME)
@@ -62,30 +63,30 @@ def make():
             break
         wait("the kind CheckpointVolume is not served yet")
     if status >= 300:
-        sys.exit(f"The CheckpointVolume {NAME} was refused, and no job is affected: {answer}")
-    print(f"CheckpointVolume {NAME} is as the release says")
+        sys.exit(f"The CheckpointVolume {NAME} was rejected; no job is affected: {answer}")
+    print(f"CheckpointVolume {NAME} is configured")
 
 
 def remove():
-    """Take the volume away while the operator is there to let go of it."""
+    """Delete the volume while the operator still runs and removes its finalizer."""
     for kind in ("streamingjobs", "savepoints"):
         status, answer = ask("GET", kind)
         if status == 404:
-            continue  # the kinds are gone: somebody removed the definitions
+            continue  # the CRD was deleted
         if status >= 300:
             sys.exit(f"{kind} could not be listed: {answer}")
         names = [item["metadata"]["name"] for item in answer["items"]]
         if names:
             sys.exit(
-                f"There are {kind} in {NAMESPACE} yet: {', '.join(names)}. Without the operator they could"
-                " not end as they should, nor be deleted. Nothing was removed. Delete them first"
+                f"{NAMESPACE} still has {kind}: {', '.join(names)}. Without the operator they could"
+                " neither finish nor be deleted. Nothing was removed. Delete them first"
                 f" (kubectl delete {kind} -n {NAMESPACE} NAME); or, if another operator runs them:"
                 " helm uninstall --no-hooks"
             )
     while True:
         status, answer = ask("DELETE", f"checkpointvolumes/{NAME}")
         if status == 404:
-            print(f"CheckpointVolume {NAME} is gone")
+            print(f"CheckpointVolume {NAME} is deleted")
             return
         if status >= 300:
             sys.exit(f"The CheckpointVolume {NAME} could not be deleted: {answer}")

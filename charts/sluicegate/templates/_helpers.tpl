@@ -6,21 +6,21 @@
 {{- $where := dict "kafka" "external.kafka.bootstrapServers" "mysql" "external.mysql.existingSecret" "object-store" "external.objectStore" "collector" "external.collector.endpoint" -}}
 {{- range $name, $enabled := $on -}}
 {{- if and $enabled (get $given $name) -}}
-{{- fail (printf "sluicegate: %s is given and %s.enabled is true: which of the two is meant? Set %s.enabled to false to use yours, or take it out." (get $where $name) $name $name) -}}
+{{- fail (printf "sluicegate: %s is set but %s.enabled is true: only one can be used. Set %s.enabled to false to use your own, or remove the value." (get $where $name) $name $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if not (or (get $on "kafka") .kafka.bootstrapServers) -}}
-{{- fail "sluicegate: kafka.enabled is false and external.kafka.bootstrapServers is empty: jobs would have no Kafka. Give its address, or enable it." -}}
+{{- fail "sluicegate: kafka.enabled is false and external.kafka.bootstrapServers is empty: jobs would have no Kafka. Set its address, or enable it." -}}
 {{- end -}}
 {{- if not (or (get $on "mysql") .mysql.existingSecret) -}}
 {{- fail "sluicegate: mysql.enabled is false and external.mysql.existingSecret is empty: jobs would have no MySQL. Name a Secret with its URL, or enable it." -}}
 {{- end -}}
 {{- if and $.Values.checkpointVolume.enabled (not (or (get $on "object-store") .objectStore.endpoint .objectStore.region)) -}}
-{{- fail "sluicegate: object-store.enabled is false and external.objectStore has neither endpoint nor region: checkpoints would have no place. Give one of them, or set checkpointVolume.enabled to false and make your own volume." -}}
+{{- fail "sluicegate: object-store.enabled is false and external.objectStore has neither endpoint nor region: checkpoints would have no store. Set one of them, or set checkpointVolume.enabled to false and create your own volume." -}}
 {{- end -}}
 {{- end -}}
 {{- if and (eq .Values.checkpointVolume.reclaimPolicy "Delete") (not .Values.checkpointVolume.prefix) -}}
-{{- fail "sluicegate: checkpointVolume.reclaimPolicy is Delete and there is no prefix: a whole bucket is never emptied. Give checkpointVolume.prefix." -}}
+{{- fail "sluicegate: checkpointVolume.reclaimPolicy is Delete but prefix is empty: a whole bucket is never emptied. Set checkpointVolume.prefix." -}}
 {{- end -}}
 {{- end -}}
 
@@ -32,7 +32,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Empty: Amazon's. */}}
+{{/* Empty: Amazon S3. */}}
 {{- define "sluicegate.storeEndpoint" -}}
 {{- if (index .Values "object-store").enabled -}}
 {{- $store := index .Subcharts "object-store" -}}
@@ -50,7 +50,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Who signs the store's certificate; empty: an authority that everybody trusts, or no TLS. */}}
+{{/* The Secret with the CA of the store; empty: a public CA, or no TLS. */}}
 {{- define "sluicegate.storeAuthority" -}}
 {{- if not (index .Values "object-store").enabled -}}
 {{ .Values.external.objectStore.authoritySecret }}
@@ -75,7 +75,7 @@ http://{{ include "common.fullname" .Subcharts.collector }}.{{ .Release.Namespac
 {{- end -}}
 {{- end -}}
 
-{{/* The port of a URL, said or by its scheme. */}}
+{{/* The port of a URL, explicit or by its scheme. */}}
 {{- define "sluicegate.portOf" -}}
 {{- $url := urlParse . -}}
 {{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
@@ -107,11 +107,11 @@ metadata:
     app.kubernetes.io/component: volume
   annotations:
     helm.sh/hook: {{ .hook }}
-    # one that failed stays, as its log says why
+    # a failed Job is kept, because its log has the reason
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 spec:
   backoffLimit: 0
-  activeDeadlineSeconds: {{ add (int .top.Values.hooks.timeoutS) 60 }}
+  activeDeadlineSeconds: {{ add (int .top.Values.hooks.timeoutSeconds) 60 }}
   template:
     metadata:
       labels: {{- include "common.selector" .top | nindent 8 }}
@@ -133,7 +133,7 @@ spec:
         - name: NAMESPACE
           valueFrom:
             fieldRef: {fieldPath: metadata.namespace}
-        - {name: TIMEOUT_S, value: {{ .top.Values.hooks.timeoutS | quote }}}
+        - {name: TIMEOUT_S, value: {{ .top.Values.hooks.timeoutSeconds | quote }}}
         resources:
           requests: {cpu: 10m, memory: 64Mi}
           limits: {memory: 128Mi}

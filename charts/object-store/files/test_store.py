@@ -1,4 +1,4 @@
-"""Put an object into the store and get it back, by signed requests. Called by `helm test`."""
+"""`helm test`: put an object into the store and get it back, with signed requests."""
 
 import io
 import os
@@ -25,7 +25,7 @@ finally:
     answer.close()
     answer.release_conn()
 if found != content:
-    raise SystemExit(f"{name} was put with 1024 bytes and came back with {len(found)}, not the same")
+    raise SystemExit(f"{name} was put with 1024 bytes but {len(found)} other bytes came back")
 client.remove_object(bucket_name=bucket, object_name=name)
 client.remove_bucket(bucket_name=bucket)
-print(f"{url.geturl()} takes signed requests and gives back what was put")
+print(f"{url.geturl()} accepts signed requests and returns what was put")
