@@ -1,7 +1,7 @@
-"""Says in one line what this machine lacks, before anything is downloaded.
+"""Prints in one line what this machine lacks, before anything is downloaded. Installs nothing.
 
-Not an installer. Run by the Makefile under whatever `python3` is found, perhaps an old one, so:
-standard library only, nothing imported from this project, no syntax newer than Python 3.6.
+The Makefile runs it with the first `python3` on the PATH, which may be an old one: it uses the standard
+library only, imports nothing of this project and needs no syntax newer than Python 3.6.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ JAVA_MINIMUM = 17
 
 
 def java_command() -> str:
-    """Return the Java that Spark will use: JAVA_HOME's first, else the one on the PATH."""
+    """Return the Java that Spark will use: that of JAVA_HOME, else the one on the PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return os.path.join(home, "bin", "java")

@@ -1,8 +1,7 @@
-"""The one place that names the versions of tools and services that are not Python packages.
+"""Versions of tools and services that are not Python packages.
 
-Not for Python packages (requirements/), nor for the oldest Python and Java (infra/preflight.py,
-which may run under a Python too old to import this). Called by infra.jars (what to resolve) and
-infra.embedded (what to unpack). After a change here run `make lock` and commit infra/jars.lock.
+Python packages are in requirements/, the oldest Python and Java in infra/preflight.py, which may run with
+a Python too old to import this. After a change run `make lock` and commit infra/toolchain/jars.lock.
 """
 
 from typing import Final
@@ -13,35 +12,35 @@ KAFKA: Final = "4.4.0"
 MARIADB: Final = "11.4.5"
 SLF4J: Final = "1.7.36"
 
-# S3A must be of the Hadoop that pyspark ships. It was built against this AWS SDK, which its own
-# dependency wraps into a bundle of 641 MB; these are the parts that it calls.
+# S3A must have the version of the Hadoop that pyspark ships. It was built against this AWS SDK. Its own
+# dependency is a bundle of 641 MB; infra/toolchain/maven.py names the parts that it calls.
 HADOOP: Final = "3.4.2"
 AWS_SDK: Final = "2.29.52"
 ANALYTICS_ACCELERATOR: Final = "1.2.1"
 
-# Compiles the classes of jobs/java: a machine with a JRE has no javac. 3.39.0 runs on Java 17, newer
-# ones want 21.
+# Compiles the classes of jobs/java, because a JRE has no javac. 3.39.0 runs on Java 17; newer versions
+# need Java 21.
 ECJ: Final = "3.39.0"
 
 # The S3 server of tests and laptops: a Go module, its hash as go.sum writes it.
 VERSITYGW: Final = "1.8.0"
 VERSITYGW_SUM: Final = "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc="
 
-# The API server of the operator's tests, both Go modules as above; infra/kubernetes.sum and etcd.sum
-# pin the parts that these releases keep in modules of their own.
+# The API server of the operator's tests, Go modules too. infra/toolchain/kubernetes.sum and etcd.sum pin
+# the parts that these releases publish as modules of their own.
 KUBERNETES: Final = "1.37.1"
 KUBERNETES_SUM: Final = "h1:LTUzSbp9n0W7649oVKBYfC48zcoD3vCk++1PZQn28q8="
 ETCD: Final = "3.7.0"
 ETCD_SUM: Final = "h1:ScdUdN8ljuimp0lZaNq0otLMrHcFSFT+dQyT1j7JSFo="
 
-# Tools of charts and of the cluster (infra/tools.py), Go modules as above.
+# Tools of charts and of the cluster (infra/toolchain/go_programs.py), Go modules as above.
 HELM: Final = "4.3.1"
 HELM_SUM: Final = "h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g="
 KIND: Final = "0.33.0"
 KIND_SUM: Final = "h1:AjvDv3vOygb/VKLVQW87lfktIBzkxR8Ump9DjxC8+Lk="
 
-# The rest of a node of the cluster (infra/kind/programs.py), Go modules as above. containerd, the CNI
-# plugins and etcd, CoreDNS above and here are those of kind's own node image.
+# The other programs of the cluster's node (infra/offline/kind_node/programs.py), Go modules too. containerd,
+# the CNI plugins, etcd and CoreDNS have the versions of kind's stock node image.
 CONTAINERD: Final = "2.3.4"
 CONTAINERD_SUM: Final = "h1:c2PJo/9UGVdiiw8SwrxuLxWGY+9b3jQ6Xp9zntneIvI="
 CNI_PLUGINS: Final = "1.9.1"
@@ -51,12 +50,12 @@ COREDNS_SUM: Final = "h1:V2g2JdCWJVqYGdX8tlBiK0iQo23Pnt8xs8gHqKyFYs8="
 LOCAL_PATH: Final = "0.0.30"
 LOCAL_PATH_SUM: Final = "h1:OkiuofkCSscddl7tma/B9Ox1wu+JEVSrP7IcZI65Ggo="
 
-# The parts of the OpenTelemetry Collector that infra/images/collector/go.mod asks for, and one hash of
-# all that is linked then, as a build that meets another prints it.
+# The components of the OpenTelemetry Collector in infra/images/collector/go.mod, and one hash of
+# everything that is linked; a build that gets another hash prints it.
 OTELCOL: Final = "0.157.0"
 OTELCOL_SUM: Final = "eeb18badb7604ae93a3ba27dd32cf524e4239a128584e95f16988f1a0a012263"
 
-# What the Go modules above need.
+# The oldest Go that the modules above accept.
 GO_OLDEST: Final = "1.26.3"
 
 # Kafka 4.4.0 depends on these two in a version that was never published to Maven.
@@ -67,5 +66,5 @@ KAFKA_TOOLS: Final = "4.3.1"
 # the logging of Kafka delegation tokens (Kerberos), which nothing here uses.
 SPARK_KAFKA_TOKENS: Final = "4.0.0"
 
-# Only compiles requirements/*.in; not in the environment.
+# Compiles requirements/*.in; not part of the environment.
 UV: Final = "0.13.8"

@@ -1,4 +1,4 @@
-"""The demo: an access log replayed into Kafka, a job killed on purpose, a report that proves it.
+"""The demo: an access log is replayed into Kafka, a job is killed on purpose, a report shows the result.
 
-`python -m infra.demo` runs it all; `generate`, `replay` and `report` are of use by themselves too.
+`python -m infra.demo` runs all of it; `access_log`, `producer` and `report` can be used alone.
 """

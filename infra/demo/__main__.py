@@ -1,7 +1,7 @@
-"""`make demo`: a real access log through Kafka into Kafka and MySQL, killed on purpose, and exact.
+"""`make demo`: an access log through Kafka into Kafka and MySQL, exact in spite of three kills.
 
-Starts the services, replays the log, runs ip_count under its own supervisor, lets it die at three
-failpoints, checks the answer by an independent recomputation and writes a report page.
+Starts the services, replays the log, runs ip_count with its supervisor, kills the driver at three
+failpoints, compares both sinks with an independent recomputation and writes a report page.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.demo.generate import write_log
-from infra.demo.replay import count_lines, replay
+from infra.demo.access_log import write_log
+from infra.demo.producer import count_lines, replay
 from infra.demo.report import Kill, write_report
-from infra.embedded import Services
-from infra.jars import folder
-from infra.work import work_folder
-from sluicegate.cli.job import Verification
+from infra.local_services import Services
+from infra.toolchain.maven import folder
+from infra.workspace import work_folder
 from sluicegate.cli.options import as_arguments
-from sluicegate.protocol.errors import SluicegateError
-from sluicegate_jobs.ip_count import IpCountSettings, create_targets
-from sluicegate_jobs.ip_count_verify import verify
+from sluicegate.errors import SluicegateError
+from sluicegate.packaged_job import Verification
+from sluicegate_jobs.ip_count.job import IpCountSettings, create_targets
+from sluicegate_jobs.ip_count.verify import verify
 
 KILLS = (
     ("before-decide", "", 2, "staged, not decided: nothing of it may ever be seen", "run again"),

@@ -1,7 +1,7 @@
-"""Puts the spans of a run back together: every try of an epoch, with its phases.
+"""Groups the spans of a run into the attempts at each epoch, with their phases. Pure.
 
-A killed driver leaves the spans that had ended, without the root that would have held them; a try
-is therefore what shares a trace. Pure. Called by `report`.
+A killed driver leaves the spans that had ended, without their root span; an attempt is therefore the set of
+spans with one trace id.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any, Final
 NS_PER_MS: Final = 1_000_000
 _NEVER: Final = 1 << 63
 
-_PHASES: Final = frozenset({"stage", "decide", "apply", "recover"})
+_PHASES: Final = frozenset({"stage", "decide", "apply"})
 _STEPS: Final = frozenset({"begin", "write", "flush", "commit"})
 
 Span = Mapping[str, Any]
@@ -23,7 +23,7 @@ class Bar:
     """One phase of a try.
 
     Args:
-        phase: 'stage', 'decide', 'recover' or 'apply <sink>'.
+        phase: 'stage', 'decide' or 'apply <sink>'.
         start_ns: since 1970.
         end_ns: the same.
         said: duration and rows, for people.

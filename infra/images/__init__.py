@@ -1,5 +1,5 @@
-"""Builds the images of the platform, on this machine and without an image registry or a builder.
+"""The container images of the platform: `python -m infra.images`, behind `make images`.
 
-Not here: running them (infra.kind, charts). Called by the Makefile (`python -m infra.images`); what
-is in each image is in `catalogue`, how it is made is in README.md.
+`NAME/Dockerfile` is the recipe of an image. This package prepares what it copies, runs BuildKit,
+adds the SBOM and saves the image as an archive.
 """

@@ -1,29 +1,30 @@
-"""`python -m infra.images [NAME ...]`: makes images, lists them, says where their archives are."""
+"""`python -m infra.images [NAME ...]` builds images, lists them, and prints the paths of archives."""
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
 import sys
 import time
 
-from infra.gobuild import BuildError
-from infra.images.build import made, make
-from infra.images.catalogue import IMAGES, Image
-from infra.images.debian import RootError
-from infra.images.wheels import WheelError
-from infra.jars import JarError
+from infra.images.build import build, built
+from infra.images.catalog import IMAGES, Image
+from infra.toolchain.go_build import BuildError
+from infra.toolchain.host import HostError, run
+from infra.toolchain.maven import JarError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what the command line says; return the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m infra.images", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(IMAGES)}")
     parser.add_argument("--list", action="store_true", help="print the names")
-    parser.add_argument("--archives", action="store_true", help="print the archives' paths")
-    parser.add_argument("--fresh", action="store_true", help="ask Debian for newer packages first")
-    parser.add_argument("--load", action="store_true", help="load them into the docker that runs")
+    parser.add_argument("--archives", action="store_true", help="print the paths of the archives")
+    parser.add_argument(
+        "--fresh", action="store_true", help="build again with Debian's newest packages"
+    )
+    parser.add_argument(
+        "--load", action="store_true", help="load the archives into the Docker engine"
+    )
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(IMAGES))
     if unknown:
@@ -35,51 +36,38 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.archives:
             return _archives(images)
-        return _make(images, fresh=options.fresh, load=options.load)
-    except (RootError, WheelError, BuildError, JarError) as error:
+        _build(images, fresh=options.fresh, load=options.load)
+    except (HostError, BuildError, JarError) as error:
         print(error, file=sys.stderr)
         return 1
+    return 0
 
 
 def _archives(images: list[Image]) -> int:
-    missing = [image.name for image in images if made(image) is None]
-    if missing:
+    found = {image.name: built(image) for image in images}
+    if missing := [name for name, image in found.items() if image is None]:
         print(
-            f"Of this checkout these images are not made: {', '.join(missing)}. Run `make images`.",
+            f"These images are not built from this checkout: {', '.join(missing)}. Run `make images`.",
             file=sys.stderr,
         )
         return 1
-    for image in images:
-        found = made(image)
-        if found:
-            print(found.archive)
+    print("\n".join(str(image.archive) for image in found.values() if image))
     return 0
 
 
-def _make(images: list[Image], *, fresh: bool, load: bool) -> int:
+def _build(images: list[Image], *, fresh: bool, load: bool) -> None:
     began = time.monotonic()
-    if fresh:
-        for image in images:
-            for part in image.parts():
-                for root in part.roots:
-                    root.forget()
     for number, image in enumerate(images, start=1):
         print(f"[{number}/{len(images)}] ", end="", flush=True)
-        found = make(image, fresh=fresh)
-        print(f"  {image.reference} {found.size / 1e6:.0f} MB {found.identity[:19]}", flush=True)
-        if load and not _load(found.archive.as_posix()):
-            return 1
+        result = build(image, fresh=fresh)
+        print(f"  {image.reference} {result.size / 1e6:.0f} MB {result.identity[:19]}", flush=True)
+        if load:
+            run(
+                ["docker", "load", "--quiet", "--input", result.archive],
+                what=f"{result.archive} could not be loaded into the Docker engine",
+                patience_s=600.0,
+            )
     print(f"{len(images)} image(s) in {time.monotonic() - began:.0f} s.")
-    return 0
-
-
-def _load(archive: str) -> bool:
-    docker = shutil.which("docker")
-    if docker is None:
-        print("There is no docker to load into; the archive is made.", file=sys.stderr)
-        return False
-    done = subprocess.run([docker, "load", "--quiet", "--input", archive], check=False)
-    return done.returncode == 0
 
 
 if __name__ == "__main__":

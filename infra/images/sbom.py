@@ -1,8 +1,8 @@
-"""What an image is made of, as a CycloneDX document that lies in the image itself.
+"""The SBOM of an image: a CycloneDX document that lists its components and is stored in the image.
 
-Read from the files that are in it: dpkg's book, the metadata of Python distributions, jars, and what
-Go wrote into its programs. Not here: licences of Debian's packages (their copyright files are in the
-image) and of jars (in the jars). Called by `build`.
+It is derived from the files of the image: dpkg's database, the metadata of Python distributions,
+jars, and the module list in Go programs. Licenses of Debian packages are in the copyright files of
+the image, those of jars in the jars.
 """
 
 from __future__ import annotations
@@ -27,34 +27,36 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
-from infra import jars
-from infra.images.debian import installed
-from infra.images.layers import EPOCH, Content, Entry, Files
+from infra.images.contents import Content, Entry, Files
+from infra.toolchain import maven
 
 FOLDER: Final = "usr/share/sbom"
 _NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "sluicegate.dev")
 _JAR: Final = re.compile(r"^(?P<name>.+?)-(?P<version>\d[^/]*)\.jar$")
 _PROGRAM: Final = 0o111
 _ELF: Final = b"\x7fELF"
-_GO_FROM: Final = 10_000_000
-"""Bytes: no program of Go that is in an image is smaller, and few others are as large."""
+_GO_MINIMUM: Final = 10_000_000
+"""In bytes. Every Go program of an image is larger, and few other programs are."""
+
+_TIMESTAMP: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""Of every document, so that the same files have the same document."""
 
 
 def path_of(image: str) -> str:
-    """Return where an image's document is."""
+    """Return the path of an image's document."""
     return f"{FOLDER}/{image}.cdx.json"
 
 
 def document(image: str, version: str, files: Files) -> str:
-    """Return the document of an image, the same for the same files.
+    """Return the document of an image. The same files have the same document.
 
     Args:
         image: its name, without tag.
         version: its tag.
-        files: all that is in it, but for this document.
+        files: of the image, without this document.
     """
     bom = Bom()
-    bom.metadata.timestamp = datetime.fromtimestamp(EPOCH, UTC)
+    bom.metadata.timestamp = _TIMESTAMP
     whole = Component(
         name=image, version=version, type=ComponentType.CONTAINER, bom_ref=f"{image}@{version}"
     )
@@ -84,7 +86,7 @@ def _component(purl: PackageURL, **more: object) -> Component:
 
 
 def _debian(files: Files) -> Iterator[Component]:
-    for name, version in installed(files):
+    for name, version in packages(files):
         yield _component(PackageURL("deb", "debian", name, version))
 
 
@@ -94,14 +96,14 @@ def _python(files: Files) -> Iterator[Component]:
             continue
         words = email.parser.Parser().parsestr(entry.content.read().decode(), headersonly=True)
         name = re.sub(r"[-_.]+", "-", str(words["Name"])).lower()
-        licence = words["License-Expression"] or words["License"] or ""
-        short = licence if licence and "\n" not in licence and len(licence) < 100 else ""  # noqa: PLR2004 - a name, no text
-        licences = [LicenseFactory().make_from_string(short)] if short else []
-        yield _component(PackageURL("pypi", None, name, str(words["Version"])), licenses=licences)
+        named = words["License-Expression"] or words["License"] or ""
+        short = named if named and "\n" not in named and len(named) < 100 else ""  # noqa: PLR2004 - a name, not a whole text
+        licenses = [LicenseFactory().make_from_string(short)] if short else []
+        yield _component(PackageURL("pypi", None, name, str(words["Version"])), licenses=licenses)
 
 
 def _jars(files: Files) -> Iterator[Component]:
-    groups = {jar.file: jar for jars_ in jars.read_lock().values() for jar in jars_}
+    groups = {jar.file: jar for jars_ in maven.read_lock().values() for jar in jars_}
     for path, entry in sorted(files.items()):
         name = PurePosixPath(path).name
         if not name.endswith(".jar") or entry.content is None:
@@ -131,7 +133,7 @@ def _go(files: Files) -> Iterator[Component]:
 
 def _may_be_go(entry: Entry) -> bool:
     content = entry.content
-    if content is None or not entry.mode & _PROGRAM or content.length < _GO_FROM:
+    if content is None or not entry.mode & _PROGRAM or content.length < _GO_MINIMUM:
         return False
     with content.open() as stream:
         return stream.read(len(_ELF)) == _ELF
@@ -147,7 +149,7 @@ def _modules(content: Content) -> Iterator[tuple[str, str]]:
         argv = [go, "version", "-m", str(program)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        return  # it is no program of Go
+        return  # not a Go program
     for line in done.stdout.splitlines()[1:]:
         fields = line.split("\t")
         if len(fields) > 3 and fields[1] in ("mod", "dep"):  # noqa: PLR2004 - kind, module, version
@@ -155,3 +157,15 @@ def _modules(content: Content) -> Iterator[tuple[str, str]]:
     toolchain = re.search(r": go(\S+)", done.stdout.splitlines()[0])
     if toolchain:
         yield "stdlib", toolchain[1]
+
+
+def packages(files: Files) -> list[tuple[str, str]]:
+    """Return name and version of each installed Debian package, from dpkg's database."""
+    entry = files.get("var/lib/dpkg/status")
+    status = entry.content.read().decode() if entry and entry.content else ""
+    found = []
+    for paragraph in status.split("\n\n"):
+        fields = dict(re.findall(r"^([A-Z][\w-]*): (.*)$", paragraph, re.MULTILINE))
+        if fields.get("Status", "").endswith(" installed"):
+            found.append((fields["Package"], fields["Version"]))
+    return sorted(found)

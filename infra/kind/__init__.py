@@ -1,5 +1,4 @@
-"""A Kubernetes cluster of one node on this machine, by kind, for tests and for trying things.
+"""A Kubernetes cluster of one node on this machine, created by kind, for tests and evaluation.
 
-With a node image of our own where none can be pulled (README.md beside this file). Not for
-production. Called by the Makefile and the end-to-end tests.
+Where no node image can be pulled, infra/offline/kind_node builds one. Not for production.
 """

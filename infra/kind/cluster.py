@@ -1,8 +1,8 @@
-"""The cluster: made by kind, waited for, looked at, removed.
+"""The kind cluster: created, awaited, described and removed.
 
-The same for every machine but for the node's image: kind's stock one, or our own (`node`). All of
-it has names of its own and a kubeconfig in the work folder: no other cluster and no `~/.kube` is
-touched. Called by `__main__` and `loading`.
+Only the node's image differs between machines: kind's stock image, or the one that
+infra/offline/kind_node builds. Names are Sluicegate's own and the kubeconfig is in the work folder: no
+other cluster and no `~/.kube` is touched.
 """
 
 import json
@@ -11,17 +11,17 @@ import time
 from pathlib import Path
 from typing import Final
 
-from infra.host import HostError, answers, may_install, run
-from infra.kind import engine, network, node
-from infra.kind.progress import Steps
-from infra.tools import OFF_VARIABLE, TOOLS, tool
-from infra.work import work_folder
+from infra.offline.kind_node import docker_engine, network, node_image
+from infra.toolchain.go_programs import CLI_TOOLS, NO_CLUSTER, link_tool
+from infra.toolchain.host import HostError, answers, may_install, run
+from infra.toolchain.progress import Steps
+from infra.workspace import work_folder
 
 NAME: Final = "sluicegate"
 NODE: Final = f"{NAME}-control-plane"
 
 NODE_VARIABLE: Final = "SLUICEGATE_NODE"
-"""`stock`: kind's own node image; `own`: ours; or the name of any other. Unset: as `choice` says."""
+"""`stock`: kind's node image; `own`: the one that is built here; or an image's name. Default: see `choice`."""
 
 _STOCK: Final = "stock"
 _OWN: Final = "own"
@@ -41,21 +41,20 @@ _STEPS: Final = 5
 
 
 def kubeconfig() -> Path:
-    """Return the file by which kubectl, helm and tests reach the cluster."""
+    """Return the kubeconfig of the cluster."""
     return work_folder() / "kind" / "kubeconfig"
 
 
 def settings() -> dict[str, object]:
-    """Return kind's settings of the cluster (kind.x-k8s.io/v1alpha4).
+    """Return the cluster's configuration for kind (kind.x-k8s.io/v1alpha4).
 
-    One node. Its API server listens on this machine's loopback only, which is kind's default. etcd
-    does not wait for the disk: what a power cut would take is made again in a minute. Pod security
-    and its labels are built into the API server.
+    It has one node. The API server listens on the loopback address only, which is kind's default. etcd
+    does not sync to disk: after a power cut the cluster is created again in a minute.
     """
     etcd = {"local": {"extraArgs": [{"name": "unsafe-no-fsync", "value": "true"}]}}
     patches = [
         {"kind": "ClusterConfiguration", "etcd": etcd},
-        # kubelet refuses cgroup v1 unless told; without effect on v2
+        # the kubelet refuses cgroup v1 by default; no effect with v2
         {"kind": "KubeletConfiguration", "failCgroupV1": False},
     ]
     return {
@@ -68,81 +67,80 @@ def settings() -> dict[str, object]:
 
 
 def up() -> None:
-    """Make the cluster unless it is there, and wait until all of it is ready.
+    """Create the cluster unless it exists, and wait until it is ready.
 
     Raises:
-        HostError: it cannot be made; says what is missing.
+        HostError: it cannot be created; the message names what is missing.
         BuildError: a tool or a program of the node cannot be built.
     """
     steps = Steps(_STEPS)
     steps.begin("kubectl, helm and kind")
-    for name in TOOLS:
-        tool(name)
+    for name in CLI_TOOLS:
+        link_tool(name)
     steps.begin("a Docker engine")
-    print(f"Docker {engine.up()}", flush=True)
+    print(f"Docker {docker_engine.up()}", flush=True)
     image = _node_image(steps)
     steps.begin("the network, closed to the outside")
-    _close(own=image == node.name())
+    _close(own=image == node_image.name())
     steps.begin("the cluster")
     if exists():
         _wake(image)
     else:
         _create(image)
-        _answer_at_once()
+        _deny_outside_names()
     steps.begin("its DNS, network and storage")
     _wait()
     print(f"The cluster is up after {steps.elapsed_s():.0f} s. To use it:\n{_usage()}", flush=True)
 
 
 def choice() -> str:
-    """Return which node image is taken: `stock`, `own` or an image's name.
+    """Return the node image to use: `stock`, `own` or an image's name.
 
-    What SLUICEGATE_NODE says. Else ours where we run the engine ourselves, which is where nothing
-    was set up and often nothing can be pulled; kind's stock image with an engine of the machine.
+    SLUICEGATE_NODE decides. Without it the image is built here if this project started the Docker engine,
+    because such a machine often cannot pull images; with the machine's own engine it is kind's stock image.
     """
-    said = os.environ.get(NODE_VARIABLE, "")
-    if said:
-        return said
-    return _OWN if engine.ours() else _STOCK
+    if named := os.environ.get(NODE_VARIABLE, ""):
+        return named
+    return _OWN if docker_engine.ours() else _STOCK
 
 
-def gap() -> str:
-    """Return what would have to be built before there is a cluster, or an empty string; starts nothing.
+def unbuilt() -> str:
+    """Return which programs of the node must be built first, or an empty string. Starts nothing.
 
-    Only what takes long: the programs of a node image of our own, where ours would be taken.
+    Only an image that is built here has such programs; they take minutes.
     """
-    if os.environ.get(OFF_VARIABLE):
-        return f"{OFF_VARIABLE} is set"
-    said = os.environ.get(NODE_VARIABLE, "")
-    own = said == _OWN or (not said and (engine.ours() or not engine.version()))
-    missing = [program.name for program in node.missing()] if own else []
+    if os.environ.get(NO_CLUSTER):
+        return f"{NO_CLUSTER} is set"
+    named = os.environ.get(NODE_VARIABLE, "")
+    own = named == _OWN or (not named and (docker_engine.ours() or not docker_engine.version()))
+    missing = [program.name for program in node_image.missing()] if own else []
     return f"not built yet for the node: {', '.join(missing)}" if missing else ""
 
 
 def _node_image(steps: Steps) -> str:
-    """Return the node image, built where it is ours; empty: kind's default, which it pulls."""
+    """Return the node image; builds the own one. Empty: kind's default, which kind pulls."""
     chosen = choice()
     if chosen == _OWN:
-        return node.build(steps)
+        return node_image.build(steps)
     return "" if chosen == _STOCK else chosen
 
 
 def _close(*, own: bool) -> None:
-    """Put the network rule in force, before there is a network, and make that."""
+    """Enforce the network rule, then create the network."""
     if network.ours_to_set():
         network.close()
     elif own:
         raise HostError(
-            "The network rule needs root on Linux, and a node image of our own is for machines that "
-            f"no packet may leave. Nothing was started; {NODE_VARIABLE}=stock does without the rule."
+            "The network rule needs root on Linux, and the node image that is built here is for machines "
+            f"that no packet may leave. Nothing was started; {NODE_VARIABLE}=stock needs no rule."
         )
     else:
-        print("Not root on Linux: the cluster reaches what any container here reaches.", flush=True)
+        print("Not root on Linux: the cluster reaches whatever other containers reach.", flush=True)
     network.make()
 
 
 def exists() -> bool:
-    """Return whether there is a cluster of our name, running or not."""
+    """Return whether the cluster exists, running or not."""
     return answers(["docker", "container", "inspect", NODE]) is not None
 
 
@@ -154,10 +152,10 @@ def _create(image: str) -> None:
     try:
         run(
             [
-                *(str(tool("kind")), "create", "cluster", "--config", str(config), *chosen),
+                *(str(link_tool("kind")), "create", "cluster", "--config", str(config), *chosen),
                 *("--kubeconfig", str(kubeconfig()), "--wait", f"{_READY_TIMEOUT_S}s"),
             ],
-            what="kind could not make the cluster",
+            what="kind could not create the cluster",
             patience_s=2.0 * _READY_TIMEOUT_S,
             environment={"KIND_EXPERIMENTAL_DOCKER_NETWORK": network.NETWORK},
         )
@@ -165,68 +163,69 @@ def _create(image: str) -> None:
         if image or not may_install():
             raise
         raise HostError(
-            f"{error}\nWhere the stock node image cannot be pulled, {NODE_VARIABLE}=own builds one."
+            f"{error}\nIf the stock node image cannot be pulled, {NODE_VARIABLE}=own builds one."
         ) from error
 
 
-def _answer_at_once() -> None:
-    """Let the cluster's DNS deny outside names itself, where the network rule keeps it from asking.
+def _deny_outside_names() -> None:
+    """Let the cluster's DNS answer NXDOMAIN to outside names if the network rule blocks its upstream.
 
-    It would try each for seconds and say nothing: whoever looks up the name of an address, or of a
-    host that a typing error made, would wait for that.
+    Otherwise each lookup of a mistyped host or of an address's name would wait for seconds.
     """
     if not network.ours_to_set():
         return
-    kubectl = [str(tool("kubectl")), "--kubeconfig", str(kubeconfig()), "-n", "kube-system"]
+    kubectl = [str(link_tool("kubectl")), "--kubeconfig", str(kubeconfig()), "-n", "kube-system"]
     what = "the cluster's DNS could not be set up"
-    said = run([*kubectl, "get", "configmap", "coredns", "-o", "json"], what=what)
-    patch = json.dumps({"data": {"Corefile": denying(json.loads(said)["data"]["Corefile"])}})
+    printed = run([*kubectl, "get", "configmap", "coredns", "-o", "json"], what=what)
+    patch = json.dumps({"data": {"Corefile": denying(json.loads(printed)["data"]["Corefile"])}})
     run([*kubectl, "patch", "configmap", "coredns", "--patch", patch], what=what)
     run([*kubectl, "rollout", "restart", "deployment/coredns"], what=what)
 
 
 def denying(corefile: str) -> str:
-    """Return kubeadm's settings of CoreDNS with a plain no for every name that it would ask about.
+    """Return kubeadm's Corefile with NXDOMAIN in place of the upstream server.
 
     Raises:
-        HostError: they ask nobody, or in another way than kubeadm's.
+        HostError: the Corefile is not kubeadm's.
     """
-    asks = "forward . /etc/resolv.conf"
-    if corefile.count(asks) != 1:
+    upstream = "forward . /etc/resolv.conf"
+    if corefile.count(upstream) != 1:
         raise HostError(f"The settings of the cluster's DNS are not kubeadm's:\n{corefile}")
-    # a server of its own: plugins have a fixed order, in which `template` comes before `kubernetes`
-    return corefile.replace(asks, f"forward . 127.0.0.1:{_DENYING_PORT}") + _DENYING
+    # a server block of its own: in CoreDNS' fixed plugin order `template` precedes `kubernetes`
+    return corefile.replace(upstream, f"forward . 127.0.0.1:{_DENYING_PORT}") + _DENYING
 
 
 def _wake(image: str) -> None:
-    """Start the node if it was stopped, with its engine for example, and write its kubeconfig."""
-    made_of = answers(["docker", "container", "inspect", "--format", "{{.Config.Image}}", NODE])
-    if image and made_of and made_of.strip() != image:
-        print(f"It is there, of {made_of.strip()}; for the new one run `make kind-down` first.")
-    run(["docker", "start", NODE], what="the node does not start; `make kind-down` removes it")
+    """Start the node if it was stopped, and write its kubeconfig."""
+    present = answers(["docker", "container", "inspect", "--format", "{{.Config.Image}}", NODE])
+    if image and present and present.strip() != image:
+        print(
+            f"The cluster has the image {present.strip()}; run `make kind-down` to use the new one."
+        )
+    run(["docker", "start", NODE], what="The node does not start (`make kind-down` removes it)")
     kubeconfig().parent.mkdir(parents=True, exist_ok=True)
     run(
-        [tool("kind"), "export", "kubeconfig", "--name", NAME, "--kubeconfig", kubeconfig()],
-        what="kind does not know the cluster; `make kind-down` removes it",
+        [link_tool("kind"), "export", "kubeconfig", "--name", NAME, "--kubeconfig", kubeconfig()],
+        what="kind does not know the cluster (`make kind-down` removes it)",
     )
 
 
 def _wait() -> None:
-    """Wait until the node and everything of the cluster itself is ready."""
+    """Wait until the node and the cluster's own components are ready."""
     deadline = time.monotonic() + _READY_TIMEOUT_S
-    for what, asked in (
+    for what, arguments in (
         ("its node", ["wait", "--for=condition=Ready", "nodes", "--all"]),
         ("its control plane", [*_SYSTEM, "wait", "--for=condition=Ready", "pod", *_CONTROL_PLANE]),
         ("its DNS", [*_SYSTEM, "rollout", "status", "deployment/coredns"]),
         ("its network", [*_SYSTEM, "rollout", "status", "daemonset/kube-proxy"]),
         ("its storage", ["-n", "local-path-storage", "rollout", "status", _PROVISIONER]),
     ):
-        _wait_for(what, asked, deadline)
+        _wait_for(what, arguments, deadline)
 
 
-def _wait_for(what: str, asked: list[str], deadline: float) -> None:
-    """Ask until the answer is yes: a server that has just started refuses, or knows no rights yet."""
-    kubectl = [str(tool("kubectl")), "--kubeconfig", str(kubeconfig()), *asked]
+def _wait_for(what: str, arguments: list[str], deadline: float) -> None:
+    """Retry until kubectl succeeds: a server that has just started refuses, or has no RBAC rules yet."""
+    kubectl = [str(link_tool("kubectl")), "--kubeconfig", str(kubeconfig()), *arguments]
     while True:
         left_s = max(deadline - time.monotonic(), 1.0)
         try:
@@ -244,29 +243,29 @@ def _wait_for(what: str, asked: list[str], deadline: float) -> None:
 
 
 def down() -> None:
-    """Remove the cluster with all that was in it, its network and the rule. The engine stays up.
+    """Remove the cluster, its network and the network rule. The engine keeps running.
 
     Raises:
-        HostError: something of it cannot be removed.
+        HostError: a part cannot be removed.
     """
-    if not engine.version():
+    if not docker_engine.version():
         print("No Docker engine answers, so no cluster runs here.")
         return
     if exists():
         print("Removing the cluster ...", flush=True)
         run(
-            [tool("kind"), "delete", "cluster", "--name", NAME, "--kubeconfig", kubeconfig()],
+            [link_tool("kind"), "delete", "cluster", "--name", NAME, "--kubeconfig", kubeconfig()],
             what="kind could not remove the cluster",
         )
     network.remove()
     kubeconfig().unlink(missing_ok=True)
-    print("There is no cluster.", flush=True)
+    print("The cluster is removed.", flush=True)
 
 
 def status() -> str:
-    """Return what there is, a line each."""
-    version = engine.version()
-    whose = "started by us" if engine.ours() else "the machine's"
+    """Return the state of engine, network and cluster, a line each."""
+    version = docker_engine.version()
+    whose = "started by this project" if docker_engine.ours() else "the machine's"
     refused = network.refused() if network.ours_to_set() else None
     rule = "open: the rule is not in force" if refused is None else f"closed; {refused} refused"
     lines = [
@@ -279,10 +278,10 @@ def status() -> str:
 
 def _health() -> str:
     ready = '{.items[0].status.conditions[?(@.type=="Ready")].status}'
-    kubectl = [str(tool("kubectl")), "--kubeconfig", str(kubeconfig()), "--request-timeout=5s"]
-    said = answers([*kubectl, "get", "nodes", "-o", f"jsonpath={ready}"])
-    return "ready" if said == "True" else "there, but its node is not ready"
+    kubectl = [str(link_tool("kubectl")), "--kubeconfig", str(kubeconfig()), "--request-timeout=5s"]
+    state = answers([*kubectl, "get", "nodes", "-o", f"jsonpath={ready}"])
+    return "ready" if state == "True" else "its node is not ready"
 
 
 def _usage() -> str:
-    return f"  export KUBECONFIG={kubeconfig()} PATH={tool('kubectl').parent}:$PATH"
+    return f"  export KUBECONFIG={kubeconfig()} PATH={link_tool('kubectl').parent}:$PATH"

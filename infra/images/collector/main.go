@@ -1,7 +1,6 @@
-// Command otelcol is an OpenTelemetry Collector with the few parts that the platform uses: it takes
-// OTLP, and writes to a file, to the log, or to another collector.
-//
-// Not here: its configuration (charts). Built by infra/images with the versions in go.mod.
+// Command otelcol is an OpenTelemetry Collector with the few components that the platform uses: it receives
+// OTLP, and exports to a file, to the log, or to another collector. go.mod has the versions, charts/collector
+// the configuration.
 package main
 
 import (

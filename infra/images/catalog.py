@@ -1,0 +1,99 @@
+"""The images: their names, the program that each is for, their inputs and their size limits.
+
+How an image is assembled and how a container of it starts is in `NAME/Dockerfile`. The charts rely
+on the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from infra import versions
+from infra.toolchain import maven
+from infra.workspace import CHECKOUT
+
+VERSION: Final = "0.1.0"
+"""Version of the library and the operator, and the tag of each image."""
+
+HERE: Final = Path(__file__).parent
+SCRIPTS: Final = HERE / "files"
+REQUIREMENTS: Final = CHECKOUT / "requirements"
+JOBS: Final = CHECKOUT / "jobs"
+OPERATORS: Final = CHECKOUT / "operators"
+
+Suite = Literal["bookworm", "sid"]
+"""A release of Debian. MySQL and Valkey come from sid, because bookworm has neither."""
+
+_MB: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image.
+
+    Args:
+        name: below `sluicegate/`.
+        program: the program that it is for, with its version.
+        at_most_mb: limit of its unpacked size, in MB of 1,000,000 bytes.
+        inputs: files and folders that go into it, besides infra/images and infra/versions.py.
+        suite: the release of Debian that it is based on.
+    """
+
+    name: str
+    program: str
+    at_most_mb: int
+    inputs: tuple[Path, ...] = ()
+    suite: Suite = "bookworm"
+
+    @property
+    def reference(self) -> str:
+        """Its name with the tag."""
+        return f"sluicegate/{self.name}:{VERSION}"
+
+    @property
+    def recipe(self) -> Path:
+        """The folder of its Dockerfile."""
+        return HERE / self.name
+
+    @property
+    def at_most(self) -> int:
+        """`at_most_mb` in bytes."""
+        return self.at_most_mb * _MB
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels that its Dockerfile does not set, because they follow from versions."""
+        standard = {
+            "title": f"sluicegate/{self.name}",
+            "version": VERSION,
+            "vendor": "Sluicegate",
+            "base.name": f"debian:{self.suite}",
+        }
+        labels = {f"org.opencontainers.image.{key}": value for key, value in standard.items()}
+        return labels | {"dev.sluicegate.program-version": self.program}
+
+
+_IMAGES: Final = (
+    Image(
+        "jobs",
+        f"Spark {versions.SPARK}",
+        1250,
+        (REQUIREMENTS / "runtime.txt", maven.LOCK, JOBS),
+    ),
+    Image(
+        "operator",
+        VERSION,
+        400,
+        (REQUIREMENTS / "operator.txt", JOBS, OPERATORS / "src", OPERATORS / "pyproject.toml"),
+    ),
+    Image("kafka", f"Kafka {versions.KAFKA}", 400, (maven.LOCK,)),
+    Image("mysql", "MySQL of Debian sid", 500, suite="sid"),
+    Image("store", f"versitygw {versions.VERSITYGW}", 180),
+    Image("valkey", "Valkey of Debian sid", 180, suite="sid"),
+    Image("collector", f"OpenTelemetry Collector {versions.OTELCOL}", 180),
+)
+
+IMAGES: Final[Mapping[str, Image]] = {image.name: image for image in _IMAGES}
+"""By name. Those that take longest come first."""

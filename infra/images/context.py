@@ -1,0 +1,104 @@
+"""Build contexts: the folders of which the Dockerfiles copy files.
+
+What is fetched from package registries is fetched here, on the host, with the package settings of
+this machine and against pinned hashes: Python packages (requirements/), jars (jars.lock) and Go
+modules (versions.py). Builds then need the network for Debian packages only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from infra.images import python_packages
+from infra.images.catalog import JOBS, OPERATORS, REQUIREMENTS, SCRIPTS, Image
+from infra.toolchain import go_programs, javac, maven
+from infra.toolchain.go_programs import COLLECTOR
+from infra.workspace import work_folder
+
+SBOM: Final = "sbom"
+"""The folder for the SBOM, which is derived from the rest of the image."""
+
+_PACKAGES: Final = "packages"
+_KEPT: Final = (_PACKAGES, f"{_PACKAGES}.key")
+"""Takes a quarter of a minute to install, and changes rarely."""
+
+
+def prepare(image: Image) -> Path:
+    """Fill the build context of an image; return its folder.
+
+    Raises:
+        HostError: pip cannot install the Python packages.
+        JarError: a jar cannot be fetched, or has another hash.
+        BuildError: a Go program cannot be built.
+    """
+    context = work_folder() / "images" / image.name
+    context.mkdir(parents=True, exist_ok=True)
+    for path in context.iterdir():
+        if path.is_dir() and path.name not in _KEPT:
+            shutil.rmtree(path)
+        elif path.name not in _KEPT:
+            path.unlink()
+    (context / SBOM).mkdir()
+    _copy([SCRIPTS / "setup-debian"], context)
+    _CONTENTS[image.name](context)
+    return context
+
+
+def _jobs(context: Path) -> None:
+    python_packages.install_locked(REQUIREMENTS / "runtime.txt", context / _PACKAGES)
+    python_packages.install_own([JOBS], context / "library")
+    javac.build()
+    _copy(maven.folder("spark").glob("*.jar"), context / "jars")
+    _copy([SCRIPTS / "entrypoint", SCRIPTS / "decommission", SCRIPTS / "sluicegate"], context)
+
+
+def _operator(context: Path) -> None:
+    python_packages.install_locked(REQUIREMENTS / "operator.txt", context / _PACKAGES)
+    python_packages.install_own([JOBS, OPERATORS], context / "library")
+
+
+def _kafka(context: Path) -> None:
+    _copy(maven.fetch("kafka").glob("*.jar"), context / "libs")
+    _copy(maven.fetch("kafka-tools").glob("*.jar"), context / "tools")
+    _copy([SCRIPTS / "kafka-server", SCRIPTS / "kafka-tool"], context)
+
+
+def _mysql(context: Path) -> None:
+    _copy([SCRIPTS / "mysql-server"], context)
+
+
+def _store(context: Path) -> None:
+    server = dataclasses.replace(go_programs.VERSITYGW, system="linux")
+    _copy([server.build()], context, name="versitygw")
+
+
+def _valkey(context: Path) -> None:
+    _copy([SCRIPTS / "valkey-server"], context)
+
+
+def _collector(context: Path) -> None:
+    _copy([COLLECTOR.build()], context, name="otelcol")
+
+
+_CONTENTS: Final[Mapping[str, Callable[[Path], None]]] = {
+    "jobs": _jobs,
+    "operator": _operator,
+    "kafka": _kafka,
+    "mysql": _mysql,
+    "store": _store,
+    "valkey": _valkey,
+    "collector": _collector,
+}
+
+
+def _copy(files: Iterable[Path], folder: Path, *, name: str = "") -> None:
+    """Copy files into a folder with the modes that they have in the image."""
+    folder.mkdir(exist_ok=True)
+    for file in files:
+        target = folder / (name or file.name)
+        shutil.copyfile(file, target)
+        target.chmod(0o755 if file.stat().st_mode & 0o100 else 0o644)

@@ -1,0 +1,201 @@
+"""Kafka, MySQL, Redis and optionally S3: started on this machine, or those that the environment names."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+from infra.local_services.endpoints import KafkaEndpoint, MySQLEndpoint, RedisEndpoint
+from infra.local_services.kafka import KafkaBroker
+from infra.local_services.mariadb import MariaDB
+from infra.local_services.process import Server, ServiceError
+from infra.local_services.s3 import S3Server
+from infra.local_services.valkey import REDIS_VARIABLE, RedisServer
+from infra.workspace import work_folder
+
+KAFKA_VARIABLE: Final = "SLUICEGATE_KAFKA"
+MYSQL_VARIABLE: Final = "SLUICEGATE_MYSQL"
+S3_VARIABLE: Final = "SLUICEGATE_S3"
+
+
+class Services:
+    """A Kafka and a MySQL, and optionally an S3, for the duration of a `with` block.
+
+    Redis starts at its first use. Without a folder the data are removed at the end; with one they are
+    kept. A server named by SLUICEGATE_KAFKA, _MYSQL or _REDIS is used as it is: it is never stopped and
+    its data are never removed.
+    """
+
+    def __init__(self, folder: Path | None = None, *, s3: bool = False) -> None:
+        """Read the environment; nothing starts yet."""
+        self._wants_s3 = s3
+        self._store: S3Server | None = None
+        self._keep = folder
+        self._folder: Path | None = None
+        self._claim: TextIO | None = None
+        self._broker: KafkaBroker | None = None
+        self._database: MariaDB | None = None
+        self._redis_server: RedisServer | None = None
+        self._running = False
+        kafka, mysql = os.environ.get(KAFKA_VARIABLE), os.environ.get(MYSQL_VARIABLE)
+        self._kafka = KafkaEndpoint(kafka) if kafka else None
+        self._mysql = MySQLEndpoint.parse(mysql) if mysql else None
+        redis = os.environ.get(REDIS_VARIABLE)
+        self._redis = RedisEndpoint(redis) if redis else None
+
+    @property
+    def kafka(self) -> KafkaEndpoint:
+        """The address of Kafka."""
+        return self._kafka or self.broker.endpoint
+
+    @property
+    def mysql(self) -> MySQLEndpoint:
+        """The address of MySQL."""
+        return self._mysql or self.database.endpoint
+
+    @property
+    def broker(self) -> KafkaBroker:
+        """The broker that this process started, to restart or kill it."""
+        if self._kafka:
+            raise ServiceError(_NOT_OURS.format("Kafka", KAFKA_VARIABLE))
+        if self._broker is None:
+            raise ServiceError(_NOT_STARTED)
+        return self._broker
+
+    @property
+    def database(self) -> MariaDB:
+        """The database server that this process started, to restart or kill it."""
+        if self._mysql:
+            raise ServiceError(_NOT_OURS.format("MySQL", MYSQL_VARIABLE))
+        if self._database is None:
+            raise ServiceError(_NOT_STARTED)
+        return self._database
+
+    @property
+    def redis(self) -> RedisEndpoint:
+        """The address of Redis; the first use starts the server, since most runs need none."""
+        return self._redis or self.redis_server.endpoint
+
+    @property
+    def redis_server(self) -> RedisServer:
+        """The Redis server that this process runs, to restart or kill it. The first use starts it."""
+        if self._redis:
+            raise ServiceError(_NOT_OURS.format("Redis", REDIS_VARIABLE))
+        if self._redis_server is None:
+            if not self._running:
+                raise ServiceError(_NOT_STARTED)
+            self._folder = self._folder or self._claim_folder()
+            self._redis_server = RedisServer(self._folder)
+            self._redis_server.start()
+        return self._redis_server
+
+    @property
+    def store(self) -> S3Server:
+        """The S3 server that this process started."""
+        if self._store is None:
+            raise ServiceError(_NOT_STARTED)
+        return self._store
+
+    def start(self) -> Self:
+        """Start the servers that the environment does not name, all at the same time."""
+        starting: list[Server] = []
+        if self._wants_s3 or not (self._kafka and self._mysql):
+            self._folder = self._claim_folder()
+        try:
+            if not self._kafka and self._folder:
+                self._broker = KafkaBroker(self._folder)
+                starting.append(self._broker)
+            if not self._mysql and self._folder:
+                self._database = MariaDB(self._folder)
+                starting.append(self._database)
+            if self._wants_s3 and self._folder:
+                self._store = S3Server(self._folder)
+                starting.append(self._store)
+            with ThreadPoolExecutor(max_workers=3) as pool:
+                for started in [pool.submit(server.start) for server in starting]:
+                    started.result()
+        except BaseException:
+            self.stop()
+            raise
+        self._running = True
+        return self
+
+    def stop(self) -> None:
+        """Stop the servers that this process started. Safe to repeat."""
+        started = (self._broker, self._database, self._redis_server, self._store)
+        with ThreadPoolExecutor(max_workers=len(started)) as pool:
+            for stopped in [pool.submit(server.stop) for server in started if server]:
+                stopped.result()
+        self._broker = self._database = self._redis_server = self._store = None
+        self._running = False
+        if self._folder and self._keep is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._claim:
+            self._claim.close()
+        self._folder = self._claim = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def _claim_folder(self) -> Path:
+        """Return a folder that no live process uses, and remove those that ended processes left."""
+        if self._keep:
+            self._keep.mkdir(parents=True, exist_ok=True)
+            claim = _lock(self._keep)
+            if claim is None:
+                msg = f"{self._keep} is in use by other services. Stop them or name another folder."
+                raise ServiceError(msg)
+            self._claim = claim
+            return self._keep.resolve()
+        base = work_folder() / "services"
+        base.mkdir(parents=True, exist_ok=True)
+        _sweep(base)
+        while True:
+            folder = Path(tempfile.mkdtemp(prefix="run-", dir=base))
+            self._claim = _lock(folder)
+            if self._claim:  # otherwise the sweep of another process removed it
+                return folder
+
+
+_NOT_STARTED: Final = (
+    "The services are not started. Use them inside `with Services() as services:`."
+)
+_NOT_OURS: Final = (
+    "This {} was given by {}: it may hold real data, so it is never stopped or killed. Unset the"
+    " variable to run this against a server that is started for it."
+)
+
+
+def _lock(folder: Path) -> TextIO | None:
+    """Lock a folder until this process ends; the kernel releases the lock."""
+    claim = (folder / ".lock").open("w", encoding="utf-8")
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        claim.close()
+        return None
+    return claim
+
+
+def _sweep(base: Path) -> None:
+    for folder in base.glob("run-*"):
+        if not (folder / ".lock").exists():
+            continue  # another process has just created it and is about to lock it
+        claim = _lock(folder)
+        if claim is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            claim.close()

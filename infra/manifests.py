@@ -1,0 +1,93 @@
+"""Plain manifests of the operator, rendered from its chart: `python -m infra.manifests`, or `make manifests`.
+
+For installs without Helm: the Namespace, the CustomResourceDefinitions, permissions, Deployment and the
+drivers' ServiceAccount in one file for `kubectl apply -f`. A release contains the file with the defaults. It is
+not committed, so that the chart is the only source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from infra.chart_docs import helm
+from infra.workspace import work_folder
+
+NAME: Final = "sluicegate-operator"
+NAMESPACE: Final = "sluicegate-system"
+FILE: Final = "sluicegate-operator.yaml"
+
+
+def values_of(
+    namespaces: Sequence[str] = (), drivers: Sequence[str] = ("default",), registry: str = ""
+) -> dict[str, Any]:
+    """Return the chart's values for an install.
+
+    Args:
+        namespaces: whose jobs the operator runs; none: those of all namespaces.
+        drivers: namespaces in which the drivers' ServiceAccount is created.
+        registry: host of the registry that has the operator's image; empty: the container engine's
+            default.
+    """
+    return {
+        "namespace": {"create": True},
+        "watch": {"all": not namespaces, "namespaces": list(namespaces)},
+        "driverAccounts": list(drivers),
+        "image": {"registry": registry},
+    }
+
+
+def render(values: Mapping[str, Any], folder: Path = helm.FOLDER) -> str:
+    """Return the manifests as YAML.
+
+    Args:
+        values: of the chart.
+        folder: the charts, with what they include (`helm.vendor`).
+
+    Raises:
+        HelmError: helm is missing, or rejects the values.
+    """
+    given = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
+    options = ["--namespace", NAMESPACE, "--skip-tests", *given]
+    return helm.run(["template", NAME, str(folder / "operator"), *options])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the manifests into `.work/manifests`."""
+    parser = argparse.ArgumentParser(prog="python -m infra.manifests", description=__doc__)
+    parser.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        metavar="NS",
+        help="run the jobs of this namespace only; may be repeated (default: all namespaces)",
+    )
+    parser.add_argument(
+        "--drivers",
+        action="append",
+        metavar="NS",
+        help="create the drivers' ServiceAccount in this namespace; may be repeated (default: the "
+        "namespaces served, or `default`)",
+    )
+    parser.add_argument("--registry", default="", help="host of the registry of the image")
+    options = parser.parse_args(arguments)
+    drivers = options.drivers or options.namespace or ["default"]
+    path = work_folder() / "manifests" / FILE
+    try:
+        helm.vendor()
+        text = render(values_of(options.namespace, drivers, options.registry))
+    except helm.HelmError as error:
+        print(error, file=sys.stderr)
+        return 1
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(f"Install the operator with: kubectl apply -f {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

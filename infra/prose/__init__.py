@@ -1,0 +1,1 @@
+"""Checks the English of the repository: the words that the style guide replaces by the field's terms."""

@@ -1,0 +1,1 @@
+"""Writes docs/reference from the code: settings, commands, errors, resources, metrics, chart values."""

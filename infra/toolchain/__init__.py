@@ -1,0 +1,1 @@
+"""Where programs, jars and classes come from: Go modules, Maven, javac and Debian packages."""

