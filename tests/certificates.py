@@ -1,7 +1,4 @@
-"""A certificate for 127.0.0.1 and the authority that signed it, for servers of tests on loopback.
-
-Called by what stands in for an API server, and by the secured broker.
-"""
+"""A certificate for 127.0.0.1 and the authority that signed it, for servers of tests on loopback."""
 
 from __future__ import annotations
 

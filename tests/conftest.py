@@ -1,4 +1,4 @@
-"""Fixtures that every test may ask for. Called by pytest only."""
+"""Fixtures for all tests."""
 
 import os
 from collections.abc import Iterator
@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from infra import kubernetes, versitygw
-from infra.embedded import RedisEndpoint, RedisServer, S3Endpoint, S3Server, Services
-from infra.embedded.redis import REDIS_VARIABLE, redis_command, redis_gap
-from infra.embedded.services import S3_VARIABLE
-from infra.jars import folder as jars_folder
+from infra.local_services import RedisEndpoint, RedisServer, S3Endpoint, S3Server, Services
+from infra.local_services.services import S3_VARIABLE
+from infra.local_services.valkey import REDIS_VARIABLE, redis_command, redis_missing_reason
+from infra.toolchain import go_programs
+from infra.toolchain.maven import folder as jars_folder
 from sluicegate.spark.session import JARS_VARIABLE
 
 
 def pytest_configure() -> None:
-    """Let every session of this process have the jars: a JVM's class path stays as it began."""
+    """Set the jars for all sessions of this process, because a JVM's class path cannot change."""
     os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
 
 
 def pytest_report_header() -> list[str]:
-    """Say which servers the sinks are tested against, and what is not tested at all."""
+    """Report the servers of the sink tests, and what is not tested."""
     kafka, mysql, s3 = (
         os.environ.get(f"SLUICEGATE_{name}", "") for name in ("KAFKA", "MYSQL", "S3")
     )
@@ -37,25 +37,25 @@ def _redis() -> str:
     given, command = os.environ.get(REDIS_VARIABLE), redis_command()
     if given:
         return given.rpartition("@")[2]
-    return f"embedded {command.name}" if command else f"not tested. {redis_gap()}"
+    return f"embedded {command.name}" if command else f"not tested. {redis_missing_reason()}"
 
 
 def _embedded_s3() -> str:
-    gap = versitygw.gap()
+    gap = go_programs.VERSITYGW.missing_reason()
     return f"not tested: {gap}" if gap else "embedded versitygw"
 
 
 def _embedded_kubernetes() -> str:
-    gap = kubernetes.gap()
+    gap = go_programs.api_server_missing_reason()
     return f"not tested: {gap}" if gap else "embedded kube-apiserver and etcd"
 
 
 SERVERS = {"services", "redis", "own_redis", "bucket", "api", "own_api"}
-"""Fixtures that are, or have, a real server."""
+"""Fixtures that use a real server."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for the services, so that `-m "not integration"` leaves it out."""
+    """Mark tests that request a server, so that `-m "not integration"` skips them."""
     for item in items:
         if isinstance(item, pytest.Function) and SERVERS & set(item.fixturenames):
             item.add_marker(pytest.mark.integration)
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def services() -> Iterator[Services]:
-    """Give one Kafka and one MySQL to all tests: name topics and tables apart, or after the test.
+    """Yield one Kafka and one MySQL for all tests; use unique names of topics and tables.
 
     A test that stops or kills a server starts its own (`Services()`), so that no other test's
     outcome depends on the order.
@@ -74,7 +74,7 @@ def services() -> Iterator[Services]:
 
 @pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisEndpoint]:
-    """Give one Redis to all tests: name keys after the test. It needs no Kafka and no MySQL."""
+    """Yield one Redis for all tests; name keys after the test. It needs no Kafka and no MySQL."""
     given = os.environ.get(REDIS_VARIABLE)
     if given:
         yield RedisEndpoint(given)
@@ -86,14 +86,14 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisEndpoint]:
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """Give a Redis that a test may stop and kill."""
+    """Yield a Redis that a test may stop and kill."""
     server = started_redis(tmp_path)
     yield server
     server.stop()
 
 
 def started_redis(folder: Path) -> RedisServer:
-    """Start a server, or skip the test with the reason why there is none."""
+    """Start a server, or skip the test if this machine has no server binary."""
     if redis_command() is None:
         pytest.skip("no server binary for this machine: see the head of the run")
     server = RedisServer(folder)
@@ -103,7 +103,7 @@ def started_redis(folder: Path) -> RedisServer:
 
 @pytest.fixture(scope="session")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
-    """Give a place on S3, by the AWS_* variables of this process too: name checkpoints apart.
+    """Yield an S3 prefix and set this process's AWS_* variables; use unique checkpoint names.
 
     SLUICEGATE_S3=s3://bucket/prefix with the variables of an endpoint names a real one.
     """
@@ -111,7 +111,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
     if given:
         yield S3Endpoint(given.rstrip("/"), *_named_endpoint())
         return
-    gap = versitygw.gap()
+    gap = go_programs.VERSITYGW.missing_reason()
     if gap:
         pytest.skip(gap)
     server = S3Server(tmp_path_factory.mktemp("s3"))

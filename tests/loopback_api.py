@@ -1,7 +1,7 @@
-"""An API server of one pod, over TLS on loopback: it keeps the patches that it is sent.
+"""A fake API server for one pod, over TLS on loopback; it records the patches that it receives.
 
-A real socket and a real certificate; of the API only what a driver uses. Not a kube-apiserver: what
-one makes of a patch is not tested with this. Called by the tests of a driver's progress.
+The socket and the certificate are real. Of the API it has only what a driver uses; it does not
+apply patches as a kube-apiserver does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.certificates import certificate
 
 @dataclass
 class Request:
-    """One patch, as it came."""
+    """A received patch."""
 
     path: str
     token: str
@@ -31,7 +31,7 @@ class Request:
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What it says of the driver's progress."""
+        """The driver's progress in the patch."""
         found: dict[str, Any] = json.loads(
             self.body["metadata"]["annotations"]["sluicegate.dev/progress"]
         )
@@ -40,12 +40,12 @@ class Request:
 
 @dataclass
 class ApiServer:
-    """What was asked of it, and how it answers."""
+    """The requests that it received, and how it answers."""
 
     account: Path
     status: int = 200
     silent: threading.Event = field(default_factory=threading.Event)
-    """While it is set no request is answered."""
+    """While this is set no request is answered."""
     requests: list[Request] = field(default_factory=list)
     port: int = 0
 
@@ -61,7 +61,7 @@ class ApiServer:
         }
 
     def wait(self, count: int, timeout_s: float = 60.0) -> list[Request]:
-        """Wait until so many requests have come."""
+        """Wait until a number of requests have arrived."""
         deadline = time.monotonic() + timeout_s
         while len(self.requests) < count:
             assert time.monotonic() < deadline, f"{len(self.requests)} requests, not {count}"
@@ -71,7 +71,7 @@ class ApiServer:
 
 @contextmanager
 def api_server(folder: Path) -> Iterator[ApiServer]:
-    """Give one, with a service account's folder that a driver may use."""
+    """Yield a server with a service account folder for a driver."""
     account = folder / "serviceaccount"
     account.mkdir(parents=True)
     (account / "token").write_text("first\n")
@@ -105,13 +105,13 @@ def _handler(made: ApiServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 
 
 def _certificate(folder: Path) -> Path:
-    """Write `ca.crt`, and the server's certificate with its key beside the folder."""
+    """Write `ca.crt`, and the server's certificate with its key next to the folder."""
     made = certificate("kubernetes")
     (folder / "ca.crt").write_bytes(made.authority)
     file = folder.parent / "server.pem"

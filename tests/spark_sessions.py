@@ -1,4 +1,4 @@
-"""Ends a Spark session in a process that goes on. Called by fixtures and `tests.faults.warm`."""
+"""Stops a Spark session in a process that continues."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 
 def stop(session: SparkSession) -> None:
-    """End a session and what outlives one, but the JVM."""
-    # the thread that maintains state stores keeps its session's interval
+    """Stop a session and everything that outlives it, except the JVM."""
+    # the maintenance thread of the state stores keeps its session's interval
     jvm: Any = session._jvm
     jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
     session.stop()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()  # now, not in the middle of what comes next
+        gc.collect()  # now, not during the next test

@@ -1,6 +1,6 @@
-"""`make bench`: how fast Sluicegate is beside Spark's own sinks, measured on this machine.
+"""`make bench`: compares the speed of Sluicegate with that of Spark's own sinks on this machine.
 
-Not tests: pytest collects nothing here, and no time is ever asserted. `__main__` is the command;
-`plan` says what is compared, `throughput` and `latency` run one contender each in a process of its
-own (`contender`, `reader`), `figures`, `epochs` and `phases` are the arithmetic, `report` prints.
+These are not tests: pytest collects nothing here, and no time is asserted. `__main__` is the command,
+`plan` defines the comparisons, `throughput` and `latency` run one contender each in its own process
+(`contender`, `reader`), `figures`, `epochs` and `phases` do the arithmetic, and `report` prints.
 """

@@ -1,8 +1,8 @@
 """The command `python -m tests.bench`, which `make bench ARGS=...` runs.
 
-Fills the source topics once, then lets the contenders run in rounds, shuffled within each; then the
-operator's rounds, each on a cluster of its own; and prints the tables. Exit code 0 even where a
-contender has no number: a benchmark judges nothing.
+Fills the source topics once and runs the contenders in rounds, shuffled within each round. Then runs the
+operator's rounds, each on its own cluster, and prints the tables. The exit code is 0 even if a
+contender has no number, because a benchmark passes no judgment.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from infra.embedded import ServiceError, Services
-from infra.jars import JarError
-from infra.work import work_folder
-from tests.bench import feed, latency, machine, report, throughput
+from infra.local_services import ServiceError, Services
+from infra.toolchain.maven import JarError
+from infra.workspace import work_folder
+from tests.bench import latency, machine, produce, report, throughput
 from tests.bench.figures import Run, anomalies
 from tests.bench.operator import rounds
 from tests.bench.plan import LATENCY, OURS, RIVALS, WORKLOADS, Pace, Workload, shuffled
@@ -39,11 +39,11 @@ _QUICK_SUBMITS = 2
 _OPERATOR = "operator"
 _JOBS = 1000
 _SUBMITS = 8
-"""Jobs of the peers' path, at each number of JVMs."""
+"""Jobs submitted through spark-submit, for each number of JVMs."""
 
 
 class Bench:
-    """The jobs' part of one call of the command."""
+    """The part of one command run that measures jobs."""
 
     def __init__(self, results: Results, services: Services, folder: Path) -> None:
         self._results, self._services, self._folder = results, services, folder
@@ -63,8 +63,8 @@ class Bench:
     def _fill(self, workload: Workload) -> None:
         _say(f"Filling the source of {workload.name}: {workload.records:,} records")
         topic = f"{self._folder.name}-{workload.name}"
-        self._services.kafka.create_topic(topic, feed.PARTITIONS)
-        wanted = feed.fill(self._services.kafka.bootstrap, topic, workload)
+        self._services.kafka.create_topic(topic, produce.PARTITIONS)
+        wanted = produce.fill(self._services.kafka.bootstrap, topic, workload)
         self._sources[workload.name] = Source(topic, wanted)
 
     def _round(self, round_: int) -> None:
@@ -95,7 +95,7 @@ class Bench:
 
 
 async def _operator(results: Results, round_: int, folder: Path) -> None:
-    """Run a round of the operator's part."""
+    """Run a round of the operator benchmark."""
     _look(results, f"Operator, round {round_}")
     submits = _QUICK_SUBMITS if results.jobs <= _QUICK_JOBS else _SUBMITS
     figures: dict[str, float] = {}
@@ -106,7 +106,7 @@ async def _operator(results: Results, round_: int, folder: Path) -> None:
 
 
 def _look(results: Results, round_: str) -> None:
-    """Keep and say how busy the machine is before a round."""
+    """Record and print how busy the machine is before a round."""
     before = machine.look()
     results.machines.append(before)
     _say(f"{round_} of {results.rounds}: {before}")
@@ -120,7 +120,7 @@ def _say(said: str) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> Results:
-    """Return what the options ask for, with nothing run yet."""
+    """Return empty results for the workloads that the options select."""
     records = options.records or (_QUICK_RECORDS if options.quick else None)
     workloads = [w for w in WORKLOADS if options.only in (None, w.name)]
     if records:
@@ -137,18 +137,22 @@ def _chosen(options: argparse.Namespace) -> Results:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="make bench ARGS=...", description="Measure Sluicegate beside its peers."
+        prog="make bench ARGS=...", description="Compare Sluicegate with its peers."
     )
     names = [*(w.name for w in WORKLOADS), LATENCY, _OPERATOR]
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
-    parser.add_argument("--records", type=int, help="of each source topic; default by workload")
-    parser.add_argument("--jobs", type=int, default=_JOBS, help=f"of the operator; default {_JOBS}")
+    parser.add_argument("--records", type=int, help="records per source topic; default by workload")
+    parser.add_argument(
+        "--jobs", type=int, default=_JOBS, help=f"jobs for the operator; default {_JOBS}"
+    )
     parser.add_argument("--only", choices=names, metavar="WORKLOAD", help=", ".join(names))
     parser.add_argument(
-        "--quick", action="store_true", help="one small round, to see that it works; no figures"
+        "--quick", action="store_true", help="one small round as a smoke test; no figures"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there too")
-    parser.add_argument("--seed", type=int, default=1, help="of the order of contenders; default 1")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all results to FILE")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the contender order; default 1"
+    )
     options = parser.parse_args(arguments)
     if options.rounds < 1 or (options.records is not None and options.records < 100):
         parser.error("--rounds must be 1 or more, --records 100 or more")
@@ -162,7 +166,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     options = _parse(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` leaves nothing running either
+    signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` leaves no process running
     results = _chosen(options)
     base = work_folder() / "bench"
     base.mkdir(parents=True, exist_ok=True)
@@ -171,26 +175,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if results.workloads or results.pace:
             print(
-                "Starting Kafka and MariaDB (or using those that the environment names)", flush=True
+                "Starting Kafka and MariaDB (or using the servers from the environment)", flush=True
             )
             with Services() as services:
                 Bench(results, services, folder).run()
         for round_ in range(1, results.rounds + 1 if results.jobs else 1):
             asyncio.run(_operator(results, round_, folder / f"operator-{round_}"))
     except KeyboardInterrupt:
-        print("\nInterrupted; what was measured until then:")
+        print("\nInterrupted. Results so far:")
         code = 130
     except (ServiceError, JarError) as error:
         print(error, file=sys.stderr)
         return 1
     print(report.text(results))
     if options.quick:
-        print("\n--quick: far too few records for a figure to mean anything.")
+        print("\n--quick: the number of records is too small for meaningful figures.")
     if options.json:
         report.write_json(results, options.json)
-        print(f"\nEverything is in {options.json}")
+        print(f"\nAll results are in {options.json}")
     if anomalies(results.runs):
-        print(f"The logs of the runs are kept in {folder}")
+        print(f"The logs of the runs are in {folder}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
     return code

@@ -1,7 +1,4 @@
-"""A process of one run: started in a folder of its own, and gone at the end whatever happens.
-
-Called by `throughput` and `latency`, for contenders and for the reader.
-"""
+"""Runs a benchmark process in its own folder and always kills it at the end."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from infra.embedded import MySQLEndpoint
-from infra.embedded.services import MYSQL_VARIABLE
-from infra.jars import folder as jars
-from infra.work import CHECKOUT
+from infra.local_services import MySQLEndpoint
+from infra.local_services.services import MYSQL_VARIABLE
+from infra.toolchain.maven import folder as jars
+from infra.workspace import CHECKOUT
 from sluicegate.spark.session import JARS_VARIABLE
 from sluicegate.tracing import TRACE_FILE_VARIABLE
 from tests.bench.contender import RESULT
@@ -28,14 +25,14 @@ TRACES = "traces.jsonl"
 
 
 class RunFailed(Exception):
-    """A run that gets no number; says why."""
+    """A run failed and gets no number; the message has the reason."""
 
 
 @contextmanager
 def running(
     module: str, folder: Path, mysql: MySQLEndpoint | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `python -m module FOLDER`; kill it and its JVM when the block is left."""
+    """Run `python -m module FOLDER`; kill it and its JVM when the block exits."""
     environment = os.environ | {
         JARS_VARIABLE: str(jars("spark")),
         TRACE_FILE_VARIABLE: str(folder / TRACES),
@@ -59,8 +56,8 @@ def running(
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """A JVM outlives its Python for a moment, and a run that failed does not end by itself."""
-    with suppress(ProcessLookupError):  # raised where all of it has ended
+    """Kill the process group: a JVM briefly outlives its Python, and a failed run may never exit."""
+    with suppress(ProcessLookupError):  # the group has already exited
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -69,25 +66,25 @@ def await_exit(process: subprocess.Popen[bytes], timeout_s: float, what: str) ->
     """Wait for a process to end.
 
     Raises:
-        RunFailed: it takes too long.
+        RunFailed: the process did not exit in time.
     """
     try:
         process.wait(timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise RunFailed(f"{what} did not end within {timeout_s:.0f} s") from error
+        raise RunFailed(f"{what} did not exit within {timeout_s:.0f} s") from error
 
 
 def await_file(path: Path, process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """Wait until a process has made a file.
+    """Wait until a process has created a file.
 
     Raises:
-        RunFailed: the process has ended, or it takes too long.
+        RunFailed: the process exited, or the file did not appear in time.
     """
     end = time.monotonic() + timeout_s
     while not path.exists():
         if process.poll() is not None:
             raise RunFailed(
-                f"the process ended (exit code {process.returncode}): {_error(path.parent)}"
+                f"the process exited (exit code {process.returncode}): {_error(path.parent)}"
             )
         if time.monotonic() > end:
             raise RunFailed(f"no {path.name} within {timeout_s:.0f} s")
@@ -95,14 +92,16 @@ def await_file(path: Path, process: subprocess.Popen[bytes], timeout_s: float) -
 
 
 def result(folder: Path) -> Mapping[str, Any]:
-    """Return what a contender left.
+    """Return the result that a contender wrote.
 
     Raises:
-        RunFailed: it had an error, or left nothing.
+        RunFailed: the contender failed or wrote no result.
     """
     found = folder / RESULT
     if not found.exists():
-        raise RunFailed(f"it ended without a result; its log ends with: {_last_words(folder)}")
+        raise RunFailed(
+            f"the contender exited without a result; the end of its log: {_last_words(folder)}"
+        )
     read: dict[str, Any] = json.loads(found.read_text(encoding="utf-8"))
     if read["error"]:
         raise RunFailed(" ".join(str(read["error"]).split())[:300])
@@ -114,7 +113,7 @@ def _error(folder: Path) -> str:
         result(folder)
     except RunFailed as error:
         return str(error)
-    return "it left no error"
+    return "no error was written"
 
 
 def _last_words(folder: Path) -> str:
@@ -128,7 +127,7 @@ def _last_words(folder: Path) -> str:
 
 
 def spans(folder: Path) -> Iterable[Mapping[str, Any]]:
-    """Return the spans of a run; none of a contender that does not trace."""
+    """Return the spans of a run; empty for a contender without tracing."""
     file = folder / TRACES
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return [json.loads(line) for line in lines]

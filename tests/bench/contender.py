@@ -1,8 +1,8 @@
 """One run of one contender: `python -m tests.bench.contender FOLDER`, started by `child`.
 
-Reads `order.json` of the folder; with the trigger available-now it ends when the topic is read,
-otherwise when a file `stop` appears. Leaves Spark's progress and the error, if any, in
-`result.json`. Never measures anything itself.
+Reads `order.json` in the folder. With the trigger available-now it exits when the topic is read,
+otherwise when a file `stop` appears. Writes Spark's progress and the error, if any, to
+`result.json`. It measures nothing itself.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infra.embedded import MySQLEndpoint
-from infra.embedded.services import MYSQL_VARIABLE
+from infra.local_services import MySQLEndpoint
+from infra.local_services.services import MYSQL_VARIABLE
 from sluicegate import session
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from tests.bench.cpu import EVERY_S
@@ -40,7 +40,7 @@ def main() -> int:
             started.await_end()
         else:
             _until_stopped(started, folder / STOP)
-    except Exception as raised:  # noqa: BLE001 - whatever it is, the run has no number
+    except Exception as raised:  # noqa: BLE001 - after any error the run has no number
         error = f"{type(raised).__name__}: {str(raised)[:2000]}"
     progress = [json.loads(p.json) for p in started.query.recentProgress] if started else []
     _write(folder, {"error": error, "progress": progress})
@@ -52,13 +52,13 @@ def _until_stopped(started: Started, stop: Path) -> None:
     while not stop.exists():
         if not started.query.isActive:
             started.await_end()
-            raise RuntimeError("the query ended by itself")
+            raise RuntimeError("the query stopped unexpectedly")
         time.sleep(0.1)
     started.stop()
 
 
 def _write(folder: Path, result: dict[str, Any]) -> None:
-    """Write the result in one step: a half-written one would read as an error of the contender."""
+    """Write the result atomically, because a partial file would look like a contender's error."""
     part = folder / f"{RESULT}.part"
     part.write_text(json.dumps(result), encoding="utf-8")
     part.rename(folder / RESULT)

@@ -1,8 +1,7 @@
-"""Processor time of a contender, all its processes together, while its measured epochs ran.
+"""CPU time of all processes of a contender during its measured epochs.
 
-Neighbours on the machine slow a run down but hardly change what it spends, so this tells contenders
-apart where the clock cannot. The brokers' own time is not in it. Linux only: elsewhere there is no
-such figure. Called by `throughput`.
+Other load on the machine slows a run down but hardly changes its CPU time, so this figure distinguishes
+contenders where wall-clock time cannot. It excludes the brokers' CPU time. Linux only.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 Sample = tuple[float, float]
-"""Milliseconds since 1970, and seconds of processor time so far."""
+"""Milliseconds since 1970, and seconds of CPU time so far."""
 
 _PROC = Path("/proc")
 EVERY_S = 0.2
@@ -24,13 +23,13 @@ EVERY_S = 0.2
 
 
 def spent_s(samples: Sequence[Sample], begin_ms: float, end_ms: float) -> float | None:
-    """Return the processor time between two moments; None where the samples do not cover them."""
+    """Return the CPU seconds between two times; None if the samples do not cover them."""
     begin, end = _at(samples, begin_ms), _at(samples, end_ms)
     return None if begin is None or end is None else end - begin
 
 
 def _at(samples: Sequence[Sample], moment_ms: float) -> float | None:
-    """Return the processor time at a moment, on the line between the samples around it."""
+    """Return the CPU seconds at a time, interpolated between the adjacent samples."""
     after = bisect_left(samples, (moment_ms, 0.0))
     if not 0 < after < len(samples):
         return None
@@ -40,7 +39,7 @@ def _at(samples: Sequence[Sample], moment_ms: float) -> float | None:
 
 @contextmanager
 def watching(session: int) -> Iterator[list[Sample]]:
-    """Sample the processes of a session for as long as the block lasts."""
+    """Sample the processes of a session while the block runs."""
     samples: list[Sample] = []
     done = Event()
 
@@ -48,7 +47,7 @@ def watching(session: int) -> Iterator[list[Sample]]:
         while not done.wait(EVERY_S):
             now_ms = time.time() * 1000
             used_s = _session_s(session)
-            # It falls when a process ends whose parent does not count it: the run is over.
+            # The sum falls when a process exits and its parent does not count it: the run is over.
             if used_s is not None and (not samples or used_s >= samples[-1][1]):
                 samples.append((now_ms, used_s))
 
@@ -62,13 +61,13 @@ def watching(session: int) -> Iterator[list[Sample]]:
 
 
 def _session_s(session: int) -> float | None:
-    """Return what the processes of a session, and their ended children, have used."""
+    """Return the CPU seconds of a session's processes and of their exited children."""
     ticks, found = 0, False
     for stat in _PROC.glob("[0-9]*/stat"):
         try:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # the process has exited
         if int(fields[3]) == session:
             ticks += sum(int(field) for field in fields[11:15])
             found = True

@@ -1,7 +1,7 @@
-"""Epochs as Spark itself reports them, for every contender alike, and the rate between them.
+"""Epochs as Spark reports them for every contender, and their steady rate.
 
-Pure: reads the JSON of StreamingQueryProgress. Records are counted by the source's offsets, as
-Spark's own count doubles where a plan reads its source twice. Called by `throughput`, `latency`.
+Pure: reads the JSON of StreamingQueryProgress. Records are counted by the source's offsets, because
+Spark's own count doubles if a plan reads its source twice.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Epoch:
     Args:
         number: Spark's batch id.
         records: read from the source.
-        start_ms: since 1970.
-        took_ms: from the trigger to the committed batch.
-        steps: Spark's own durations in ms, such as addBatch and walCommit.
+        start_ms: start time in milliseconds since 1970.
+        took_ms: milliseconds from the trigger to the committed batch.
+        steps: Spark's own durations in milliseconds, such as addBatch and walCommit.
     """
 
     number: int
@@ -34,12 +34,12 @@ class Epoch:
 
     @property
     def end_ms(self) -> float:
-        """When it was committed, since 1970."""
+        """The commit time in milliseconds since 1970."""
         return self.start_ms + self.took_ms
 
 
 def read_epochs(progress: Iterable[Mapping[str, Any]]) -> list[Epoch]:
-    """Return the epochs with records, in order; triggers that found nothing are left out."""
+    """Return the epochs with records, in order; omit triggers without input."""
     found = []
     for one in progress:
         records = _records(one["sources"][0])
@@ -52,7 +52,7 @@ def read_epochs(progress: Iterable[Mapping[str, Any]]) -> list[Epoch]:
 
 
 def _records(source: Mapping[str, Any]) -> int:
-    """Return how far an epoch moved the offsets of a topic that was read from offset 0."""
+    """Return how far an epoch advanced the offsets of a topic that is read from offset 0."""
     start = source.get("startOffset") or {}
     return sum(
         int(end) - int(start.get(topic, {}).get(partition, 0))
@@ -62,9 +62,9 @@ def _records(source: Mapping[str, Any]) -> int:
 
 
 def steady_rate(epochs: Sequence[Epoch], warm_up: int = WARM_UP_EPOCHS) -> float | None:
-    """Return records a second from the end of the warm-up to the end of the last epoch.
+    """Return records per second from the end of the warm-up to the end of the last epoch.
 
-    None where no epoch is left after the warm-up.
+    None if there is no epoch after the warm-up.
     """
     measured = epochs[warm_up:]
     if not measured:
@@ -75,7 +75,7 @@ def steady_rate(epochs: Sequence[Epoch], warm_up: int = WARM_UP_EPOCHS) -> float
 
 
 def irregular(epochs: Sequence[Epoch], records: int | None) -> str:
-    """Say what is wrong with a run's epochs: a restart, a gap, records missing; empty if nothing."""
+    """Describe a restart, gap or missing records in a run's epochs; empty if there is none."""
     numbers = [epoch.number for epoch in epochs]
     if numbers != sorted(set(numbers)):
         return f"an epoch ran twice: {numbers}"

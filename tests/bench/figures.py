@@ -1,7 +1,6 @@
-"""The arithmetic of the results: percentiles, medians, and ratios of pairs in the same round.
+"""Percentiles, medians and ratios of pairs from the same round.
 
-Pure. A run with an anomaly has no figures, so it can be in no median and in no ratio. Called by
-`report`, and by `throughput` and `latency` for a single run.
+Pure. A run with an anomaly has no figures, so no median and no ratio includes it.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ class Run:
     """One run of one contender.
 
     Args:
-        figures: by name, such as 'records_s'; empty where there is an anomaly.
-        phases: phase -> milliseconds of each measured epoch; empty where there is an anomaly.
-        anomaly: why the run has no number; empty if it is sound.
-        detail: whatever else is kept in the JSON file.
+        figures: values by name, such as 'records_s'; empty if there is an anomaly.
+        phases: phase -> milliseconds of each measured epoch; empty if there is an anomaly.
+        anomaly: why the run has no number; empty if the run is valid.
+        detail: other values for the JSON file.
     """
 
     workload: str
@@ -32,14 +31,14 @@ class Run:
     detail: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Keep the rule that an anomaly gets no number."""
+        """Reject figures of a run with an anomaly."""
         if self.anomaly and (self.figures or self.phases):
             raise ValueError("a run with an anomaly has no figures")
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Smallest, middle and largest of some values, and how many there were."""
+    """Minimum, median, maximum and count of some values."""
 
     low: float
     median: float
@@ -48,7 +47,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread | None:
-        """Return the spread; None of nothing."""
+        """Return the spread; None if there are no values."""
         found = list(values)
         if not found:
             return None
@@ -56,10 +55,10 @@ class Spread:
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
-    """Return the smallest value that at least `percent` % of the values do not exceed.
+    """Return the smallest value that is not exceeded by at least `percent` % of the values.
 
     Raises:
-        ValueError: there is no value, or the percentage is not above 0 and up to 100.
+        ValueError: there are no values, or the percentage is not above 0 and at most 100.
     """
     ordered = sorted(values)
     if not ordered or not 0 < percent <= 100:
@@ -68,7 +67,7 @@ def percentile(values: Iterable[float], percent: float) -> float:
 
 
 def spread(runs: Iterable[Run], workload: str, contender: str, figure: str) -> Spread | None:
-    """Return the spread of a figure over the sound runs of a contender."""
+    """Return the spread of a figure over the valid runs of a contender."""
     return Spread.of(
         run.figures[figure]
         for run in runs
@@ -79,7 +78,7 @@ def spread(runs: Iterable[Run], workload: str, contender: str, figure: str) -> S
 def ratios(
     runs: Iterable[Run], workload: str, figure: str, ours: str, theirs: str
 ) -> Spread | None:
-    """Return the spread of ours over theirs, pair by pair: both sound and of the same round."""
+    """Return the spread of ours / theirs over pairs of valid runs from the same round."""
     found = {
         (run.contender, run.round_): run.figures[figure]
         for run in runs
@@ -93,7 +92,7 @@ def ratios(
 
 
 def pooled(runs: Iterable[Run], workload: str, contender: str) -> dict[str, list[float]]:
-    """Return each phase's milliseconds over all sound runs of a contender."""
+    """Return each phase's milliseconds over all valid runs of a contender."""
     found: dict[str, list[float]] = {}
     for run in runs:
         if (run.workload, run.contender) == (workload, contender):

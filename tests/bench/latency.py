@@ -1,7 +1,6 @@
-"""One latency run: a paced producer here, the contender and a read_committed reader beside it.
+"""One latency run: a paced producer in this process, the contender and a reader in their own.
 
-The time runs from the call that sends a record to the source until the reader has it from the
-sink. Called by `__main__` for each contender of each round.
+Latency is the time from the producer's send call until the read_committed reader receives the record.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from infra.embedded import Services
+from infra.local_services import Services
 from tests.bench import child, reader
 from tests.bench.child import RunFailed
 from tests.bench.contender import STOP
 from tests.bench.epochs import irregular, read_epochs
-from tests.bench.feed import PARTITIONS, paced
 from tests.bench.figures import Run
 from tests.bench.phases import phase_times, repeated
 from tests.bench.plan import LATENCY, LATENCY_EPOCH_RECORDS, PASS_THROUGH, Order, Pace
+from tests.bench.produce import PARTITIONS, paced
 
 WARM_EPOCHS = 5
-"""The measured records are sent once so many epochs are committed."""
+"""Committed epochs after which the measured records are sent."""
 
 _START_S = 120.0
 _READ_S = 120.0
@@ -32,7 +31,7 @@ _SLIPPED = 1.05
 
 
 def run(contender: str, round_: int, pace: Pace, services: Services, base: Path) -> Run:
-    """Run a contender once; whatever is wrong becomes the run's anomaly."""
+    """Run a contender once; report any error as the run's anomaly."""
     folder = base / f"{LATENCY}-{contender}-{round_}"
     folder.mkdir(parents=True)
     stem = f"{base.name}-{LATENCY}-{contender}-{round_}"
@@ -79,7 +78,7 @@ def _measured(order: Order, round_: int, pace: Pace, folder: Path) -> Run:
     spans = list(child.spans(folder))
     for wrong in (
         f"{seen['missing']:,} records are missing" if seen["missing"] else "",
-        f"{seen['repeated']:,} records came twice" if seen["repeated"] else "",
+        f"{seen['repeated']:,} records arrived twice" if seen["repeated"] else "",
         f"sending took {took_s:.1f} s instead of {pace.seconds:.0f}"
         if took_s > pace.seconds * _SLIPPED
         else "",
@@ -100,7 +99,7 @@ def _measured(order: Order, round_: int, pace: Pace, folder: Path) -> Run:
 
 @contextmanager
 def _warming_up(order: Order, pace: Pace) -> Iterator[None]:
-    """Send records that are not measured, at the same pace, for as long as the block lasts."""
+    """Send records that are not measured at the same pace while the block runs."""
     done = Event()
     sender = Thread(
         target=paced, args=(order.bootstrap, order.source, pace, reader.WARM_UP, done), daemon=True

@@ -1,7 +1,6 @@
-"""The machine before a round: how busy it is, and with whose work.
+"""Reports how busy the machine is before a round, and which processes use it.
 
-Not a part of any figure. Reads /proc where there is one; elsewhere only the load average is known.
-Called by `__main__`.
+No figure includes this. Reads /proc on Linux; elsewhere only the load average is known.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _LOOK_S = 1.0
 
 @dataclass(frozen=True)
 class Process:
-    """A process that used a core while we did nothing."""
+    """A process that used a core while the benchmark was idle."""
 
     pid: int
     name: str
@@ -27,14 +26,14 @@ class Process:
 
 @dataclass(frozen=True)
 class Machine:
-    """What is known before a round.
+    """Load and memory before a round.
 
     Args:
-        load: average of the last 1, 5 and 15 minutes; our own earlier rounds are in it.
-        cores: how many.
-        memory_free_mb: available; 0 if unknown.
-        memory_mb: in all; 0 if unknown.
-        busy: processes that are running although nothing of ours is measured.
+        load: load average of the last 1, 5 and 15 minutes; includes our own earlier rounds.
+        cores: number of cores.
+        memory_free_mb: available memory; 0 if unknown.
+        memory_mb: total memory; 0 if unknown.
+        busy: other processes that use CPU while the benchmark is idle.
     """
 
     load: tuple[float, float, float]
@@ -44,18 +43,18 @@ class Machine:
     busy: tuple[Process, ...]
 
     def __str__(self) -> str:
-        """Describe it in one line."""
+        """Describe the machine in one line."""
         load = " ".join(f"{value:.2f}" for value in self.load)
         memory = f"{self.memory_free_mb:,} of {self.memory_mb:,} MB free" if self.memory_mb else "?"
         return f"load {load}, {self.cores} cores, memory {memory}"
 
     def warning(self) -> str:
-        """Say what else is running; empty if nothing is known to be."""
+        """Return a warning about other load; empty if none is known."""
         if self.busy:
             names = ", ".join(f"{p.name} ({p.pid}, {p.cores:.1f} cores)" for p in self.busy[:5])
-            return f"WARNING: something else is running, the figures are not to be trusted: {names}"
+            return f"WARNING: other processes are running, do not trust the figures: {names}"
         if not _PROC.is_dir() and self.load[0] > self.cores / 2:
-            return "WARNING: the load is high; if it is not of an earlier round, do not trust the figures"
+            return "WARNING: the load is high; unless an earlier round caused it, do not trust the figures"
         return ""
 
 
@@ -75,14 +74,14 @@ def look() -> Machine:
 
 
 def _cpu_s() -> dict[int, tuple[str, float]]:
-    """Return pid -> name and seconds of processor time so far."""
+    """Return pid -> name and seconds of CPU time so far."""
     found = {}
     for stat in _PROC.glob("[0-9]*/stat"):
         try:
             text = stat.read_text(encoding="utf-8", errors="replace")
         except OSError:
-            continue  # it has ended meanwhile
-        head, _, rest = text.rpartition(")")  # a name may hold anything
+            continue  # the process has exited
+        head, _, rest = text.rpartition(")")  # a name may contain any character
         fields = rest.split()
         ticks = int(fields[11]) + int(fields[12])
         found[int(stat.parent.name)] = head.partition("(")[2], ticks / os.sysconf("SC_CLK_TCK")

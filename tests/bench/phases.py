@@ -1,7 +1,6 @@
-"""What our own trace says of a run: how long each phase took, and whether an epoch was repeated.
+"""Reads our trace of a run: the duration of each phase, and repeated epochs.
 
-Pure: reads the spans of the trace file. Spark's sinks have no such phases. Called by `throughput`
-and `latency`.
+Pure: reads the spans of the trace file. Spark's sinks have no such phases.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tests.bench.plan import WARM_UP_EPOCHS
 Span = Mapping[str, Any]
 
 AROUND = "Spark around it"
-"""What an epoch takes beyond our callback: planning, offsets, Spark's own commit."""
+"""Time of an epoch outside our callback: planning, offsets, Spark's own commit."""
 
 _PHASES = ("stage", "decide", "apply")
 _STEPS = ("begin", "write", "flush", "commit")
@@ -43,19 +42,19 @@ def phase_times(
         elif name in _STEPS:
             label = f"apply {_sink(attributes['sink'])}: {name}"
             found.setdefault(label, []).append(spent_ms)
-        elif name == "epoch" and spent_ms <= took[attributes["epoch"]]:  # else they overlap
+        elif name == "epoch" and spent_ms <= took[attributes["epoch"]]:  # otherwise epochs overlap
             found.setdefault(AROUND, []).append(took[attributes["epoch"]] - spent_ms)
     return dict(sorted(found.items(), key=lambda item: _place(item[0])))
 
 
 def _sink(sink: str) -> str:
-    """Return a sink's name without the run's own name of its topic or table, to pool the rounds."""
+    """Return a sink's name without the run's topic or table name, so that rounds can be pooled."""
     system = sink.partition(".")[0]
     return f"{system} dead letters" if sink.endswith("-dead-letters") else system
 
 
 def _place(label: str) -> tuple[int, str, int]:
-    """Return where a phase stands in the table: an apply's steps after it, in their order."""
+    """Return the sort key of a phase: the steps of an apply follow it in order."""
     if label == AROUND:
         return 9, "", 0
     apply, _, step = label.partition(": ")
@@ -63,7 +62,7 @@ def _place(label: str) -> tuple[int, str, int]:
 
 
 def repeated(spans: Iterable[Span]) -> str:
-    """Say which epochs were replayed, or staged more than once; empty if none."""
+    """Describe the epochs that were replayed or staged more than once; empty if none."""
     kept = list(spans)
     replayed = [s["attributes"]["epoch"] for s in kept if s["attributes"].get("replayed")]
     stages = Counter(s["attributes"].get("epoch") for s in kept if s["name"] == "stage")

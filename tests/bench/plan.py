@@ -1,7 +1,7 @@
-"""What is compared with what, in which sizes and in which order. Pure.
+"""The comparisons with their sizes and their order. Pure.
 
-Every contender of a workload has the same source, source options, trigger, epoch size and session
-settings; only the way into the sinks differs. Called by everything else in this package.
+All contenders of a workload have the same source, source options, trigger, epoch size and session
+settings. They differ only in how they write to the sinks.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ OURS: Final = "sluicegate"
 SPARK: Final = "spark-kafka-sink"
 NAIVE: Final = "naive-foreachBatch"
 OVERLAP: Final = "sluicegate-overlap"
-"""The same with `EpochSettings.overlap`."""
+"""The same, with `EpochSettings.overlap`."""
 BARE: Final = "sluicegate-bare"
 MEASURED: Final = (OURS, OVERLAP, BARE)
-"""Whose phases are shown, and who is compared with the rivals."""
+"""Our contenders: the report shows their phases and compares them with the rivals."""
 RIVALS: Final = (SPARK, NAIVE)
 
 PASS_THROUGH: Final = "pass-through"
@@ -28,19 +28,19 @@ IP_COUNT: Final = "ip_count"
 LATENCY: Final = "latency"
 
 WARM_UP_EPOCHS: Final = 2
-"""Epochs that are not measured: the JVM compiles, producers connect, Python workers start."""
+"""Unmeasured epochs in which the JVM compiles, producers connect and Python workers start."""
 
 SESSION: Final = {
     "spark.driver.memory": "2g",
     "spark.sql.streaming.numRecentProgressUpdates": "100000",
 }
-"""Of all contenders alike, on top of the session that `sluicegate.session` makes."""
+"""Settings of all contenders, in addition to those of `sluicegate.session`."""
 
 EPOCH_TIMEOUT_S: Final = 600.0
-"""Of ours; the others have none. A slow machine is to give a slow figure, not an anomaly."""
+"""Our timeout; the others have none. A slow machine should give a slow figure, not an anomaly."""
 
 COMPRESSION: Final = "lz4"
-"""Of every producer: Sluicegate's default, which Spark's sink is given too."""
+"""Compression of every producer: Sluicegate's default, also set on Spark's sink."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class Workload:
     """One comparison.
 
     Args:
-        name: what `--only` takes.
+        name: value of `--only`.
         kind: PASS_THROUGH or IP_COUNT; LATENCY is a paced PASS_THROUGH.
-        value_bytes: of a record; 0 for access-log lines.
-        records: in the source topic.
+        value_bytes: size of a record's value; 0 for access-log lines.
+        records: number of records in the source topic.
         epoch_records: maxOffsetsPerTrigger.
-        contenders: who takes part.
-        note: what a reader of the table must know.
+        contenders: names of the contenders.
+        note: remark below the table's title.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Workload:
     note: str = ""
 
     def of_size(self, records: int) -> Workload:
-        """Return it with another number of records, in at least ten epochs."""
+        """Return the workload with another number of records, in at least ten epochs."""
         per_epoch = max(1, min(self.epoch_records, records // 10))
         return Workload(**{**self.__dict__, "records": records, "epoch_records": per_epoch})
 
@@ -91,11 +91,11 @@ WORKLOADS: Final = (
 
 @dataclass(frozen=True)
 class Pace:
-    """How the latency workload is fed.
+    """Input rate of the latency workload.
 
     Args:
-        records_s: records a second.
-        seconds: how long the measured part is.
+        records_s: records per second.
+        seconds: duration of the measured part.
         trigger: interval between epochs.
     """
 
@@ -105,7 +105,7 @@ class Pace:
 
     @property
     def records(self) -> int:
-        """How many records are measured."""
+        """The number of measured records."""
         return int(self.records_s * self.seconds)
 
 
@@ -120,16 +120,16 @@ def shuffled(contenders: Sequence[str], *, seed: int, round_: int, workload: str
 
 @dataclass(frozen=True)
 class Order:
-    """What a contender's process is told: a file in its folder. Holds no password.
+    """Instructions for a contender's process: a file in its folder, without passwords.
 
     Args:
         kind: PASS_THROUGH or IP_COUNT.
-        contender: who it is.
-        bootstrap: of Kafka.
-        source: topic that it reads.
-        sink: topic that it writes.
+        contender: name of the contender.
+        bootstrap: Kafka's bootstrap servers.
+        source: source topic.
+        sink: sink topic.
         dead_letters: topic for lines that cannot be counted.
-        table: that it writes, for IP_COUNT.
+        table: sink table, for IP_COUNT.
         epoch_records: maxOffsetsPerTrigger.
         trigger: an interval, or 'available-now'.
     """
@@ -145,10 +145,10 @@ class Order:
     trigger: str
 
     def write(self, folder: Path) -> None:
-        """Leave the order in a folder."""
+        """Write the order to a folder."""
         (folder / "order.json").write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> Order:
-        """Read the order of a folder."""
+        """Read the order from a folder."""
         return cls(**json.loads((folder / "order.json").read_text(encoding="utf-8")))

@@ -1,7 +1,6 @@
-"""The contenders' queries: the same source and plan, three ways into the sinks.
+"""The contenders' queries: the same source and plan, three ways to write to the sinks.
 
-Not here: when to start and stop them (`contender`). `naive` is what people write in foreachBatch:
-nothing in it is exactly-once, nor meant to be.
+`naive` is a typical foreachBatch function, and is not exactly-once.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from infra.embedded import MySQLEndpoint
+from infra.local_services import MySQLEndpoint
 from sluicegate import EpochSettings, KafkaSink, MySQLSink, epochs
 from sluicegate.settings.epoch import AVAILABLE_NOW
-from sluicegate.spark.query import EpochsWriter
-from sluicegate_jobs import ip_count
-from sluicegate_jobs.ip_count import IpCountSettings
+from sluicegate.spark.epochs import EpochsWriter
+from sluicegate_jobs.ip_count import job
+from sluicegate_jobs.ip_count.job import IpCountSettings
 from sluicegate_jobs.kafka_source import kafka_source
 from tests.bench.plan import (
     BARE,
@@ -46,8 +45,8 @@ class Started:
 
     Args:
         query: Spark's own handle, the same for all contenders.
-        await_end: returns when it has ended; raises what ended it.
-        stop: ends it between two epochs, while no input comes.
+        await_end: waits for the query; raises the error that stopped it.
+        stop: stops the query between two epochs, while there is no input.
     """
 
     query: StreamingQuery
@@ -56,7 +55,7 @@ class Started:
 
 
 def start(spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, folder: Path) -> Started:
-    """Start the contender that an order names."""
+    """Start the contender of an order."""
     checkpoint = str(folder / "checkpoint")
     if order.contender in MEASURED:
         ours = _ours(spark, order, mysql, checkpoint).start()
@@ -69,7 +68,7 @@ def start(spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, folder
     elif order.contender == NAIVE:
         writer = writer.foreachBatch(_naive(order, keyed, mysql))
     else:
-        raise ValueError(f"there is no contender {order.contender}")
+        raise ValueError(f"unknown contender {order.contender}")
     query = _triggered(writer, order).start()
 
     def stop() -> None:
@@ -98,7 +97,7 @@ def _ours(
         )
     settings = _ip_count_settings(order, mysql, checkpoint)
     if order.contender != BARE:
-        return ip_count.build(spark, settings)
+        return job.build(spark, settings)
     return epochs(
         _counts(spark, settings),
         name="bench",
@@ -140,7 +139,7 @@ def _ip_count_settings(
 
 
 def _rows(spark: SparkSession, order: Order) -> tuple[DataFrame, Callable[[DataFrame], DataFrame]]:
-    """Return a workload's rows, and how Spark's Kafka sink wants to see them."""
+    """Return a workload's rows, and a function that shapes them for Spark's Kafka sink."""
     if order.kind == PASS_THROUGH:
         source = kafka_source(spark, order.source, order.bootstrap, order.epoch_records)
         return source.select("value"), lambda rows: rows
@@ -151,11 +150,11 @@ def _rows(spark: SparkSession, order: Order) -> tuple[DataFrame, Callable[[DataF
 
 
 def _counts(spark: SparkSession, settings: IpCountSettings) -> DataFrame:
-    """Return the aggregation of ip_count alone, from the same parsed lines."""
+    """Return only the aggregation of ip_count, from the same parsed lines."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
     return (
-        ip_count.parsed(source, settings)
-        .where(F.col("broken").isNull())
+        job.parse_lines(source, settings)
+        .where(F.col("invalid").isNull())
         .withWatermark("at", settings.lateness)
         .groupBy(F.window("at", settings.window), "ip")
         .agg(F.count("*").alias("hits"))

@@ -1,7 +1,6 @@
-"""Reads what a contender left in its sinks, as a read_committed consumer sees it.
+"""Reads the sinks of a contender as a read_committed consumer.
 
-Independent of the product: a run whose sinks do not hold what they should gets no number. Called
-by `throughput` after each run.
+Independent of the product. A run whose sinks have the wrong content gets no number.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from infra.embedded import MySQLEndpoint
+from infra.local_services import MySQLEndpoint
 
 _PATIENCE_S = 60.0
 _BATCH = 10_000
@@ -23,18 +22,18 @@ _BATCH = 10_000
 
 @dataclass(frozen=True)
 class Content:
-    """What a sink holds.
+    """The content of a sink.
 
     Args:
-        rows: records, or counts (one of each window and address, however often it was updated).
-        total: of values the sum of their checksums, of counts the sum of hits.
+        rows: number of records, or of counts (one per window and address, however often updated).
+        total: the sum of checksums for values, the sum of hits for counts.
     """
 
     rows: int
     total: int
 
     def differs(self, where: str, wanted: Content) -> str:
-        """Say how it differs from what it should be; empty if it does not."""
+        """Describe the difference from the expected content; empty if there is none."""
         if self == wanted:
             return ""
         if self.rows != wanted.rows:
@@ -43,7 +42,7 @@ class Content:
 
 
 def values_in(bootstrap: str, topic: str) -> Content:
-    """Return how many records a topic holds, and the sum of their values' checksums."""
+    """Return the number of records in a topic and the sum of their values' checksums."""
     rows = total = 0
     for value in committed_values(bootstrap, topic):
         rows += 1
@@ -52,7 +51,7 @@ def values_in(bootstrap: str, topic: str) -> Content:
 
 
 def counts_in(bootstrap: str, topic: str) -> Content:
-    """Return how many windows and addresses a topic has counts of, and the sum of the last ones."""
+    """Return the number of windows and addresses in a topic and the sum of their last counts."""
     last: dict[tuple[str, str], int] = {}
     for value in committed_values(bootstrap, topic):
         row = json.loads(value)
@@ -61,7 +60,7 @@ def counts_in(bootstrap: str, topic: str) -> Content:
 
 
 def counts_in_table(mysql: MySQLEndpoint, table: str) -> Content:
-    """Return how many rows a table of counts has, and the sum of hits."""
+    """Return the number of rows in a table of counts and the sum of hits."""
     connection = mysql.connect()
     try:
         with connection.cursor() as cursor:
@@ -73,10 +72,10 @@ def counts_in_table(mysql: MySQLEndpoint, table: str) -> Content:
 
 
 def committed_values(bootstrap: str, topic: str) -> Iterator[bytes]:
-    """Yield the committed values of a topic, those of a partition in their order.
+    """Yield the committed values of a topic, in order within each partition.
 
     Raises:
-        TimeoutError: a transaction stays open, or the topic cannot be read to its end.
+        TimeoutError: a transaction stays open, or the end of the topic cannot be reached.
     """
     consumer = _consumer(bootstrap, "read_committed")
     try:
@@ -96,7 +95,7 @@ def committed_values(bootstrap: str, topic: str) -> Iterator[bytes]:
                 else:
                     raise KafkaException(error)
             if time.monotonic() > end:
-                raise TimeoutError(f"topic {topic} cannot be read to its end")
+                raise TimeoutError(f"the end of topic {topic} cannot be reached")
     finally:
         consumer.close()
 

@@ -1,8 +1,7 @@
-"""A read_committed reader in a process of its own: `python -m tests.bench.reader FOLDER`.
+"""A read_committed reader in its own process: `python -m tests.bench.reader FOLDER`.
 
-Takes the time when a record is seen, compares it with the time of sending in the record, and
-counts what is missing or came twice. Ends when all measured records were seen, or none comes any
-more. Started by `latency`.
+Compares the time at which a record is seen with the send time in the record, and counts missing
+and repeated records. Exits when all measured records were seen, or when no more arrive.
 """
 
 from __future__ import annotations
@@ -22,29 +21,29 @@ MEASURED, WARM_UP = b"m", b"w"
 READY = "reader-ready"
 ORDER = "reader.json"
 SENT = "sent"
-"""Made when all records are sent: only from then on does silence mean that none will come."""
+"""Created when all records are sent; only after that does silence mean that none will come."""
 SEEN = "seen.json"
 
 _SILENCE_S = 30.0
 _AFTER_S = 2.0
-"""How long to look for records that come twice, after all were seen."""
+"""Seconds to wait for repeated records after all were seen."""
 
 
 @dataclass(frozen=True)
 class ReaderOrder:
-    """What the reader is told: a file in its folder."""
+    """Instructions for the reader: a file in its folder."""
 
     bootstrap: str
     topic: str
     records: int
 
     def write(self, folder: Path) -> None:
-        """Leave the order in a folder."""
+        """Write the order to a folder."""
         (folder / ORDER).write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
 def main() -> int:
-    """Read to the end, then write what was seen."""
+    """Read to the end, then write the result."""
     folder = Path(sys.argv[1])
     order = ReaderOrder(**json.loads((folder / ORDER).read_text(encoding="utf-8")))
     consumer = Consumer(
@@ -70,7 +69,7 @@ def main() -> int:
 
 
 def _read(consumer: Consumer, records: int, sent: Path) -> list[tuple[int, float]]:
-    """Return number and milliseconds of each measured record, repeats included."""
+    """Return number and latency in milliseconds of each measured record, repeats included."""
     seen: list[tuple[int, float]] = []
     numbers: set[int] = set()
     heard = time.monotonic()

@@ -1,4 +1,4 @@
-"""The result as a text table, and as JSON. Called by `__main__` when all rounds are done."""
+"""Renders the results as text tables and as JSON."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.bench.feed import PARTITIONS
 from tests.bench.figures import Run, Spread, anomalies, percentile, pooled, ratios, spread
 from tests.bench.machine import Machine
-from tests.bench.operator import table
+from tests.bench.operator import report
 from tests.bench.plan import (
     COMPRESSION,
     LATENCY,
@@ -23,11 +22,12 @@ from tests.bench.plan import (
     Pace,
     Workload,
 )
+from tests.bench.produce import PARTITIONS
 
 
 @dataclass
 class Results:
-    """All that was run."""
+    """The results of all runs."""
 
     rounds: int
     seed: int
@@ -36,13 +36,13 @@ class Results:
     runs: list[Run] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
     jobs: int = 0
-    """StreamingJobs of the operator's part; 0: it is left out."""
+    """StreamingJobs of the operator benchmark; 0 skips it."""
     operator: list[dict[str, float]] = field(default_factory=list)
-    """Figures of each of its rounds."""
+    """Figures of each round of the operator benchmark."""
 
 
 def write_json(results: Results, path: Path) -> None:
-    """Write everything to a file."""
+    """Write all results to a file."""
     path.write_text(json.dumps(asdict(results), indent=1), encoding="utf-8")
 
 
@@ -57,11 +57,11 @@ def _lines(results: Results) -> Iterator[str]:
     if results.pace is not None:
         yield from _latency(results, results.pace)
     if results.jobs:
-        yield from table.lines(results.operator, results.jobs)
+        yield from report.lines(results.operator, results.jobs)
     yield ""
     wrong = anomalies(results.runs)
     if results.runs:
-        yield f"{len(results.runs)} runs, {len(wrong)} with an anomaly (they are in no figure above)"
+        yield f"{len(results.runs)} runs, {len(wrong)} with an anomaly (excluded from all figures above)"
     for run in wrong:
         yield f"  round {run.round_} {run.workload} {run.contender}: {run.anomaly}"
     warnings = [(i, m.warning()) for i, m in enumerate(results.machines, 1) if m.warning()]
@@ -74,7 +74,7 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
     yield ""
     yield (
         f"{workload.name}: {workload.records:,} {size}, epochs of {workload.epoch_records:,}, "
-        f"{PARTITIONS} partitions, {COMPRESSION}, the first {WARM_UP_EPOCHS} epochs left out"
+        f"{PARTITIONS} partitions, {COMPRESSION}, without the first {WARM_UP_EPOCHS} epochs"
     )
     if workload.note:
         yield f"  ({workload.note}.)"

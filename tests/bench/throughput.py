@@ -1,7 +1,4 @@
-"""One throughput run: fresh sinks and checkpoint, a fresh process, the sinks read back afterwards.
-
-Called by `__main__` for each contender of each round.
-"""
+"""One throughput run with new sinks, checkpoint and process; reads the sinks back afterwards."""
 
 from __future__ import annotations
 
@@ -10,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from infra.embedded import Services
+from infra.local_services import Services
 from sluicegate.settings.epoch import AVAILABLE_NOW
-from sluicegate_jobs.ip_count import TABLE
+from sluicegate_jobs.ip_count.job import TABLE
 from tests.bench import child, cpu, readback
 from tests.bench.child import RunFailed
 from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
-from tests.bench.feed import PARTITIONS
 from tests.bench.figures import Run, percentile
 from tests.bench.phases import phase_times, repeated
 from tests.bench.plan import IP_COUNT, OURS, OVERLAP, SPARK, WARM_UP_EPOCHS, Order, Workload
+from tests.bench.produce import PARTITIONS
 from tests.bench.readback import Content
 
 RUN_TIMEOUT_S = 900.0
@@ -27,7 +24,7 @@ RUN_TIMEOUT_S = 900.0
 
 @dataclass(frozen=True)
 class Source:
-    """A filled topic, and what every sink must hold after it was read."""
+    """A filled topic and the expected content of every sink."""
 
     topic: str
     wanted: Content
@@ -35,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Turn:
-    """Which run it is."""
+    """Identifies a run."""
 
     workload: Workload
     contender: str
@@ -43,12 +40,12 @@ class Turn:
 
     @property
     def name(self) -> str:
-        """A name for folders, topics and tables."""
+        """The name used for folders, topics and tables."""
         return f"{self.workload.name}-{self.contender}-{self.round_}".replace("_", "-")
 
 
 def run(turn: Turn, source: Source, services: Services, base: Path) -> Run:
-    """Run a contender once; whatever is wrong becomes the run's anomaly."""
+    """Run a contender once; report any error as the run's anomaly."""
     folder = base / turn.name
     folder.mkdir(parents=True)
     order = _order(turn, source, services)
@@ -137,7 +134,7 @@ def _make_sinks(order: Order, services: Services) -> None:
 
 
 def _drop_sinks(order: Order, services: Services) -> None:
-    """Give the space back; a server that is not ours keeps nothing of this."""
+    """Delete the run's topics and tables, also on servers that are not ours."""
     services.kafka.delete_topic(order.sink)
     if order.kind == IP_COUNT:
         services.kafka.delete_topic(order.dead_letters)

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pytest
 
-from sluicegate.protocol.errors import SchemaMismatch
+from sluicegate.errors import SchemaMismatch
 from sluicegate.sinks.memory import BoundMemory, MemorySink, committed, forget
-
-from .suite import ROWS, LogContract, Row
+from tests.contract.suite import ROWS, LogContract, Row
 
 
 class MemoryKit:
-    """A store of its own for each test."""
+    """A new store for each test."""
 
     secret = ""
 
@@ -29,24 +28,24 @@ class MemoryKit:
     def stage(self, rows: Sequence[Row]) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([row._asdict() for row in rows], schema=ROWS)
 
-    def read(self, *, settled: bool = True) -> list[Row]:
-        del settled
+    def read(self, *, stable: bool = True) -> list[Row]:
+        del stable
         return [Row(**row) for row in committed(self.name)]
 
     def borderline(self) -> list[Row]:
-        return [Row(1), Row(None), Row(2)]  # type: ignore[arg-type] # null where it must not be
+        return [Row(1), Row(None), Row(2)]  # type: ignore[arg-type] # null in a required column
 
 
 class TestMemorySink(LogContract):
-    """All claims, of a sink in this process's memory."""
+    """All claims about the in-memory sink."""
 
     @pytest.fixture
     def kit(self) -> Iterator[MemoryKit]:
-        made = MemoryKit()
-        yield made
-        forget(made.name)
+        kit = MemoryKit()
+        yield kit
+        forget(kit.name)
 
 
-def test_a_required_column_that_is_not_there_is_refused_at_bind() -> None:
+def test_a_missing_required_column_is_refused_at_bind() -> None:
     with pytest.raises(SchemaMismatch, match="nowhere"):
         MemorySink("s", required=("nowhere",)).bind(ROWS, lineage="x", apply_timeout_s=1)

@@ -8,17 +8,16 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from infra.embedded import Services
+from infra.local_services import Services
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.sinks.mysql import MySQLSink
-
-from .suite import ROWS, Row, SinkContract
+from tests.contract.suite import ROWS, Row, SinkContract
 
 NAME_CHARS = 40
 
 
 class MySQLKit:
-    """A table of its own for each test. A row that came twice would break its primary key."""
+    """A new table for each test. A repeated row would violate its primary key."""
 
     def __init__(self, services: Services) -> None:
         self.lineage = uuid.uuid4().hex
@@ -41,8 +40,8 @@ class MySQLKit:
         staged = pa.RecordBatch.from_pylist([row._asdict() for row in rows], schema=ROWS)
         return staged.select([name for name, _ in self.bind().expressions])
 
-    def read(self, *, settled: bool = True) -> list[Row]:
-        del settled
+    def read(self, *, stable: bool = True) -> list[Row]:
+        del stable
         return [Row(*row) for row in self._execute(f"SELECT id, name, data FROM `{self.table}`")]
 
     def borderline(self) -> list[Row]:
@@ -59,7 +58,7 @@ class MySQLKit:
 @pytest.mark.integration
 @pytest.mark.mysql
 class TestMySQLSink(SinkContract):
-    """All claims, of a MySQL table."""
+    """All claims about a MySQL table."""
 
     @pytest.fixture
     def kit(self, services: Services) -> MySQLKit:

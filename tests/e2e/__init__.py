@@ -1,6 +1,6 @@
-"""The platform as its users meet it: helm, kubectl and pods on a kind cluster (`make e2e`).
+"""Tests the platform as a user does: helm, kubectl and pods on a kind cluster (`make e2e`).
 
-`cluster` runs kubectl and helm, `platform` is what is installed and how it is fed and verified,
-`manifests` has the resources. The files are run in the order of their numbers, on one cluster: the
-last uninstalls. Not for what can be seen without a cluster: tests/operator, tests/charts.
+`cluster` runs kubectl and helm, `platform` feeds and verifies jobs, `manifests` has the resources. The
+test files run in the order of their numbers on one cluster; the last one uninstalls. What needs no cluster is
+tested in tests/integration/operator and tests/integration/charts.
 """

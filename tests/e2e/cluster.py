@@ -1,4 +1,4 @@
-"""kubectl and helm, as a user calls them. Called by the tests of this folder."""
+"""kubectl and helm, as a user calls them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Found = TypeVar("Found")
 
 
 class CommandFailed(AssertionError):
-    """kubectl or helm failed; says what it said."""
+    """kubectl or helm failed; the message has its output."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster and a namespace of it.
+    """A cluster and one of its namespaces.
 
     Args:
-        kubeconfig: file that says where it is.
-        kubectl: program.
-        helm: program.
-        namespace: of all commands.
+        kubeconfig: path of the kubeconfig file.
+        kubectl: path of kubectl.
+        helm: path of helm.
+        namespace: namespace of all commands.
     """
 
     kubeconfig: Path
@@ -73,7 +73,7 @@ class Cluster:
         self.run("patch", kind, name, "--type", "merge", "-p", json.dumps(change))
 
     def kill(self, pod: str) -> None:
-        """End a pod at once: no grace."""
+        """Delete a pod at once, with grace period 0."""
         self.run("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
 
     def execute(self, pod: str, *command: str, stdin: bytes = b"", timeout_s: float = 300.0) -> str:
@@ -86,7 +86,7 @@ class Cluster:
         return self.run("exec", *given, pod, "--", *command, stdin=stdin, timeout_s=timeout_s)
 
     def succeeds(self, pod: str, *command: str) -> bool:
-        """Say whether a command in a pod exits 0."""
+        """Return whether a command in a pod exits 0."""
         try:
             self.execute(pod, *command, timeout_s=30.0)
         except CommandFailed:
@@ -108,7 +108,7 @@ def eventually(
     """Return what `look` returns once it is true.
 
     Raises:
-        AssertionError: it was not within the time; says `what`, and what was seen last.
+        AssertionError: it was not true in time; has `what` and the last value.
     """
     deadline = time.monotonic() + within_s
     while not (found := look()):

@@ -1,4 +1,4 @@
-"""The cluster of `make kind-up` and the release of the tests; what to look at when one fails."""
+"""The cluster of `make kind-up` and the release under test; collects diagnostics of failed tests."""
 
 from __future__ import annotations
 
@@ -9,35 +9,37 @@ from pathlib import Path
 
 import pytest
 
-from infra import tools
-from infra.charts import helm
-from infra.demo.generate import LogShape, access_log
-from infra.work import CHECKOUT, work_folder
+from infra.chart_docs import helm
+from infra.demo.access_log import LogShape, access_log
+from infra.toolchain import go_programs
+from infra.workspace import CHECKOUT, work_folder
 from tests.e2e.cluster import Cluster, CommandFailed
 from tests.e2e.platform import NAMESPACE, RELEASE, Platform
 
 KUBECONFIG = work_folder() / "kind" / "kubeconfig"
 LOG = CHECKOUT.parent / "shared" / "data" / "access.log.gz"
 FAILED = work_folder() / "e2e"
-"""Where logs and resources of a failed test are."""
+"""Folder with logs and resources of failed tests."""
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """Give the cluster; `make e2e` starts it."""
+    """Return the cluster; `make e2e` starts it."""
     if not KUBECONFIG.is_file():
         pytest.skip("there is no cluster: run `make e2e`, or `make kind-up` first")
-    return Cluster(KUBECONFIG, tools.tool("kubectl"), tools.tool("helm"), NAMESPACE)
+    return Cluster(
+        KUBECONFIG, go_programs.link_tool("kubectl"), go_programs.link_tool("helm"), NAMESPACE
+    )
 
 
 @pytest.fixture(scope="session")
 def platform(cluster: Cluster) -> Platform:
-    """Give the platform, installed with no values."""
+    """Install the platform without values."""
     return install(cluster)
 
 
 def install(cluster: Cluster, *options: str, secured: bool = False) -> Platform:
-    """Install the platform in a namespace that enforces `restricted`, where nothing is left of another."""
+    """Install the platform in a clean namespace that enforces `restricted`."""
     helm.vendor()
     clear(cluster)
     cluster.run("create", "namespace", NAMESPACE)
@@ -46,27 +48,27 @@ def install(cluster: Cluster, *options: str, secured: bool = False) -> Platform:
     chart = str(CHECKOUT / "charts" / "sluicegate")
     cluster.helm("install", RELEASE, chart, "--wait", "--timeout", "10m", *options)
     made = Platform(cluster, secured=secured)
-    made.make_desk()
+    made.create_client_pod()
     return made
 
 
 def clear(cluster: Cluster) -> None:
-    """Remove what a run before has left, without asking anybody: it may be broken."""
+    """Force the removal of an earlier run's resources, which may be broken."""
     if cluster.get("namespace", NAMESPACE) is None:
         return
-    with contextlib.suppress(CommandFailed):  # it may not have come so far
+    with contextlib.suppress(CommandFailed):  # the earlier run may have stopped before this
         cluster.helm("uninstall", RELEASE, "--no-hooks")
     for kind in ("streamingjob", "savepoint", "checkpointvolume", "pod"):
         for name in names(cluster, kind):
-            with contextlib.suppress(CommandFailed):  # it has gone by itself
+            with contextlib.suppress(CommandFailed):  # it is already deleted
                 cluster.patch(kind, name, {"metadata": {"finalizers": None}})
-    # a driver would wait for its epoch's end, and its Kafka is gone
+    # a driver would wait for its epoch, but its Kafka is already deleted
     cluster.run("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
     cluster.run("delete", "namespace", NAMESPACE, "--timeout=180s", timeout_s=190.0)
 
 
 def names(cluster: Cluster, kind: str) -> list[str]:
-    """Return the names of what there is of a kind, which itself may not be there."""
+    """Return the names of all objects of a kind, which may not be installed."""
     try:
         return [found["metadata"]["name"] for found in cluster.listed(kind)]
     except CommandFailed:
@@ -75,12 +77,12 @@ def names(cluster: Cluster, kind: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def lines() -> Iterator[bytes]:
-    """Give the lines of the log, each once to the tests of one installation."""
+    """Return the lines of the log; the tests of one installation use each line once."""
     return log_lines()
 
 
 def log_lines() -> Iterator[bytes]:
-    """Return the lines of the access log that lies beside the checkout, else of a generated one."""
+    """Return the lines of the access log in the folder shared, or of a generated one."""
     if LOG.is_file():
         return iter(gzip.decompress(LOG.read_bytes()).splitlines())
     return access_log(LogShape(lines=10_000, seed=7))
@@ -90,11 +92,19 @@ def log_lines() -> Iterator[bytes]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep what the cluster says when a test has failed."""
+    """Collect the state of the cluster when a test fails."""
     report = yield
     if report.failed and KUBECONFIG.is_file():
         folder = FAILED / item.name
-        collect(Cluster(KUBECONFIG, tools.tool("kubectl"), tools.tool("helm"), NAMESPACE), folder)
+        collect(
+            Cluster(
+                KUBECONFIG,
+                go_programs.link_tool("kubectl"),
+                go_programs.link_tool("helm"),
+                NAMESPACE,
+            ),
+            folder,
+        )
         report.sections.append(("cluster", f"logs and resources are in {folder}"))
     return report
 

@@ -1,4 +1,4 @@
-"""StreamingJobs of the tests: the packaged jobs, small enough for a laptop. Pure. Called by the tests."""
+"""StreamingJobs of the tests: the packaged jobs, small enough for a laptop. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tests.e2e.cluster import Object
 from tests.e2e.platform import IMAGE, VOLUME, Platform
 
 FAILPOINTS = "failpoints"
-"""A ConfigMap with a key a job, which a driver reads as it starts. It need not be there."""
+"""An optional ConfigMap with one key per job, which a driver reads at its start."""
 
 REACHED = "/tmp/reached"
-"""Made by the driver that hangs at its failpoint."""
+"""Created by the driver that hangs at its failpoint."""
 
 
 def ip_count(platform: Platform, name: str = "ip-count", **spec: object) -> Object:
@@ -31,7 +31,7 @@ def two_sinks(platform: Platform, name: str = "two-sinks", **spec: object) -> Ob
 
 
 def hang_at(name: str, point: str) -> Object:
-    """Return the ConfigMap by which a job's next driver hangs at a failpoint."""
+    """Return the ConfigMap that makes a job's next driver hang at a failpoint."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -47,10 +47,10 @@ def _job(platform: Platform, name: str, job: str, more: Object) -> Object:
         "mainModule": "sluicegate.cli",
         "arguments": ["run", job, "--once", *words],
         "checkpoint": {"volume": VOLUME},
-        "epochs": {"interval": "2 seconds", "minPauseMs": 100, "timeoutS": 180},
-        "restart": {"strategy": "exponential-delay", "initialDelayS": 1, "maxDelayS": 5},
-        "upgradeMode": "last-state",
-        "graceS": 60,
+        "epochs": {"interval": "2 seconds", "minPauseMilliseconds": 100, "timeoutSeconds": 180},
+        "restart": {"strategy": "ExponentialDelay", "initialDelaySeconds": 1, "maxDelaySeconds": 5},
+        "upgradeMode": "LastState",
+        "terminationGracePeriodSeconds": 60,
         "tracing": {"endpoint": "http://sluicegate-collector:4318"},
         "driver": {
             "cores": 1,
@@ -73,10 +73,10 @@ def _template(platform: Platform, name: str, container: str) -> Object:
     env = [
         *platform.connections(),
         {"name": "SLUICEGATE_FAILPOINTS", "valueFrom": failpoints},
-        # of a driver that lives for a minute; else the JVM compiles for longer than that
+        # for a driver that lives for a minute; otherwise the JVM compiles for longer than that
         {"name": "JAVA_TOOL_OPTIONS", "value": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
     ]
-    # what it asks for is little, so that all of it fits on two cores
+    # small requests, so that all pods fit on two cores
     resources = {"requests": {"cpu": "100m", "memory": "700Mi"}}
     asked = {} if container == "executor" else {"resources": resources}
     return {"spec": {"containers": [{"name": container, "env": env, **asked}]}}

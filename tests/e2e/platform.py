@@ -1,7 +1,6 @@
-"""The platform that `helm install` makes, and what a user does with it: feed, verify, look.
+"""The platform that `helm install` creates, with a user's actions: feed, verify, inspect.
 
-Commands run in a pod of the jobs' image, `desk`, as a user without Kafka or MySQL on a laptop does.
-Called by the tests of this folder.
+Commands run in a pod of the jobs' image, `client`, as a user without Kafka or MySQL on a laptop does.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ NAMESPACE = "sluicegate"
 IMAGE = "sluicegate/jobs:0.1.0"
 VOLUME = "checkpoints"
 STORE = f"{RELEASE}-object-store"
-DESK = "desk"
+CLIENT_POD = "client"
 
 START_S = 240.0
-"""A driver, from asked for to its first epoch, on two cores that also run everything else."""
+"""A driver, from its creation to its first epoch, on two cores that also run everything else."""
 
 _FEED = """
 import os, sys
 from confluent_kafka import Producer
-from sluicegate.sinks.kafka.access import client_settings
+from sluicegate.sinks.kafka.connection import client_settings
 topic, lines = sys.argv[1], sys.stdin.buffer.read().splitlines()
 producer = Producer({**client_settings(), "acks": "all", "enable.idempotence": True})
 for number, line in enumerate(lines):
@@ -38,8 +37,8 @@ sys.exit(producer.flush(60))
 
 _OBJECTS = """
 import json, sys
-from sluicegate.storage.objects import open_objects
-print(json.dumps(sorted(open_objects(sys.argv[1]).names(""))))
+from sluicegate.storage.object_store import open_store
+print(json.dumps(sorted(open_store(sys.argv[1]).names(""))))
 """
 
 
@@ -49,7 +48,7 @@ _SECRETS = {
     "mysql-tls": f"{RELEASE}-mysql-tls",
     "store-tls": f"{STORE}-tls",
 }
-"""What a secured platform's clients are given, by the folder below /etc."""
+"""Secrets that clients of a secured platform mount, by folder below /etc."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,12 @@ class Platform:
 
     cluster: Cluster
     secured: bool = False
-    """By the values of tls-scram-values.yaml: clients need passwords, and to know who signs."""
+    """Installed with tls-scram-values.yaml: clients need passwords and the CA certificate."""
 
-    # ---- what jobs and people are told
+    # ---- input and output of jobs
 
     def connections(self) -> list[Object]:
-        """Return the variables by which jobs and commands reach what is installed."""
+        """Return the environment variables with which jobs and commands reach the servers."""
         return [
             {
                 "name": "SLUICEGATE_KAFKA",
@@ -82,8 +81,8 @@ class Platform:
             ),
         ]
 
-    def make_desk(self) -> None:
-        """Start the pod in which commands are run."""
+    def create_client_pod(self) -> None:
+        """Start the pod that runs commands."""
         secrets = _SECRETS if self.secured else {}
         store = [
             {
@@ -102,7 +101,7 @@ class Platform:
             ),
         ]
         container = {
-            "name": DESK,
+            "name": CLIENT_POD,
             "image": IMAGE,
             "command": ["sleep", "infinity"],
             "env": [*self.connections(), *store],
@@ -123,7 +122,7 @@ class Platform:
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"name": DESK, "labels": clients},
+                "metadata": {"name": CLIENT_POD, "labels": clients},
                 "spec": {
                     "securityContext": {
                         "runAsNonRoot": True,
@@ -141,24 +140,28 @@ class Platform:
                 },
             }
         )
-        self.cluster.run("wait", f"pod/{DESK}", "--for=condition=Ready", "--timeout=120s")
+        self.cluster.run("wait", f"pod/{CLIENT_POD}", "--for=condition=Ready", "--timeout=120s")
 
     def command(self, *words: str, stdin: bytes = b"") -> str:
-        """Run `sluicegate WORDS…` at the desk; return what it printed."""
-        return self.cluster.execute(DESK, "sluicegate", *words, stdin=stdin)
+        """Run `sluicegate WORDS…` in the client pod and return its output."""
+        return self.cluster.execute(CLIENT_POD, "sluicegate", *words, stdin=stdin)
 
     def feed(self, topic: str, lines: Sequence[bytes]) -> None:
-        """Put lines into a topic."""
+        """Send lines to a topic."""
         assert lines, "no lines are left to feed"
-        self.cluster.execute(DESK, "python", "-c", _FEED, topic, stdin=b"\n".join(lines) + b"\n")
+        self.cluster.execute(
+            CLIENT_POD, "python", "-c", _FEED, topic, stdin=b"\n".join(lines) + b"\n"
+        )
 
     def objects(self, address: str) -> list[str]:
-        """Return the names of all objects below an address of the store."""
-        found: list[str] = json.loads(self.cluster.execute(DESK, "python", "-c", _OBJECTS, address))
+        """Return the names of all objects below a URL of the store."""
+        found: list[str] = json.loads(
+            self.cluster.execute(CLIENT_POD, "python", "-c", _OBJECTS, address)
+        )
         return found
 
     def metric(self, name: str, **labels: str) -> float | None:
-        """Return a number that the leading operator shows, by its name and some of its labels."""
+        """Return a metric of the leading operator by its name and some of its labels."""
         for pod in self.cluster.listed("pods", "app.kubernetes.io/name=operator"):
             path = (
                 f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
@@ -174,7 +177,7 @@ class Platform:
     def job_when(
         self, name: str, true: Callable[[Object], object], what: str, *, within_s: float = START_S
     ) -> Object:
-        """Wait until something is true of a job's status; return the status."""
+        """Wait until a job's status satisfies a condition; return the status."""
         seen: Object = {}
 
         def look() -> Object | None:
@@ -190,10 +193,10 @@ class Platform:
             raise AssertionError(f"{error}; status: {json.dumps(seen)}") from None
 
     def checkpoint(self, name: str) -> str:
-        """Return the address of a job's checkpoint."""
+        """Return the URL of a job's checkpoint."""
         found = self.cluster.get("streamingjob", name)
         assert found is not None
-        return f"s3://sluicegate/{name}/{found['status'].get('checkpointNumber', 1)}"
+        return f"s3://sluicegate/{name}/{found['status']['checkpoint']['number']}"
 
     def driver(self, name: str) -> str:
         """Return the name of a job's newest driver."""
@@ -202,16 +205,16 @@ class Platform:
         return f"{name}-{found['status']['attempt']}-driver"
 
     def exact(self, job: str, name: str, *options: str, within_s: float = START_S) -> str:
-        """Wait until a job has read all there is, and its sinks are exact by `sluicegate verify`.
+        """Wait until a job has read all input and `sluicegate verify` finds its sinks exact.
 
         Args:
             job: the packaged job.
-            name: of its StreamingJob.
-            options: of the job, where they are not its defaults.
-            within_s: how long it may take to read what is there.
+            name: name of its StreamingJob.
+            options: options of the job that differ from the defaults.
+            within_s: seconds in which it must read all input.
 
         Raises:
-            AssertionError: the sinks are wrong, or it did not come to an end.
+            AssertionError: the sinks are wrong, or the job did not read all input in time.
         """
         words = ["verify", job, "--checkpoint", self.checkpoint(name), *options]
         said = [""]
@@ -220,7 +223,9 @@ class Platform:
             try:
                 said[0] = self.command(*words)
             except CommandFailed as error:
-                said[0] = str(error)  # a job that is in the middle of an epoch; or it is not exact
+                said[0] = str(
+                    error
+                )  # the job is in the middle of an epoch, or the sinks are not exact
                 return None
             return said[0] if _all_read(said[0]) else None
 

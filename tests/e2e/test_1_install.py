@@ -1,4 +1,4 @@
-"""One command installs a working platform, in a namespace that lets in restricted pods only."""
+"""One command installs a working platform in a namespace that admits only restricted pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_volume_of_checkpoints_is_ready_with_no_values(platform: Platform) -
     )  # fmt: skip
 
 
-def test_helm_test_asks_each_part(platform: Platform) -> None:
+def test_helm_test_checks_each_component(platform: Platform) -> None:
     said = platform.cluster.helm("test", RELEASE, "--timeout", "5m")
     assert said.count("Succeeded") >= 4, said
 
@@ -35,14 +35,14 @@ def test_no_container_has_more_than_the_restricted_standard_allows(platform: Pla
     ("change", "said"),
     [
         ({"schedule": {"cron": "0 2 * * *"}}, "a schedule needs"),
-        ({"restart": {"strategy": "fixed-delay", "attempts": -1}}, "spec.restart.attempts"),
+        ({"restart": {"strategy": "FixedDelay", "attempts": -1}}, "spec.restart.attempts"),
         ({"epochs": {"maxConcurrent": 2}}, "maxConcurrent"),
         ({"upgradeMode": "blue-green"}, 'Unsupported value: "blue-green"'),
         ({"driver": {"memory": "lots"}}, "spec.driver.memory"),
     ],
     ids=["schedule of a stream", "restarts below 0", "two epochs", "upgrade mode", "memory"],
 )
-def test_a_bad_resource_is_refused_with_what_is_wrong(
+def test_an_invalid_resource_is_rejected_with_the_reason(
     platform: Platform, change: Object, said: str
 ) -> None:
     with pytest.raises(CommandFailed) as refused:

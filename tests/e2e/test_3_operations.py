@@ -1,4 +1,4 @@
-"""What a platform engineer does with a running job: change, stop, save, move, lose and delete it."""
+"""Operations on a running job: upgrade, suspend, savepoint, move, failure and deletion."""
 
 from __future__ import annotations
 
@@ -37,24 +37,26 @@ def taken(platform: Platform, name: str) -> Object:
     return eventually(look, f"Savepoint {name} taken", within_s=START_S)
 
 
-def test_an_upgrade_by_savepoint_goes_on_from_it(
+def test_an_upgrade_by_savepoint_continues_from_it(
     platform: Platform, lines: Iterator[bytes]
 ) -> None:
-    # one that has not run yet has nothing to save
+    # a job that has not run yet has no state to save
     platform.job_when("ip-count", lambda status: status["phase"] == "Running", "to run")
-    change = {"upgradeMode": "savepoint", "epochs": {"interval": "1 second"}}
+    change = {"upgradeMode": "Savepoint", "epochs": {"interval": "1 second"}}
     platform.cluster.patch("streamingjob", "ip-count", {"spec": change})
     status = platform.job_when(
         "ip-count",
-        lambda status: status.get("checkpointNumber") == 2 and status["phase"] == "Running",
+        lambda status: (
+            status.get("checkpoint", {}).get("number") == 2 and status["phase"] == "Running"
+        ),
         "a driver on the next checkpoint",
     )
-    assert status["restoredFrom"].startswith("ip-count-upgrade-")
+    assert status["checkpoint"]["restoredFrom"].startswith("ip-count-upgrade-")
     platform.feed("ip_count_source", list(islice(lines, LINES)))
     platform.exact("ip_count", "ip-count")
 
 
-def test_a_suspended_job_has_no_pod_and_goes_on_where_it_was(
+def test_a_suspended_job_has_no_pod_and_continues_where_it_stopped(
     platform: Platform, lines: Iterator[bytes]
 ) -> None:
     cluster = platform.cluster
@@ -94,7 +96,7 @@ def test_a_job_moves_to_another_by_savepoint_and_is_exact(
     platform.exact("ip_count", "ip-count-2")
 
 
-def test_a_job_that_fails_for_good_says_why(platform: Platform) -> None:
+def test_a_permanently_failed_job_reports_the_reason(platform: Platform) -> None:
     options = ["--topic", "no_such_topic", "--table", "ip_count"]
     platform.cluster.apply(ip_count(platform, "hopeless", options=options))
     status = platform.job_when("hopeless", lambda s: s.get("phase") == "Failed", "to fail")
@@ -116,7 +118,7 @@ def test_a_deleted_job_leaves_its_checkpoint(platform: Platform) -> None:
 def test_a_job_deleted_with_its_checkpoint_leaves_nothing(platform: Platform) -> None:
     address = platform.checkpoint("two-sinks")
     assert any(name.startswith("epochs/") for name in platform.objects(address))
-    change = {"spec": {"epochs": {"onCancel": "delete"}}}
+    change = {"spec": {"epochs": {"onCancel": "Delete"}}}
     before = platform.job_when("two-sinks", bool, "a status")
     platform.cluster.patch("streamingjob", "two-sinks", change)
     platform.job_when(

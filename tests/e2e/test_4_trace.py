@@ -1,4 +1,4 @@
-"""The trace of an epoch is at the collector, whole, and its context is in Kafka's headers."""
+"""The collector has the complete trace of an epoch, and Kafka headers have its context."""
 
 from __future__ import annotations
 
@@ -9,23 +9,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.cluster import Object, eventually
-from tests.e2e.platform import DESK, Platform
+from tests.e2e.platform import CLIENT_POD, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 _HEADERS = """
-import json, uuid
-from confluent_kafka import Consumer, TopicPartition
-from sluicegate.sinks.kafka.access import client_settings
-consumer = Consumer({**client_settings(), "group.id": uuid.uuid4().hex, "isolation.level": "read_committed"})
-partitions = consumer.list_topics("ip_count_sink").topics["ip_count_sink"].partitions
-found = set()
-for number in partitions:
-    low, high = consumer.get_watermark_offsets(TopicPartition("ip_count_sink", number))
-    consumer.assign([TopicPartition("ip_count_sink", number, low)])
-    while (message := consumer.poll(2.0)) is not None:
-        found |= {value.decode() for key, value in message.headers() or () if key == "traceparent"}
-print(json.dumps(sorted(found)))
+import json
+from sluicegate.sinks.kafka.connection import Connection
+from sluicegate.sinks.kafka.reader import read_committed
+headers = (h for record in read_committed(Connection.of(), "ip_count_sink") for h in record.headers)
+print(json.dumps(sorted({value.decode() for key, value in headers if key == "traceparent"})))
 """
 
 
@@ -54,13 +47,13 @@ def test_an_epoch_is_one_whole_trace_and_its_records_name_it(platform: Platform)
         return ""
 
     eventually(whole, "a whole trace of an epoch", within_s=60.0)
-    named = json.loads(platform.cluster.execute(DESK, "python", "-c", _HEADERS))
+    named = json.loads(platform.cluster.execute(CLIENT_POD, "python", "-c", _HEADERS))
     known = {span["traceId"] for span in spans(platform)}
     assert any(header.split("-")[1] in known for header in named), named[:3]
 
 
 def _one_root(found: list[Object]) -> bool:
-    """Say whether one span has no parent, and every other has one that is there."""
+    """Return whether exactly one span has no parent and all other parents exist."""
     ids = {span["spanId"] for span in found}
     parents = [span.get("parentSpanId", "") for span in found]
     return parents.count("") == 1 and all(parent in ids for parent in parents if parent)

@@ -1,4 +1,4 @@
-"""Three nodes of Kafka by TLS and SCRAM, MySQL and the store by TLS. A job comes by its own chart."""
+"""Three Kafka nodes with TLS and SCRAM, MySQL and the store with TLS. A job is installed by its chart."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from infra.work import CHECKOUT
+from infra.workspace import CHECKOUT
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import clear, install, log_lines
-from tests.e2e.platform import DESK, RELEASE, Platform
+from tests.e2e.platform import CLIENT_POD, RELEASE, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CHARTS = CHECKOUT / "charts"
 LINES = 700
-"""What is fed each time."""
+"""Number of lines that each test feeds."""
 
 JOB = {
     "targets": "ip_count",
@@ -31,7 +31,7 @@ JOB = {
         # with an executor, so that Spark's state is written to the store by another pod's JVM
         "executor": {"instances": 1, "memory": "600m", "memoryOverhead": "500m"},
         "sparkConf": {"spark.kubernetes.executor.request.cores": "100m"},
-        "epochs": {"interval": "2 seconds", "timeoutS": 180},
+        "epochs": {"interval": "2 seconds", "timeoutSeconds": 180},
     },
     "env": [{"name": "JAVA_TOOL_OPTIONS", "value": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}],
 }
@@ -39,7 +39,7 @@ JOB = {
 
 _COPIES = """
 from confluent_kafka.admin import AdminClient
-from sluicegate.sinks.kafka.access import client_settings
+from sluicegate.sinks.kafka.connection import client_settings
 topics = AdminClient(client_settings("")).list_topics(timeout=30).topics
 for name, topic in sorted(topics.items()):
     print(name, *{len(part.replicas) for part in topic.partitions.values()})
@@ -54,7 +54,7 @@ def secured(cluster: Cluster) -> Iterator[Platform]:
     clear(cluster)
 
 
-def test_helm_test_asks_each_part_over_tls(secured: Platform) -> None:
+def test_helm_test_checks_each_component_over_tls(secured: Platform) -> None:
     said = secured.cluster.helm("test", RELEASE, "--timeout", "5m")
     assert said.count("Succeeded") >= 4, said
 
@@ -67,20 +67,22 @@ def test_a_job_is_exact_through_a_killed_driver(secured: Platform, tmp_path: Pat
     lines = log_lines()
     cluster.helm("install", "ip-count", chart, *given, "--timeout", "5m")
     secured.feed("ip_count_source", list(itertools.islice(lines, LINES)))
-    before = secured.job_when("ip-count", lambda status: "lastEpoch" in status, "an epoch")
+    before = secured.job_when(
+        "ip-count", lambda status: "lastEpoch" in status.get("checkpoint", {}), "an epoch"
+    )
     secured.feed("ip_count_source", list(itertools.islice(lines, LINES)))
     cluster.kill(secured.driver("ip-count"))
     secured.job_when(
         "ip-count",
         lambda status: status["attempt"] > before["attempt"] and status["phase"] == "Running",
-        "a driver in its place",
+        "a replacement driver",
     )
     secured.exact("ip_count", "ip-count")
 
 
 def test_a_broker_of_three_killed_leaves_the_job_exact(secured: Platform) -> None:
-    """What the job and Kafka itself keep has three copies, so that nobody waits for the one that is gone."""
-    copies = secured.cluster.execute(DESK, "python", "-c", _COPIES).splitlines()
+    """The job's topics and Kafka's own have three replicas, so no client waits for the lost one."""
+    copies = secured.cluster.execute(CLIENT_POD, "python", "-c", _COPIES).splitlines()
     assert {"ip_count_sink 3", "sluicegate.markers 3", "__transaction_state 3"} <= set(copies)
     lines = list(itertools.islice(log_lines(), 2 * LINES, 3 * LINES))
     before = secured.job_when("ip-count", bool, "a status")

@@ -1,4 +1,4 @@
-"""A Spark session for the tests of a file. Called by pytest only."""
+"""A Spark session for the tests of a file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the MySQL tests share: tables of their own, decisions, and looks at the server.
-
-Not collected by itself. Called by test_mysql_*.py; each file makes a fixture of `MySQL`.
-"""
+"""Helpers of the MySQL tests: unique tables, decisions, and queries of the server's state."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from infra.embedded import Services
-from infra.embedded.endpoints import MySQLEndpoint
-from infra.embedded.process import ServiceError
-from sluicegate.protocol.markers import GENESIS, Marker
+from infra.local_services import Services
+from infra.local_services.endpoints import MySQLEndpoint
+from infra.local_services.process import ServiceError
+from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.sinks.contract import PartDecision, Reach
 from sluicegate.sinks.mysql import MySQLSink
-from sluicegate.sinks.mysql.bound import BoundMySQL
+from sluicegate.sinks.mysql.bound_sink import BoundMySQL
 from sluicegate.sinks.mysql.writer import MySQLPartWriter
 
 HITS = pa.schema([("ip", pa.string()), ("hits", pa.int64())])
@@ -44,12 +41,12 @@ def at(wanted: str, act: Callable[[], object]) -> Reach:
     return reach
 
 
-def until(true: Callable[[], bool], *, seconds: float = 20.0) -> None:
-    """Wait until something is so."""
+def until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
+    """Wait until a condition holds."""
     end = time.monotonic() + seconds
-    while not true():
+    while not condition():
         if time.monotonic() > end:
-            pytest.fail("waited in vain")
+            pytest.fail(f"the condition did not hold within {seconds:g} s")
         time.sleep(0.02)
 
 
@@ -60,11 +57,11 @@ def hits(**counts: int) -> pa.RecordBatch:
 
 @dataclass
 class MySQL:
-    """A database, and one lineage of its own for each test.
+    """A database, with a new lineage for each test.
 
     Args:
-        server: as a job logs in.
-        admin: as somebody with all rights, where we have one; else as the job.
+        server: with the login of a job.
+        admin: with all privileges if the server is ours; otherwise as the job.
     """
 
     server: MySQLEndpoint
@@ -76,31 +73,31 @@ class MySQL:
         """Return the services' database, with a new lineage."""
         try:
             return cls(services.mysql, services.database.admin)
-        except ServiceError:  # a server that the environment names
+        except ServiceError:  # a server named by the environment
             return cls(services.mysql, services.mysql)
 
     def execute(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement in a session of its own, with all rights, committed."""
+        """Run a statement in its own session with all privileges, and commit."""
         with self.admin.connect(autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
 
     def table(self, body: str = HITS_TABLE, *, engine: str = "InnoDB") -> str:
-        """Create a table with a name that no other test has."""
+        """Create a table with a unique name."""
         name = f"t_{uuid.uuid4().hex[:16]}"
         self.execute(f"CREATE TABLE {name} ({body}) ENGINE={engine} CHARACTER SET utf8mb4")
         return name
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        """Return what is committed, in order."""
+        """Return the committed rows, sorted."""
         return sorted(self.execute(f"SELECT * FROM {table}"))
 
     def url(self, **changes: object) -> str:
         """Return the url, with changes."""
         parts = {name: getattr(self.server, name) for name in ("host", "port", "user")}
         parts |= {"password": self.server.password, "database": self.server.database, **changes}
-        who = f"{quote(str(parts['user']), safe='')}:{quote(str(parts['password']), safe='')}"
-        return f"mysql://{who}@{parts['host']}:{parts['port']}/{parts['database']}"
+        login = f"{quote(str(parts['user']), safe='')}:{quote(str(parts['password']), safe='')}"
+        return f"mysql://{login}@{parts['host']}:{parts['port']}/{parts['database']}"
 
     def bind(
         self,
@@ -110,7 +107,7 @@ class MySQL:
         apply_timeout_s: float = 20,
         **settings: Any,  # noqa: ANN401 - passed on
     ) -> BoundMySQL:
-        """Return a bound sink with key ip, unless told otherwise."""
+        """Return a bound sink; the default key is ip."""
         settings = {"keys": ["ip"], "url": self.url(), **settings}
         sink = MySQLSink(table, **settings)
         return sink.bind(rows, lineage=self.lineage, apply_timeout_s=apply_timeout_s)
@@ -121,37 +118,37 @@ class MySQL:
         reach: Reach = no_hook,
         **changes: Any,  # noqa: ANN401 - passed on
     ) -> PartDecision:
-        """Return the order to write an epoch, of the chain 0, 1, 2, ..."""
-        prev = Marker(epoch - 1, f"attempt-{epoch - 1}") if epoch else GENESIS
+        """Return the decision of an epoch in the chain 0, 1, 2, ..."""
+        prev = Marker(epoch - 1, f"attempt-{epoch - 1}") if epoch else NO_MARKER
         decision = {"this": Marker(epoch, f"attempt-{epoch}"), "prev": prev, "reach": reach}
         return PartDecision(lineage=self.lineage, **{**decision, **changes})
 
     def markers(self) -> list[tuple[Any, ...]]:
         """Return part, epoch and attempt of this lineage's markers."""
-        found = self.execute(
+        rows = self.execute(
             "SELECT part, epoch, attempt FROM sluicegate_markers WHERE lineage = %s", self.lineage
         )
-        return sorted(found)
+        return sorted(rows)
 
     def kill(self, writer: MySQLPartWriter) -> None:
-        """End a writer's session from the server's side."""
+        """Kill a writer's session on the server."""
         assert writer._connection is not None
         session = int(writer._connection.thread_id())  # type: ignore[no-untyped-call]
         self.execute(f"KILL {session}")
         until(lambda: session not in self.sessions())
 
     def sessions(self, like: str = "%") -> list[int]:
-        """Return the sessions whose current statement is like this; '%' for all, idle ones too."""
+        """Return the sessions whose current statement matches; '%': all, including idle ones."""
         where = "" if like == "%" else "WHERE info LIKE %s AND id <> CONNECTION_ID()"
         sql = f"SELECT id FROM information_schema.processlist {where}"
         return [row[0] for row in self.execute(sql, *([like] if where else []))]
 
     def user(self, name: str, *grants: str) -> str:
-        """Create a user with these grants; return a url. Skips where we may not."""
+        """Create a user with these grants and return a url; skips the test if that is not permitted."""
         try:
             self.execute(f"CREATE USER '{name}'@'%' IDENTIFIED BY 'geheim'")
             for grant in grants:
                 self.execute(f"GRANT {grant} TO '{name}'@'%'")
         except pymysql.err.OperationalError as error:
-            pytest.skip(f"this server's user may not create users: {error}")
+            pytest.skip(f"the server does not permit creating users: {error}")
         return self.url(user=name, password="geheim")

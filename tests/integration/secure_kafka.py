@@ -1,14 +1,11 @@
-"""A Kafka broker that lets nobody in without TLS and a login (SCRAM), beside its plain listener.
-
-Called by test_kafka_access.
-"""
+"""A Kafka broker with a listener that requires TLS and a login (SCRAM), besides the plain one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from infra.embedded.kafka import KafkaBroker
-from infra.embedded.process import free_ports
+from infra.local_services.kafka import KafkaBroker
+from infra.local_services.process import free_ports
 from tests.certificates import certificate
 
 USER, PASSWORD = "jobs", "half 'quoted' = secret"
@@ -18,19 +15,19 @@ class SecureKafka(KafkaBroker):
     """One broker; `servers` is the listener that needs `properties`."""
 
     def __init__(self, folder: Path) -> None:
-        """Make a certificate; nothing starts yet."""
+        """Create a certificate; nothing is started yet."""
         super().__init__(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (port,) = free_ports(1)
         self.servers = f"127.0.0.1:{port}"
         self.authority, self._keystore = folder / "ca.crt", folder / "server.pem"
-        made = certificate("kafka")
-        self.authority.write_bytes(made.authority)
+        issued = certificate("kafka")
+        self.authority.write_bytes(issued.authority)
         self._keystore.touch(mode=0o600)
-        self._keystore.write_bytes(made.private + made.public)
+        self._keystore.write_bytes(issued.private + issued.public)
 
     def properties(self, file: Path, *, password: str = PASSWORD) -> Path:
-        """Write the file that lets a client in."""
+        """Write the file with a client's settings."""
         file.write_text(
             "# as a Secret is mounted\n"
             "security.protocol=sasl_ssl\n"

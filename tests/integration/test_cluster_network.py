@@ -1,4 +1,4 @@
-"""infra/kind/network.py's rule in a machine of network namespaces: no packet leaves by the bridge.
+"""infra/offline/kind_node/network.py's rule in a machine of network namespaces: no packet leaves by the bridge.
 
 Three namespaces of this machine: a pod on the bridge, the machine itself, and an outside that is
 routed. Nothing of the real machine's network takes part. Needs root on Linux, `ip` and `nft`.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.kind import network
+from infra.offline.kind_node import network
 
 _GAP = (
     "needs root on Linux"

@@ -1,7 +1,7 @@
-"""What the epoch settings do to a running query: delivery, tolerated failures, state, cancel.
+"""The effect of epoch settings on a running query: delivery, tolerated failures, state, cancel.
 
-In this process, on files and memory; kills of real drivers by delivery are in
-tests/faults/test_delivery.
+In this process, on files and memory. Real drivers that are killed at each delivery guarantee are in
+tests/robustness.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import AVAILABLE_NOW, EpochSettings, epochs
-from sluicegate.protocol.errors import DecidedForAnotherJob, SettingsInvalid, StageFailed
+from sluicegate.errors import RecordOfAnotherJob, SettingsInvalid, StageFailed
 from sluicegate.sinks.memory import MemorySink
-from tests.faults.streams import Stream, dying_at
+from tests.robustness.traffic.memory_streams import Stream, dying_at
 
 pytestmark = [
     pytest.mark.integration,
@@ -33,14 +33,14 @@ EPOCHS = 4
 
 @pytest.fixture
 def ids(spark: SparkSession, tmp_path: Path) -> Stream:
-    """Give a stream of four epochs of two ids each, the epoch's number in tens."""
-    made = Stream(spark, tmp_path, "id long")
-    made.add(*[[{"id": epoch * 10 + i} for i in range(2)] for epoch in range(EPOCHS)])
-    return made
+    """Return a stream of four epochs with two ids each; the tens digit is the epoch."""
+    stream = Stream(spark, tmp_path, "id long")
+    stream.add(*[[{"id": epoch * 10 + i} for i in range(2)] for epoch in range(EPOCHS)])
+    return stream
 
 
 def seen(stream: Stream) -> Counter[object]:
-    """Return how often each id is in the store."""
+    """Return how often each id is in the sink."""
     return Counter(row["id"] for row in stream.seen("out"))
 
 
@@ -61,7 +61,7 @@ SECOND = Counter((20, 21))
     ],
 )
 def test_delivery(ids: Stream, delivery: str, point: str, expected: Counter[int]) -> None:
-    """A driver that dies in its third epoch repeats or loses it, as the delivery says, and no other."""
+    """A driver that dies in its third epoch repeats or loses only that, according to the guarantee."""
     settings = EpochSettings(interval=AVAILABLE_NOW, delivery=delivery)
     sinks = [MemorySink(ids.store("out"))]
     with dying_at(f"{point}@2"):
@@ -71,41 +71,43 @@ def test_delivery(ids: Stream, delivery: str, point: str, expected: Counter[int]
 
 
 def test_a_checkpoint_keeps_its_delivery(ids: Stream) -> None:
-    """Another one is refused: the markers would mean something else."""
+    """Another guarantee is rejected, because the markers would mean something else."""
     sinks = [MemorySink(ids.store("out"))]
     with dying_at("after-decide@1"):
         ids.run(ids.rows, sinks, settings=EpochSettings(AVAILABLE_NOW, delivery="at-least-once"))
-    with pytest.raises(DecidedForAnotherJob, match="decided at-least-once, the job is exactly"):
+    with pytest.raises(
+        RecordOfAnotherJob, match="decided with delivery at-least-once, but the job has exactly"
+    ):
         ids.run(ids.rows, sinks)
 
 
 def _fail(
     batches: Iterable[pa.RecordBatch], *, folder: str, times: int
 ) -> Iterator[pa.RecordBatch]:
-    """Fail a number of times at the third epoch, counted in files."""
+    """Fail a number of times at the third epoch; failures are counted in files."""
     for batch in batches:
         if 20 in batch.column("id").to_pylist():
             failed = len(list(Path(folder).iterdir()))
             if failed < times:
                 (Path(folder) / str(failed)).touch()
-                raise OSError("a source that is away for a moment")
+                raise OSError("a source that is unavailable for a moment")
         yield batch
 
 
 def failing(stream: Stream, times: int) -> DataFrame:
-    """Return the rows of a plan that fails so often."""
+    """Return the rows of a plan that fails this often."""
     folder = stream.folder / "failures"
     folder.mkdir()
     return stream.rows.mapInArrow(partial(_fail, folder=str(folder), times=times), "id long")
 
 
-def test_failures_that_are_tolerated_do_not_end_the_query(ids: Stream) -> None:
+def test_tolerated_failures_do_not_end_the_query(ids: Stream) -> None:
     settings = EpochSettings(AVAILABLE_NOW, tolerated_failures=2)
     ids.run(failing(ids, times=2), [MemorySink(ids.store("out"))], settings=settings)
     assert seen(ids) == EACH_ONCE
 
 
-def test_one_failure_more_than_is_tolerated_ends_the_query(ids: Stream) -> None:
+def test_one_failure_too_many_ends_the_query(ids: Stream) -> None:
     settings = EpochSettings(AVAILABLE_NOW, tolerated_failures=1)
     with pytest.raises(StageFailed, match="epoch 2"):
         ids.run(failing(ids, times=2), [MemorySink(ids.store("out"))], settings=settings)
@@ -120,7 +122,7 @@ def totals(stream: Stream) -> DataFrame:
 @pytest.mark.parametrize("backend", ["rocksdb", "hdfs"])
 @pytest.mark.parametrize("point", ["after-stage", "after-decide"])
 def test_state_backends(ids: Stream, backend: str, point: str) -> None:
-    """A running count is the same in either, and over a driver's death."""
+    """A running count is the same in both, even if a driver dies."""
     settings = EpochSettings(AVAILABLE_NOW, state_backend=backend)
     sinks = [MemorySink(ids.store("out"))]
     with dying_at(f"{point}@2"):
@@ -131,7 +133,7 @@ def test_state_backends(ids: Stream, backend: str, point: str) -> None:
 
 
 def test_tolerated_failures_leave_state_exact(ids: Stream) -> None:
-    """A try that failed after its state was written is run again from the state before."""
+    """An attempt that failed after writing its state is repeated from the state before it."""
     counted = failing(ids, times=1).groupBy((F.col("id") % 10).alias("digit"))
     frame = counted.agg(F.count("*").alias("n"))
     settings = EpochSettings(AVAILABLE_NOW, tolerated_failures=1)
@@ -141,16 +143,18 @@ def test_tolerated_failures_leave_state_exact(ids: Stream) -> None:
 
 
 def test_a_checkpoint_keeps_its_state_backend(ids: Stream) -> None:
-    """Another one is refused; Spark would silently go on with the old."""
+    """Another backend is rejected; Spark would silently continue with the old one."""
     sinks = [MemorySink(ids.store("out"))]
     ids.run(totals(ids), sinks, settings=EpochSettings(AVAILABLE_NOW, state_backend="hdfs"))
-    with pytest.raises(SettingsInvalid, match="state in hdfs, the job wants rocksdb"):
+    with pytest.raises(
+        SettingsInvalid, match="state in hdfs, but the job has state-backend rocksdb"
+    ):
         ids.run(totals(ids), sinks)
 
 
 @pytest.mark.parametrize("on_cancel", ["retain", "delete"])
 def test_cancel(ids: Stream, on_cancel: str) -> None:
-    """A cancelled job's checkpoint is retained, or deleted with everything in it."""
+    """The checkpoint of a canceled job is retained, or deleted with everything in it."""
     query = epochs(
         ids.rows,
         sinks=[MemorySink(ids.store("out"))],
@@ -162,8 +166,8 @@ def test_cancel(ids: Stream, on_cancel: str) -> None:
     assert ids.checkpoint.exists() == (on_cancel == "retain")
 
 
-def test_a_stop_is_no_cancel(ids: Stream) -> None:
-    """`stop` never deletes: a pod that is moved is stopped."""
+def test_a_stop_is_not_a_cancel(ids: Stream) -> None:
+    """`stop` never deletes, because a pod that moves to another node is stopped."""
     query = epochs(
         ids.rows,
         sinks=[MemorySink(ids.store("out"))],

@@ -1,4 +1,4 @@
-"""What a user gets wrong about Kafka: the error names the thing, the data's state and the cure."""
+"""User errors about Kafka: the error names the cause, the state of the data and the remedy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from infra.embedded import Services
-from infra.embedded.process import free_ports
-from sluicegate.protocol.errors import (
+from infra.local_services import Services
+from infra.local_services.process import free_ports
+from sluicegate.errors import (
     AccessDenied,
     SchemaMismatch,
     SettingsInvalid,
@@ -20,7 +20,7 @@ from sluicegate.protocol.errors import (
     TransactionTimeoutInvalid,
 )
 from sluicegate.sinks.kafka import KafkaSink
-from sluicegate.sinks.kafka.bound import BoundKafka
+from sluicegate.sinks.kafka.bound_sink import BoundKafka
 
 ROWS = pa.schema([("ip", pa.string()), ("hits", pa.int64())])
 
@@ -29,8 +29,8 @@ def bind(sink: KafkaSink) -> BoundKafka:
     return sink.bind(ROWS, lineage="lineage", apply_timeout_s=20)
 
 
-def says(error: SluicegateError, *words: str) -> None:
-    """All three sentences are there, and the words are among them."""
+def assert_says(error: SluicegateError, *words: str) -> None:
+    """Assert that the error has all three parts and contains the words."""
     assert error.data
     assert error.do
     for word in words:
@@ -49,7 +49,7 @@ def test_broker_down_names_the_address_within_seconds() -> None:
     with pytest.raises(SinkUnavailable) as raised:
         bind(KafkaSink("clicks", bootstrap=address))
     assert time.monotonic() - start < 15
-    says(raised.value, address, "refused", "SLUICEGATE_KAFKA")
+    assert_says(raised.value, address, "refused", "SLUICEGATE_KAFKA")
 
 
 @pytest.mark.integration
@@ -62,7 +62,7 @@ def test_wrong_authentication_names_the_address_and_the_settings(services: Servi
     }
     with pytest.raises(AccessDenied) as raised:
         bind(KafkaSink("clicks", bootstrap=services.kafka.bootstrap, config=config))
-    says(raised.value, services.kafka.bootstrap, "SASL", "config=")
+    assert_says(raised.value, services.kafka.bootstrap, "SASL", "config=")
     assert "not-to-be-shown" not in str(raised.value)
 
 
@@ -71,7 +71,12 @@ def test_missing_topic_names_it_and_the_command_and_is_not_created(services: Ser
     name = f"missing-{uuid.uuid4().hex}"
     with pytest.raises(TargetMissing) as raised:
         bind(KafkaSink(name, bootstrap=services.kafka.bootstrap))
-    says(raised.value, f"no topic {name}", f"--create --topic {name}", "creates no topics")
+    assert_says(
+        raised.value,
+        f"topic {name} does not exist",
+        f"--create --topic {name}",
+        "creates no topics",
+    )
     assert name not in services.kafka.topics()
 
 
@@ -84,7 +89,9 @@ def test_transaction_timeout_above_the_maximum_names_both_values(services: Servi
     )
     with pytest.raises(TransactionTimeoutInvalid) as raised:
         bind(sink)
-    says(raised.value, "100000000", "transaction.max.timeout.ms=", "transaction_timeout_ms to")
+    assert_says(
+        raised.value, "100000000", "transaction.max.timeout.ms=", "transaction_timeout_ms to"
+    )
 
 
 @pytest.mark.integration
@@ -122,23 +129,23 @@ def test_partition_that_does_not_exist_is_refused(services: Services) -> None:
     assert f"partition 3 and topic {name} has 3, from 0" in str(reasons[2])
 
 
-def test_unknown_column_names_those_that_there_are() -> None:
+def test_an_unknown_column_error_lists_the_columns() -> None:
     with pytest.raises(SchemaMismatch) as raised:
         bind(KafkaSink("clicks", key="adress", bootstrap="127.0.0.1:1"))
-    says(raised.value, "clicks", "key='adress'", "ip, hits")
+    assert_says(raised.value, "clicks", "key='adress'", "ip, hits")
 
 
-def test_headers_of_another_type_name_the_type() -> None:
+def test_headers_of_a_wrong_type_name_the_type() -> None:
     with pytest.raises(SchemaMismatch) as raised:
         bind(KafkaSink("clicks", headers="ip", bootstrap="127.0.0.1:1"))
-    says(raised.value, "headers='ip'", "string", "array of struct")
+    assert_says(raised.value, "headers='ip'", "string", "array of struct")
 
 
-def test_nowhere_to_connect_to_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_servers_name_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLUICEGATE_KAFKA", raising=False)
     with pytest.raises(SettingsInvalid) as raised:
         bind(KafkaSink("clicks"))
-    says(raised.value, "clicks", "SLUICEGATE_KAFKA")
+    assert_says(raised.value, "clicks", "SLUICEGATE_KAFKA")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +159,7 @@ def test_nowhere_to_connect_to_names_the_variable(monkeypatch: pytest.MonkeyPatc
         ({"config": {"transactional.id": "mine"}}, "transactional.id"),
     ],
 )
-def test_arguments_that_cannot_work_are_named(arguments: dict[str, object], words: str) -> None:
+def test_invalid_arguments_are_named(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(SettingsInvalid) as raised:
         KafkaSink(**{"topic": "clicks", **arguments})  # type: ignore[arg-type]
-    says(raised.value, words)
+    assert_says(raised.value, words)

@@ -1,4 +1,4 @@
-"""Rule 13 on a real broker: what the Kafka sink survives. Each test fails without its rule."""
+"""Rule 13 on a real broker: the faults that the Kafka sink survives. Each test fails without the rule."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infra.embedded import Services
-from infra.embedded.kafka import KafkaBroker
-from sluicegate.protocol.errors import (
+from infra.local_services import Services
+from infra.local_services.kafka import KafkaBroker
+from infra.workspace import CHECKOUT
+from sluicegate.errors import (
     MarkerMismatch,
     SettingsInvalid,
     SinkRejected,
     SinkUnavailable,
     TransactionTimeoutInvalid,
 )
-from sluicegate.protocol.markers import GENESIS, Marker, Verdict
+from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.sinks.contract import PartDecision
-from sluicegate.sinks.kafka.clients import Deadline
-from sluicegate.sinks.kafka.committed import CommittedMarker
-from sluicegate.sinks.kafka.faults import Unsettled
-
-from .kafka_reader import read_topic
-from .kafka_topic import Topic, apply_until_done
-from .kafka_victim import first_epoch, staged
+from sluicegate.sinks.kafka.connection import Deadline
+from sluicegate.sinks.kafka.errors import MarkerPending
+from sluicegate.sinks.kafka.marker_reader import MarkerReader
+from tests.integration.kafka_crashing_writer import first_epoch, staged
+from tests.integration.kafka_reader import read_topic
+from tests.integration.kafka_topics import Topic, apply_until_done
 
 pytestmark = pytest.mark.integration
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 HUNDRED = [b"%d" % n for n in range(100)]
 BEFORE_COMMIT = ("apply-begun", "apply-written", "before-commit")
 
@@ -46,16 +45,16 @@ def topic(services: Services) -> Topic:
     return Topic(services.kafka)
 
 
-# --- death ----------------------------------------------------------------------------------
+# --- crashes --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("point", [*BEFORE_COMMIT, "after-commit"])
-def test_rule_13_kill_9_on_either_side_of_the_commit_leaves_one_copy(
+def test_rule_13_kill_9_before_or_after_the_commit_leaves_one_copy(
     topic: Topic, point: str
 ) -> None:
     path = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "jobs/src")])
     victim = subprocess.run(
-        [sys.executable, "-m", "tests.integration.kafka_victim",
+        [sys.executable, "-m", "tests.integration.kafka_crashing_writer",
          topic.kafka.bootstrap, topic.name, topic.lineage, point],
         env={**os.environ, "PYTHONPATH": path},
         cwd=CHECKOUT,
@@ -68,8 +67,8 @@ def test_rule_13_kill_9_on_either_side_of_the_commit_leaves_one_copy(
     assert topic.values() == HUNDRED
 
 
-def test_rule_13_an_open_transaction_of_the_dead_does_not_block_readers(topic: Topic) -> None:
-    """Opening the part ends it, long before the transaction timeout would."""
+def test_rule_13_an_open_transaction_of_a_dead_writer_does_not_block_readers(topic: Topic) -> None:
+    """Opening the part aborts it, long before the transaction timeout."""
     sink = topic.sink()
     dead = sink.open(0)
     assert dead._producer is not None
@@ -119,21 +118,21 @@ def test_rule_13_a_refreshed_marker_outlives_the_retention_of_offsets(tmp_path: 
     broker = ForgetfulBroker(tmp_path)
     broker.start()
     try:
-        kept, left = Topic(broker.endpoint), Topic(broker.endpoint)
-        for one in (kept, left):
-            apply_until_done(one.sink(), first_epoch(one.lineage), HUNDRED)
+        refreshed, idle = Topic(broker.endpoint), Topic(broker.endpoint)
+        for topic in (refreshed, idle):
+            apply_until_done(topic.sink(), first_epoch(topic.lineage), HUNDRED)
         end = time.monotonic() + 75
         while time.monotonic() < end:
-            writer = kept.sink().open(0)
+            writer = refreshed.sink().open(0)
             time.sleep(10)
             writer.close()
-        writer = kept.sink().open(0)
+        writer = refreshed.sink().open(0)
         assert writer.marker() == Marker(0, "a0")
         writer.close()
-        gone = left.sink().open(0)
-        with pytest.raises(MarkerMismatch):  # the loss is seen, and nothing is written twice
-            gone.apply(PartDecision(left.lineage, Marker(1, "a1"), Marker(0, "a0")), [])
-        gone.close()
+        expired = idle.sink().open(0)
+        with pytest.raises(MarkerMismatch):  # the loss is detected, and nothing is written twice
+            expired.apply(PartDecision(idle.lineage, Marker(1, "a1"), Marker(0, "a0")), [])
+        expired.close()
     finally:
         broker.stop()
 
@@ -142,7 +141,7 @@ def test_rule_13_a_refreshed_marker_outlives_the_retention_of_offsets(tmp_path: 
 
 
 def test_rule_13_small_rows_pass_a_topic_with_a_small_limit(services: Services) -> None:
-    """With librdkafka's own batch size all 2,000 fail: the broker refuses the batch."""
+    """With librdkafka's default batch size all 2,000 fail: the broker refuses the batch."""
     small = Topic(services.kafka, {"max.message.bytes": "100000"})
     rows = [os.urandom(500) for _ in range(2000)]
     apply_until_done(small.sink(), first_epoch(small.lineage), rows)
@@ -159,7 +158,7 @@ def test_rule_13_a_record_over_the_limit_is_refused_when_it_is_staged(services: 
 
 
 def test_rule_13_failed_deliveries_abort(topic: Topic) -> None:
-    """`flush` returns as if nothing were wrong; a commit after it would lose the rows."""
+    """`flush` returns without an error; a commit after it would lose the rows."""
     sink = topic.sink(compression="none")
     topic.set("max.message.bytes", "2000")
     writer = sink.open(0)
@@ -173,7 +172,7 @@ def test_rule_13_failed_deliveries_abort(topic: Topic) -> None:
     writer.close()
 
 
-def test_rule_13_rows_that_overfill_the_queue_wait_for_room(topic: Topic) -> None:
+def test_rule_13_rows_beyond_the_queue_size_wait(topic: Topic) -> None:
     sink = topic.sink(config={"queue.buffering.max.messages": 500})
     rows = [b"%d" % n for n in range(20_000)]
     apply_until_done(sink, first_epoch(topic.lineage), rows)
@@ -193,7 +192,7 @@ def test_rule_13_trace_context_and_headers_are_on_each_record(topic: Topic) -> N
     writer.apply(decision, [batch])
     writer.close()
     trace = ("traceparent", b"00-aa-bb-01")
-    seen = [record.headers for record in read_topic(topic.kafka.bootstrap, topic.name)]
+    seen = [list(record.headers) for record in read_topic(topic.kafka.bootstrap, topic.name)]
     assert seen == [[("a", b"1"), ("b", None), trace], [trace]]
 
 
@@ -213,45 +212,45 @@ def test_rule_13_a_fenced_producer_backs_off_before_it_gives_up(topic: Topic) ->
     other.close()
 
 
-def test_rule_13_two_drivers_on_one_part_do_not_fence_each_other_for_ever(topic: Topic) -> None:
-    epochs, failed = 5, list[BaseException]()
+def test_rule_13_two_drivers_on_one_part_do_not_fence_each_other_forever(topic: Topic) -> None:
+    epochs, errors = 5, list[BaseException]()
 
     def run() -> None:
         sink = topic.sink()
         try:
             for n in range(epochs):
-                prev = Marker(n - 1, f"a{n - 1}") if n else GENESIS
+                prev = Marker(n - 1, f"a{n - 1}") if n else NO_MARKER
                 decision = PartDecision(topic.lineage, Marker(n, f"a{n}"), prev)
                 apply_until_done(sink, decision, [b"%d" % n])
         except BaseException as error:  # noqa: BLE001 - a thread's error must reach the test
-            failed.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    # Whoever is an epoch behind meets Fenced, as a second driver of one lineage should.
-    assert all(type(error).__name__ == "Fenced" for error in failed)
+    # The driver that lags by an epoch gets Fenced, as a second driver of a lineage should.
+    assert all(type(error).__name__ == "Fenced" for error in errors)
     assert topic.values() == [b"%d" % n for n in range(epochs)]
 
 
 def test_rule_13_a_transaction_that_the_broker_forgot_is_aborted_when_the_part_opens(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is aborted is never seen, in any partition, and takes no committed marker along."""
+    """Its records are visible in no partition, and no committed marker is lost."""
     apply_until_done(topic.sink(), first_epoch(topic.lineage), HUNDRED)
-    truly, asked = CommittedMarker.read, list[CommittedMarker]()
+    original, calls = MarkerReader.read, list[MarkerReader]()
 
-    def read(self: CommittedMarker, deadline: Deadline) -> Marker | None:
-        asked.append(self)
-        if len(asked) == 1:
-            raise Unsettled("pending", data="d", do="d")
-        return truly(self, deadline)
+    def read(self: MarkerReader, deadline: Deadline) -> Marker | None:
+        calls.append(self)
+        if len(calls) == 1:
+            raise MarkerPending("pending", data="d", do="d")
+        return original(self, deadline)
 
-    monkeypatch.setattr(CommittedMarker, "read", read)
+    monkeypatch.setattr(MarkerReader, "read", read)
     writer = topic.sink().open(0)
-    assert len(asked) == 2
+    assert len(calls) == 2
     assert writer.marker() == Marker(0, "a0")
     assert topic.values() == HUNDRED
     writer.close()
@@ -262,11 +261,11 @@ def test_rule_13_a_transaction_that_the_broker_forgot_is_aborted_when_the_part_o
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A broker of our own, to stop."""
-    own = KafkaBroker(tmp_path_factory.mktemp("broker"))
-    own.start()
-    yield own
-    own.stop()
+    """A broker that the tests may stop."""
+    broker = KafkaBroker(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    yield broker
+    broker.stop()
 
 
 def _kill_and_start(broker: KafkaBroker) -> None:
@@ -278,7 +277,7 @@ def _kill_and_start(broker: KafkaBroker) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", [KafkaBroker.restart, _kill_and_start])
 @pytest.mark.parametrize("point", ["apply-written", "before-commit", "after-commit"])
-def test_rule_13_a_broker_that_restarts_in_mid_apply_leaves_one_copy(
+def test_rule_13_a_broker_that_restarts_during_an_apply_leaves_one_copy(
     broker: KafkaBroker, point: str, fault: Callable[[KafkaBroker], None]
 ) -> None:
     topic = Topic(broker.endpoint)
@@ -289,8 +288,8 @@ def test_rule_13_a_broker_that_restarts_in_mid_apply_leaves_one_copy(
             hit.append(reached)
             fault(broker)
 
-    # Killed right after the commit, the broker may forget to end the transaction: the writer that
-    # comes next ends it (`KafkaPartWriter._settled_marker`).
+    # Killed right after the commit, the broker may forget to end the transaction; the next writer
+    # aborts it (`KafkaPartWriter._read_settled_marker`).
     apply_until_done(sink, replace(first_epoch(topic.lineage), reach=reach), HUNDRED)
     assert hit
     following = PartDecision(topic.lineage, Marker(1, "a1"), Marker(0, "a0"))
@@ -301,10 +300,10 @@ def test_rule_13_a_broker_that_restarts_in_mid_apply_leaves_one_copy(
 @pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", [KafkaBroker.restart, _kill_and_start])
-def test_rule_13_a_writer_outlives_a_broker_that_restarts_between_epochs(
+def test_rule_13_a_writer_survives_a_broker_restart_between_epochs(
     broker: KafkaBroker, fault: Callable[[KafkaBroker], None]
 ) -> None:
-    """Librdkafka's own call then never returns (see `producers._bounded`); a retry is due."""
+    """A call of librdkafka then never returns (`producer._bounded`), so the apply is retried."""
     topic = Topic(broker.endpoint)
     writer = topic.sink().open(0)
     writer.apply(first_epoch(topic.lineage), [staged(HUNDRED)])
@@ -323,11 +322,12 @@ def test_rule_13_a_writer_outlives_a_broker_that_restarts_between_epochs(
 
 @pytest.mark.slow
 @pytest.mark.faults
-def test_rule_13_a_silent_broker_is_given_up_within_the_apply_timeout(
+def test_rule_13_a_frozen_broker_fails_the_apply_within_its_timeout(
     broker: KafkaBroker,
 ) -> None:
     topic = Topic(broker.endpoint)
-    writer = replace(topic.sink(), apply_timeout_s=3.0).open(0)
+    sink = topic.sink()
+    writer = replace(sink, topic=replace(sink.topic, apply_timeout_s=3.0)).open(0)
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)
     try:

@@ -1,4 +1,4 @@
-"""Lookups within epochs: what reaches the sinks, the dead letters and the user. Memory sinks, real Redis."""
+"""Lookups within epochs, with memory sinks and a real Redis: sinks, dead letters and errors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from infra.embedded import RedisEndpoint, RedisServer
+from infra.local_services import RedisEndpoint, RedisServer
 from sluicegate import RedisHash, lookup, refuse
-from sluicegate.protocol.errors import (
+from sluicegate.errors import (
     LookupUnanswered,
     RowRefused,
     SchemaMismatch,
@@ -20,7 +20,7 @@ from sluicegate.protocol.errors import (
     TargetMissing,
 )
 from sluicegate.sinks.memory import MemorySink
-from tests.faults.streams import Stream, dying_at
+from tests.robustness.traffic.memory_streams import Stream, dying_at
 
 pytestmark = [
     pytest.mark.integration,
@@ -32,14 +32,16 @@ pytestmark = [
 
 @pytest.fixture
 def ids(spark: SparkSession, tmp_path: Path) -> Stream:
-    """Give a stream of ids: two epochs, one id that no store has."""
-    made = Stream(spark, tmp_path, "id long, at string")
-    made.add([{"id": i, "at": f"a{i}"} for i in (1, 2, 1)], [{"id": i, "at": "b"} for i in (2, 9)])
-    return made
+    """Create a stream of ids: two epochs, one id that no store has."""
+    stream = Stream(spark, tmp_path, "id long, at string")
+    stream.add(
+        [{"id": i, "at": f"a{i}"} for i in (1, 2, 1)], [{"id": i, "at": "b"} for i in (2, 9)]
+    )
+    return stream
 
 
-def filled(store: RedisEndpoint, city: str = "city") -> str:
-    """Return the name of a hash of three cities."""
+def create_hash(store: RedisEndpoint, city: str = "city") -> str:
+    """Create a hash of three cities and return its name."""
     name = f"cities-{uuid.uuid4().hex[:8]}"
     fill(store, name, city)
     return name
@@ -50,7 +52,7 @@ def fill(store: RedisEndpoint, name: str, city: str) -> None:
         client.hset(name, mapping={str(i): f"{city} {i}" for i in (1, 2, 3)})
 
 
-def found(rows: DataFrame, store: RedisEndpoint, name: str, **more: object) -> DataFrame:
+def with_cities(rows: DataFrame, store: RedisEndpoint, name: str, **more: object) -> DataFrame:
     client = RedisHash(name, url=store.url)
     return lookup(rows, key="id", client=client, into="city", **more)  # type: ignore[arg-type]
 
@@ -71,12 +73,12 @@ def run_with_letters(stream: Stream, rows: DataFrame) -> None:
 
 def test_rows_get_their_answers_in_order(ids: Stream, redis: RedisEndpoint) -> None:
     """A key that the store does not have is null; every column keeps its value."""
-    ids.run(found(ids.rows, redis, filled(redis)), [MemorySink(ids.store("out"))])
+    ids.run(with_cities(ids.rows, redis, create_hash(redis)), [MemorySink(ids.store("out"))])
     assert cities(ids, "out") == ["city 1", "city 2", "city 1", "city 2", None]
     assert [row["at"] for row in ids.seen("out")] == ["a1", "a2", "a1", "b", "b"]
 
 
-def test_an_async_function_of_this_module_is_asked_by_the_workers(ids: Stream) -> None:
+def test_workers_call_an_async_function_of_this_module(ids: Stream) -> None:
     async def doubled(key: int) -> str:
         return str(2 * key)
 
@@ -86,8 +88,8 @@ def test_an_async_function_of_this_module_is_asked_by_the_workers(ids: Stream) -
 
 
 def test_two_lookups_of_a_row(ids: Stream, redis: RedisEndpoint) -> None:
-    one = found(ids.rows, redis, filled(redis))
-    client = RedisHash(filled(redis, "town"), url=redis.url)
+    one = with_cities(ids.rows, redis, create_hash(redis))
+    client = RedisHash(create_hash(redis, "town"), url=redis.url)
     both = lookup(one, key="id", client=client, into="town", on_timeout="dead-letter")
     ids.run(both, [MemorySink(ids.store("out"))])
     first = ids.seen("out")[0]
@@ -95,42 +97,40 @@ def test_two_lookups_of_a_row(ids: Stream, redis: RedisEndpoint) -> None:
     assert "__refused" not in first
 
 
-def test_the_answer_that_was_decided_is_the_one_that_is_replayed(
-    ids: Stream, redis: RedisEndpoint
-) -> None:
-    """The store has other answers by the time that the epoch is replayed."""
-    name = filled(redis, "old")
+def test_a_replay_applies_the_answers_that_were_decided(ids: Stream, redis: RedisEndpoint) -> None:
+    """The store has other answers when the epoch is replayed."""
+    name = create_hash(redis, "old")
     sinks = [MemorySink(ids.store("one")), MemorySink(ids.store("other"))]
     with dying_at("after-decide@0"):
-        ids.run(found(ids.rows, redis, name), sinks)
+        ids.run(with_cities(ids.rows, redis, name), sinks)
     fill(redis, name, "new")
-    ids.run(found(ids.rows, redis, name), sinks)
+    ids.run(with_cities(ids.rows, redis, name), sinks)
     expected = ["old 1", "old 2", "old 1", "new 2", None]
     assert cities(ids, "one") == cities(ids, "other") == expected
 
 
-def test_an_undecided_epoch_asks_again(ids: Stream, redis: RedisEndpoint) -> None:
-    """Both sinks have the newer answers, and none has an older one."""
-    name = filled(redis, "old")
+def test_an_undecided_epoch_fetches_again(ids: Stream, redis: RedisEndpoint) -> None:
+    """Both sinks have only the newer answers."""
+    name = create_hash(redis, "old")
     sinks = [MemorySink(ids.store("one")), MemorySink(ids.store("other"))]
     with dying_at("before-decide@0"):
-        ids.run(found(ids.rows, redis, name), sinks)
+        ids.run(with_cities(ids.rows, redis, name), sinks)
     fill(redis, name, "new")
-    ids.run(found(ids.rows, redis, name), sinks)
+    ids.run(with_cities(ids.rows, redis, name), sinks)
     expected = ["new 1", "new 2", "new 1", "new 2", None]
     assert cities(ids, "one") == cities(ids, "other") == expected
 
 
-# --- a store that is away --------------------------------------------------------------------------
+# --- an unavailable store -------------------------------------------------------------------------
 
 
 @pytest.mark.faults
 def test_fail_leaves_the_epoch_undecided_and_a_restart_is_exact(
     ids: Stream, own_redis: RedisServer
 ) -> None:
-    """The error says what was asked, what it means and what to do, through Spark and all."""
-    name = filled(own_redis.endpoint)
-    rows = found(ids.rows, own_redis.endpoint, name, retries=1)
+    """The error passes through Spark with all three parts."""
+    name = create_hash(own_redis.endpoint)
+    rows = with_cities(ids.rows, own_redis.endpoint, name, retries=1)
     sinks = [MemorySink(ids.store("one")), MemorySink(ids.store("other"))]
     own_redis.kill()
     with pytest.raises(LookupUnanswered, match="lookup into city: unanswered after 2") as raised:
@@ -146,10 +146,10 @@ def test_fail_leaves_the_epoch_undecided_and_a_restart_is_exact(
 
 
 @pytest.mark.faults
-def test_null_goes_on_without_an_answer(ids: Stream, own_redis: RedisServer) -> None:
-    name = filled(own_redis.endpoint)
+def test_null_continues_without_an_answer(ids: Stream, own_redis: RedisServer) -> None:
+    name = create_hash(own_redis.endpoint)
     own_redis.kill()
-    rows = found(ids.rows, own_redis.endpoint, name, retries=0, on_timeout="null")
+    rows = with_cities(ids.rows, own_redis.endpoint, name, retries=0, on_timeout="null")
     ids.run(rows, [MemorySink(ids.store("out"))])
     assert cities(ids, "out") == [None] * 5
 
@@ -158,14 +158,16 @@ def test_null_goes_on_without_an_answer(ids: Stream, own_redis: RedisServer) -> 
 def test_dead_letter_keeps_rows_without_an_answer_out_of_every_sink(
     ids: Stream, own_redis: RedisServer
 ) -> None:
-    """Each is a letter with the reason and the row; a key that is unknown is not one of them."""
-    name = filled(own_redis.endpoint)
+    """Each becomes a dead letter with reason and row; an unknown key does not."""
+    name = create_hash(own_redis.endpoint)
     own_redis.kill()
-    rows = found(ids.rows, own_redis.endpoint, name, retries=0, on_timeout="dead-letter")
+    rows = with_cities(ids.rows, own_redis.endpoint, name, retries=0, on_timeout="dead-letter")
     run_with_letters(ids, rows)
     assert ids.seen("one") == ids.seen("other") == []
     assert len(letters(ids)) == 5
-    assert {str(one["reason"])[:29] for one in letters(ids)} == {"lookup into city: unanswered "}
+    assert {str(letter["reason"])[:29] for letter in letters(ids)} == {
+        "lookup into city: unanswered "
+    }
     assert '"at": "a1"' in str(letters(ids)[0]["payload"])
 
 
@@ -173,34 +175,34 @@ def test_dead_letter_keeps_rows_without_an_answer_out_of_every_sink(
 def test_dead_letter_without_dead_letters_stops_the_epoch(
     ids: Stream, own_redis: RedisServer
 ) -> None:
-    name = filled(own_redis.endpoint)
+    name = create_hash(own_redis.endpoint)
     own_redis.kill()
-    rows = found(ids.rows, own_redis.endpoint, name, retries=0, on_timeout="dead-letter")
+    rows = with_cities(ids.rows, own_redis.endpoint, name, retries=0, on_timeout="dead-letter")
     with pytest.raises(RowRefused, match="the first: lookup into city: unanswered"):
         ids.run(rows, [MemorySink(ids.store("out"))])
     assert ids.newest() is None
 
 
-# --- what is wrong is said before anything starts ---------------------------------------------------
+# --- errors before anything starts ------------------------------------------------------------------
 
 
-def test_a_missing_hash_is_named_before_anything_starts(ids: Stream, redis: RedisEndpoint) -> None:
+def test_a_missing_hash_fails_before_anything_starts(ids: Stream, redis: RedisEndpoint) -> None:
     with pytest.raises(TargetMissing, match="no-such-hash"):
-        found(ids.rows, redis, "no-such-hash")
+        with_cities(ids.rows, redis, "no-such-hash")
 
 
 @pytest.mark.faults
-def test_a_store_that_is_away_is_said_before_anything_starts(
+def test_an_unavailable_store_fails_before_anything_starts(
     ids: Stream, own_redis: RedisServer
 ) -> None:
-    name = filled(own_redis.endpoint)
+    name = create_hash(own_redis.endpoint)
     own_redis.kill()
     with pytest.raises(LookupUnanswered, match="does not answer"):
-        found(ids.rows, own_redis.endpoint, name)
+        with_cities(ids.rows, own_redis.endpoint, name)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("change", "message"),
     [
         ({"key": "number"}, "names no column; there are id, at"),
         ({"into": "at"}, "is a column already"),
@@ -208,31 +210,31 @@ def test_a_store_that_is_away_is_said_before_anything_starts(
         ({"capacity": 0}, "capacity=0"),
     ],
 )
-def test_a_lookup_that_cannot_work_says_why(
-    ids: Stream, wrong: dict[str, object], says: str
+def test_an_invalid_lookup_is_explained(
+    ids: Stream, change: dict[str, object], message: str
 ) -> None:
     async def city(_key: int) -> str:
         return ""
 
-    given = {"key": "id", "client": city, "into": "city", **wrong}
-    with pytest.raises(SettingsInvalid, match=says):
-        lookup(ids.rows, **given)  # type: ignore[arg-type]
+    arguments = {"key": "id", "client": city, "into": "city", **change}
+    with pytest.raises(SettingsInvalid, match=message):
+        lookup(ids.rows, **arguments)  # type: ignore[arg-type]
 
 
-def test_an_answer_of_the_wrong_type_is_said_through_spark(ids: Stream) -> None:
+def test_an_answer_of_a_wrong_type_is_reported_through_spark(ids: Stream) -> None:
     async def number(_key: int) -> int:
         return 1
 
     rows = lookup(ids.rows, key="id", client=number, into="city")
-    with pytest.raises(SchemaMismatch, match="an answer is no string"):
+    with pytest.raises(SchemaMismatch, match="an answer is not of type string"):
         ids.run(rows, [MemorySink(ids.store("out"))])
 
 
-# --- rows that an output refuses itself ---------------------------------------------------------
+# --- rows that an output refuses ----------------------------------------------------------------
 
 
 def test_rule_07_a_row_is_in_the_sinks_or_a_dead_letter_by_one_evaluation(ids: Stream) -> None:
-    """A reason that is another whenever it is computed never has a row in both, or in neither."""
+    """A non-deterministic reason never puts a row into both, or into neither."""
     ids.add([{"id": i, "at": "c"} for i in range(200)])
     drawn = ids.rows.withColumn("drawn", F.rand())
     rows = refuse(drawn, F.when(F.col("drawn") < 0.5, F.format_string("row %s", "id")))
@@ -244,11 +246,11 @@ def test_rule_07_a_row_is_in_the_sinks_or_a_dead_letter_by_one_evaluation(ids: S
     assert 50 < len(sent) < 150
 
 
-def test_a_reason_may_be_the_whole_letter(ids: Stream) -> None:
-    """As `dead_letter` makes it, with where the row came from; the first reason of a row counts."""
-    whole = F.to_json(F.struct(F.lit("odd").alias("reason"), F.col("at").alias("payload"), "id"))
-    rows = refuse(refuse(ids.rows, F.when(F.col("id") % 2 == 1, whole)), F.lit("all"))
+def test_a_reason_may_be_a_complete_dead_letter(ids: Stream) -> None:
+    """As `dead_letter` creates it, with the row's source; the first reason of a row counts."""
+    letter = F.to_json(F.struct(F.lit("odd").alias("reason"), F.col("at").alias("payload"), "id"))
+    rows = refuse(refuse(ids.rows, F.when(F.col("id") % 2 == 1, letter)), F.lit("all"))
     run_with_letters(ids, rows)
     assert letters(ids)[0] == {"reason": "odd", "payload": "a1", "id": 1}
-    assert [one["reason"] for one in letters(ids)] == ["odd", "all", "odd", "all", "odd"]
+    assert [letter["reason"] for letter in letters(ids)] == ["odd", "all", "odd", "all", "odd"]
     assert json.loads(str(letters(ids)[1]["payload"]))[0] == {"id": 2, "at": "a2"}

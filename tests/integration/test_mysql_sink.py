@@ -1,4 +1,4 @@
-"""Rule 12, and rule 11 as MySQL shows it, against a real server."""
+"""Rule 12, and rule 11 in the MySQL sink, on a real server."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from infra.embedded import Services
-from sluicegate.protocol.errors import (
+from infra.local_services import Services
+from sluicegate.errors import (
     Fenced,
     MarkerMismatch,
     PreflightFailed,
+    SinkRegressed,
     SinkRejected,
     SinkUnavailable,
-    SinkWentBack,
     SluicegateError,
 )
-from sluicegate.protocol.markers import GENESIS, Marker, Verdict
+from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.sinks.contract import Receipt
 from sluicegate.sinks.mysql import MySQLSink
-from sluicegate.sinks.mysql.session import SQL_MODE, Address, connect, prepare
-
-from .mysql_fixtures import HITS, HITS_TABLE, MySQL, at, hits, until
+from sluicegate.sinks.mysql.connection import SQL_MODE, Address, connect, prepare
+from tests.integration.mysql_fixtures import HITS, HITS_TABLE, MySQL, at, hits, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.mysql]
 
@@ -53,14 +52,14 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 def test_rule_12_two_appliers_on_a_missing_marker_row_apply_once(
     mysql: MySQL, pool: ThreadPoolExecutor
 ) -> None:
-    table = mysql.table("ip VARCHAR(20), hits BIGINT")  # nothing in the table would stop a repeat
+    table = mysql.table("ip VARCHAR(20), hits BIGINT")  # no key that would stop a repeat
     bound = mysql.bind(table, **KEYLESS)
 
-    def other_waits() -> None:
+    def wait_for_other() -> None:
         until(lambda: bool(mysql.sessions("%sluicegate_markers%")))
 
     def apply() -> Verdict:
-        decision = mysql.decided(0, at("apply-begun", other_waits))
+        decision = mysql.decided(0, at("apply-begun", wait_for_other))
         return bound.open(0).apply(decision, [hits(a=1)]).verdict
 
     outcomes = [f.result(30) for f in [pool.submit(apply), pool.submit(apply)]]
@@ -79,15 +78,15 @@ def test_rule_12_the_marker_advances_only_from_prev(mysql: MySQL) -> None:
     table = mysql.table()
     writer = mysql.bind(table).open(0)
 
-    def meddle() -> None:
+    def change_marker() -> None:
         assert writer._connection is not None
         with writer._connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE sluicegate_markers SET epoch = 7 WHERE lineage = %s", (mysql.lineage,)
             )
 
-    with pytest.raises(MarkerMismatch, match="moved by 0 rows"):
-        writer.apply(mysql.decided(0, at("apply-written", meddle)), [hits(a=1)])
+    with pytest.raises(MarkerMismatch, match="changed 0 rows"):
+        writer.apply(mysql.decided(0, at("apply-written", change_marker)), [hits(a=1)])
     assert (mysql.rows(table), mysql.markers()) == ([], [(0, -1, "")])
 
 
@@ -95,10 +94,10 @@ def test_rule_12_marker_and_rows_become_visible_together(mysql: MySQL) -> None:
     table = mysql.table()
     seen: list[object] = []
 
-    def look() -> None:
+    def observe() -> None:
         seen.append((mysql.rows(table), mysql.markers()))
 
-    mysql.bind(table).open(0).apply(mysql.decided(0, at("before-commit", look)), [hits(a=1)])
+    mysql.bind(table).open(0).apply(mysql.decided(0, at("before-commit", observe)), [hits(a=1)])
     assert seen == [([], [(0, -1, "")])]
     assert (mysql.rows(table), mysql.markers()) == ([("a", 1)], [(0, 0, "attempt-0")])
 
@@ -127,7 +126,7 @@ def test_rule_12_a_refused_row_rolls_back_the_statements_before_it(mysql: MySQL)
     assert (mysql.rows(table), mysql.markers()) == ([], [(0, -1, "")])
 
 
-def test_rule_12_an_error_of_the_rows_themselves_rolls_back_and_is_kept(mysql: MySQL) -> None:
+def test_rule_12_an_error_from_the_rows_rolls_back_and_is_raised_unchanged(mysql: MySQL) -> None:
     table = mysql.table()
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -141,7 +140,7 @@ def test_rule_12_an_error_of_the_rows_themselves_rolls_back_and_is_kept(mysql: M
 
 
 @pytest.mark.parametrize("point", BEFORE_COMMIT)
-def test_rule_12_a_connection_killed_mid_apply_leaves_nothing_and_is_never_reopened_inside(
+def test_rule_12_a_connection_killed_during_an_apply_leaves_nothing_and_is_not_reopened(
     mysql: MySQL, point: str
 ) -> None:
     table = mysql.table("ip VARCHAR(20), hits BIGINT")
@@ -154,17 +153,17 @@ def test_rule_12_a_connection_killed_mid_apply_leaves_nothing_and_is_never_reope
     assert mysql.rows(table) == [("a", 1), ("b", 2)]
 
 
-def test_rule_12_a_lost_answer_to_commit_is_settled_by_the_marker(mysql: MySQL) -> None:
+def test_rule_12_the_marker_resolves_a_lost_answer_to_commit(mysql: MySQL) -> None:
     table = mysql.table("ip VARCHAR(20), hits BIGINT")
     writer = mysql.bind(table, **KEYLESS).open(0)
 
     def lose_the_answer() -> None:
         connection = writer._connection
         assert connection is not None
-        really_commit = connection.commit
+        original_commit = connection.commit
 
         def commit() -> None:
-            really_commit()
+            original_commit()
             raise pymysql.err.OperationalError(2013, "Lost connection during query")
 
         connection.commit = commit  # type: ignore[method-assign]
@@ -175,7 +174,7 @@ def test_rule_12_a_lost_answer_to_commit_is_settled_by_the_marker(mysql: MySQL) 
     assert mysql.rows(table) == [("a", 1)]
 
 
-def test_a_session_that_ended_between_epochs_is_opened_again(mysql: MySQL) -> None:
+def test_a_session_that_ended_between_epochs_is_reopened(mysql: MySQL) -> None:
     table = mysql.table()
     writer = mysql.bind(table).open(0)
     writer.apply(mysql.decided(0), [hits(a=1)])
@@ -192,7 +191,7 @@ def test_rule_12_a_table_that_cannot_roll_back_is_refused(mysql: MySQL) -> None:
         mysql.bind(mysql.table(engine="MyISAM"))
 
 
-def test_rule_12_a_lax_server_does_not_matter(mysql: MySQL) -> None:
+def test_rule_12_the_session_overrides_a_lax_server(mysql: MySQL) -> None:
     with mysql.server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = '', time_zone = '+05:00', completion_type = 1")
         prepare(connection, 20)
@@ -202,14 +201,14 @@ def test_rule_12_a_lax_server_does_not_matter(mysql: MySQL) -> None:
     assert (zone, completion) == ("+00:00", "NO_CHAIN")
 
 
-def test_rule_12_the_server_cuts_nothing_to_make_it_fit(mysql: MySQL) -> None:
+def test_rule_12_the_server_never_truncates(mysql: MySQL) -> None:
     table = mysql.table()
     with pytest.raises(SinkRejected, match="1406"):
         mysql.bind(table).open(0).apply(mysql.decided(0), [hits(**{"x" * 21: 1})])
     assert mysql.rows(table) == []
 
 
-def test_rule_12_triggers_are_named_in_the_preflight(
+def test_rule_12_the_preflight_logs_triggers(
     mysql: MySQL, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = mysql.table()
@@ -220,7 +219,7 @@ def test_rule_12_triggers_are_named_in_the_preflight(
     assert f"trigger {trigger} (AFTER INSERT) runs in every apply" in caplog.text
 
 
-def test_rule_12_no_timeout_of_a_session_is_longer_than_the_apply_s(mysql: MySQL) -> None:
+def test_rule_12_no_timeout_of_a_session_exceeds_the_apply_timeout(mysql: MySQL) -> None:
     connection = connect(Address.parse(mysql.url()), timeout_s=7)
     names = ("wait", "innodb_lock_wait", "lock_wait", "net_read", "net_write")
     with connection, connection.cursor() as cursor:
@@ -228,24 +227,24 @@ def test_rule_12_no_timeout_of_a_session_is_longer_than_the_apply_s(mysql: MySQL
         assert [int(v) for v in cursor.fetchone() or ()] == [7] * len(names)
 
 
-def test_rule_12_the_lock_of_a_vanished_node_ends_with_its_session(
+def test_rule_12_the_lock_of_a_lost_node_ends_with_its_session(
     mysql: MySQL, pool: ThreadPoolExecutor
 ) -> None:
     table = mysql.table()
-    locked, found_out = threading.Event(), threading.Event()
+    locked, released = threading.Event(), threading.Event()
 
-    def vanish() -> None:
+    def hang() -> None:
         locked.set()
-        found_out.wait(30)
+        released.wait(30)
 
-    gone = mysql.bind(table, apply_timeout_s=2).open(0)
-    lost = pool.submit(gone.apply, mysql.decided(0, at("apply-written", vanish)), [hits(a=1)])
+    lost_writer = mysql.bind(table, apply_timeout_s=2).open(0)
+    lost = pool.submit(lost_writer.apply, mysql.decided(0, at("apply-written", hang)), [hits(a=1)])
     assert locked.wait(10)
     started = time.monotonic()
     writer = mysql.bind(table, apply_timeout_s=20).open(0)
     assert writer.apply(mysql.decided(0), [hits(a=1)]).verdict is Verdict.APPLY
     waited_s = time.monotonic() - started
-    found_out.set()
+    released.set()
     assert isinstance(lost.exception(10), SinkUnavailable)
     assert waited_s < 10
     assert (mysql.rows(table), mysql.markers()) == ([("a", 1)], [(0, 0, "attempt-0")])
@@ -257,7 +256,7 @@ def test_rule_12_the_lock_of_a_vanished_node_ends_with_its_session(
 def crossing(
     mysql: MySQL, pool: ThreadPoolExecutor, keys: tuple[tuple[str, str], tuple[str, str]]
 ) -> list[Future[Receipt]]:
-    """Two parts write two rows each; both have written the first before either the second."""
+    """Apply two parts of two rows each; both write their first row before either writes the second."""
     table, meet = mysql.table(), threading.Barrier(2)
     bound = mysql.bind(table, statement_rows=1, apply_timeout_s=10, parts=2)
 
@@ -265,7 +264,7 @@ def crossing(
         first, second = keys[part]
         yield hits(**{first: 1})
         yield hits(**{f"filler{part}": 1})
-        meet.wait(10)  # a statement is sent when the next row is asked for
+        meet.wait(10)  # a statement is sent when the next row is requested
         yield hits(**{second: 1})
 
     return [pool.submit(bound.open(p).apply, mysql.decided(0), rows(p)) for p in (0, 1)]
@@ -278,7 +277,7 @@ def test_rule_12_parts_that_share_keys_deadlock(mysql: MySQL, pool: ThreadPoolEx
     assert "1213" in str(failed)
 
 
-def test_rule_12_parts_told_apart_by_key_do_not_deadlock(
+def test_rule_12_parts_with_distinct_keys_do_not_deadlock(
     mysql: MySQL, pool: ThreadPoolExecutor
 ) -> None:
     done = [f.result(30).verdict for f in crossing(mysql, pool, (("a", "c"), ("b", "d")))]
@@ -296,30 +295,30 @@ def test_rule_12_parts_told_apart_by_key_do_not_deadlock(
         ),
     ],
 )
-def test_keys_that_the_server_holds_equal_share_a_part(
+def test_keys_that_are_equal_to_the_server_share_a_part(
     mysql: MySQL, key: str, expression: str
 ) -> None:
     bound = mysql.bind(mysql.table(f"{key} PRIMARY KEY, hits BIGINT"), parts=4)
     assert bound.part_expression == expression
 
 
-def test_parts_are_refused_where_only_the_server_knows_which_keys_are_equal(mysql: MySQL) -> None:
+def test_parts_are_refused_if_only_the_server_can_compare_keys(mysql: MySQL) -> None:
     table = mysql.table("ip VARCHAR(20) COLLATE utf8mb4_unicode_ci PRIMARY KEY, hits BIGINT")
     with pytest.raises(PreflightFailed, match="utf8mb4_unicode_ci"):
         mysql.bind(table, parts=2)
 
 
-# --- rule 11, via the sink --------------------------------------------------------------------
+# --- rule 11 in the sink ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("held", "error"),
     [
         (Marker(9, "attempt-9"), Fenced),
-        (Marker(2, "attempt-2"), SinkWentBack),
+        (Marker(2, "attempt-2"), SinkRegressed),
         (Marker(4, "somebody's"), MarkerMismatch),
         (Marker(5, "somebody's"), MarkerMismatch),
-        (GENESIS, MarkerMismatch),
+        (NO_MARKER, MarkerMismatch),
     ],
     ids=str,
 )
@@ -328,7 +327,7 @@ def test_rule_11_a_marker_that_is_not_prev_stops_the_apply(
 ) -> None:
     table = mysql.table()
     writer = mysql.bind(table).open(0)
-    first = mysql.decided(0, this=held) if held != GENESIS else mysql.decided(0)
+    first = mysql.decided(0, this=held) if held != NO_MARKER else mysql.decided(0)
     writer.apply(first, [hits(a=1)])
     mysql.execute(
         "UPDATE sluicegate_markers SET epoch = %s, attempt = %s WHERE lineage = %s",
@@ -342,7 +341,7 @@ def test_rule_11_a_marker_that_is_not_prev_stops_the_apply(
     assert mysql.rows(table) == [("a", 1)]
 
 
-# --- what a conflict does ---------------------------------------------------------------------
+# --- on_conflict ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -354,7 +353,7 @@ def test_rule_11_a_marker_that_is_not_prev_stops_the_apply(
     ],
 )
 @pytest.mark.parametrize("statement_rows", [1, 100])
-def test_a_repeated_key_is_taken_in_order_in_one_statement_as_in_many(
+def test_a_repeated_key_is_written_in_order_in_one_statement_as_in_many(
     mysql: MySQL, on_conflict: str, found: list[tuple[str, int]], statement_rows: int
 ) -> None:
     table = mysql.table()
@@ -377,7 +376,7 @@ def test_an_apply_that_takes_too_long_is_rolled_back(mysql: MySQL) -> None:
     table = mysql.table()
     writer = mysql.bind(table, apply_timeout_s=1).open(0)
     slow: Callable[[], object] = lambda: setattr(writer, "_deadline", 0.0)  # noqa: E731
-    with pytest.raises(SinkUnavailable, match="took longer than the apply may, 1 s"):
+    with pytest.raises(SinkUnavailable, match="took longer than an apply may, 1 s"):
         writer.apply(mysql.decided(0, at("apply-written", slow)), [hits(a=1)])
     assert mysql.rows(table) == []
 

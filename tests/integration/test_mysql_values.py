@@ -1,4 +1,4 @@
-"""Every value comes back as it was, and `refusals` refuses exactly what the server would."""
+"""Every value is preserved, and `refusals` refuses exactly what the server would refuse."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.embedded import Services
-from sluicegate.protocol.errors import SinkRejected
+from infra.local_services import Services
+from sluicegate.errors import SinkRejected
 from sluicegate.protocol.markers import Verdict
-from sluicegate.sinks.mysql.bound import BoundMySQL
-
-from .mysql_fixtures import MySQL
+from sluicegate.sinks.mysql.bound_sink import BoundMySQL
+from tests.integration.mysql_fixtures import MySQL
 
 pytestmark = [pytest.mark.integration, pytest.mark.mysql]
 
-NAUGHTY = st.sampled_from(
+SPECIAL = st.sampled_from(
     ["'", "\\", "\x00", "\x1a", '"', "\n", "%s", "_", "😀", "ß", "\\'", "-- "]
 )
-TEXTS = st.lists(st.one_of(NAUGHTY, st.text(max_size=5)), max_size=6).map("".join)
+TEXTS = st.lists(st.one_of(SPECIAL, st.text(max_size=5)), max_size=6).map("".join)
 ROWS = st.lists(
     st.fixed_dictionaries(
         {
@@ -118,7 +117,7 @@ def wide(mysql: MySQL) -> BoundMySQL:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=ROWS)
-def test_every_type_comes_back_as_it_was(
+def test_values_of_every_type_are_preserved(
     mysql: MySQL, wide: BoundMySQL, rows: list[dict[str, object]]
 ) -> None:
     table = wide.form.table
@@ -127,13 +126,13 @@ def test_every_type_comes_back_as_it_was(
     batch = pa.RecordBatch.from_pylist(numbered, schema=SCHEMA)
     assert wide.refusals(batch) is None
     wide.open(0).apply(mysql.decided(0, markers=False), [batch])
-    found = [dict(zip(SCHEMA.names, row, strict=True)) for row in mysql.rows(table)]
-    booleans = [{**f, "yes": None if f["yes"] is None else bool(f["yes"])} for f in found]
+    stored = [dict(zip(SCHEMA.names, row, strict=True)) for row in mysql.rows(table)]
+    booleans = [{**f, "yes": None if f["yes"] is None else bool(f["yes"])} for f in stored]
     assert booleans == numbered
 
 
 @pytest.mark.parametrize(("kind", "staged", "values"), LIMITS, ids=lambda v: str(v)[:24])
-def test_rows_are_refused_before_the_decision_exactly_where_the_server_would(
+def test_rows_are_refused_before_the_decision_exactly_if_the_server_would_refuse_them(
     mysql: MySQL, kind: str, staged: pa.DataType, values: Sequence[object]
 ) -> None:
     schema = pa.schema([("n", pa.int64()), ("v", staged)])
@@ -143,17 +142,17 @@ def test_rows_are_refused_before_the_decision_exactly_where_the_server_would(
     for n, value in enumerate(values):
         batch = pa.RecordBatch.from_pylist([{"n": n, "v": value}], schema=schema)
         refused = bound.refusals(batch)
-        said = _of_server(lambda: writer.apply(mysql.decided(0, markers=False), [batch]))  # noqa: B023 - called at once
-        if said:
-            assert refused is not None, f"{value!r} was let through; the server says {said}"
+        reason = _server_refusal(lambda: writer.apply(mysql.decided(0, markers=False), [batch]))  # noqa: B023 - called at once
+        if reason:
+            assert refused is not None, f"{value!r} was accepted; the server says {reason}"
             assert "column v" in refused.to_pylist()[0]
         else:
-            assert refused is None or _known_stricter(kind, value), refused
+            assert refused is None or _is_stricter_by_design(kind, value), refused
     writer.close()
 
 
-def _of_server(apply: Callable[[], object]) -> str:
-    """Return why the server refused, empty where it did not."""
+def _server_refusal(apply: Callable[[], object]) -> str:
+    """Return why the server refused, empty if it did not."""
     try:
         apply()
     except SinkRejected as error:
@@ -161,10 +160,10 @@ def _of_server(apply: Callable[[], object]) -> str:
     return ""
 
 
-def _known_stricter(kind: str, value: object) -> bool:
-    """Say where we refuse on purpose what the server takes or changes silently."""
+def _is_stricter_by_design(kind: str, value: object) -> bool:
+    """Return whether the sink deliberately refuses what the server accepts or silently changes."""
     silent = kind.startswith("TIMESTAMP NOT NULL") and value is None  # MariaDB: the current time
-    return silent or kind == "JSON"  # how deep differs between servers
+    return silent or kind == "JSON"  # the nesting limit differs between servers
 
 
 @pytest.mark.parametrize(
@@ -177,7 +176,7 @@ def _known_stricter(kind: str, value: object) -> bool:
         ("DATETIME", pa.timestamp("us"), dt.datetime(1, 1, 1) - dt.timedelta(0)),  # noqa: DTZ001
     ],
 )
-def test_what_the_server_would_change_silently_is_refused(
+def test_values_that_the_server_would_change_silently_are_refused(
     mysql: MySQL, kind: str, staged: pa.DataType, value: object
 ) -> None:
     schema = pa.schema([("n", pa.int64()), ("v", staged)])
@@ -189,9 +188,9 @@ def test_what_the_server_would_change_silently_is_refused(
 def test_bytes_that_are_not_utf8_are_refused_in_a_string_column(mysql: MySQL) -> None:
     schema = pa.schema([("n", pa.int64()), ("v", pa.string())])
     bound = mysql.bind(mysql.table("n BIGINT PRIMARY KEY, v TEXT"), rows=schema, keys=["n"])
-    broken = pa.array([b"good", b"\xff\xfe", None], pa.binary()).view(pa.string())
+    values = pa.array([b"good", b"\xff\xfe", None], pa.binary()).view(pa.string())
     refused = bound.refusals(
-        pa.RecordBatch.from_arrays([pa.array([1, 2, 3]), broken], schema=schema)
+        pa.RecordBatch.from_arrays([pa.array([1, 2, 3]), values], schema=schema)
     )
     assert refused is not None
     assert refused.to_pylist() == [None, "column v is not UTF-8", None]
@@ -208,7 +207,7 @@ def test_a_row_longer_than_a_packet_is_refused_and_the_others_are_not(mysql: MyS
     assert refused is not None
     assert [r and r.split(",")[0] for r in refused.to_pylist()] == [
         None,
-        "the row's text is longer than a packet of the server takes",
+        "the row's text is longer than a packet of the server allows",
         "column n is a key and null",
     ]
 
@@ -221,7 +220,9 @@ def test_a_zero_in_an_auto_increment_column_stays_zero(mysql: MySQL) -> None:
     assert mysql.rows(table) == [(0,)]
 
 
-def test_struct_columns_are_spread_and_fractions_are_cut_to_the_column(mysql: MySQL) -> None:
+def test_struct_columns_are_flattened_and_fractions_are_truncated_to_the_column(
+    mysql: MySQL,
+) -> None:
     window = pa.struct([("start", pa.timestamp("us", "UTC")), ("end", pa.timestamp("us", "UTC"))])
     table = mysql.table("window_start DATETIME PRIMARY KEY, extra JSON")
     rows = pa.schema([("window", window), ("extra", pa.list_(pa.int64()))])

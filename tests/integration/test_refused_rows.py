@@ -1,4 +1,4 @@
-"""What an epoch says of its dead letters: where a refused row came from, and how many of which kind."""
+"""Dead letters of an epoch: the source of a refused row, and the counts by kind."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate.cli.commands import app
+from sluicegate.cli.app import app
 from sluicegate.protocol.record import EpochRecord
 from sluicegate.sinks.memory import MemorySink
-from sluicegate.spark.outputs import SOURCE
+from sluicegate.sinks.reserved_columns import SOURCE
 from sluicegate.storage.epoch_log import StoredEpochLog
-from sluicegate.storage.objects import open_objects
-from tests.faults.streams import Stream
+from sluicegate.storage.object_store import open_store
+from tests.robustness.traffic.memory_streams import Stream
 
 pytestmark = [
     pytest.mark.integration,
@@ -28,15 +28,15 @@ pytestmark = [
 
 @pytest.fixture
 def things(spark: SparkSession, tmp_path: Path) -> Stream:
-    """Give an epoch of four things: one without a name, which the sink refuses, and one unparsed."""
-    made = Stream(spark, tmp_path, "id long, name string")
+    """Create an epoch of four rows: one without a name, which the sink refuses, and one unparsed."""
+    stream = Stream(spark, tmp_path, "id long, name string")
     names = ["a", None, "c", "?"]
-    made.add([{"id": i, "name": name} for i, name in enumerate(names)])
-    return made
+    stream.add([{"id": i, "name": name} for i, name in enumerate(names)])
+    return stream
 
 
-def buried(things: Stream, rows: DataFrame, letters: DataFrame) -> list[dict[str, object]]:
-    """Run rows into a sink that needs a name; return the letters' rows."""
+def run(things: Stream, rows: DataFrame, letters: DataFrame) -> list[dict[str, object]]:
+    """Write rows to a sink that requires a name; return the rows of the dead letters."""
     things.run(
         {"things": rows, "letters": letters},
         [MemorySink(things.store("named"), required=("name",), of="things")],
@@ -46,44 +46,44 @@ def buried(things: Stream, rows: DataFrame, letters: DataFrame) -> list[dict[str
 
 
 def unparsed(rows: DataFrame) -> DataFrame:
-    """Return what does not parse, as letters of a topic."""
+    """Return the rows that do not parse, as dead letters of a topic."""
     letter = F.struct(F.lit("unparsed: no name").alias("reason"), F.col("name").alias("payload"))
     return rows.where("name = '?'").select(F.to_json(letter).cast("binary").alias("value"))
 
 
 def parsed_rows(things: Stream) -> DataFrame:
-    """Return the rows that parse, with where they came from."""
+    """Return the rows that parse, with their source."""
     source = F.struct(F.lit("t").alias("topic"), F.col("id").alias("offset"))
     return things.rows.where("name IS NULL OR name != '?'").withColumn(SOURCE, source)
 
 
 def record(things: Stream) -> EpochRecord:
     """Return the record of the epoch."""
-    found = StoredEpochLog(open_objects(str(things.checkpoint))).read(0)
-    assert found is not None
-    return found
+    stored = StoredEpochLog(open_store(str(things.checkpoint))).read(0)
+    assert stored is not None
+    return stored
 
 
-def test_the_letter_of_a_refused_row_says_where_it_came_from(things: Stream) -> None:
-    """And no sink gets the column that says it."""
-    letters = buried(things, parsed_rows(things), unparsed(things.rows))
+def test_the_dead_letter_of_a_refused_row_has_its_source(things: Stream) -> None:
+    """No sink gets the column with the source."""
+    letters = run(things, parsed_rows(things), unparsed(things.rows))
     refused = [json.loads(str(row["value"], "utf-8")) for row in letters]  # type: ignore[call-overload]
     (letter,) = [letter for letter in refused if letter["reason"].startswith("refused")]
     assert letter["source"] == {"topic": "t", "offset": 1}
     assert [set(row) for row in things.seen("named")] == [{"id", "name"}] * 2
 
 
-def test_a_letter_says_nothing_of_a_source_that_the_job_does_not_give(things: Stream) -> None:
-    letters = buried(things, parsed_rows(things).drop(SOURCE), unparsed(things.rows))
+def test_without_a_source_from_the_job_a_dead_letter_has_none(things: Stream) -> None:
+    letters = run(things, parsed_rows(things).drop(SOURCE), unparsed(things.rows))
     assert all(b"source" not in row["value"] for row in letters)  # type: ignore[operator]
 
 
-def test_the_record_counts_rows_in_and_letters_by_kind(
+def test_the_record_counts_rows_in_and_dead_letters_by_kind(
     things: Stream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A source that two outputs read is counted once; the progress line and the CLI say it too."""
+    """A source that two outputs read is counted once; the progress line and the CLI show the counts."""
     with caplog.at_level("INFO", "sluicegate.epoch"):
-        buried(things, parsed_rows(things), unparsed(things.rows))
+        run(things, parsed_rows(things), unparsed(things.rows))
     counts = dict(record(things).counts)
     assert counts == {
         "rows_in": 4,
@@ -97,13 +97,13 @@ def test_the_record_counts_rows_in_and_letters_by_kind(
     assert "dead letters, unparsed: 1" in shown
 
 
-def test_letters_of_a_table_have_columns(things: Stream) -> None:
+def test_dead_letters_of_a_table_have_columns(things: Stream) -> None:
     reason = F.lit("unparsed: no name").alias("reason")
     empty = F.lit(None).cast("string")
     letters = things.rows.where("name = '?'").select(
         reason, F.col("name").alias("payload"), empty.alias("source"), empty.alias("payload_of")
     )
-    rows = buried(things, parsed_rows(things), letters)
+    rows = run(things, parsed_rows(things), letters)
     by_kind = {str(row["reason"]).split(" ")[0]: row for row in rows}
     assert by_kind["unparsed:"]["payload"] == "?"
     assert by_kind["refused"]["source"] == '{"topic": "t", "offset": 1}'

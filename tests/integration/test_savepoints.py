@@ -1,8 +1,8 @@
-"""Savepoints of a real stateful query, in this process, on files and memory: both state stores.
+"""Savepoints of a real stateful query in this process, on files and memory, with both state stores.
 
-The job counts hits by address without a window, so each epoch tells every total anew: state that
-is lost, repeated or of the wrong epoch shows in the next row. A job that is killed while a savepoint
-is taken, and one with Kafka and MySQL, are in tests/faults.
+The job counts hits by address without a window, so each epoch emits every total again: state that is
+lost, repeated or of the wrong epoch shows in the next row. Killed jobs, and a job with Kafka and
+MySQL, are in tests/robustness.
 """
 
 from __future__ import annotations
@@ -17,24 +17,20 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate.checkpoint.requests import ask, await_answer
-from sluicegate.checkpoint.restoring import Wish, restore
-from sluicegate.checkpoint.savepoints import Savepoint, take
-from sluicegate.protocol.errors import (
-    Fenced,
-    SavepointFailed,
-    SavepointRefused,
-    Sealed,
-    SinksOfParent,
-)
+from sluicegate.errors import Fenced, SavepointFailed, SavepointRefused, Sealed, SinksStillOwned
+from sluicegate.savepoints.catalog import Savepoint
+from sluicegate.savepoints.restore import RestoreOptions
+from sluicegate.savepoints.stop_request import await_answer, request_stop
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.memory import MemorySink
-from sluicegate.spark.query import EpochsQuery, epochs
+from sluicegate.spark.epochs import epochs
+from sluicegate.spark.query import EpochsQuery
 from sluicegate.spark.session import RUNTIME_SETTINGS
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
-from sluicegate.storage.objects import open_objects
-from tests.faults.streams import Stream
+from sluicegate.storage.object_store import open_store
+from tests.robustness.traffic.memory_streams import Stream
+from tests.unit.savepoints.builders import restore, take
 
 pytestmark = [
     pytest.mark.integration,
@@ -45,20 +41,20 @@ pytestmark = [
 ]
 
 SNAPSHOT = {"rocksdb": ".zip", "hdfs": ".snapshot"}
-"""How a snapshot of the state is named, by backend."""
+"""Suffix of a state snapshot, by backend."""
 
 PATIENCE_S = 240.0
 HITS = 3
-"""Of each address, in each epoch."""
+"""Hits of each address in each epoch."""
 
 
 SPARK_SETTINGS = {"spark.sql.streaming.stateStore.maintenanceInterval": "500ms"}
-"""State stores make snapshots all the time."""
+"""State stores create snapshots all the time."""
 
 
 @pytest.fixture(params=list(SNAPSHOT))
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Give a state backend that makes a snapshot every few versions."""
+    """Return a state backend that creates a snapshot every few versions."""
     few = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
     monkeypatch.setitem(RUNTIME_SETTINGS, few, "3")
     return str(request.param)
@@ -66,14 +62,14 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def hits(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
-    """Give a stream of hits of two addresses, no file of it written."""
+    """Return a stream of hits of two addresses, without input yet."""
     yield Stream(spark, tmp_path, "ip string")
-    for query in spark.streams.active:  # of a test that has failed
+    for query in spark.streams.active:  # left by a failed test
         query.stop()
 
 
 def add(stream: Stream, count: int) -> None:
-    """Add files, an epoch each."""
+    """Add files, one per epoch."""
     stream.add(*[[{"ip": f"10.0.0.{i % 2}"} for i in range(2 * HITS)] for _ in range(count)])
 
 
@@ -84,7 +80,7 @@ def start(
     interval: str = AVAILABLE_NOW,
     backend: str = "rocksdb",
 ) -> EpochsQuery:
-    """Start the job on a checkpoint, into a store."""
+    """Start the job on a checkpoint and an in-memory sink."""
     counts = stream.rows.groupBy("ip").agg(F.count("*").alias("hits"))
     return epochs(
         counts,
@@ -96,32 +92,34 @@ def start(
 
 
 def run(stream: Stream, checkpoint: str, store: str, backend: str = "rocksdb") -> None:
-    """Run the job over all files that are there."""
+    """Run the job over all existing files."""
     assert start(stream, checkpoint, store, backend=backend).await_end(PATIENCE_S)
 
 
-def wait(query: EpochsQuery, there: Callable[[], bool]) -> None:
-    """Wait until something is there, while the query goes on."""
+def wait(query: EpochsQuery, condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, while the query runs."""
     deadline = time.monotonic() + PATIENCE_S
-    while not there():
+    while not condition():
         assert not query.await_end(0.1)
         assert time.monotonic() < deadline
 
 
 def totals(stream: Stream, store: str) -> list[int]:
-    """Return the totals of one address that a store was told, in order; both must be told alike."""
-    told = [[r["hits"] for r in stream.seen(store) if r["ip"] == f"10.0.0.{i}"] for i in range(2)]
-    assert told[0] == told[1]
-    return told[0]
+    """Return the totals of one address in the order of their epochs; both addresses have the same."""
+    emitted = [
+        [r["hits"] for r in stream.seen(store) if r["ip"] == f"10.0.0.{i}"] for i in range(2)
+    ]
+    assert emitted[0] == emitted[1]
+    return emitted[0]
 
 
 def exact(first: int, last: int) -> list[int]:
-    """Return the totals of the epochs from `first` to `last`, each told once."""
+    """Return the totals of the epochs from `first` to `last`, each once."""
     return [HITS * (epoch + 1) for epoch in range(first, last + 1)]
 
 
 def sealed(stream: Stream, backend: str = "rocksdb") -> Savepoint:
-    """Run three epochs, and take a savepoint that moves the job."""
+    """Run three epochs and take a savepoint that moves the job."""
     add(stream, 3)
     run(stream, str(stream.checkpoint), "out", backend)
     return take(str(stream.checkpoint), str(stream.folder / "savepoints"), seal=True)
@@ -130,8 +128,10 @@ def sealed(stream: Stream, backend: str = "rocksdb") -> Savepoint:
 # --- of a running job ------------------------------------------------------------------------------
 
 
-def test_a_savepoint_of_a_running_job_goes_on_with_exact_counts(hits: Stream, backend: str) -> None:
-    """Three are taken while it runs; one is restored and run beside it, into another store."""
+def test_a_savepoint_of_a_running_job_continues_with_exact_counts(
+    hits: Stream, backend: str
+) -> None:
+    """Three savepoints are taken while it runs; one is restored and run next to it, onto another sink."""
     add(hits, 8)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds", backend)
     snapshots = (hits.checkpoint / "state").glob
@@ -145,45 +145,45 @@ def test_a_savepoint_of_a_running_job_goes_on_with_exact_counts(hits: Stream, ba
     branch = str(hits.folder / "branch")
     restore(taken[-1].url, branch)
     add(hits, 1)
-    # Spark wants the names of the queries of one session to differ
+    # Spark requires different names for the queries of one session
     run(replace(hits, spark=hits.spark.newSession()), branch, "branch", backend)
-    # what the original had read ahead of the savepoint, the branch may take in one epoch
-    told = totals(hits, "branch")
-    assert told[-1:] == exact(8, 8)
-    assert told == sorted(set(told) & set(exact(manifest.epoch + 1, 8)))
+    # the branch may read in one epoch what the original had read after the savepoint
+    emitted = totals(hits, "branch")
+    assert emitted[-1:] == exact(8, 8)
+    assert emitted == sorted(set(emitted) & set(exact(manifest.epoch + 1, 8)))
     wait(query, (hits.checkpoint / "commits" / "8").exists)
     query.stop()
     assert totals(hits, "out") == exact(0, 8)
 
 
-def test_a_branch_into_the_stores_of_the_original_is_refused_unless_told(hits: Stream) -> None:
+def test_a_branch_onto_the_sinks_of_the_original_is_rejected_by_default(hits: Stream) -> None:
     add(hits, 3)
     run(hits, str(hits.checkpoint), "out")
-    made = take(str(hits.checkpoint), str(hits.folder / "savepoints"))
+    savepoint = take(str(hits.checkpoint), str(hits.folder / "savepoints"))
     add(hits, 2)
-    branch, told = str(hits.folder / "branch"), str(hits.folder / "told")
-    restore(made.url, branch)
-    with pytest.raises(SinksOfParent):
+    branch, allowed = str(hits.folder / "branch"), str(hits.folder / "allowed")
+    restore(savepoint.url, branch)
+    with pytest.raises(SinksStillOwned):
         start(hits, branch, "out")
     assert totals(hits, "out") == exact(0, 2)
-    restore(made.url, told, Wish(same_sinks=True))
-    run(hits, told, "out")
+    restore(savepoint.url, allowed, RestoreOptions(same_sinks=True))
+    run(hits, allowed, "out")
     assert totals(hits, "out") == exact(0, 4)
 
 
 # --- a move ----------------------------------------------------------------------------------------
 
 
-def test_a_moved_job_goes_on_into_its_sinks_exactly(hits: Stream, backend: str) -> None:
-    made = sealed(hits, backend)
+def test_a_moved_job_continues_exactly_once_in_its_sinks(hits: Stream, backend: str) -> None:
+    savepoint = sealed(hits, backend)
     moved = str(hits.folder / "moved")
-    restore(made.url, moved)
+    restore(savepoint.url, moved)
     add(hits, 4)
     run(hits, moved, "out", backend)
     assert totals(hits, "out") == exact(0, 6)
 
 
-def test_the_sealed_parent_writes_nothing_and_says_so(hits: Stream) -> None:
+def test_a_sealed_parent_fails_and_writes_nothing(hits: Stream) -> None:
     sealed(hits)
     add(hits, 2)
     with pytest.raises(Sealed, match=r"sealed after epoch 2: moved by savepoint"):
@@ -203,27 +203,27 @@ def test_a_parent_that_is_sealed_while_it_runs_stops_at_its_next_decision(hits: 
 
 
 def test_a_sealed_savepoint_moves_its_job_once(hits: Stream) -> None:
-    """The second time it may only become a branch, which keeps away from the parent's sinks."""
-    made = sealed(hits)
-    restore(made.url, str(hits.folder / "moved"))
+    """The second time it can only become a branch, which must not use the parent's sinks."""
+    savepoint = sealed(hits)
+    restore(savepoint.url, str(hits.folder / "moved"))
     with pytest.raises(SavepointRefused, match="restored into"):
-        restore(made.url, str(hits.folder / "again"))
+        restore(savepoint.url, str(hits.folder / "again"))
     branch = str(hits.folder / "branch")
-    restore(made.url, branch, Wish(branch=True))
+    restore(savepoint.url, branch, RestoreOptions(branch=True))
     add(hits, 1)
-    with pytest.raises(SinksOfParent):
+    with pytest.raises(SinksStillOwned):
         start(hits, branch, "out")
     run(hits, branch, "other")
     assert totals(hits, "other") == exact(3, 3)
 
 
-def test_a_second_successor_from_a_copied_savepoint_is_refused_by_the_sink(hits: Stream) -> None:
-    """What the savepoint does not know, the parent's marker in the sink does."""
-    made = sealed(hits)
+def test_a_second_successor_from_a_copied_savepoint_is_rejected_by_the_sink(hits: Stream) -> None:
+    """The copy does not know the first successor, but the parent's marker in the sink does."""
+    savepoint = sealed(hits)
     copied = str(hits.folder / "copied")
-    shutil.copytree(made.url, copied)
-    for savepoint, checkpoint in ((made.url, "moved"), (copied, "second")):
-        restore(savepoint, str(hits.folder / checkpoint))
+    shutil.copytree(savepoint.url, copied)
+    for url, checkpoint in ((savepoint.url, "moved"), (copied, "second")):
+        restore(url, str(hits.folder / checkpoint))
     add(hits, 1)
     run(hits, str(hits.folder / "moved"), "out")
     with pytest.raises(Fenced, match="taken over by lineage"):
@@ -232,33 +232,33 @@ def test_a_second_successor_from_a_copied_savepoint_is_refused_by_the_sink(hits:
 
 
 def test_a_moved_job_can_be_moved_again(hits: Stream) -> None:
-    made, place = sealed(hits), ""
+    savepoint, checkpoint = sealed(hits), ""
     for turn in range(2):
-        place = str(hits.folder / f"moved{turn}")
-        restore(made.url, place)
+        checkpoint = str(hits.folder / f"moved{turn}")
+        restore(savepoint.url, checkpoint)
         add(hits, 2)
-        run(hits, place, "out")
-        made = take(place, str(hits.folder / "savepoints"), seal=True)
+        run(hits, checkpoint, "out")
+        savepoint = take(checkpoint, str(hits.folder / "savepoints"), seal=True)
     assert totals(hits, "out") == exact(0, 6)
-    assert made.manifest is not None
-    assert made.manifest.ancestry.rows == {f"memory.{hits.store('out')}": 2 * 7}
+    assert savepoint.manifest is not None
+    assert savepoint.manifest.ancestry.rows == {f"memory.{hits.store('out')}": 2 * 7}
 
 
-# --- asked through the checkpoint ------------------------------------------------------------------
+# --- stop requests through the checkpoint ----------------------------------------------------------
 
 
-def test_a_running_job_that_is_asked_to_stop_takes_its_savepoint_and_answers(hits: Stream) -> None:
+def test_a_running_job_answers_a_stop_request_with_a_savepoint(hits: Stream) -> None:
     add(hits, 3)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds")
-    objects = open_objects(str(hits.checkpoint))
+    store = open_store(str(hits.checkpoint))
     wait(query, lambda: (hits.newest() or 0) >= 2)
     folder = str(hits.folder / "savepoints")
-    request = ask(objects, query.lineage, savepoint=folder, hold_s=PATIENCE_S)
+    request = request_stop(store, query.lineage, savepoint=folder, valid_s=PATIENCE_S)
     assert query.await_end(PATIENCE_S)
-    answer = await_answer(objects, request, patience_s=5.0)
+    answer = await_answer(store, request, timeout_s=5.0)
     assert answer is not None
     assert answer.stopped
-    seal = StoredEpochLog(objects).seal()
+    seal = StoredEpochLog(store).seal()
     assert seal is not None
     assert seal.epoch == 3
     moved = str(hits.folder / "moved")
@@ -268,31 +268,31 @@ def test_a_running_job_that_is_asked_to_stop_takes_its_savepoint_and_answers(hit
     assert totals(hits, "out") == exact(0, 3)
 
 
-def test_a_savepoint_that_cannot_be_taken_leaves_the_job_as_it_was(hits: Stream) -> None:
-    """The driver ends with the error, unsealed, and may be started again."""
+def test_a_savepoint_that_cannot_be_taken_leaves_the_job_unsealed(hits: Stream) -> None:
+    """The driver ends with the error and can be restarted."""
     add(hits, 1)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds")
-    objects = open_objects(str(hits.checkpoint))
+    store = open_store(str(hits.checkpoint))
     inside = str(hits.checkpoint / "inside")
-    request = ask(objects, query.lineage, savepoint=inside, hold_s=PATIENCE_S)
+    request = request_stop(store, query.lineage, savepoint=inside, valid_s=PATIENCE_S)
     with pytest.raises(SavepointFailed):
         query.await_end(PATIENCE_S)
-    answer = await_answer(objects, request, patience_s=5.0)
+    answer = await_answer(store, request, timeout_s=5.0)
     assert answer is not None
     assert not answer.stopped
     run(hits, str(hits.checkpoint), "out")
     assert totals(hits, "out") == exact(0, 0)
 
 
-def test_a_request_that_has_run_out_does_not_stop_a_later_start(hits: Stream) -> None:
+def test_an_expired_request_does_not_stop_a_later_driver(hits: Stream) -> None:
     add(hits, 1)
     run(hits, str(hits.checkpoint), "out")
-    objects = open_objects(str(hits.checkpoint))
-    lineage = read_lineage(objects)
+    store = open_store(str(hits.checkpoint))
+    lineage = read_lineage(store)
     assert lineage is not None
-    request = ask(objects, lineage.id, hold_s=0.0)
-    assert await_answer(objects, request, patience_s=5.0) is None
-    ask(objects, lineage.id, hold_s=0.0)  # its asker was killed
+    request = request_stop(store, lineage.id, valid_s=0.0)
+    assert await_answer(store, request, timeout_s=5.0) is None
+    request_stop(store, lineage.id, valid_s=0.0)  # its requester was killed
     query = start(hits, str(hits.checkpoint), "out", "0 seconds")
     assert not query.await_end(1.5)
     query.stop()

@@ -1,6 +1,6 @@
-"""`batch`: a DataFrame that is not streaming, exactly once. In this process, on files and memory.
+"""`batch` writes a static DataFrame exactly once. In this process, on files and memory.
 
-A driver that is killed in a batch is in tests/faults/test_jobs_batch.
+A driver that is killed in a batch is in tests/robustness/test_jobs_batch.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sluicegate import EpochSettings, batch
-from sluicegate.protocol import failpoints
-from sluicegate.protocol.errors import InputChanged, SettingsInvalid
+from sluicegate import EpochSettings, batch, failpoints
+from sluicegate.errors import InputChanged, SettingsInvalid
 from sluicegate.sinks.memory import MemorySink, committed
 from sluicegate.spark.batch import BatchRun
 from sluicegate.storage.epoch_log import StoredEpochLog
-from sluicegate.storage.objects import open_objects
+from sluicegate.storage.object_store import open_store
 
 pytestmark = [
     pytest.mark.integration,
@@ -31,7 +30,7 @@ pytestmark = [
 
 @dataclass
 class Batch:
-    """A batch over a folder, into a sink of its own."""
+    """A batch from a folder into its own sink."""
 
     spark: SparkSession
     folder: Path
@@ -58,7 +57,7 @@ class Batch:
 
 @contextmanager
 def dying_at(failpoint: str) -> Iterator[None]:
-    """Let a batch fail at a failpoint."""
+    """Make a batch fail at a failpoint."""
     failpoints.arm(f"{failpoint}=raise")
     try:
         with pytest.raises(failpoints.FailpointHit):
@@ -69,21 +68,21 @@ def dying_at(failpoint: str) -> Iterator[None]:
 
 @pytest.fixture
 def made(spark: SparkSession, tmp_path: Path) -> Batch:
-    """Give a batch over two files whose names have blanks."""
+    """Return a batch over two files with blanks in their names."""
     found = Batch(spark, tmp_path)
     found.add("file 1", "a", "b")
     found.add("file 2", "c")
     return found
 
 
-def test_run_again_it_changes_nothing(made: Batch) -> None:
+def test_a_second_run_changes_nothing(made: Batch) -> None:
     made.run()
     made.run()
     assert made.rows() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("point", ["after-stage", "after-decide", "before-done"])
-def test_a_batch_that_ended_anywhere_is_finished_by_the_next_run(made: Batch, point: str) -> None:
+def test_the_next_run_completes_a_batch_that_failed_anywhere(made: Batch, point: str) -> None:
     with dying_at(point):
         made.run()
     made.run()
@@ -116,11 +115,11 @@ def test_an_input_that_changes_while_it_is_read_is_not_decided(made: Batch) -> N
             made.run()
     finally:
         failpoints.arm("")
-    assert StoredEpochLog(open_objects(str(made.folder / "checkpoint"))).newest() is None
+    assert StoredEpochLog(open_store(str(made.folder / "checkpoint"))).newest() is None
 
 
-def test_what_is_read_must_be_known(made: Batch, spark: SparkSession) -> None:
-    """Rows from nowhere need words for what they are; with other words it is another input."""
+def test_a_batch_without_files_must_name_its_input(made: Batch, spark: SparkSession) -> None:
+    """A batch without files needs a name for its input; another name is another input."""
     rows = spark.createDataFrame([("x",)], "value string")
     checkpoint = str(made.folder / "checkpoint")
     sinks = [MemorySink(str(made.folder))]

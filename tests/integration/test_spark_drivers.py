@@ -1,4 +1,4 @@
-"""Whole drivers beside and after each other: zombies, epochs without end, and a stop that is asked for."""
+"""Whole drivers, concurrent and in sequence: zombies, endless epochs, and a requested stop."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.embedded import Services
-from tests.faults.harness import Scene, scene
-from tests.faults.matrix import chosen
+from infra.local_services import Services
+from tests.robustness.failpoints.fault_matrix import chosen
+from tests.robustness.traffic.ip_count_harness import Scene, scene
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 
@@ -28,7 +28,7 @@ def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.mark.parametrize(("point", "sink"), chosen(WHERE, [WHERE[0], WHERE[2]]))
 def test_rule_17_a_zombie_is_harmless_to_sinks(played: Scene, point: str, sink: str) -> None:
-    """A driver that is paused, overtaken by another and awake again ends Fenced; all is exact."""
+    """A driver that resumes after another has taken over exits Fenced; the result is exact."""
     where = f"{point}{f':{played.sinks[sink]}' if sink else ''}@{EPOCH}"
     zombie = played.but(timeout_s=0.0).start(f"{where}=stop-group")
     try:
@@ -44,8 +44,8 @@ def test_rule_17_a_zombie_is_harmless_to_sinks(played: Scene, point: str, sink: 
     played.check_exact()
 
 
-def test_rule_18_an_epoch_beyond_its_timeout_is_started_again(played: Scene) -> None:
-    """The process ends with exit code 75, the supervisor starts it again, and the result is exact."""
+def test_rule_18_an_epoch_beyond_its_timeout_is_restarted(played: Scene) -> None:
+    """The process exits with code 75, the supervisor restarts it, and the result is exact."""
     hang = f"after-stage@{EPOCH}=hang~{played.folder / 'hung'}"
     patient = played.but(timeout_s=40.0, restart_attempts=1, restart_delay_s=0.2)
     ended = patient.run(hang, supervised=True)
@@ -57,11 +57,11 @@ def test_rule_18_an_epoch_beyond_its_timeout_is_started_again(played: Scene) -> 
     played.check_exact()
 
 
-def test_sigterm_ends_the_driver_at_the_end_of_its_epoch(played: Scene) -> None:
-    """The epoch that runs is finished, the code is 0, and the next start has nothing to replay."""
+def test_sigterm_stops_the_driver_after_its_epoch(played: Scene) -> None:
+    """The running epoch is applied, the exit code is 0, and the next start has nothing to replay."""
     driver = played.start(f"after-stage@{EPOCH}=stop-group")
     driver.wait_stopped()
-    driver.process.send_signal(signal.SIGTERM)  # it is told as soon as it goes on
+    driver.process.send_signal(signal.SIGTERM)  # delivered as soon as it continues
     driver.signal_group(signal.SIGCONT)
     ended = driver.wait()
     assert ended.code == 0, ended.log

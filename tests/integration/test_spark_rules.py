@@ -1,7 +1,7 @@
 """Rules of the design that only a running Spark can break; each test fails when its rule is taken out.
 
 In this process, on files and memory. Rules that need a killed driver are in test_spark_drivers and
-in tests/faults.
+in tests/robustness.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import LateRows
-from sluicegate.protocol.errors import OffsetLogDiverged, RowRefused, StateIncomplete
+from sluicegate.errors import OffsetLogDiverged, RowRefused, StateIncomplete
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.outputs import Outputs
-from sluicegate.spark.plan import RunningPlan
-from tests.faults.streams import Stream, dying_at
+from sluicegate.spark.query_execution import RunningExecution
+from tests.robustness.traffic.memory_streams import Stream, dying_at
 
 pytestmark = [
     pytest.mark.integration,
@@ -30,7 +30,7 @@ pytestmark = [
 
 @pytest.fixture
 def hits(spark: SparkSession, tmp_path: Path) -> Stream:
-    """Give a stream of hits: five epochs, each ten seconds on, two addresses, a late hit in each."""
+    """Return five epochs of hits, ten seconds apart, of two addresses, with a late hit in each."""
     made = Stream(spark, tmp_path, "ip string, at timestamp")
     for epoch in range(5):
         times = [epoch * 10 + s for s in (0, 3, 7)] + [max(epoch * 10 - 30, 0)]
@@ -39,7 +39,7 @@ def hits(spark: SparkSession, tmp_path: Path) -> Stream:
 
 
 def counts(stream: Stream) -> DataFrame:
-    """Return hits by address in windows of five seconds."""
+    """Return the hits per address in windows of five seconds."""
     windows = F.window("at", "5 seconds")
     grouped = stream.rows.withWatermark("at", "5 seconds").groupBy(windows, "ip")
     return grouped.agg(F.count("*").alias("hits")).select(
@@ -48,9 +48,9 @@ def counts(stream: Stream) -> DataFrame:
 
 
 def as_set(rows: list[dict[str, object]]) -> set[tuple[object, ...]]:
-    """Return rows for comparison; every one must be there once."""
+    """Return rows for comparison; assert that each occurs once."""
     found = {tuple(row.values()) for row in rows}
-    assert len(found) == len(rows), "a row is there twice"
+    assert len(found) == len(rows), "a row occurs twice"
     return found
 
 
@@ -76,8 +76,8 @@ def test_rule_03_offsets_changed_after_the_decision(hits: Stream, how: str) -> N
 
 
 @pytest.mark.parametrize("folder", ["offsets", "commits"])
-def test_rule_03_what_a_dead_driver_left_of_its_first_epoch(hits: Stream, folder: str) -> None:
-    """A file that Spark had only begun does not keep the job from starting (SPARK-53103)."""
+def test_rule_03_a_partial_first_epoch_does_not_prevent_a_start(hits: Stream, folder: str) -> None:
+    """A file that Spark had only begun does not prevent a start (SPARK-53103)."""
     (hits.checkpoint / folder).mkdir(parents=True)
     (hits.checkpoint / folder / ".0.1f2e.tmp").write_text("v1")
     hits.run(counts(hits), [MemorySink(hits.store("out"))])
@@ -89,7 +89,7 @@ def test_rule_03_what_a_dead_driver_left_of_its_first_epoch(hits: Stream, folder
 
 
 def test_rule_07_two_sinks_of_an_output_get_the_same_rows(hits: Stream) -> None:
-    """A column that is another whenever it is computed is the same in both sinks."""
+    """A non-deterministic column has the same values in both sinks."""
     rows = hits.rows.select("ip", F.expr("uuid()").alias("id"))
     hits.run(rows, [MemorySink(hits.store("one")), MemorySink(hits.store("other"))])
     assert len(hits.seen("one")) == 5 * 4
@@ -97,7 +97,7 @@ def test_rule_07_two_sinks_of_an_output_get_the_same_rows(hits: Stream) -> None:
 
 
 def test_rule_07_two_outputs_are_staged_by_one_job(hits: Stream, spark: SparkSession) -> None:
-    """Spark runs one job an epoch, however many outputs there are."""
+    """Spark runs one job per epoch for any number of outputs."""
     outputs = {"all": hits.rows, "some": hits.rows.where("ip = '10.0.0.1'")}
     sinks = [
         MemorySink(hits.store("all"), of="all"),
@@ -110,19 +110,21 @@ def test_rule_07_two_outputs_are_staged_by_one_job(hits: Stream, spark: SparkSes
     assert len(hits.seen("some")) == len([r for r in hits.seen("all") if r["ip"] == "10.0.0.1"])
 
 
-# --- 9: state is in --------------------------------------------------------------------------------
+# --- 9: complete state -----------------------------------------------------------------------------
 
 
-def test_rule_09_state_that_is_left_out(hits: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter that Spark folds to false runs no task; undecided, the checkpoint stays good."""
-    whole = Outputs.chosen
+def test_rule_09_an_epoch_without_all_state_partitions_is_not_decided(
+    hits: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter that Spark folds to false runs no task; the epoch stays undecided, the checkpoint valid."""
+    rows_to_stage = Outputs.rows_to_stage
     out = [MemorySink(hits.store("out"))]
 
     def some(self: Outputs, batch: DataFrame, late: int | None) -> DataFrame:
-        return whole(self, batch, late).where(F.lit(False))  # noqa: FBT003 - Spark's signature
+        return rows_to_stage(self, batch, late).where(F.lit(False))  # noqa: FBT003 - Spark's signature
 
     with monkeypatch.context() as patched:
-        patched.setattr(Outputs, "chosen", some)
+        patched.setattr(Outputs, "rows_to_stage", some)
         with pytest.raises(StateIncomplete):
             hits.run(counts(hits), out)
     assert hits.newest() is None
@@ -145,7 +147,7 @@ def _last(rows: list[dict[str, object]]) -> list[dict[str, int]]:
 
 @pytest.fixture
 def named(spark: SparkSession, tmp_path: Path) -> Stream:
-    """Give a stream of named things, one of them without a name."""
+    """Return a stream of named things, one without a name."""
     made = Stream(spark, tmp_path, "id long, name string")
     made.add([{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 3, "name": "c"}])
     return made
@@ -158,7 +160,7 @@ def both(stream: Stream) -> list[MemorySink]:
 
 
 def test_rule_10_a_refused_row_is_a_dead_letter_and_in_no_sink(named: Stream) -> None:
-    """Not in the sink that would have taken it either: a row is in all sinks or in none."""
+    """A sink that would accept it does not get it either: a row is in all sinks or in none."""
     letters = named.rows.where("id < 0").select(F.col("name").cast("binary").alias("value"))
     named.run(
         {"things": named.rows, "letters": letters},
@@ -173,7 +175,7 @@ def test_rule_10_a_refused_row_is_a_dead_letter_and_in_no_sink(named: Stream) ->
 
 
 def test_rule_10_without_dead_letters_a_refused_row_stops_the_epoch(named: Stream) -> None:
-    """The reason is named, the epoch undecided, and nothing of it visible."""
+    """The error has the reason; the epoch is undecided and none of its rows is visible."""
     with pytest.raises(RowRefused, match="column name is null"):
         named.run({"things": named.rows}, both(named))
     assert named.newest() is None
@@ -184,7 +186,7 @@ def test_rule_10_without_dead_letters_a_refused_row_stops_the_epoch(named: Strea
 
 
 def closed_windows(stream: Stream, name: str, *, dying: bool) -> set[tuple[object, ...]]:
-    """Return the windows that a finite run closes, if need be with its last epoch replayed."""
+    """Return the windows that a finite run closes; `dying` replays its last epoch."""
     sinks = [MemorySink(stream.store(name))]
     if dying:
         with dying_at(f"after-decide@{stream.files - 1}"):
@@ -196,7 +198,7 @@ def closed_windows(stream: Stream, name: str, *, dying: bool) -> set[tuple[objec
 
 @pytest.fixture
 def uninterrupted(hits: Stream, tmp_path: Path) -> set[tuple[object, ...]]:
-    """Give the windows that a run closes which nothing disturbs."""
+    """Return the windows that an undisturbed run closes."""
     found = closed_windows(hits, "undisturbed", dying=False)
     hits.checkpoint.rename(tmp_path / "other-checkpoint")
     return found
@@ -205,23 +207,23 @@ def uninterrupted(hits: Stream, tmp_path: Path) -> set[tuple[object, ...]]:
 def test_rule_16_a_replayed_last_epoch_closes_the_windows(
     hits: Stream, uninterrupted: set[tuple[object, ...]]
 ) -> None:
-    """The watermark of the plan that was skipped is fed back: the output is the uninterrupted one."""
+    """The watermark of the skipped plan is restored, so the output equals an undisturbed run's."""
     assert closed_windows(hits, "replayed", dying=True) == uninterrupted
 
 
-def test_rule_16_without_the_feed_windows_stay_open(
+def test_rule_16_without_the_restored_watermark_windows_stay_open(
     hits: Stream, uninterrupted: set[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the rule taken out windows are missing, so that the test above tests the rule."""
-    monkeypatch.setattr(RunningPlan, "feed", lambda *_: None)
-    assert closed_windows(hits, "unfed", dying=True) < uninterrupted
+    """Without the rule windows are missing, so the test above does test the rule."""
+    monkeypatch.setattr(RunningExecution, "restore_watermark", lambda *_: None)
+    assert closed_windows(hits, "unrestored", dying=True) < uninterrupted
 
 
-# --- what is late is not silently gone ---------------------------------------------------------------
+# --- late rows are not silently lost -----------------------------------------------------------------
 
 
 def test_late_rows_are_exactly_those_that_spark_drops(hits: Stream) -> None:
-    """Every hit is in a count or among the late rows, and Spark says that it has dropped some."""
+    """Every hit is counted or among the late rows, and Spark reports dropped rows."""
     late = hits.rows.select(F.window("at", "5 seconds").end.alias("window_end"), "ip")
     query = hits.run(
         {"counts": counts(hits), "late": LateRows(late, "window_end")},

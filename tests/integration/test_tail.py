@@ -1,4 +1,4 @@
-"""`sluicegate tail` on a real topic: what it prints, what it leaves out, and what it leaves behind."""
+"""`sluicegate tail` on a real topic."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
-from infra.embedded import Services
-from sluicegate.cli.commands import app
+from infra.local_services import Services
+from sluicegate.cli.app import app
 
 pytestmark = pytest.mark.integration
 
@@ -47,12 +47,12 @@ def send(producer: Producer, topic: str, *values: str) -> None:
     assert producer.flush(30) == 0
 
 
-def shown(result: Result) -> list[object]:
+def values(result: Result) -> list[object]:
     assert result.exit_code == 0, result.output
     return [json.loads(line)["value"] for line in result.stdout.splitlines()]
 
 
-def test_records_of_aborted_and_open_transactions_are_left_out(
+def test_records_of_aborted_and_open_transactions_are_skipped(
     services: Services, topic: str, transactions: Producer
 ) -> None:
     """With read_uncommitted they are printed."""
@@ -65,21 +65,21 @@ def test_records_of_aborted_and_open_transactions_are_left_out(
         end(30)
     transactions.begin_transaction()
     send(transactions, topic, "c")
-    whole = ("--from-beginning", "--until-end", "--json")
-    assert shown(tail(services, topic, *whole)) == ["a"]
-    dirty = tail(services, topic, *whole, "--isolation", "read_uncommitted")
-    assert shown(dirty) == ["a", "b", "c"]
+    options = ("--from-beginning", "--until-end", "--json")
+    assert values(tail(services, topic, *options)) == ["a"]
+    dirty = tail(services, topic, *options, "--isolation", "read_uncommitted")
+    assert values(dirty) == ["a", "b", "c"]
     transactions.abort_transaction(30)
 
 
-def test_a_record_is_printed_whole(services: Services, topic: str) -> None:
-    """Key, value and headers, bytes that are no text too, and where and when."""
+def test_a_record_is_printed_completely(services: Services, topic: str) -> None:
+    """Key, value and headers, also bytes that are not text, with position and time."""
     producer = Producer({"bootstrap.servers": services.kafka.bootstrap})
     headers: list[tuple[str, str | bytes | None]] = [("h", b"1"), ("h", b"\xff")]
     producer.produce(topic, None, b"k\xff", 1, timestamp=1_767_787_200_123, headers=headers)
     assert producer.flush(30) == 0
-    whole = ("--from-beginning", "--max", "1")
-    assert json.loads(tail(services, topic, *whole, "--json").stdout) == {
+    options = ("--from-beginning", "--max", "1")
+    assert json.loads(tail(services, topic, *options, "--json").stdout) == {
         "topic": topic,
         "partition": 1,
         "offset": 0,
@@ -88,31 +88,33 @@ def test_a_record_is_printed_whole(services: Services, topic: str) -> None:
         "value": None,
         "headers": [["h", "1"], ["h", {"base64": "/w=="}]],
     }
-    line = tail(services, topic, *whole).stdout
+    line = tail(services, topic, *options).stdout
     assert line == "1@0        2026-01-07 12:00:00.123  k\\xff  -  {h=1 h=\\xff}\n"
 
 
-def test_no_group_is_left_behind_and_a_second_look_sees_the_same(
+def test_tail_leaves_no_group_and_a_second_run_prints_the_same(
     services: Services, topic: str
 ) -> None:
     send(Producer({"bootstrap.servers": services.kafka.bootstrap}), topic, "a", "b", "c")
-    whole = ("--from-beginning", "--json", "--max", "2")
+    options = ("--from-beginning", "--json", "--max", "2")
     assert (
-        shown(tail(services, topic, *whole)) == shown(tail(services, topic, *whole)) == ["a", "b"]
+        values(tail(services, topic, *options))
+        == values(tail(services, topic, *options))
+        == ["a", "b"]
     )
     groups = services.kafka.admin().list_consumer_groups(request_timeout=10).result(20).valid
-    assert not [g.group_id for g in groups if g.group_id.startswith("sluicegate.tail")]
+    assert not [g.group_id for g in groups if g.group_id.startswith("sluicegate.reader")]
 
 
-def test_a_topic_that_is_not_there_is_named_and_not_created(services: Services) -> None:
+def test_a_missing_topic_is_named_and_not_created(services: Services) -> None:
     result = tail(services, "no_such_topic_to_tail")
     assert result.exit_code == 64
-    assert "TargetMissing: there is no topic no_such_topic_to_tail" in result.output
+    assert "topic no_such_topic_to_tail does not exist" in result.output
     assert "no_such_topic_to_tail" not in services.kafka.topics()
 
 
-def test_ctrl_c_ends_it_without_a_traceback(services: Services, topic: str) -> None:
-    """From the end of the topic on: what was there before is not printed."""
+def test_ctrl_c_stops_it_without_a_traceback(services: Services, topic: str) -> None:
+    """It starts at the end of the topic: earlier records are not printed."""
     producer = Producer({"bootstrap.servers": services.kafka.bootstrap})
     send(producer, topic, "before")
     command = [sys.executable, "-u", "-m", "sluicegate.cli", "tail", topic, "--json"]
@@ -122,7 +124,7 @@ def test_ctrl_c_ends_it_without_a_traceback(services: Services, topic: str) -> N
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        with _fed(producer, topic):
+        with _feeding(producer, topic):
             line = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
@@ -131,12 +133,12 @@ def test_ctrl_c_ends_it_without_a_traceback(services: Services, topic: str) -> N
 
 
 @contextmanager
-def _fed(producer: Producer, topic: str) -> Iterator[None]:
-    """Send a record again and again: when the reader has found the topic's end is not known."""
-    enough = threading.Event()
+def _feeding(producer: Producer, topic: str) -> Iterator[None]:
+    """Send records repeatedly, because nobody knows when the reader has found the topic's end."""
+    stop = threading.Event()
 
     def feed() -> None:
-        while not enough.wait(0.1):
+        while not stop.wait(0.1):
             send(producer, topic, "after")
 
     feeder = threading.Thread(target=feed)
@@ -144,5 +146,5 @@ def _fed(producer: Producer, topic: str) -> Iterator[None]:
     try:
         yield
     finally:
-        enough.set()
+        stop.set()
         feeder.join()

@@ -1,4 +1,4 @@
-"""`sluicegate verify` against sinks that somebody has damaged; each kind of damage is in tests/unit."""
+"""`sluicegate verify` finds damage in real sinks; tests/unit has each kind of damage."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
-from infra.embedded import Services
-from sluicegate.cli.commands import app
+from infra.local_services import Services
+from sluicegate.cli.app import app
 from sluicegate.cli.options import as_arguments
-from sluicegate_jobs.kafka_reader import TopicReader
-from tests.faults.harness import Scene, scene
+from tests.integration.kafka_reader import read_topic
+from tests.robustness.traffic.ip_count_harness import Scene, scene
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture
 def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
-    """Give a scene whose job has read everything and is right."""
+    """Yield a scene whose job has read everything and is exact."""
     with scene(services, tmp_path, max_records=100_000) as made:
         ended = made.run()
         assert ended.code == 0, ended.log
@@ -28,8 +28,8 @@ def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
         yield made
 
 
-def test_verify_names_what_somebody_did_to_the_sinks(services: Services, played: Scene) -> None:
-    """A row deleted, a count changed and a record sent twice: three findings, and exit code 1."""
+def test_verify_finds_damage_in_the_sinks(services: Services, played: Scene) -> None:
+    """A deleted row, a changed count and a repeated record: three findings and exit code 1."""
     settings = played.settings
     with services.mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {settings.table} ORDER BY window_start, ip LIMIT 1")
@@ -37,7 +37,7 @@ def test_verify_names_what_somebody_did_to_the_sinks(services: Services, played:
             f"UPDATE {settings.table} SET hits = hits + 1 ORDER BY window_start DESC, ip LIMIT 1"
         )
         connection.commit()
-    first = next(iter(TopicReader(services.kafka.bootstrap, settings.topic)))
+    first = read_topic(services.kafka.bootstrap, settings.topic)[0]
     producer = Producer({"bootstrap.servers": services.kafka.bootstrap})
     producer.produce(settings.topic, first.value, first.key)
     assert producer.flush(30) == 0

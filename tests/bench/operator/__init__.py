@@ -1,5 +1,5 @@
-"""The operator's own speed, beside the peers' path: a JVM of spark-submit for each job.
+"""Compares the operator's speed with its peers' method: a spark-submit JVM for each job.
 
-`stage` has the parts (a real API server, etcd and S3 server, the operator as a process of its own),
-`rounds` measures, `submit` is the peers' path, `table` prints. Called by `tests.bench`.
+`scenario` starts the parts (a real API server, etcd, an S3 server, and the operator as its own process),
+`rounds` measures, `spark_submit` is the peers' method, and `report` renders the table.
 """

@@ -1,4 +1,4 @@
-"""A rate is of the epochs after the warm-up, counted by offsets; a run that is not regular is told."""
+"""A rate covers the epochs after the warm-up, counted by offsets; an irregular run is reported."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests of the operator's table."""
 
-from tests.bench.operator import table
+from tests.bench.operator import report
 
 JOBS = 1000
 JOBS_NAMED = f"{JOBS:,} jobs"
@@ -8,11 +8,11 @@ JOBS_NAMED = f"{JOBS:,} jobs"
 
 def printed(*rounds: dict[str, float]) -> str:
     """Return the table of some rounds."""
-    return "\n".join(table.lines(rounds, JOBS))
+    return "\n".join(report.lines(rounds, JOBS))
 
 
 def test_a_row_has_median_and_spread_beside_what_is_asked() -> None:
-    text = printed(*({table.RATE: rate} for rate in (30.0, 10.0, 20.0)))
+    text = printed(*({report.RATE: rate} for rate in (30.0, 10.0, 20.0)))
     (row,) = (
         line for line in text.splitlines() if "pods created a second" in line and JOBS_NAMED in line
     )
@@ -20,14 +20,16 @@ def test_a_row_has_median_and_spread_beside_what_is_asked() -> None:
 
 
 def test_ratios_are_of_the_same_round() -> None:
-    text = printed({table.RATE: 10.0, table.peers(1): 1.0}, {table.RATE: 40.0, table.peers(1): 2.0})
+    text = printed(
+        {report.RATE: 10.0, report.peers(1): 1.0}, {report.RATE: 40.0, report.peers(1): 2.0}
+    )
     assert "15 (10 - 20)" in text
 
 
 def test_what_a_round_did_not_reach_has_no_number() -> None:
-    assert printed({table.RATE: 1.0}).count("no number") == len(table.measures(JOBS)) - 1 + 2 * len(
-        table.SUBMITS
-    )
+    assert printed({report.RATE: 1.0}).count("no number") == len(
+        report.measures(JOBS)
+    ) - 1 + 2 * len(report.SUBMITS)
 
 
 JOBS_NAMED = f"{JOBS:,} jobs"

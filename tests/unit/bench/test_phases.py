@@ -1,4 +1,4 @@
-"""Phases come from the spans of measured epochs alone; an epoch that was repeated is told."""
+"""Phases come from the spans of measured epochs alone; a repeated epoch is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sluicegate epochs` on the epoch log of a checkpoint on disk."""
+"""`sluicegate epochs` on the epoch log of a checkpoint on a local disk."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sluicegate.cli.applied import applied
-from sluicegate.cli.commands import app
-from sluicegate.protocol.errors import SinkUnavailable
-from sluicegate.protocol.markers import GENESIS, Marker
+from sluicegate.cli.app import app
+from sluicegate.cli.epochs import describe_apply
+from sluicegate.errors import SinkUnavailable
+from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.protocol.record import Chunk, EpochRecord, SinkBinding
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import claim_lineage
-from sluicegate.storage.objects import LocalObjects
+from sluicegate.storage.object_store import LocalObjectStore
 
 SINK = "mysql.t"
 BEFORE = Marker(2, "two")
@@ -49,10 +49,10 @@ def record(epoch: int = 3, prev: Marker = BEFORE) -> EpochRecord:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """Give a checkpoint with one decided epoch."""
-    objects = LocalObjects(tmp_path)
-    claim_lineage(objects, "j")
-    StoredEpochLog(objects).create(record())
+    """Return a checkpoint with one decided epoch."""
+    store = LocalObjectStore(tmp_path)
+    claim_lineage(store, "j")
+    StoredEpochLog(store).create(record())
     return tmp_path
 
 
@@ -62,64 +62,64 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["epochs", *map(str, arguments)], env=env)
 
 
-def test_list_says_when_an_epoch_was_decided_and_its_rows(checkpoint: Path) -> None:
-    said = run("list", checkpoint).output
-    assert "3  2026-01-07 12:00:00.123  decided" in said
-    assert "mysql.t 1,234" in said
+def test_list_shows_when_an_epoch_was_decided_and_its_rows(checkpoint: Path) -> None:
+    output = run("list", checkpoint).output
+    assert "3  2026-01-07 12:00:00.123  decided" in output
+    assert "mysql.t 1,234" in output
 
 
-def test_list_tells_what_spark_has_committed_from_what_is_only_decided(checkpoint: Path) -> None:
-    LocalObjects(checkpoint).create("commits/3", b"v1\n{}")
+def test_list_distinguishes_committed_epochs_from_decided_ones(checkpoint: Path) -> None:
+    LocalObjectStore(checkpoint).create("commits/3", b"v1\n{}")
     assert "committed" in run("list", checkpoint).output
 
 
-def test_show_names_attempt_rows_and_staged_bytes(checkpoint: Path) -> None:
-    said = run("show", checkpoint, 3).output
-    assert "by attempt three" in said
-    assert "part 0: 1,234 rows, 4 B in 1 chunks (1 inline)" in said
+def test_show_prints_attempt_rows_and_staged_bytes(checkpoint: Path) -> None:
+    output = run("show", checkpoint, 3).output
+    assert "by attempt three" in output
+    assert "part 0: 1,234 rows, 4 B in 1 chunks (1 inline)" in output
 
 
-def test_show_says_which_server_it_was_not_told_of(checkpoint: Path) -> None:
-    assert "not asked: give --mysql or SLUICEGATE_MYSQL" in run("show", checkpoint, 3).output
+def test_show_names_the_server_that_is_not_set(checkpoint: Path) -> None:
+    assert "not checked: set --mysql or SLUICEGATE_MYSQL" in run("show", checkpoint, 3).output
 
 
-def test_show_of_an_epoch_without_a_record_says_what_that_means(checkpoint: Path) -> None:
+def test_show_of_an_epoch_without_a_record_is_an_error(checkpoint: Path) -> None:
     done = run("show", checkpoint, 9)
     assert done.exit_code == 66
-    assert "it is undecided, or was pruned" in done.output
+    assert "it is undecided or was pruned" in done.output
 
 
-def test_discard_is_kept_with_its_reason_and_shown(checkpoint: Path) -> None:
-    done = run("discard", checkpoint, 3, SINK, "--why", "the table is gone", "--yes")
+def test_discard_is_stored_and_shown(checkpoint: Path) -> None:
+    done = run("discard", checkpoint, 3, SINK, "--why", "the table was dropped", "--yes")
     assert "1,234 rows of mysql.t are discarded" in done.output
     assert "DISCARDED" in run("show", checkpoint, 3).output
 
 
-def test_discard_of_a_sink_that_the_epoch_does_not_have_changes_nothing(checkpoint: Path) -> None:
+def test_discard_of_an_unknown_sink_changes_nothing(checkpoint: Path) -> None:
     done = run("discard", checkpoint, 3, "mysql.other", "--why", "x", "--yes")
     assert done.exit_code == 2
-    assert StoredEpochLog(LocalObjects(checkpoint)).discarded(3) == frozenset()
+    assert StoredEpochLog(LocalObjectStore(checkpoint)).discarded(3) == frozenset()
 
 
 @pytest.mark.parametrize(
-    ("found", "prev", "said"),
+    ("marker", "prev", "state"),
     [
         (Marker(3, "three"), BEFORE, "applied"),
         (BEFORE, BEFORE, "not applied yet"),
-        (None, GENESIS, "not applied yet"),
-        (Marker(5, "five"), BEFORE, "applied; the sink has gone on to epoch 5, attempt five"),
+        (None, NO_MARKER, "not applied yet"),
+        (Marker(5, "five"), BEFORE, "applied; the sink is now at epoch 5, attempt five"),
         (None, BEFORE, "UNEXPECTED: the marker is absent"),
         (Marker(3, "other"), BEFORE, "UNEXPECTED: the marker is epoch 3, attempt other"),
     ],
 )
-def test_where_an_epoch_is_in_is_read_from_the_sinks_marker(
-    found: Marker | None, prev: Marker, said: str
+def test_the_state_of_an_apply_follows_from_the_sinks_marker(
+    marker: Marker | None, prev: Marker, state: str
 ) -> None:
-    assert applied(record(prev=prev), SINK, 0, {"mysql": lambda *_: found}) == said
+    assert describe_apply(record(prev=prev), SINK, 0, {"mysql": lambda *_: marker}) == state
 
 
-def test_a_sink_that_does_not_answer_is_unknown_not_empty() -> None:
-    def away(*_: object) -> Marker | None:
+def test_the_state_in_an_unavailable_sink_is_unknown() -> None:
+    def unavailable(*_: object) -> Marker | None:
         raise SinkUnavailable("MySQL is away", data="", do="")
 
-    assert applied(record(), SINK, 0, {"mysql": away}) == "unknown: MySQL is away"
+    assert describe_apply(record(), SINK, 0, {"mysql": unavailable}) == "unknown: MySQL is away"

@@ -1,4 +1,4 @@
-"""`sluicegate savepoint` and `sluicegate stop`, on a checkpoint made by hand."""
+"""`sluicegate savepoint` and `sluicegate stop`, on a checkpoint built by the test."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sluicegate.checkpoint import requests
-from sluicegate.checkpoint.requests import Answer, StopDesk
-from sluicegate.cli.commands import app
+from sluicegate.cli.app import app
+from sluicegate.savepoints import stop_request
+from sluicegate.savepoints.stop_request import Answer, StopRequestInbox
 from sluicegate.storage.lineage import read_lineage
-from sluicegate.storage.objects import open_objects
-from tests.unit.checkpoint.made import checkpoint
+from sluicegate.storage.object_store import open_store
+from tests.unit.savepoints.builders import checkpoint
 
 
 @pytest.fixture
 def parent(tmp_path: Path) -> str:
-    """Give a checkpoint on which three epochs are done."""
+    """Return a checkpoint with three completed epochs."""
     return checkpoint(tmp_path / "parent", 3)
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for an answer without a pause."""
-    monkeypatch.setattr(requests, "_POLL_S", 0.0)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poll for an answer without a pause."""
+    monkeypatch.setattr(stop_request, "_POLL_S", 0.0)
 
 
 def run(*arguments: object) -> Result:
@@ -34,7 +34,7 @@ def run(*arguments: object) -> Result:
 
 
 def taken(parent: str, tmp_path: Path, *options: str) -> str:
-    """Take a savepoint; return its address."""
+    """Take a savepoint and return its address."""
     result = run("savepoint", "take", parent, tmp_path / "savepoints", *options)
     assert result.exit_code == 0, result.output
     return result.output.split()[0]
@@ -48,11 +48,13 @@ def test_a_taken_savepoint_is_listed_with_its_epoch(parent: str, tmp_path: Path)
     assert line.endswith("branch")
 
 
-def test_an_empty_folder_has_none(tmp_path: Path) -> None:
+def test_an_empty_folder_has_no_savepoint(tmp_path: Path) -> None:
     assert "no savepoint" in run("savepoint", "list", tmp_path).output
 
 
-def test_a_sealed_one_says_what_to_do_next_and_where_it_went(parent: str, tmp_path: Path) -> None:
+def test_a_sealed_savepoint_shows_the_next_step_and_where_it_was_restored(
+    parent: str, tmp_path: Path
+) -> None:
     result = run("savepoint", "take", parent, tmp_path / "savepoints", "--seal")
     assert "is sealed" in result.output
     run("savepoint", "restore", result.output.split()[0], tmp_path / "new")
@@ -61,51 +63,51 @@ def test_a_sealed_one_says_what_to_do_next_and_where_it_went(parent: str, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("seal", "said"), [((), "must be others"), (("--seal",), "in the place of lineage")]
+    ("seal", "message"), [((), "it must not write to the sinks"), (("--seal",), "replaces lineage")]
 )
-def test_a_restore_says_what_it_has_become(
-    parent: str, tmp_path: Path, seal: tuple[str, ...], said: str
+def test_a_restore_reports_the_kind_of_the_new_lineage(
+    parent: str, tmp_path: Path, seal: tuple[str, ...], message: str
 ) -> None:
     result = run("savepoint", "restore", taken(parent, tmp_path, *seal), tmp_path / "new")
-    assert said in result.output
+    assert message in result.output
     assert "from epoch 3 on" in result.output
 
 
-def test_a_disposed_one_is_gone(parent: str, tmp_path: Path) -> None:
+def test_a_disposed_savepoint_is_gone(parent: str, tmp_path: Path) -> None:
     url = taken(parent, tmp_path)
     assert run("savepoint", "dispose", url, "--yes").exit_code == 0
     assert "no savepoint" in run("savepoint", "list", tmp_path / "savepoints").output
 
 
-def test_what_is_no_savepoint_is_an_error_with_a_code(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_savepoint_is_an_error(tmp_path: Path) -> None:
     result = run("savepoint", "dispose", tmp_path, "--yes")
     assert result.exit_code == 64
-    assert "NoSavepoint" in result.output
+    assert "SavepointInvalid" in result.output
 
 
-def test_a_stop_that_nobody_takes_up_is_withdrawn(parent: str) -> None:
+def test_a_stop_that_no_driver_accepts_is_withdrawn(parent: str) -> None:
     result = run("stop", parent, "--timeout", 0)
     assert result.exit_code == 1
     assert "withdrawn" in result.output
 
 
 @pytest.mark.parametrize(("stopped", "code"), [(True, 0), (False, 1)])
-def test_a_stop_says_what_the_driver_answered(parent: str, stopped: bool, code: int) -> None:  # noqa: FBT001 - a parameter
-    objects = open_objects(parent)
-    lineage = read_lineage(objects)
+def test_a_stop_prints_the_answer_of_the_driver(parent: str, stopped: bool, code: int) -> None:  # noqa: FBT001 - a parameter
+    store = open_store(parent)
+    lineage = read_lineage(store)
     assert lineage is not None
-    desk = StopDesk(objects, lineage.id, 0.0)
+    inbox = StopRequestInbox(store, lineage.id, 0.0)
 
     def driver() -> None:
-        while desk.asked() is None:
+        while inbox.poll() is None:
             pass
-        desk.answer(Answer(stopped, "said so"))
+        inbox.answer(Answer(stopped, "answered"))
 
     thread = threading.Thread(target=driver)
     thread.start()
     result = run("stop", parent, "--timeout", 60)
     thread.join()
-    assert (result.exit_code, "said so" in result.output) == (code, True)
+    assert (result.exit_code, "answered" in result.output) == (code, True)
 
 
 def test_a_sealed_job_has_nothing_to_stop(parent: str, tmp_path: Path) -> None:

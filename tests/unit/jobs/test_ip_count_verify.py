@@ -1,4 +1,4 @@
-"""The check of ip_count finds and names every kind of damage; results broken on purpose prove it."""
+"""Verification of ip_count finds every kind of deliberate damage."""
 
 import hashlib
 import json
@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from sluicegate.cli.job import Verification
-from sluicegate_jobs.access_lines import Hit, LineReader, interval_ms
-from sluicegate_jobs.ip_count_answer import Rules, SourceLine, TableRow, compare
+from sluicegate.packaged_job import Verification
+from sluicegate.sinks.kafka.reader import Record
+from sluicegate_jobs.access_log import Hit, LineReader, interval_ms
+from sluicegate_jobs.ip_count.expected import Rules, TableRow, compare
 
 TOPIC = "lines"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,25 +20,25 @@ WINDOW = timedelta(seconds=5)
 
 
 def line(second: int, ip: str = "10.0.0.1") -> bytes:
-    at = START + timedelta(seconds=second)
-    return f'{ip} - - [{at:%d/%b/%Y:%H:%M:%S +0000}] "GET / HTTP/1.1" 200 1 "-" "-"'.encode()
+    time = START + timedelta(seconds=second)
+    return f'{ip} - - [{time:%d/%b/%Y:%H:%M:%S +0000}] "GET / HTTP/1.1" 200 1 "-" "-"'.encode()
 
 
 def letter(offset: int, reason: str, value: bytes | None) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "reason": reason,
         "source": {"topic": TOPIC, "partition": 0, "offset": offset, "timestamp": "-"},
     }
     if value is not None:
-        made |= {"payload": "-", "payload_sha256": hashlib.sha256(value).hexdigest()}
-    return made
+        fields |= {"payload": "-", "payload_sha256": hashlib.sha256(value).hexdigest()}
+    return fields
 
 
 def record(window: int, ip: str, hits: int) -> dict[str, Any]:
     start = START + timedelta(seconds=window)
     times = {"window_start": start, "window_end": start + WINDOW}
-    written = {name: f"{at:%Y-%m-%dT%H:%M:%S}.000Z" for name, at in times.items()}
-    return {**written, "ip": ip, "hits": hits}
+    texts = {name: f"{time:%Y-%m-%dT%H:%M:%S}.000Z" for name, time in times.items()}
+    return {**texts, "ip": ip, "hits": hits}
 
 
 def row(window: int, ip: str, hits: int) -> TableRow:
@@ -47,7 +48,7 @@ def row(window: int, ip: str, hits: int) -> TableRow:
 
 @dataclass
 class World:
-    """A source with the results that it should have; tests damage one of them."""
+    """A source with the expected results; each test damages one of them."""
 
     source: list[bytes | None] = field(
         default_factory=lambda: [
@@ -56,7 +57,7 @@ class World:
             line(2, "10.0.0.2"),
             b"garbage",
             line(60),
-            line(3),  # late: behind the window that line 4 closed
+            line(3),  # late: its window was closed by line 4
             None,
             line(61, "2001:db8::1"),
         ]
@@ -89,10 +90,10 @@ class World:
 
     def verify(self) -> Verification:
         return compare(
-            [SourceLine(0, offset, value) for offset, value in enumerate(self.source)],
-            [(one["ip"].encode(), json.dumps(one).encode()) for one in self.kafka],
+            [Record(0, offset, None, value) for offset, value in enumerate(self.source)],
+            [(count["ip"].encode(), json.dumps(count).encode()) for count in self.kafka],
             self.mysql,
-            [json.dumps(one).encode() for one in self.letters],
+            [json.dumps(fields).encode() for fields in self.letters],
             Rules(TOPIC, {0: self.covered}, 5000, 5000),
         )
 
@@ -101,7 +102,7 @@ def kinds(outcome: Verification) -> dict[str, int]:
     return {finding.kind: finding.count for finding in outcome.findings}
 
 
-def test_a_right_result_passes_and_says_what_was_compared() -> None:
+def test_a_correct_result_passes_and_reports_what_was_compared() -> None:
     outcome = World().verify()
     assert outcome.exact, outcome.findings
     assert outcome.checked == {
@@ -111,12 +112,12 @@ def test_a_right_result_passes_and_says_what_was_compared() -> None:
         "late lines": 1,
         "records in Kafka": 5,
         "rows in MySQL": 4,
-        "counts that the lines make": 4,
+        "expected counts": 4,
         "counts that a sink refused": 0,
     }
 
 
-def test_lines_that_no_epoch_has_read_are_not_missed() -> None:
+def test_lines_that_no_epoch_has_read_are_not_expected() -> None:
     world = World()
     world.source += [line(70), b"broken too"]
     outcome = world.verify()
@@ -184,7 +185,7 @@ def _late_letter_for_garbage(world: World) -> None:
     world.letters[0]["reason"] = "late: it was not"
 
 
-def _unparsed_letter_for_fine_line(world: World) -> None:
+def _unparsed_letter_for_valid_line(world: World) -> None:
     world.letters.append(letter(0, "unparsed: it is not", line(0)))
 
 
@@ -237,8 +238,8 @@ def _update_of_undecided_line(world: World) -> None:
         (_wrong_end, {"wrong": 1}),
         (_wrong_record, {"wrong": 1}),
         (_late_letter_for_garbage, {"wrong": 1}),
-        (_unparsed_letter_for_fine_line, {"wrong": 1}),
-        # the letter is illegal, and both sinks have a hit that it says they lack
+        (_unparsed_letter_for_valid_line, {"wrong": 1}),
+        # the dead letter is invalid, and both sinks have a hit that they should lack
         (_late_letter_within_lateness, {"wrong": 3}),
         (_other_payload, {"wrong": 1}),
         (_letter_about_nothing, {"wrong": 1}),
@@ -248,7 +249,7 @@ def _update_of_undecided_line(world: World) -> None:
         (_update_of_undecided_line, {"undecided-but-visible": 1}),
     ],
 )
-def test_each_damage_is_found_and_named(
+def test_each_kind_of_damage_is_found(
     damage: Callable[[World], None], expected: dict[str, int]
 ) -> None:
     world = World()
@@ -259,11 +260,11 @@ def test_each_damage_is_found_and_named(
 
 
 def test_a_count_under_another_key_is_wrong() -> None:
-    one = json.dumps(record(0, "10.0.0.1", 1)).encode()
+    value = json.dumps(record(0, "10.0.0.1", 1)).encode()
     world = World(source=[line(0)], mysql=[row(0, "10.0.0.1", 1)], covered=1)
     outcome = compare(
-        [SourceLine(0, 0, world.source[0])],
-        [(b"10.0.0.2", one)],
+        [Record(0, 0, None, world.source[0])],
+        [(b"10.0.0.2", value)],
         world.mysql,
         [],
         Rules(TOPIC, {0: 1}, 5000, 5000),
@@ -271,12 +272,12 @@ def test_a_count_under_another_key_is_wrong() -> None:
     assert kinds(outcome) == {"wrong": 1}
 
 
-def test_a_letter_that_is_no_json_is_wrong() -> None:
+def test_a_dead_letter_that_is_not_json_is_wrong() -> None:
     outcome = compare([], [], [], [b"\xff{", None], Rules(TOPIC, {}, 5000, 5000))
     assert kinds(outcome) == {"wrong": 2}
 
 
-def test_a_row_that_a_sink_refused_is_buried_and_not_lost() -> None:
+def test_a_row_that_a_sink_refused_is_not_lost() -> None:
     world = World()
     refused = json.dumps(record(0, "10.0.0.2", 1))
     payload = json.dumps([{"key": "10.0.0.2", "value": refused}, {"ip": "10.0.0.2"}])
@@ -287,7 +288,7 @@ def test_a_row_that_a_sink_refused_is_buried_and_not_lost() -> None:
     assert outcome.checked["counts that a sink refused"] == 1
 
 
-def test_a_refusal_excuses_no_other_row() -> None:
+def test_a_refused_row_does_not_excuse_another() -> None:
     world = World()
     payload = json.dumps([{"value": json.dumps(record(0, "10.0.0.1", 9))}])
     world.letters.append({"reason": "refused by mysql.ip_count: too long", "payload": payload})
@@ -295,14 +296,14 @@ def test_a_refusal_excuses_no_other_row() -> None:
     assert kinds(world.verify()) == {"lost": 1}
 
 
-def test_a_dead_letter_that_was_itself_refused_still_speaks_for_its_line() -> None:
+def test_a_dead_letter_that_was_refused_still_counts_for_its_line() -> None:
     world = World()
     inner = json.dumps([{"value": json.dumps(world.letters[0])}])
     world.letters[0] = {"reason": "refused by kafka.letters: too large", "payload": inner}
     assert world.verify().exact
 
 
-def test_examples_are_few_however_much_is_wrong() -> None:
+def test_the_number_of_examples_is_limited() -> None:
     world = World(kafka=[], source=[line(s, f"10.0.0.{s}") for s in range(60)], letters=[])
     world.covered = 60
     lost = next(f for f in world.verify().findings if f.kind == "lost")
@@ -326,7 +327,7 @@ def test_examples_are_few_however_much_is_wrong() -> None:
         line(0).replace(b"10.0.0.1", b"host.example"),
     ],
 )
-def test_a_broken_line_is_unparsed(value: bytes) -> None:
+def test_an_invalid_line_is_unparsed(value: bytes) -> None:
     assert LineReader().read(value) == "unparsed"
 
 
@@ -335,17 +336,17 @@ def test_a_record_without_a_value_is_empty() -> None:
 
 
 @pytest.mark.parametrize(("zone", "hours"), [(b"+0200", -2), (b"-0800", 8), (b"-0000", 0)])
-def test_a_time_counts_in_its_zone(zone: bytes, hours: int) -> None:
-    at = START + timedelta(hours=hours)
-    expected = Hit(int(at.timestamp()) * 1000, "10.0.0.1")
+def test_a_time_is_converted_from_its_zone(zone: bytes, hours: int) -> None:
+    time = START + timedelta(hours=hours)
+    expected = Hit(int(time.timestamp()) * 1000, "10.0.0.1")
     assert LineReader().read(line(0).replace(b"+0000", zone)) == expected
 
 
-def test_an_interval_is_read_in_any_fixed_unit() -> None:
+def test_an_interval_may_have_any_fixed_unit() -> None:
     assert [interval_ms(t) for t in ("5 seconds", "1 minute", "2 Hours")] == [
         5000,
         60_000,
         7_200_000,
     ]
-    with pytest.raises(ValueError, match="no interval"):
+    with pytest.raises(ValueError, match="is not an interval"):
         interval_ms("1 month")

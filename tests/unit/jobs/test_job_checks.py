@@ -1,4 +1,4 @@
-"""The checks of the packaged jobs find what is lost, repeated or wrong, each in hand-made sinks."""
+"""Verification of the packaged jobs finds what is lost, repeated or wrong."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from decimal import Decimal
 
 import pytest
 
-from sluicegate.cli.job import Verification
-from sluicegate_jobs import (
-    kafka_to_kafka_verify,
-    orders_batch_verify,
-    orders_stream_verify,
-    two_sinks_verify,
-    word_count_verify,
-)
-from sluicegate_jobs.kafka_reader import Record
-from sluicegate_jobs.orders_answer import Order, read_order
-from sluicegate_jobs.two_sinks_verify import Delivered, read_row
+from sluicegate.packaged_job import Verification
+from sluicegate.sinks.kafka.reader import Record
+from sluicegate_jobs.kafka_to_kafka import verify as kafka_to_kafka_verify
+from sluicegate_jobs.orders import batch_verify, stream_verify
+from sluicegate_jobs.orders.expected import Order, read_order
+from sluicegate_jobs.two_sinks import verify as two_sinks_verify
+from sluicegate_jobs.two_sinks.verify import Delivered, read_row
+from sluicegate_jobs.word_count import verify as word_count_verify
 
 ALL = {0: 100}
 
@@ -53,27 +50,27 @@ def records(*values: bytes | None) -> list[Record]:
     ],
 )
 def test_word_count(table: dict[str, int], expected: list[str]) -> None:
-    found = word_count_verify.compare("t", records(b"a b\t", b"", b" a"), ALL, table, ())
-    assert kinds(found) == expected
+    outcome = word_count_verify.compare("t", records(b"a b\t", b"", b" a"), ALL, table, ())
+    assert kinds(outcome) == expected
 
 
-def test_word_count_of_what_no_epoch_has_read() -> None:
-    """Words that are not read yet belong in no row."""
+def test_word_count_with_unread_records() -> None:
+    """Words that no epoch has read are in no row."""
     assert kinds(word_count_verify.compare("t", records(b"a", b"b"), {0: 1}, {"a": 1}, ())) == []
 
 
-def test_word_count_with_lines_that_are_no_text() -> None:
+def test_word_count_with_lines_that_are_not_text() -> None:
     source = records(b"a \xff", None)
-    whole = [letter(source[0], "unparsed: so"), letter(source[1], "empty: so")]
-    assert kinds(word_count_verify.compare("t", source, ALL, {}, whole)) == []
-    assert kinds(word_count_verify.compare("t", source, ALL, {}, whole[:1])) == ["lost"]
-    assert kinds(word_count_verify.compare("t", source, ALL, {}, [*whole, whole[0]])) == [
+    letters = [letter(source[0], "unparsed: so"), letter(source[1], "empty: so")]
+    assert kinds(word_count_verify.compare("t", source, ALL, {}, letters)) == []
+    assert kinds(word_count_verify.compare("t", source, ALL, {}, letters[:1])) == ["lost"]
+    assert kinds(word_count_verify.compare("t", source, ALL, {}, [*letters, letters[0]])) == [
         "duplicated"
     ]
 
 
-def test_word_count_with_a_word_that_the_table_refused() -> None:
-    """Its last count must be among the dead letters."""
+def test_word_count_with_a_refused_word() -> None:
+    """Its last count must be in the dead letters."""
     word = "x" * 300
     source = records(word.encode(), word.encode())
 
@@ -116,11 +113,11 @@ SINK = [
     ids=["exact", "lost", "twice", "order", "partitions", "headers", "time", "value"],
 )
 def test_kafka_to_kafka(sink: list[Record], expected: list[str]) -> None:
-    found = kafka_to_kafka_verify.compare(("t", SOURCE, ALL), sink, (), UPPER)
-    assert kinds(found) == expected
+    outcome = kafka_to_kafka_verify.compare(("t", SOURCE, ALL), sink, (), UPPER)
+    assert kinds(outcome) == expected
 
 
-def test_kafka_to_kafka_does_not_judge_values_that_it_cannot_compute() -> None:
+def test_kafka_to_kafka_ignores_values_that_it_cannot_compute() -> None:
     other = [SINK[0]._replace(value=b"?"), *SINK[1:]]
     assert kinds(kafka_to_kafka_verify.compare(("t", SOURCE, ALL), other, (), None)) == []
 
@@ -167,7 +164,7 @@ def test_two_sinks(
 @pytest.mark.parametrize(
     "value", [ROW[:-2], b"[]", b"{}", ROW.replace(b"31Z", b"31"), ROW.replace(b"3}", b"3.5}")]
 )
-def test_two_sinks_rows_that_are_none(value: bytes) -> None:
+def test_two_sinks_with_invalid_rows(value: bytes) -> None:
     assert read_row(value) == "unparsed"
 
 
@@ -178,9 +175,9 @@ def order(amount: str, *, user: str = "ann", time: str = "2026-01-07T12:00:01.5Z
     return f'{{"id": "o", "user": "{user}", "time": "{time}", "amount": {amount}}}'.encode()
 
 
-def test_orders_are_read_exactly() -> None:
-    at = datetime(2026, 1, 7, 12, 0, 1, 500_000, tzinfo=UTC)
-    assert read_order(order("0.10")) == Order("ann", at, Decimal("0.10"))
+def test_orders_are_parsed_exactly() -> None:
+    time = datetime(2026, 1, 7, 12, 0, 1, 500_000, tzinfo=UTC)
+    assert read_order(order("0.10")) == Order("ann", time, Decimal("0.10"))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +192,7 @@ def test_orders_are_read_exactly() -> None:
         b"5",
     ],
 )
-def test_orders_that_are_none(line: bytes) -> None:
+def test_invalid_orders(line: bytes) -> None:
     assert read_order(line) == "unparsed"
 
 
@@ -215,11 +212,11 @@ def test_orders_batch(rows: list[tuple[object, ...]], expected: list[str]) -> No
     lines = [order("1"), order("2.5"), b"{"]
     digest = hashlib.sha256(b"{").hexdigest()
     letters = [json.dumps({"payload_sha256": digest}).encode()]
-    assert kinds(orders_batch_verify.compare(lines, rows, letters)) == expected
-    assert "lost" in kinds(orders_batch_verify.compare(lines, rows, []))
+    assert kinds(batch_verify.compare(lines, rows, letters)) == expected
+    assert "lost" in kinds(batch_verify.compare(lines, rows, []))
 
 
-WINDOW = (datetime(2026, 1, 7, 12), "ann", 2, Decimal("2.50"), Decimal("1.00"))  # noqa: DTZ001 - as MySQL says it
+WINDOW = (datetime(2026, 1, 7, 12), "ann", 2, Decimal("2.50"), Decimal("1.00"))  # noqa: DTZ001 - as MySQL returns it
 TOPIC_ROW = (
     b'{"window_start":"2026-01-07T12:00:00.000Z","user":"ann",'
     b'"orders":%d,"largest":2.50,"smallest":1.00}'
@@ -237,13 +234,13 @@ TOPIC_ROW = (
 )
 def test_orders_stream(topic: list[bytes], expected: list[str]) -> None:
     source = records(order("1"), order("2.5"))
-    found = orders_stream_verify.compare(("t", source, ALL), topic, [WINDOW], ())
-    assert kinds(found) == expected
+    outcome = stream_verify.compare(("t", source, ALL), topic, [WINDOW], ())
+    assert kinds(outcome) == expected
 
 
-def test_orders_stream_does_not_believe_every_late_letter() -> None:
-    """An order within the lateness of the newest cannot have been late."""
+def test_orders_stream_checks_late_dead_letters() -> None:
+    """An order within the lateness of the newest order cannot have been late."""
     source = records(order("1"), order("2.5"), order("9", time="2026-01-07T12:00:02Z"))
     letters = [letter(source[2], "late: so")]
-    found = orders_stream_verify.compare(("t", source, ALL), [TOPIC_ROW % 2], [WINDOW], letters)
-    assert kinds(found) == ["wrong"]
+    outcome = stream_verify.compare(("t", source, ALL), [TOPIC_ROW % 2], [WINDOW], letters)
+    assert kinds(outcome) == ["wrong"]

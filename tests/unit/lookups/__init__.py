@@ -1,1 +1,1 @@
-"""Tests of sluicegate.lookups."""
+"""Unit tests of sluicegate.lookups."""

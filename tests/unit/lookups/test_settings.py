@@ -1,4 +1,4 @@
-"""What a lookup refuses to be told."""
+"""Invalid settings of a lookup are refused."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from sluicegate.lookups.redis_store import RedisHash
+from sluicegate.errors import SettingsInvalid
+from sluicegate.lookups.redis import RedisHash
 from sluicegate.lookups.settings import Cache, LookupSettings
-from sluicegate.protocol.errors import SettingsInvalid
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"mode": "sorted"},
         {"on_timeout": "ignore"},
@@ -21,16 +21,16 @@ from sluicegate.protocol.errors import SettingsInvalid
         {"retries": -1},
     ],
 )
-def test_a_setting_that_cannot_work_is_named(wrong: dict[str, Any]) -> None:
-    (name,) = wrong
+def test_an_invalid_setting_is_named(invalid: dict[str, Any]) -> None:
+    (name,) = invalid
     with pytest.raises(SettingsInvalid, match=f"into city: {name}="):
-        LookupSettings("city", **wrong)
+        LookupSettings("city", **invalid)
 
 
-@pytest.mark.parametrize("wrong", [{"rows": 0}, {"ttl_s": 0}])
-def test_a_cache_that_remembers_nothing_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(SettingsInvalid, match="remembers nothing"):
-        Cache(**wrong)
+@pytest.mark.parametrize("invalid", [{"rows": 0}, {"ttl_s": 0}])
+def test_a_cache_that_caches_nothing_is_refused(invalid: dict[str, Any]) -> None:
+    with pytest.raises(SettingsInvalid, match="caches nothing"):
+        Cache(**invalid)
 
 
 def test_a_hash_without_a_server_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""The operator, without a cluster: resources, schemas, and what is done about a job."""
+"""Unit tests of the operator: API types, reconcilers, pod manifests and storage tasks."""

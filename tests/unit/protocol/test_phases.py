@@ -1,4 +1,4 @@
-"""The phases of an epoch: one table, and nothing goes backwards."""
+"""The transitions between the phases of an epoch."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ import itertools
 
 import pytest
 
-from sluicegate.protocol.phases import TRANSITIONS, Course, IllegalTransition, Phase
+from sluicegate.protocol.phases import TRANSITIONS, EpochPhase, IllegalTransition, Phase
 
 
 def test_every_phase_is_in_the_table() -> None:
     assert set(TRANSITIONS) == set(Phase)
 
 
-def test_an_epoch_begins_by_looking() -> None:
-    assert Course().phase is Phase.LOOKING
+def test_an_epoch_starts_by_looking() -> None:
+    assert EpochPhase().phase is Phase.LOOKING
 
 
 @pytest.mark.parametrize(("now", "then"), list(itertools.product(Phase, Phase)))
-def test_only_what_the_table_knows_is_passed(now: Phase, then: Phase) -> None:
-    course = Course()
-    course.phase = now
+def test_only_transitions_in_the_table_are_allowed(now: Phase, then: Phase) -> None:
+    phase = EpochPhase()
+    phase.phase = now
     if then in TRANSITIONS[now]:
-        course.enter(then)
-        assert course.phase is then
+        phase.advance(then)
+        assert phase.phase is then
     else:
         with pytest.raises(IllegalTransition):
-            course.enter(then)
-        assert course.phase is now
+            phase.advance(then)
+        assert phase.phase is now
 
 
-def ways(phase: Phase) -> list[tuple[Phase, ...]]:
-    ends = [(phase, *way) for following in TRANSITIONS[phase] for way in ways(following)]
-    return ends or [(phase,)]
+def paths(phase: Phase) -> list[tuple[Phase, ...]]:
+    found = [(phase, *path) for following in TRANSITIONS[phase] for path in paths(following)]
+    return found or [(phase,)]
 
 
-def test_every_way_ends_in_done_and_passes_the_decision() -> None:
-    """The recursion ends, so the table has no circle."""
-    for way in ways(Phase.LOOKING):
-        assert way[-3:] == (Phase.DECIDED, Phase.APPLYING, Phase.DONE)
+def test_every_path_ends_with_decided_applying_done() -> None:
+    """The recursion ends, so the table has no cycle."""
+    for path in paths(Phase.LOOKING):
+        assert path[-3:] == (Phase.DECIDED, Phase.APPLYING, Phase.DONE)
 
 
-def test_what_was_decided_is_never_staged_again() -> None:
-    for way in ways(Phase.LOOKING):
-        if Phase.STAGING in way:
-            assert way.index(Phase.STAGING) < way.index(Phase.DECIDED)
+def test_a_decided_epoch_is_never_staged_again() -> None:
+    for path in paths(Phase.LOOKING):
+        if Phase.STAGING in path:
+            assert path.index(Phase.STAGING) < path.index(Phase.DECIDED)

@@ -1,4 +1,4 @@
-"""The epoch record: its bytes, and the chain of markers that it carries."""
+"""The epoch record: its stored form, and the chain of markers in it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.protocol.errors import EpochLogBroken
-from sluicegate.protocol.markers import GENESIS, Marker
+from sluicegate.errors import EpochLogBroken
+from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.protocol.record import (
     MAGIC,
     Chunk,
@@ -89,26 +89,24 @@ def chunk(sink: str, part: int, *, task: int = 0, data: bytes = b"rows") -> Chun
 
 
 @given(records)
-def test_what_is_decoded_is_what_was_encoded(record: EpochRecord) -> None:
+def test_a_decoded_record_equals_the_encoded_one(record: EpochRecord) -> None:
     assert decode(encode(record)) == record
 
 
 @given(records)
 def test_the_same_record_has_the_same_bytes(record: EpochRecord) -> None:
-    """A PUT that is repeated after a lost reply must carry the same object (rule 1)."""
+    """A PUT that is retried after a lost reply must send the same object (rule 1)."""
     assert encode(record) == encode(decode(encode(record)))
 
 
 @given(records)
-def test_the_order_of_the_sinks_is_kept(record: EpochRecord) -> None:
-    """It is the order in which they are applied, also by whoever replays the record."""
+def test_the_order_of_the_sinks_is_preserved(record: EpochRecord) -> None:
+    """They are applied in this order, also in a replay."""
     assert list(decode(encode(record)).sinks) == list(record.sinks)
 
 
 @given(records, st.data())
-def test_a_changed_byte_is_never_taken_for_a_decision(
-    record: EpochRecord, data: st.DataObject
-) -> None:
+def test_a_record_with_a_changed_byte_is_rejected(record: EpochRecord, data: st.DataObject) -> None:
     stored = bytearray(encode(record))
     stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(EpochLogBroken):
@@ -116,54 +114,52 @@ def test_a_changed_byte_is_never_taken_for_a_decision(
 
 
 @given(records, st.data())
-def test_a_torn_record_is_never_taken_for_a_decision(
-    record: EpochRecord, data: st.DataObject
-) -> None:
+def test_a_torn_record_is_rejected(record: EpochRecord, data: st.DataObject) -> None:
     stored = encode(record)
     with pytest.raises(EpochLogBroken):
         decode(stored[: data.draw(st.integers(0, len(stored) - 1))])
 
 
 @given(records, st.binary(min_size=1, max_size=40))
-def test_bytes_after_the_record_are_refused(record: EpochRecord, more: bytes) -> None:
+def test_bytes_after_the_record_are_rejected(record: EpochRecord, more: bytes) -> None:
     with pytest.raises(EpochLogBroken):
         decode(encode(record) + more)
 
 
-def seal(header: object) -> bytes:
+def with_digest(header: object) -> bytes:
     packed = json.dumps(header).encode()
     body = MAGIC + struct.pack(">Q", len(packed)) + packed
     return body + hashlib.sha256(body).digest()
 
 
 @pytest.mark.parametrize("header", [[], {}, {"chunks": [{}]}, "text", None])
-def test_a_whole_record_of_another_format_is_refused_as_such(header: object) -> None:
+def test_an_intact_record_of_another_format_is_rejected(header: object) -> None:
     with pytest.raises(EpochLogBroken, match="another version"):
-        decode(seal(header))
+        decode(with_digest(header))
 
 
-def test_a_field_that_a_newer_version_added_is_refused() -> None:
+def test_an_unknown_field_is_rejected() -> None:
     stored = encode(small())
     start = len(MAGIC) + 8
     header = json.loads(stored[start:-32]) | {"kind": "sealed"}
     with pytest.raises(EpochLogBroken, match="another version"):
-        decode(seal(header))
+        decode(with_digest(header))
 
 
-def test_inline_bytes_that_are_not_those_that_were_staged_are_refused() -> None:
-    """The record's own digest says that it is whole, not that it was put together well."""
+def test_inline_bytes_that_differ_from_the_staged_ones_are_rejected() -> None:
+    """The record's own digest shows only that the record is intact."""
     wrong = Chunk("s", 0, (0, 0), 1, 4, hashlib.sha256(b"else").hexdigest(), inline=b"rows")
     with pytest.raises(EpochLogBroken, match="other bytes"):
         decode(encode(small(chunks=(wrong,))))
 
 
 @pytest.mark.parametrize("stored", [b"", b"row", b"rows!", b"ROWS"])
-def test_a_staged_object_with_other_bytes_is_refused(stored: bytes) -> None:
+def test_a_staged_object_with_other_bytes_is_rejected(stored: bytes) -> None:
     with pytest.raises(EpochLogBroken):
         chunk("s", 0).verify(stored)
 
 
-def test_a_staged_object_with_its_own_bytes_is_taken() -> None:
+def test_a_staged_object_with_its_own_bytes_is_accepted() -> None:
     assert chunk("s", 0).verify(b"rows") == b"rows"
 
 
@@ -179,9 +175,9 @@ def test_a_part_without_rows_keeps_its_marker_in_the_chain() -> None:
     assert record.parts_with_rows("s") == (1,)
 
 
-def test_a_part_that_never_had_rows_expects_genesis() -> None:
-    assert small().prev_of("s", 0) == GENESIS
-    assert small().prev_of("unknown", 5) == GENESIS
+def test_a_part_that_never_had_rows_expects_no_marker() -> None:
+    assert small().prev_of("s", 0) == NO_MARKER
+    assert small().prev_of("unknown", 5) == NO_MARKER
 
 
 def test_the_chain_of_an_empty_epoch_is_the_chain_before_it() -> None:
@@ -189,15 +185,15 @@ def test_the_chain_of_an_empty_epoch_is_the_chain_before_it() -> None:
     assert small(prev=prev).chain() == prev
 
 
-def test_making_the_chain_leaves_the_record_as_it_is() -> None:
+def test_computing_the_chain_does_not_change_the_record() -> None:
     record = small(prev={"s": {0: Marker(3, "x")}}, chunks=(chunk("s", 0),))
     record.chain()
     assert record.prev_of("s", 0) == Marker(3, "x")
 
 
 @given(st.lists(st.sets(st.tuples(names, parts)), max_size=8))
-def test_the_chain_is_what_each_part_held_last(history: list[set[tuple[str, int]]]) -> None:
-    """Carried from record to record, `prev` names each part's last epoch with rows, and no other."""
+def test_the_chain_has_the_last_marker_of_each_part(history: list[set[tuple[str, int]]]) -> None:
+    """From record to record, `prev` has exactly the last epoch with rows of each part."""
     last: dict[tuple[str, int], Marker] = {}
     before: EpochRecord | None = None
     for epoch, moved in enumerate(history):
@@ -206,7 +202,7 @@ def test_the_chain_is_what_each_part_held_last(history: list[set[tuple[str, int]
         record = small(epoch=epoch, attempt=f"a{epoch}", prev=prev, chunks=made)
         for sink in ("kafka", "mysql", "dead letters"):
             for part in range(4):
-                assert record.prev_of(sink, part) == last.get((sink, part), GENESIS)
+                assert record.prev_of(sink, part) == last.get((sink, part), NO_MARKER)
         last |= dict.fromkeys(moved, record.marker)
         before = decode(encode(record))
 
@@ -214,9 +210,3 @@ def test_the_chain_is_what_each_part_held_last(history: list[set[tuple[str, int]
 def test_rows_are_counted_by_sink() -> None:
     record = small(chunks=(chunk("s", 0), chunk("s", 1), chunk("t", 0)))
     assert (record.rows("s"), record.rows("t"), record.rows("u")) == (2, 1, 0)
-
-
-def test_a_record_with_a_staged_object_is_not_inline_only() -> None:
-    named = Chunk("s", 0, (0, 0), 1, 4, "0", name="7/a/s-0")
-    assert small(chunks=(chunk("s", 0),)).inline_only()
-    assert not small(chunks=(chunk("s", 0), named)).inline_only()

@@ -1,8 +1,7 @@
-"""DESIGN.md's rules 1 to 5, on deciding, as far as the coordinator decides them: one directed schedule a claim.
+"""Rules 1 to 5 (docs/concepts/protocol.md) in the coordinator, one directed schedule per claim.
 
-A test's name carries the number of its rule. Each fails when its rule is taken out of the
-coordinator. Not here: what the sinks, the storage and Spark must do for a rule; rules 8 to 16
-(test_rules_applying.py).
+Each test has the number of its rule in its name and fails if the rule is removed from the coordinator.
+Rules 8 to 16 are in test_rules_applying.py.
 """
 
 from __future__ import annotations
@@ -12,26 +11,31 @@ from typing import Any
 
 import pytest
 
-from sluicegate.protocol.coordinator import run_epoch
-from sluicegate.protocol.effects import Apply, drive
-from sluicegate.protocol.errors import (
+from sluicegate.errors import (
     CheckpointOfAnotherJob,
-    DecidedForAnotherJob,
     DecisionUnknown,
     Fenced,
     OffsetLogDiverged,
+    RecordOfAnotherJob,
 )
+from sluicegate.protocol.coordinator import run_epoch
+from sluicegate.protocol.effects import Apply, run_effects
 from sluicegate.protocol.record import SinkBinding, encode
-
-from . import laws
-from .directed import attempts, decided_and_not_applied, died_of, offsets, world_of
-from .search import recover, to_the_end, until
-from .sim_sinks import cached_decode
+from tests.robustness.model.protocol.directed_schedules import (
+    attempts,
+    decided_and_not_applied,
+    died_of,
+    offsets,
+    world_of,
+)
+from tests.robustness.model.protocol.exhaustive_search import recover, to_the_end, until
+from tests.robustness.model.protocol.simulated_sinks import cached_decode
+from tests.robustness.validate import invariants
 
 # --- 1, 2: one decision ---------------------------------------------------------------------
 
 
-def test_rule_01_a_lost_reply_is_settled_by_asking_again() -> None:
+def test_rule_01_a_lost_reply_is_resolved_by_a_retry() -> None:
     world = world_of()
     driver = world.start("A", last=0)
     until(driver, "CreateRecord")
@@ -41,7 +45,7 @@ def test_rule_01_a_lost_reply_is_settled_by_asking_again() -> None:
     assert attempts(world, "kafka") == {"A1"}
 
 
-def test_rule_01_a_record_that_is_not_seen_at_once_is_no_answer() -> None:
+def test_rule_01_a_record_that_is_not_visible_yet_is_no_answer() -> None:
     world = world_of()
     driver = world.start("A", last=0)
     until(driver, "CreateRecord")
@@ -51,8 +55,8 @@ def test_rule_01_a_record_that_is_not_seen_at_once_is_no_answer() -> None:
     assert driver.error is None
 
 
-def test_rule_01_without_an_answer_nothing_is_applied() -> None:
-    """The object may be there: only the next start can tell, and applies it then."""
+def test_rule_01_without_a_reply_nothing_is_applied() -> None:
+    """The record may exist: the next start finds out and applies it."""
     world = world_of()
     driver = world.start("A", last=0)
     until(driver, "CreateRecord")
@@ -64,7 +68,7 @@ def test_rule_01_without_an_answer_nothing_is_applied() -> None:
     assert attempts(world, "kafka") == {"A1"}
 
 
-def test_rule_01_another_attempts_record_fences_and_nothing_of_ours_is_applied() -> None:
+def test_rule_01_a_record_of_another_attempt_fences_ours() -> None:
     world = world_of()
     ours, theirs = world.start("A", last=0), world.start("B", last=0)
     until(ours, "CreateRecord")
@@ -76,8 +80,8 @@ def test_rule_01_another_attempts_record_fences_and_nothing_of_ours_is_applied()
     assert attempts(world, "kafka") == {"B1"}
 
 
-def test_rule_01_what_is_applied_is_what_is_stored() -> None:
-    """Were the stored object another than the one in memory, the stored one would count."""
+def test_rule_01_the_stored_record_is_applied() -> None:
+    """If the stored record differed from the one in memory, the stored one would count."""
     world = world_of()
     driver = world.start("A", last=0)
     until(driver, "ReadRecord", times=2)
@@ -89,7 +93,7 @@ def test_rule_01_what_is_applied_is_what_is_stored() -> None:
     assert effect.record.traceparent == "stored"
 
 
-def test_rule_01_a_predecessors_late_request_decides_or_does_not_but_never_both() -> None:
+def test_rule_01_a_late_request_of_a_dead_driver_decides_only_once() -> None:
     world = world_of()
     dead = world.start("A")
     until(dead, "CreateRecord")
@@ -97,14 +101,14 @@ def test_rule_01_a_predecessors_late_request_decides_or_does_not_but_never_both(
     dead.crash()
     successor = world.start("B", last=0)
     until(successor, "CreateRecord")
-    world.settle_late(0, land=True)
+    world.end_late_request(0, land=True)
     to_the_end(successor)
     died_of(successor, Fenced)
     assert recover(world).error is None
     assert attempts(world, "mysql") == {"A1"}
 
 
-def test_rule_02_a_zombie_that_finds_its_epochs_record_is_fenced_before_it_applies() -> None:
+def test_rule_02_a_zombie_that_finds_its_record_is_fenced_before_the_apply() -> None:
     world = world_of()
     to_the_end(world.start("A", last=0))
     world.commits.clear()
@@ -117,7 +121,7 @@ def test_rule_02_a_zombie_that_finds_its_epochs_record_is_fenced_before_it_appli
     assert not any(point == "before-apply" for point, _, _ in zombie.points)
 
 
-def test_rule_02_a_zombie_that_decides_a_pruned_epoch_is_fenced_before_it_applies() -> None:
+def test_rule_02_a_zombie_that_decides_a_pruned_epoch_is_fenced_before_the_apply() -> None:
     world = world_of(retention=2)
     zombie = world.start("Z")
     until(zombie, "CreateRecord")
@@ -130,19 +134,17 @@ def test_rule_02_a_zombie_that_decides_a_pruned_epoch_is_fenced_before_it_applie
 
 
 @pytest.mark.parametrize(
-    ("asleep_before", "times"),
+    ("paused_before", "times"),
     [("ReadRecord", 1), ("ReadOffsets", 1), ("ReadOffsets", 2), ("Stage", 1), ("CreateRecord", 1)],
 )
-def test_rule_02_a_zombie_whose_files_were_pruned_says_fenced(
-    asleep_before: str, times: int
-) -> None:
-    """Not that the log is broken: that would call a human for nothing."""
+def test_rule_02_a_zombie_whose_files_were_pruned_is_fenced(paused_before: str, times: int) -> None:
+    """It does not report a broken log, which would alert an operator for nothing."""
     world = world_of(retention=2)
     to_the_end(world.start("A", last=0))
     zombie = world.start("Z")
-    until(zombie, "NewestEpoch")
+    until(zombie, "LatestEpoch")
     zombie.step()
-    until(zombie, asleep_before, times=times)
+    until(zombie, paused_before, times=times)
     to_the_end(world.start("B", last=6))
     to_the_end(zombie)
     died_of(zombie, Fenced)
@@ -151,7 +153,7 @@ def test_rule_02_a_zombie_whose_files_were_pruned_says_fenced(
 # --- 3: the same offsets --------------------------------------------------------------------
 
 
-def test_rule_03_offsets_that_are_not_there_stop_the_epoch_before_it_is_staged() -> None:
+def test_rule_03_missing_offsets_stop_the_epoch_before_it_is_staged() -> None:
     world = world_of()
     driver = world.start("A")
     until(driver, "log offsets")
@@ -161,7 +163,7 @@ def test_rule_03_offsets_that_are_not_there_stop_the_epoch_before_it_is_staged()
     assert not world.ranges
 
 
-def test_rule_03_a_replay_with_other_offsets_is_refused() -> None:
+def test_rule_03_a_replay_with_other_offsets_is_rejected() -> None:
     world = world_of()
     first, second = world.start("A"), world.start("B")
     until(second, "log offsets")
@@ -173,8 +175,8 @@ def test_rule_03_a_replay_with_other_offsets_is_refused() -> None:
     assert offsets(world, "kafka") == []
 
 
-def test_rule_03_an_epoch_does_not_follow_offsets_that_changed_after_the_decision() -> None:
-    """Epoch 0 is in and committed; from the changed file, epoch 1 would leave input out."""
+def test_rule_03_an_epoch_after_changed_offsets_is_rejected() -> None:
+    """Epoch 0 is applied and committed; after the changed file, epoch 1 would skip input."""
     world = world_of()
     first, second = world.start("A"), world.start("B")
     until(second, "log offsets")
@@ -190,51 +192,51 @@ def test_rule_03_an_epoch_does_not_follow_offsets_that_changed_after_the_decisio
 # --- 4: the record binds the job ------------------------------------------------------------
 
 
-def test_rule_04_a_replay_without_one_of_the_sinks_is_refused() -> None:
+def test_rule_04_a_replay_without_one_of_the_sinks_is_rejected() -> None:
     world = decided_and_not_applied()
     job = replace(world.job, sinks={"kafka": world.job.sinks["kafka"]})
-    with pytest.raises(DecidedForAnotherJob, match="no such sink"):
-        drive(run_epoch(job, 0), world.start("B").ports)
+    with pytest.raises(RecordOfAnotherJob, match="no such sink"):
+        run_effects(run_epoch(job, 0), world.start("B").ports)
     assert offsets(world, "kafka") == []
 
 
 @pytest.mark.parametrize(
     "change", [{"target": "topic b"}, {"marker_key": "M"}, {"parts": 3}, {"kind": "mysql"}]
 )
-def test_rule_04_a_replay_into_another_target_is_refused(change: dict[str, Any]) -> None:
+def test_rule_04_a_replay_into_another_target_is_rejected(change: dict[str, Any]) -> None:
     world = decided_and_not_applied()
     sinks = world.job.sinks | {"kafka": replace(world.job.sinks["kafka"], **change)}  # type: ignore[operator]
-    with pytest.raises(DecidedForAnotherJob):
-        drive(run_epoch(replace(world.job, sinks=sinks), 0), world.start("B").ports)
+    with pytest.raises(RecordOfAnotherJob):
+        run_effects(run_epoch(replace(world.job, sinks=sinks), 0), world.start("B").ports)
     assert offsets(world, "mysql") == []
 
 
-def test_rule_04_a_replay_goes_to_the_records_sinks_not_to_those_added_since() -> None:
+def test_rule_04_a_replay_ignores_sinks_that_were_added_since() -> None:
     world = decided_and_not_applied()
     more = world.job.sinks | {"new": SinkBinding("kafka", "topic new", 1, "L.new")}  # type: ignore[operator]
-    settled = drive(run_epoch(replace(world.job, sinks=more), 0), world.start("B").ports)
-    assert set(settled.record.sinks) == {"kafka", "mysql"}
-    laws.check_end(world)
+    decided = run_effects(run_epoch(replace(world.job, sinks=more), 0), world.start("B").ports)
+    assert set(decided.record.sinks) == {"kafka", "mysql"}
+    invariants.check_end(world)
 
 
 @pytest.mark.parametrize("change", [{"name": "other"}, {"lineage": "other"}])
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_rule_04_a_checkpoint_of_another_job_or_lineage_is_refused(
+def test_rule_04_a_checkpoint_of_another_job_or_lineage_is_rejected(
     change: dict[str, str], epoch: int
 ) -> None:
-    """Both where the epoch's own record is found and where only the one before is."""
+    """Both if the epoch's own record is found and if only the previous one is."""
     world = world_of()
     to_the_end(world.start("A", last=0))
     world.offsets[1] = 4
     with pytest.raises(CheckpointOfAnotherJob):
-        drive(run_epoch(replace(world.job, **change), epoch), world.start("B").ports)  # type: ignore[arg-type]
+        run_effects(run_epoch(replace(world.job, **change), epoch), world.start("B").ports)  # type: ignore[arg-type]
 
 
-def test_rule_04_an_epoch_before_the_lineage_is_refused() -> None:
+def test_rule_04_an_epoch_before_the_lineage_is_rejected() -> None:
     world = world_of()
     world.offsets[3] = 5
     with pytest.raises(OffsetLogDiverged, match="older than the lineage"):
-        drive(run_epoch(replace(world.job, first_epoch=4), 3), world.start("B").ports)
+        run_effects(run_epoch(replace(world.job, first_epoch=4), 3), world.start("B").ports)
 
 
 # --- 5: empty epochs ------------------------------------------------------------------------
@@ -251,10 +253,10 @@ def test_rule_05_an_empty_epoch_is_decided_and_touches_no_sink() -> None:
     }
 
 
-def test_rule_05_a_part_without_rows_keeps_its_marker_and_goes_on_later() -> None:
+def test_rule_05_a_part_without_rows_keeps_its_marker() -> None:
     world = world_of(size=lambda _n, _e: 1, route=lambda offset, _a, parts: offset % parts)
     to_the_end(world.start("A", last=2))
     markers = [part.marker.epoch for part in world.sinks["mysql"].parts if part.marker]
     assert markers == [2, 1]
     assert recover(world, epochs=2).error is None
-    laws.check_end(world)
+    invariants.check_end(world)

@@ -1,7 +1,6 @@
-"""DESIGN.md's rules 8 to 16, as far as the coordinator decides them: one schedule a claim.
+"""Rules 8 to 16 (docs/concepts/protocol.md) in the coordinator, one directed schedule per claim.
 
-A test's name carries the number of its rule. Each fails when its rule is taken out of the
-coordinator. Not here: what the sinks, the storage and Spark must do for a rule.
+Each test has the number of its rule in its name and fails if the rule is removed from the coordinator.
 """
 
 from __future__ import annotations
@@ -10,33 +9,40 @@ from dataclasses import replace
 
 import pytest
 
-from sluicegate.protocol.coordinator import run_epoch
-from sluicegate.protocol.effects import drive
-from sluicegate.protocol.errors import (
-    DecidedForAnotherJob,
+from sluicegate.errors import (
     EpochLogBroken,
     MarkerMismatch,
+    RecordOfAnotherJob,
+    SinkRegressed,
     SinkRejected,
     SinkUnavailable,
-    SinkWentBack,
     StateIncomplete,
     StoreUnavailable,
     Stuck,
 )
-from sluicegate.protocol.markers import GENESIS
+from sluicegate.protocol.coordinator import run_epoch
+from sluicegate.protocol.effects import run_effects
+from sluicegate.protocol.markers import NO_MARKER
 from sluicegate.protocol.record import encode
-
-from . import laws
-from .directed import KAFKA, MYSQL, attempts, decided_and_not_applied, died_of, offsets, world_of
-from .search import recover, to_the_end, until
-from .setting import salted
-from .sim_sinks import cached_decode
-from .world import World
+from tests.robustness.model.protocol.directed_schedules import (
+    KAFKA,
+    MYSQL,
+    attempts,
+    decided_and_not_applied,
+    died_of,
+    offsets,
+    world_of,
+)
+from tests.robustness.model.protocol.exhaustive_search import recover, to_the_end, until
+from tests.robustness.model.protocol.simulated_sinks import cached_decode
+from tests.robustness.model.protocol.world import World
+from tests.robustness.model.protocol.world_config import salted
+from tests.robustness.validate import invariants
 
 # --- 8, 9: staging --------------------------------------------------------------------------
 
 
-def test_rule_08_every_try_stages_under_a_name_of_its_own() -> None:
+def test_rule_08_every_attempt_stages_under_its_own_name() -> None:
     world = world_of()
     first = world.start("A")
     until(first, "CreateRecord")
@@ -46,11 +52,11 @@ def test_rule_08_every_try_stages_under_a_name_of_its_own() -> None:
     assert {name.split("/")[1] for name in world.staged} == {"A1", "B1"}
 
 
-def test_rule_08_nothing_staged_is_removed_before_every_sink_has_the_epoch() -> None:
+def test_rule_08_staged_objects_stay_until_every_sink_has_the_epoch() -> None:
     world = world_of()
     loser, driver = world.start("A"), world.start("B", last=0)
     until(loser, "CreateRecord")
-    until(driver, "Tidy")
+    until(driver, "PruneLog")
     assert offsets(world, "kafka") == offsets(world, "mysql") == [0, 1]
     assert {name.split("/")[1] for name in world.staged} == {"A1", "B1"}
     driver.step()
@@ -68,15 +74,15 @@ def test_rule_09_an_epoch_with_incomplete_state_is_not_decided() -> None:
 
     driver.check_state = incomplete  # type: ignore[method-assign]
     with pytest.raises(StateIncomplete):
-        drive(run_epoch(world.job, 0), driver.ports)
+        run_effects(run_epoch(world.job, 0), driver.ports)
     assert not world.decided
 
 
 # --- 11: the chain --------------------------------------------------------------------------
 
 
-def gone_back(*, epochs: int, back: int, retention: int = 9, sink: str = "mysql") -> World:
-    """Return a world where a sink was put back by `back` commits; two drivers never met."""
+def regressed(*, epochs: int, back: int, retention: int = 9, sink: str = "mysql") -> World:
+    """Return a world whose sink was restored to `back` commits ago, with no rival drivers."""
     world = world_of(retention=retention, parts=1)
     to_the_end(world.start("A", last=epochs - 1))
     world.restore_sink(sink, len(world.sinks[sink].history) - 1 - back)
@@ -84,26 +90,26 @@ def gone_back(*, epochs: int, back: int, retention: int = 9, sink: str = "mysql"
 
 
 @pytest.mark.parametrize("back", [1, 2, 3])
-def test_rule_11_mysql_is_brought_forward_from_the_kept_records(back: int) -> None:
-    world = gone_back(epochs=4, back=back)
+def test_rule_11_mysql_is_brought_forward_from_the_retained_records(back: int) -> None:
+    world = regressed(epochs=4, back=back)
     assert recover(world, epochs=1).error is None
-    laws.check_end(world)
+    invariants.check_end(world)
 
 
 def test_rule_11_kafka_is_not_brought_forward() -> None:
-    world = gone_back(epochs=4, back=2, sink="kafka")
-    died_of(recover(world, epochs=1), SinkWentBack)
+    world = regressed(epochs=4, back=2, sink="kafka")
+    died_of(recover(world, epochs=1), SinkRegressed)
     assert offsets(world, "kafka") == [0, 1, 2, 3]
 
 
-def test_rule_11_nothing_is_redone_where_a_record_between_is_pruned() -> None:
-    world = gone_back(epochs=6, back=4, retention=2)
-    died_of(recover(world, epochs=1), SinkWentBack)
+def test_rule_11_nothing_is_redone_if_a_record_in_between_is_pruned() -> None:
+    world = regressed(epochs=6, back=4, retention=2)
+    died_of(recover(world, epochs=1), SinkRegressed)
     assert offsets(world, "mysql") == [0, 1, 2, 3]
 
 
-def test_rule_11_a_zombies_record_in_a_pruned_ones_place_is_not_redone() -> None:
-    """It fits the chain below it, and was never decided."""
+def test_rule_11_a_zombies_record_of_a_pruned_epoch_is_not_redone() -> None:
+    """It fits the chain before it, but was never decided."""
     world = world_of(retention=2, parts=1)
     to_the_end(world.start("A", last=0))
     zombie = world.start("Z")
@@ -111,7 +117,7 @@ def test_rule_11_a_zombies_record_in_a_pruned_ones_place_is_not_redone() -> None
     to_the_end(world.start("B", last=4))
     to_the_end(zombie)
     assert cached_decode(world.records[1]).attempt == "Z1"
-    # keep what leads down to it, as a longer retention would
+    # keep the records that lead to it, as a longer retention would
     for epoch in (2, 3, 4):
         world.records[epoch] = encode(world.decided[epoch])
         for chunk in world.decided[epoch].chunks:
@@ -119,29 +125,29 @@ def test_rule_11_a_zombies_record_in_a_pruned_ones_place_is_not_redone() -> None
             if chunk.name:
                 world.staged[chunk.name] = str(rows).replace("'", '"').encode()
     world.restore_sink("mysql", 1)
-    died_of(recover(world, epochs=1), SinkWentBack)
+    died_of(recover(world, epochs=1), SinkRegressed)
     assert attempts(world, "mysql") == {"A1"}
 
 
-def test_rule_11_a_redo_into_another_target_is_refused() -> None:
-    world = gone_back(epochs=3, back=2)
+def test_rule_11_a_redo_into_another_target_is_rejected() -> None:
+    world = regressed(epochs=3, back=2)
     moved = replace(world.job.sinks["mysql"], target="table b")
     job = replace(world.job, sinks=world.job.sinks | {"mysql": moved})  # type: ignore[operator]
     world.offsets[3], driver = 8, world.start("B")
     driver.memory[3] = (6, 8)
-    with pytest.raises(DecidedForAnotherJob):
-        drive(run_epoch(job, 3), driver.ports)
+    with pytest.raises(RecordOfAnotherJob):
+        run_effects(run_epoch(job, 3), driver.ports)
     assert offsets(world, "mysql") == [0, 1]
 
 
-def test_rule_11_a_sink_that_fails_while_it_is_brought_forward_is_tried_again() -> None:
-    world = gone_back(epochs=4, back=3)
+def test_rule_11_a_failure_while_a_sink_is_brought_forward_is_retried() -> None:
+    world = regressed(epochs=4, back=3)
     driver = world.start("B", last=4)
     until(driver, "commit", times=2)
     driver.step("lost")
     to_the_end(driver)
     assert driver.error is None
-    laws.check_end(world)
+    invariants.check_end(world)
 
 
 @pytest.mark.parametrize("sink", ["kafka", "mysql"])
@@ -154,9 +160,9 @@ def test_rule_11_lost_markers_stop_the_driver(sink: str) -> None:
     assert offsets(world, sink) == [0, 1, 2, 3]
 
 
-@pytest.mark.xfail(reason="an absent marker is right before a part's first epoch", strict=True)
+@pytest.mark.xfail(reason="before a part's first epoch an absent marker is correct", strict=True)
 def test_rule_11_markers_lost_in_a_parts_first_epoch_stop_the_driver() -> None:
-    """Open: epoch 0 is in, its commit is not known to Spark, and Kafka's markers are wiped."""
+    """Open issue: epoch 0 is applied, Spark has not committed it, and Kafka's markers are wiped."""
     world = world_of(sinks=(KAFKA,), parts=1)
     driver = world.start("A")
     until(driver, "log commit")
@@ -166,7 +172,7 @@ def test_rule_11_markers_lost_in_a_parts_first_epoch_stop_the_driver() -> None:
     died_of(recover(world), MarkerMismatch)
 
 
-def test_rule_11_the_record_carries_the_chain_across_a_restart() -> None:
+def test_rule_11_the_record_preserves_the_chain_across_a_restart() -> None:
     world = world_of(route=salted)
     to_the_end(world.start("A", last=2))
     assert recover(world, epochs=2).error is None
@@ -178,16 +184,16 @@ def test_rule_11_the_record_carries_the_chain_across_a_restart() -> None:
                 for e in range(3)
                 if part in world.decided[e].parts_with_rows(sink)
             ]
-            assert record.prev_of(sink, part) == (due[-1] if due else GENESIS)
+            assert record.prev_of(sink, part) == (due[-1] if due else NO_MARKER)
 
 
-def test_rule_11_no_epoch_is_decided_without_the_record_before() -> None:
+def test_rule_11_no_epoch_is_decided_without_the_previous_record() -> None:
     world = world_of()
     to_the_end(world.start("A", last=1))
     world.records.clear()
     world.offsets[2] = 6
     with pytest.raises(EpochLogBroken, match="epoch 1 has no record"):
-        drive(run_epoch(world.job, 2), world.start("B").ports)
+        run_effects(run_epoch(world.job, 2), world.start("B").ports)
     assert 2 not in world.decided
 
 
@@ -195,7 +201,7 @@ def test_rule_11_no_epoch_is_decided_without_the_record_before() -> None:
 
 
 @pytest.mark.parametrize("error", [SinkUnavailable("down"), SinkRejected("too long")])
-def test_rule_14_a_sink_that_does_not_take_it_leaves_the_epoch_decided(error: Exception) -> None:
+def test_rule_14_an_epoch_that_a_sink_does_not_accept_stays_decided(error: Exception) -> None:
     world = world_of()
     world.offsets[0], driver = 2, world.start("A")
     driver.memory[0] = (0, 2)
@@ -207,17 +213,17 @@ def test_rule_14_a_sink_that_does_not_take_it_leaves_the_epoch_decided(error: Ex
 
     driver.apply = refuse  # type: ignore[assignment,method-assign]
     with pytest.raises(Stuck, match="epoch 0 is decided and sink kafka") as caught:
-        drive(run_epoch(world.job, 0), driver.ports)
+        run_effects(run_epoch(world.job, 0), driver.ports)
     assert caught.value.__cause__ is error
     again = world.job.apply_tries if isinstance(error, SinkUnavailable) else 1
     assert calls == ["kafka False"] * again
     assert 0 in world.decided
     assert recover(world).error is None
-    laws.check_end(world)
+    invariants.check_end(world)
 
 
 def test_rule_14_a_discarded_epoch_moves_the_marker_and_writes_nothing() -> None:
-    """Told before the sink was reached: create-once, then the next start leaves the rows out."""
+    """It was discarded before the sink was reached: the next start skips its rows."""
     world = decided_and_not_applied()
     world.discards.add((0, "mysql"))
     assert recover(world, epochs=1).error is None
@@ -226,7 +232,7 @@ def test_rule_14_a_discarded_epoch_moves_the_marker_and_writes_nothing() -> None
     assert [p.marker for p in world.sinks["mysql"].parts] == [world.decided[1].marker] * 2
 
 
-def test_rule_14_a_discarded_epoch_stays_out_when_the_sink_is_brought_forward() -> None:
+def test_rule_14_a_discarded_epoch_is_not_written_when_the_sink_is_brought_forward() -> None:
     world = world_of(parts=1)
     to_the_end(world.start("A", last=0))
     stuck = world.start("B")
@@ -242,7 +248,7 @@ def test_rule_14_a_discarded_epoch_stays_out_when_the_sink_is_brought_forward() 
     assert offsets(world, "mysql") == [0, 1, 4, 5, 6, 7]
 
 
-def test_rule_14_rows_given_up_for_one_sink_reach_the_other() -> None:
+def test_rule_14_rows_discarded_for_one_sink_reach_the_other() -> None:
     world = decided_and_not_applied()
     world.discard(0, "mysql")
     assert recover(world).error is None
@@ -264,7 +270,7 @@ def test_rule_15_a_crash_between_two_sinks_is_completed_by_the_next_start() -> N
 
 
 def test_rule_15_sinks_are_applied_in_the_order_of_the_job_that_decided() -> None:
-    """Also by a replay whose job has them in another order."""
+    """Also in a replay by a job that has them in another order."""
     world = world_of(sinks=(MYSQL, KAFKA))
     first = world.start("A")
     until(first, "open")
@@ -275,7 +281,7 @@ def test_rule_15_sinks_are_applied_in_the_order_of_the_job_that_decided() -> Non
         assert [sink for point, _, sink in driver.points if point == "before-apply"] == order
 
 
-def test_rule_15_spark_is_told_only_after_the_last_sink() -> None:
+def test_rule_15_spark_commits_only_after_the_last_sink() -> None:
     world = world_of()
     driver = world.start("A", last=0)
     to_the_end(driver)
@@ -283,28 +289,28 @@ def test_rule_15_spark_is_told_only_after_the_last_sink() -> None:
     assert points[-2:] == ["after-apply", "before-done"]
 
 
-def test_rule_16_a_skipped_plan_is_given_its_event_times_before_anything_is_applied() -> None:
+def test_rule_16_the_watermark_of_a_skipped_plan_is_restored_before_the_apply() -> None:
     world = decided_and_not_applied()
     driver = world.start("B", last=0)
     until(driver, "open")
-    assert driver.fed == [2]
+    assert driver.restored_watermarks == [2]
     assert "B1" not in world.ranges
 
 
-def test_rule_16_a_plan_that_ran_is_not_fed() -> None:
+def test_rule_16_the_watermark_of_a_plan_that_ran_is_not_restored() -> None:
     driver = world_of().start("A", last=1)
-    assert to_the_end(driver).fed == []
+    assert to_the_end(driver).restored_watermarks == []
 
 
-# --- what a store that is down means --------------------------------------------------------
+# --- a store that is down ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asked", ["ReadRecord", "NewestEpoch", "ReadOffsets"])
-def test_a_store_that_is_down_stops_the_driver_and_a_restart_helps(asked: str) -> None:
+@pytest.mark.parametrize("step", ["ReadRecord", "LatestEpoch", "ReadOffsets"])
+def test_a_store_that_is_down_stops_the_driver_and_a_restart_helps(step: str) -> None:
     world = world_of()
     driver = world.start("A")
-    until(driver, asked)
+    until(driver, step)
     driver.step("failed")
     died_of(driver, StoreUnavailable)
     assert recover(world, epochs=1).error is None
-    laws.check_end(world)
+    invariants.check_end(world)

@@ -1,4 +1,4 @@
-"""A seal beside living drivers, zombies and crashes: nothing behind it, nothing left half done."""
+"""Sealing with running drivers, zombies and crashes: nothing after the seal, nothing unapplied."""
 
 from __future__ import annotations
 
@@ -10,49 +10,42 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from sluicegate.errors import DecisionUnknown, EpochLogBroken, EpochUnfinished, Fenced, Sealed
 from sluicegate.protocol import sealing
-from sluicegate.protocol.effects import NewestEpoch
-from sluicegate.protocol.errors import (
-    DecisionUnknown,
-    EpochLogBroken,
-    EpochUnfinished,
-    Fenced,
-    Sealed,
-)
-from sluicegate.protocol.seal import Seal, decode_seal, encode_seal, is_seal
-
-from . import laws
-from .sealers import start_sealer
-from .search import everywhere, recover, to_the_end, until
-from .setting import Setting
-from .test_simulation import MOST_ALIVE, SETTINGS, Machine
-from .world import World
+from sluicegate.protocol.effects import LatestEpoch
+from sluicegate.protocol.record import Seal, decode_seal, encode_seal, is_seal
+from tests.robustness.model.protocol.exhaustive_search import everywhere, recover, to_the_end, until
+from tests.robustness.model.protocol.simulated_sealer import start_sealer
+from tests.robustness.model.protocol.test_simulation import MOST_ALIVE, SETTINGS, Machine
+from tests.robustness.model.protocol.world import World
+from tests.robustness.model.protocol.world_config import WorldConfig
+from tests.robustness.validate import invariants
 
 KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
 ALL = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "0")) >= 1000
 
 
-def small(**changes: Any) -> World:  # noqa: ANN401 - any setting
-    """Return a world of one part a sink and two rows an epoch."""
-    settings: dict[str, Any] = {"sinks": (KAFKA, MYSQL), "parts": 1, "size": lambda _n, _e: 2}
-    return World(Setting(**(settings | changes)))
+def small(**changes: Any) -> World:  # noqa: ANN401 - any field
+    """Return a world with one part per sink and two rows per epoch."""
+    fields: dict[str, Any] = {"sinks": (KAFKA, MYSQL), "parts": 1, "size": lambda _n, _e: 2}
+    return World(WorldConfig(**(fields | changes)))
 
 
-def ends_well(world: World) -> None:
-    """Sealed or not, one more driver leaves every decided epoch in every sink."""
+def completes(world: World) -> None:
+    """Check that, sealed or not, one more driver applies every decided epoch to every sink."""
     driver = recover(world, epochs=1)
     if driver.error is not None and not isinstance(driver.error, Sealed):
         raise driver.error
     if "sealed" in world.events and driver.error is None:
-        raise laws.LawBroken("seal: a driver went on behind it")
-    laws.check_end(world)
+        raise invariants.InvariantBroken("seal: a driver continued after it")
+    invariants.check_end(world)
 
 
 # --- every interleaving ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("overlap", "faults"), [(False, 1), (True, 0)])
-def test_a_sealer_beside_a_driver_with_a_crash_in_every_state(overlap: bool, faults: int) -> None:  # noqa: FBT001 - a parameter
+def test_a_sealer_and_a_driver_with_a_crash_in_every_state(overlap: bool, faults: int) -> None:  # noqa: FBT001 - a parameter
     def make() -> World:
         world = small(sinks=(MYSQL,), overlap=overlap)
         to_the_end(world.start("A", last=0))
@@ -60,12 +53,12 @@ def test_a_sealer_beside_a_driver_with_a_crash_in_every_state(overlap: bool, fau
         start_sealer(world)
         return world
 
-    found = everywhere(make, ends_well, faults=faults)
+    found = everywhere(make, completes, faults=faults)
     assert found.states > 200
 
 
-def test_a_sealer_beside_a_driver_and_a_paused_one() -> None:
-    """The paused one has decided an epoch that the other has applied since."""
+def test_a_sealer_a_driver_and_a_paused_one() -> None:
+    """The paused one decided an epoch that the other has applied since."""
 
     def make() -> World:
         world = small()
@@ -75,7 +68,7 @@ def test_a_sealer_beside_a_driver_and_a_paused_one() -> None:
         start_sealer(world)
         return world
 
-    found = everywhere(make, ends_well)
+    found = everywhere(make, completes)
     assert found.states > 50
 
 
@@ -87,7 +80,7 @@ def test_two_sealers_seal_once() -> None:
         start_sealer(world, "T")
         return world
 
-    everywhere(make, ends_well, faults=1)
+    everywhere(make, completes, faults=1)
     world = make()
     first, second = world.drivers[1:]
     until(second, "CreateSeal")
@@ -97,11 +90,11 @@ def test_two_sealers_seal_once() -> None:
     assert isinstance(second.error, Sealed)
 
 
-# --- any history -----------------------------------------------------------------------------------
+# --- random schedules ------------------------------------------------------------------------------
 
 
 class Sealing(Machine):
-    """The machine of the protocol, with sealers; no sink goes back, which a seal cannot see."""
+    """The protocol machine with sealers; no sink regresses, because a seal cannot detect it."""
 
     @precondition(lambda self: len(self.world.alive()) < MOST_ALIVE)
     @rule()
@@ -130,17 +123,17 @@ class Sealing(Machine):
             self.world.discard(newest, sink)
 
     def end(self) -> None:
-        ends_well(self.world)
+        completes(self.world)
 
 
 TestSealing = pytest.mark.filterwarnings("error")(Sealing.TestCase)
 TestSealing.settings = SETTINGS
 
 
-# --- what a sealer refuses, and what a driver says ---------------------------------------------------
+# --- directed schedules ------------------------------------------------------------------------------
 
 
-def test_a_decided_epoch_that_is_not_applied_is_not_sealed_off() -> None:
+def test_a_lineage_with_an_unapplied_epoch_is_not_sealed() -> None:
     world = small()
     until(world.start("A"), "open")
     world.drivers[0].crash()
@@ -150,7 +143,7 @@ def test_a_decided_epoch_that_is_not_applied_is_not_sealed_off() -> None:
     assert not world.seals
 
 
-def test_an_overlapped_epoch_is_not_taken_for_applied_because_spark_has_committed_it() -> None:
+def test_sparks_commit_of_an_overlapped_epoch_does_not_prove_that_it_is_applied() -> None:
     world = small(overlap=True)
     driver = world.start("A")
     until(driver, "log commit", times=2)
@@ -164,7 +157,7 @@ def test_a_lineage_without_a_decision_is_not_sealed() -> None:
     assert isinstance(to_the_end(start_sealer(small())).error, EpochUnfinished)
 
 
-def test_a_living_driver_that_was_quicker_keeps_its_decision() -> None:
+def test_a_driver_that_decides_first_fences_the_sealer() -> None:
     world = small()
     driver = world.start("A")
     until(driver, "CreateRecord", times=2)
@@ -175,7 +168,7 @@ def test_a_living_driver_that_was_quicker_keeps_its_decision() -> None:
     assert not world.seals
 
 
-def test_a_driver_that_meets_the_seal_at_its_decision_stops_and_writes_nothing() -> None:
+def test_a_driver_that_finds_the_seal_when_it_decides_stops() -> None:
     world = small()
     driver = world.start("A")
     until(driver, "CreateRecord", times=2)
@@ -184,14 +177,14 @@ def test_a_driver_that_meets_the_seal_at_its_decision_stops_and_writes_nothing()
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_a_start_behind_the_seal_stops(overlap: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_start_after_the_seal_stops(overlap: bool) -> None:  # noqa: FBT001 - a parameter
     world = small(overlap=overlap)
     to_the_end(world.start("A", last=1))
     assert to_the_end(start_sealer(world)).error is None
     assert isinstance(to_the_end(world.start("B")).error, Sealed)
 
 
-def test_a_seal_whose_reply_is_lost_is_found_to_be_ours() -> None:
+def test_a_seal_whose_reply_is_lost_is_recognized_as_ours() -> None:
     world = small()
     to_the_end(world.start("A", last=1))
     sealer = start_sealer(world)
@@ -200,7 +193,7 @@ def test_a_seal_whose_reply_is_lost_is_found_to_be_ours() -> None:
     assert to_the_end(sealer).error is None
 
 
-def test_a_store_that_never_says_leaves_the_sealer_in_doubt(
+def test_a_store_that_never_confirms_leaves_the_seal_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = small()
@@ -211,22 +204,22 @@ def test_a_store_that_never_says_leaves_the_sealer_in_doubt(
     assert isinstance(to_the_end(sealer).error, DecisionUnknown)
 
 
-# --- the simulation can fail -------------------------------------------------------------------------
+# --- broken protocols are caught ---------------------------------------------------------------------
 
 
 def unchecked(_seal: Seal) -> Iterator[Any]:
-    yield NewestEpoch()
+    yield LatestEpoch()
 
 
-def test_sealing_off_what_is_not_applied_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sealing_an_unapplied_epoch_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealing, "all_applied", unchecked)
     world = small()
     until(world.start("A"), "open")
-    with pytest.raises(laws.LawBroken, match=r"seal: at 1, and kafka does not have 0"):
+    with pytest.raises(invariants.InvariantBroken, match=r"seal: at 1, and kafka does not have 0"):
         to_the_end(start_sealer(world))
 
 
-def test_a_store_that_lets_a_decision_over_a_seal_is_caught(
+def test_a_store_that_overwrites_a_seal_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     put = World.put
@@ -243,29 +236,31 @@ def test_a_store_that_lets_a_decision_over_a_seal_is_caught(
     driver = world.start("A")
     until(driver, "CreateRecord", times=2)
     to_the_end(start_sealer(world))
-    with pytest.raises(laws.LawBroken, match=r"seal: an epoch was decided behind the seal at 1"):
+    with pytest.raises(
+        invariants.InvariantBroken, match=r"seal: an epoch was decided after the seal at 1"
+    ):
         driver.step()
 
 
-# --- its bytes ---------------------------------------------------------------------------------------
+# --- stored form -------------------------------------------------------------------------------------
 
 SEAL = Seal("id", "l", "j", 7, "savepoint x", 1_767_787_200_123)
 
 
-def test_a_seal_is_read_as_it_was_written() -> None:
+def test_a_decoded_seal_equals_the_encoded_one() -> None:
     assert is_seal(encode_seal(SEAL))
     assert decode_seal(encode_seal(SEAL)) == SEAL
 
 
 @pytest.mark.parametrize("at", [20, 60, -1])
-def test_a_changed_seal_is_broken_not_absent(at: int) -> None:
+def test_a_changed_seal_is_rejected(at: int) -> None:
     stored = bytearray(encode_seal(SEAL))
     stored[at] ^= 1
     with pytest.raises(EpochLogBroken):
         decode_seal(bytes(stored))
 
 
-def test_a_seal_says_after_which_epoch_and_what_to_do() -> None:
+def test_the_error_of_a_seal_names_the_last_epoch() -> None:
     error = SEAL.error()
     assert "after epoch 6" in error.what
     assert error.exit_code == 65

@@ -1,4 +1,4 @@
-"""Restart strategies, and which errors a restart can help."""
+"""Restart strategies, and the errors that a restart can help against."""
 
 import math
 
@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.protocol import errors
-from sluicegate.protocol.errors import SettingsInvalid
+from sluicegate import errors
+from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.restart import Failure, RestartSettings, next_restart
 
 
 def middle() -> float:
-    """Draw no jitter."""
+    """Return the random number that means no jitter."""
     return 0.5
 
 
@@ -40,7 +40,7 @@ def test_none_never_restarts() -> None:
     assert delays(RestartSettings(restart="none"), *often(1)) == [None]
 
 
-def test_failure_rate_bears_failures_that_are_far_apart() -> None:
+def test_failure_rate_restarts_after_failures_that_are_far_apart() -> None:
     settings = RestartSettings(
         restart="failure-rate",
         restart_max_failures=2,
@@ -51,7 +51,7 @@ def test_failure_rate_bears_failures_that_are_far_apart() -> None:
     assert delays(settings, *often(6, every_s=40)) == [5] * 6
 
 
-def test_failure_rate_gives_up_when_they_are_close() -> None:
+def test_failure_rate_gives_up_when_failures_are_close() -> None:
     settings = RestartSettings(
         restart="failure-rate", restart_max_failures=2, restart_interval_s=60, restart_delay_s=5
     )
@@ -67,7 +67,7 @@ def test_the_default_is_exponential_delay_and_never_gives_up() -> None:
     assert None not in delays(RestartSettings(), *often(200))
 
 
-@settings(deadline=None)  # it is no claim about speed
+@settings(deadline=None)  # not a claim about speed
 @given(
     failures=st.integers(1, 3000),
     chance=st.floats(0, 1),
@@ -78,7 +78,7 @@ def test_the_default_is_exponential_delay_and_never_gives_up() -> None:
 def test_exponential_delay_stays_within_its_bounds(
     failures: int, chance: float, jitter: float, first: float, longest: float
 ) -> None:
-    """However many failures there were: no overflow, nothing negative, nothing over the longest."""
+    """For any number of failures: no overflow, nothing negative, nothing above the maximum."""
     settings = RestartSettings(
         restart_initial_delay_s=first, restart_max_delay_s=longest, restart_jitter=jitter
     )
@@ -95,29 +95,29 @@ def test_jitter_spreads_delays_around_their_middle() -> None:
 
 
 @pytest.mark.parametrize("restart", ["fixed-delay", "exponential-delay"])
-def test_a_healthy_run_forgets_earlier_failures(restart: str) -> None:
+def test_a_healthy_run_resets_earlier_failures(restart: str) -> None:
     settings = RestartSettings(restart=restart, restart_attempts=2, restart_reset_s=100)
     healthy = Failure(at_s=500, ran_s=100)
     assert delays(settings, *often(2), healthy)[2] == delays(settings, *often(1))[0]
 
 
-def test_a_strategy_says_why() -> None:
+def test_a_strategy_states_its_reason() -> None:
     settings = RestartSettings(restart="fixed-delay", restart_attempts=2)
     assert next_restart(settings, often(1), middle).why == "fixed-delay: restart 1 of 2"
-    assert next_restart(settings, often(3), middle).why == "fixed-delay: all 2 restarts are spent"
+    assert next_restart(settings, often(3), middle).why == "fixed-delay: all 2 restarts are used up"
 
 
 @pytest.mark.parametrize(
     "wrong",
     [{"restart_jitter": 1.5}, {"restart_multiplier": 0.5}, {"restart_attempts": -1}],
 )
-def test_values_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_values_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsInvalid):
         RestartSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_exit_codes_tell_whether_starting_again_can_help() -> None:
-    """A supervisor sees only the code: 64 to 66 are final, and final errors have no other."""
+def test_exit_codes_tell_whether_a_restart_can_help() -> None:
+    """A supervisor sees only the exit code: 64 to 66 are final."""
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.SluicegateError):
             if kind.exit_code in (64, 65, 66):

@@ -1,1 +1,1 @@
-"""Tests of the module of the same name."""
+"""Tests of `sluicegate.spark` that need no JVM."""

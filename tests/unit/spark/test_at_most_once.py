@@ -1,4 +1,4 @@
-"""At-most-once in a task: nothing is tried again, so nothing may be spoilt beforehand."""
+"""At-most-once in a task: nothing is retried, so a stale writer must not fail the only attempt."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sluicegate.protocol.errors import SinkUnavailable
-from sluicegate.protocol.markers import Verdict
-from sluicegate.protocol.record import AT_MOST_ONCE
+from sluicegate.errors import SinkUnavailable
+from sluicegate.protocol.markers import Marker, Verdict
+from sluicegate.settings.epoch import AT_MOST_ONCE
 from sluicegate.sinks.contract import PartDecision, Receipt
 from sluicegate.sinks.memory import MemorySink
-from sluicegate.spark import applying
-from sluicegate.spark.applying import PartOrder
+from sluicegate.spark import apply as spark_apply
+from sluicegate.spark.apply import PartOrder
 
 
-class Fenced:
-    """A writer whose part has run in another worker since: it fails at its first word."""
+class FencedWriter:
+    """A writer whose part has run in another worker since: its first request fails."""
 
     def apply(self, _decision: PartDecision, _rows: Iterator[pa.RecordBatch]) -> Receipt:
         raise SinkUnavailable("fenced")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """It has no connection."""
 
 
 @pytest.fixture
 def order(tmp_path: Path) -> PartOrder:
-    """Give the order to apply an epoch of no rows."""
+    """Return the order to apply an epoch without rows."""
     sink = MemorySink("at-most-once").bind(
         pa.schema([("n", pa.int64())]), lineage="l", apply_timeout_s=5.0
     )
@@ -40,30 +40,28 @@ def order(tmp_path: Path) -> PartOrder:
         part=0,
         chunks=(),
         lineage="l",
-        epoch=2,
-        attempt="b",
-        prev_epoch=1,
-        prev_attempt="a",
+        this=Marker(2, "b"),
+        prev=Marker(1, "a"),
         delivery=AT_MOST_ONCE,
         traceparent="",
     )
 
 
-def told(order: PartOrder) -> object:
-    """Return what a task that applies it says."""
-    answer = applying._apply_pickled(pickle.dumps(order))
-    return pickle.loads(answer)  # noqa: S301 - our own
+def apply_in_task(order: PartOrder) -> object:
+    """Return the result of a task that applies the order."""
+    result = spark_apply._apply_in_task(pickle.dumps(order))
+    return pickle.loads(result)  # noqa: S301 - pickled by us
 
 
-def test_a_writer_of_an_earlier_epoch_does_not_cost_the_next(
+def test_a_fenced_writer_of_an_earlier_epoch_is_replaced(
     order: PartOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(applying._writers, ("l", order.sink.id, 0), Fenced())
-    assert isinstance(told(order), Receipt)
+    monkeypatch.setitem(spark_apply._writers, ("l", order.sink.id, 0), FencedWriter())
+    assert isinstance(apply_in_task(order), Receipt)
 
 
-def test_a_task_that_is_run_again_writes_nothing(order: PartOrder) -> None:
-    told(order)
-    again = told(order)
+def test_a_task_that_runs_twice_writes_once(order: PartOrder) -> None:
+    apply_in_task(order)
+    again = apply_in_task(order)
     assert isinstance(again, Receipt)
     assert again.verdict is Verdict.SKIP

@@ -1,11 +1,11 @@
-"""Spark's settings from outside: what is refused, what is joined, what Kubernetes needs."""
+"""Spark settings from outside: which are rejected, how they merge, what Kubernetes needs."""
 
 from __future__ import annotations
 
 import pytest
 
-from sluicegate.protocol.errors import SettingsInvalid
-from sluicegate.spark.conf import _NEEDED, check_conf, joined, on_kubernetes
+from sluicegate.errors import SettingsInvalid
+from sluicegate.spark.conf import REQUIRED, check_conf, kubernetes_conf, merge
 from sluicegate.spark.session import _STATIC_SETTINGS, RUNTIME_SETTINGS
 
 POD = {
@@ -27,43 +27,43 @@ POD = {
         ("spark.submit.deployMode", "cluster"),
     ],
 )
-def test_a_setting_that_breaks_a_rule_is_refused(key: str, value: str) -> None:
+def test_a_setting_that_breaks_a_rule_is_rejected(key: str, value: str) -> None:
     with pytest.raises(SettingsInvalid, match=key) as raised:
         check_conf({key: value})
     assert raised.value.exit_code == 64
 
 
-def test_what_we_set_ourselves_may_be_said_again() -> None:
-    """The list of what is needed and the list of what is set say the same."""
+def test_our_own_settings_are_accepted() -> None:
+    """The required settings and the settings of a session agree."""
     ours = {**_STATIC_SETTINGS, **RUNTIME_SETTINGS}
-    check_conf({key: ours[key] for key in _NEEDED if key in ours})
+    check_conf({key: ours[key] for key in REQUIRED if key in ours})
 
 
-def test_a_users_value_wins_over_a_default_of_ours() -> None:
+def test_a_users_value_wins_over_our_default() -> None:
     given = {"spark.ui.enabled": "true", "spark.sql.execution.arrow.maxRecordsPerBatch": "7"}
     check_conf(given)
-    assert joined({"spark.ui.enabled": "false", "a": "b"}, given) == {"a": "b", **given}
+    assert merge({"spark.ui.enabled": "false", "a": "b"}, given) == {"a": "b", **given}
 
 
-def test_a_users_jars_come_behind_ours() -> None:
-    assert joined({"spark.jars": "a.jar"}, {"spark.jars": "b.jar"}) == {"spark.jars": "a.jar,b.jar"}
+def test_a_users_jars_follow_ours() -> None:
+    assert merge({"spark.jars": "a.jar"}, {"spark.jars": "b.jar"}) == {"spark.jars": "a.jar,b.jar"}
 
 
-def test_a_driver_in_a_pod_is_found_by_its_executors() -> None:
-    found = on_kubernetes(POD)
+def test_a_driver_in_a_pod_is_reachable_by_its_executors() -> None:
+    found = kubernetes_conf(POD)
     assert found["spark.driver.host"] == "10.1.2.3"
-    assert found["spark.driver.bindAddress"] == "0.0.0.0"  # noqa: S104 - what is claimed
+    assert found["spark.driver.bindAddress"] == "0.0.0.0"  # noqa: S104 - the claim of the test
     assert found["spark.kubernetes.driver.pod.name"] == "j-1-driver"
     assert found["spark.kubernetes.namespace"] == "team"
     assert found["spark.kubernetes.executor.label.sluicegate.dev/role"] == "executor"
 
 
-def test_an_address_of_ip_version_6_is_in_brackets() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     assert (
-        on_kubernetes({**POD, "SLUICEGATE_POD_IP": "fd00::7"})["spark.driver.host"] == "[fd00::7]"
+        kubernetes_conf({**POD, "SLUICEGATE_POD_IP": "fd00::7"})["spark.driver.host"] == "[fd00::7]"
     )
 
 
-def test_a_pod_that_does_not_know_itself_starts_nothing() -> None:
+def test_a_pod_without_its_address_starts_nothing() -> None:
     with pytest.raises(SettingsInvalid, match="SLUICEGATE_POD_IP is not set"):
-        on_kubernetes({**POD, "SLUICEGATE_POD_IP": ""})
+        kubernetes_conf({**POD, "SLUICEGATE_POD_IP": ""})

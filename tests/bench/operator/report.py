@@ -1,0 +1,99 @@
+"""The operator's measures with their limits and goals, and the table.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.bench.figures import Spread
+
+CREATED_P50: Final = "created_p50_ms"
+CREATED_P99: Final = "created_p99_ms"
+RATE: Final = "rate_s"
+REPLACED_P50: Final = "replaced_p50_ms"
+REPLACED_P99: Final = "replaced_p99_ms"
+MANY: Final = "many_s"
+MEMORY: Final = "memory_mib"
+SYNC_SAME: Final = "sync_same_s"
+SYNC_OTHER: Final = "sync_other_s"
+DUPLICATES: Final = "duplicates"
+WRITES: Final = "writes"
+
+SUBMITS: Final = (1, 2, 4)
+"""Numbers of concurrent spark-submit JVMs."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A row of the table.
+
+    Args:
+        key: key of the figure.
+        name: label in the table.
+        least: required value.
+        aim: target value.
+        digits: digits after the decimal point.
+    """
+
+    key: str
+    name: str
+    least: str = ""
+    aim: str = ""
+    digits: int = 0
+
+
+def peers(at_once: int) -> str:
+    """Return the key of the peers' rate."""
+    return f"submit_{at_once}_rate_s"
+
+
+def measures(jobs: int) -> list[Measure]:
+    """Return the rows for a number of jobs."""
+    return [
+        Measure(CREATED_P50, "one job, idle operator: applied -> pod, p50 ms", "", "50"),
+        Measure(CREATED_P99, "  p99 ms", "200", "150"),
+        Measure(RATE, f"{jobs:,} jobs at once: pods created a second", "7", "20", 1),
+        Measure(REPLACED_P50, "driver failed, backoff 0 -> replaced, p50 ms", "2,000", "150"),
+        Measure(REPLACED_P99, "  p99 ms", "2,000", "500"),
+        Measure(
+            MANY, f"{jobs // 10} of {jobs:,} drivers fail at once -> replaced, s", "30", "5", 1
+        ),
+        Measure(
+            MEMORY, f"memory, {jobs:,} jobs, drivers, {4 * jobs:,} executors, MiB", "384", "150"
+        ),
+        Measure(SYNC_SAME, "killed, started again in its pod -> in sync, s", "30", "10", 1),
+        Measure(
+            SYNC_OTHER, "killed, another takes over (lease: 15 s) -> in sync, s", "30", "10", 1
+        ),
+        Measure(DUPLICATES, "  pods made twice by that", "0", "0"),
+        Measure(WRITES, "  objects written in 20 s at rest", "0", "0"),
+    ]
+
+
+def lines(rounds: Sequence[Mapping[str, float]], jobs: int) -> Iterator[str]:
+    """Yield the table's lines; `rounds` has the figures of each round."""
+    yield ""
+    yield f"operator: {jobs:,} StreamingJobs, {len(rounds)} rounds, API server and etcd on the same machine"
+    yield f"  {'':<58}{'median (min - max)':>26}{'at least':>10}{'aim':>7}"
+    for measure in measures(jobs):
+        found = Spread.of(one[measure.key] for one in rounds if measure.key in one)
+        shown = _shown(found, measure.digits)
+        yield f"  {measure.name:<58}{shown:>26}{measure.least:>10}{measure.aim:>7}"
+    yield "  the peers' path: spark-submit --deploy-mode cluster, a JVM a job"
+    for at_once in SUBMITS:
+        key = peers(at_once)
+        found = Spread.of(one[key] for one in rounds if key in one)
+        yield f"  {f'{at_once} JVMs at once: pods created a second':<58}{_shown(found, 2):>26}"
+        both = Spread.of(one[RATE] / one[key] for one in rounds if key in one and RATE in one)
+        yield f"  {'  ours / theirs, pair by pair':<58}{_shown(both, 0):>26}"
+
+
+def _shown(found: Spread | None, digits: int) -> str:
+    if found is None:
+        return "no number"
+    low, median, high = (f"{one:,.{digits}f}" for one in (found.low, found.median, found.high))
+    return f"{median} ({low} - {high})"

@@ -1,0 +1,241 @@
+"""Servers and actors of the operator's benchmark: API server, operator, users and kubelets.
+
+The benchmark creates jobs as a user does and sets pod status as a kubelet does. It records when its own
+watch sees a pod, so every figure includes the delay of that watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from infra.local_services.kube_apiserver import KubernetesServer
+from infra.local_services.process import free_ports
+from infra.local_services.s3 import S3Server
+from sluicegate_operator.api.crds import CHECKPOINT_VOLUME, KINDS, STREAMING_JOB, Kind
+from sluicegate_operator.api.fields import GROUP
+from sluicegate_operator.controllers.decode import DriverPod, driver_pod_of
+from sluicegate_operator.kube.client import Api, connect
+from sluicegate_operator.kube.informer import Informer
+from sluicegate_operator.kube.resource import NAMESPACES, PODS, SECRETS, Key
+
+SPACE = "bench"
+PATIENCE_S = 300.0
+
+_AT_ONCE = 32
+_CALM_LOOKS = 5
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class Stage:
+    """The API server, the operator process and a cache of driver pods."""
+
+    def __init__(self, server: KubernetesServer, store: S3Server, api: Api) -> None:
+        self.server, self.api = server, api
+        self._store = store
+        (self._port,) = free_ports(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.seen: dict[tuple[str, int], float] = {}
+        """The monotonic time at which each attempt of each job was first seen."""
+        self.pods: Informer[DriverPod] = Informer(
+            api, PODS, driver_pod_of, self._changed, SPACE, f"{GROUP}/role=driver"
+        )
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    def _changed(self, _key: Key, _old: DriverPod | None, new: DriverPod | None) -> None:
+        if new is not None:
+            self.seen.setdefault((new.job[1], new.pod.attempt), time.monotonic())
+
+    # ---- the operator's process
+
+    async def start(self, identity: str) -> None:
+        """Start the operator; return when its caches are in sync."""
+        command = ["-m", "sluicegate_operator", "--all-namespaces", "--lease-namespace", SPACE]
+        command += ["--kubeconfig", str(self.server.kubeconfig()), "--port", str(self._port)]
+        command += ["--identity", identity, "--log-level", "error"]
+        self._process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
+            [sys.executable, *command], stdout=subprocess.DEVNULL
+        )
+        await until(lambda: self._answers("/readyz") is not None)
+
+    def kill(self) -> None:
+        """Kill the operator with SIGKILL if it is running."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def memory_mib(self) -> float:
+        """Return the operator's resident memory in MiB."""
+        assert self._process
+        return float(psutil.Process(self._process.pid).memory_info().rss) / 2**20
+
+    async def quiet(self) -> None:
+        """Wait until the operator's work queue stays empty."""
+        calm = 0
+        while calm < _CALM_LOOKS:
+            waiting = sum(self.metrics("sluicegate_queue_depth").values())
+            calm = 0 if waiting else calm + 1
+            await asyncio.sleep(0.1)
+
+    def looks(self) -> float:
+        """Return how many reconciliations of jobs the operator has counted."""
+        found = self.metrics("sluicegate_reconcile_seconds_count")
+        return found.get('{kind="StreamingJob"}', 0.0)
+
+    def metrics(self, name: str) -> dict[str, float]:
+        """Return a metric's values by label."""
+        lines = (self._answers("/metrics") or "").splitlines()
+        found = [line.removeprefix(name) for line in lines if line.startswith(name)]
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in found}
+
+    def _answers(self, path: str) -> str | None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=5.0)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.read().decode() if answer.status == http.client.OK else None
+        except OSError:
+            return None
+        finally:
+            connection.close()
+
+    # ---- what users and kubelets do
+
+    async def prepare(self) -> None:
+        """Create the namespace, the CRDs and a volume on the store."""
+        for kind in KINDS:
+            await self.api.request("POST", _CRDS, kind.definition())
+        await self.api.request("POST", NAMESPACES.path(), {"metadata": {"name": SPACE}})
+        store = self._store.endpoint
+        keys = {"accessKeyId": store.access_key, "secretAccessKey": store.secret_key}
+        secret = {"metadata": {"name": "keys"}, "stringData": keys}
+        await self.api.request("POST", SECRETS.path(SPACE), secret)
+        spec = {
+            "endpoint": store.endpoint,
+            "bucket": store.url.removeprefix("s3://"),
+            "prefix": "bench",
+            "credentialsSecret": "keys",
+        }
+        await asyncio.sleep(2.0)  # the CRDs are served shortly after their creation
+        await self._make(CHECKPOINT_VOLUME, "store", spec)
+
+    async def volume_ready(self) -> None:
+        """Wait until the volume's preflight has passed."""
+
+        async def ready() -> bool:
+            path = CHECKPOINT_VOLUME.resource.path(SPACE, "store")
+            found = await self.api.request("GET", path)
+            return bool(found.get("status", {}).get("phase") == "Ready")
+
+        while not await ready():  # noqa: ASYNC110 - once
+            await asyncio.sleep(0.2)
+
+    async def job(self, name: str) -> float:
+        """Create a job; return the monotonic time of the request."""
+        spec = {
+            "image": "jobs:1",
+            "mainModule": "clicks",
+            "checkpoint": {"volume": "store"},
+            "restart": {"strategy": "FixedDelay", "attempts": 100, "delaySeconds": 0},
+        }
+        async with self._turns:
+            began = time.monotonic()
+            await self._make(STREAMING_JOB, name, spec)
+        return began
+
+    async def move(self, job: str, attempt: int, phase: str) -> float:
+        """Set a driver's phase as its kubelet does; return the monotonic time of the request."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        state: dict[str, Any] = {"running": {"startedAt": now}}
+        if phase == "Failed":
+            ended = {"exitCode": 1, "startedAt": now, "finishedAt": now, "message": "bench"}
+            state = {"terminated": ended}
+        one = {"name": "driver", "image": "", "imageID": "", "ready": False, "restartCount": 0}
+        status = {"phase": phase, "containerStatuses": [{**one, "state": state}]}
+        async with self._turns:
+            began = time.monotonic()
+            path = PODS.path(SPACE, f"{job}-{attempt}-driver", sub="status")
+            await self.api.patch(path, {"status": status})
+        return began
+
+    async def executor(self, job: str, number: int) -> None:
+        """Create an executor pod as a driver does."""
+        labels = {f"{GROUP}/job": job, f"{GROUP}/role": "executor"}
+        containers = [{"name": "executor", "image": "jobs:1"}]
+        pod = {
+            "metadata": {"name": f"{job}-exec-{number}", "labels": labels},
+            "spec": {"containers": containers},
+        }
+        async with self._turns:
+            await self.api.request("POST", PODS.path(SPACE), pod)
+
+    async def pod_of(self, job: str, attempt: int) -> float:
+        """Wait for an attempt's pod; return the monotonic time at which it was seen."""
+        await until(lambda: (job, attempt) in self.seen, every_s=0.002)
+        return self.seen[job, attempt]
+
+    async def versions(self) -> dict[str, str]:
+        """Return the version of every object that the operator may write, except its Lease."""
+        found = {}
+        for kind in (*(kind.resource for kind in KINDS), PODS):
+            listed = await self.api.request("GET", kind.path(SPACE))
+            for one in listed["items"]:
+                meta = one["metadata"]
+                found[f"{kind.plural}/{meta['name']}"] = meta["resourceVersion"]
+        return found
+
+    async def _make(self, kind: Kind, name: str, spec: dict[str, Any]) -> None:
+        body = {
+            "apiVersion": kind.resource.api_version,
+            "kind": kind.name,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        await self.api.request("POST", kind.resource.path(SPACE), body)
+
+
+@contextlib.asynccontextmanager
+async def stage(folder: Path) -> AsyncIterator[Stage]:
+    """Start everything except the operator; on exit stop everything, including the operator."""
+    store = S3Server(folder / "s3")
+    store.start()
+    try:
+        with KubernetesServer(folder / "kubernetes", {}) as server:
+            api = await connect(str(server.kubeconfig()))
+            made = Stage(server, store, api)
+            watching: asyncio.Task[None] | None = None
+            try:
+                await made.prepare()
+                watching = asyncio.create_task(made.pods.run())
+                yield made
+            finally:
+                made.kill()
+                if watching is not None:
+                    watching.cancel()
+                    await asyncio.gather(watching, return_exceptions=True)
+                await api.close()
+    finally:
+        store.stop()
+
+
+async def until(true: Callable[[], bool], *, every_s: float = 0.02) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        TimeoutError: the condition did not hold within PATIENCE_S.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the condition did not hold within {PATIENCE_S:.0f} s")
+        await asyncio.sleep(every_s)

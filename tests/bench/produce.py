@@ -1,0 +1,155 @@
+"""Fills the source topics once for all contenders.
+
+The same seed gives the same records.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import zlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from threading import Event
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tests.bench.plan import COMPRESSION, Pace, Workload
+from tests.bench.readback import Content
+
+PARTITIONS = 4
+"""Partitions of source and sink topics, as the packaged jobs create them."""
+
+LINES_S = 20_000
+"""Access-log lines per second of event time."""
+
+WINDOW_S = 5
+
+_ADDRESSES = 50_000
+_BEGIN = datetime(2026, 5, 17, 10, 5, tzinfo=UTC)
+_BURST_S = 0.01
+_TEXT_BYTES = 1 << 20
+
+
+def values(value_bytes: int, count: int, seed: int = 1) -> Iterator[bytes]:
+    """Yield numbered values; their text compresses to about half, as real records do."""
+    rng = random.Random(seed)
+    text = rng.randbytes(_TEXT_BYTES // 2).hex().encode()
+    for number in range(count):
+        at = rng.randrange(_TEXT_BYTES - value_bytes)
+        yield (b"%012d " % number + text[at : at + value_bytes])[:value_bytes]
+
+
+def access_lines(count: int, seed: int = 1) -> Iterator[tuple[tuple[int, bytes], bytes]]:
+    """Yield pairs: window number and address, and the access-log line.
+
+    Addresses are heavy-tailed (Zipf). Times ascend, so no contender sees a late line.
+    """
+    rng = random.Random(seed)
+    addresses = [
+        b"%d.%d.%d.%d" % (rng.randrange(1, 224), *rng.randbytes(3)) for _ in range(_ADDRESSES)
+    ]
+    weights = list(accumulate(1 / rank for rank in range(1, _ADDRESSES + 1)))
+    for begin in range(0, count, LINES_S):
+        second = begin // LINES_S
+        at = (_BEGIN + timedelta(seconds=second)).strftime("%d/%b/%Y:%H:%M:%S +0000").encode()
+        size = min(LINES_S, count - begin)
+        for ip in rng.choices(addresses, cum_weights=weights, k=size):
+            path = rng.randrange(5000)
+            line = (
+                b'%s - - [%s] "GET /articles/%d/page.html HTTP/1.1" 200 %d "-" '
+                b'"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"'
+            )
+            yield (second // WINDOW_S, ip), line % (ip, at, path, 1000 + path)
+
+
+def fill(bootstrap: str, topic: str, workload: Workload) -> Content:
+    """Fill a topic and return the expected content of the sinks."""
+    if workload.value_bytes:
+        return _fill_values(bootstrap, topic, workload)
+    keys: set[tuple[int, bytes]] = set()
+    with _Sender(bootstrap, topic) as sender:
+        for key, line in access_lines(workload.records):
+            keys.add(key)
+            sender.send(line)
+    return Content(rows=len(keys), total=workload.records)
+
+
+def _fill_values(bootstrap: str, topic: str, workload: Workload) -> Content:
+    total = 0
+    with _Sender(bootstrap, topic) as sender:
+        for value in values(workload.value_bytes, workload.records):
+            total += zlib.crc32(value)
+            sender.send(value)
+    return Content(rows=workload.records, total=total)
+
+
+def paced(bootstrap: str, topic: str, pace: Pace, kind: bytes, until: Event | None = None) -> float:
+    """Send records at a steady pace, each with its number and send time.
+
+    Args:
+        bootstrap: Kafka's bootstrap servers.
+        topic: destination topic.
+        pace: rate and duration.
+        kind: one byte that distinguishes measured records from warm-up records.
+        until: send until this is set; None: send `pace.records`.
+
+    Returns:
+        The duration in seconds.
+    """
+    filling, began, sent = b"." * 100, time.monotonic(), 0
+    with _Sender(bootstrap, topic) as sender:
+        while not until.is_set() if until else sent < pace.records:
+            due = int((time.monotonic() - began) * pace.records_s)
+            for number in range(sent, due if until else min(due, pace.records)):
+                head = b"%s %09d %020d " % (kind, number, time.time_ns())
+                sender.send(head + filling[len(head) :])
+                sent = number + 1
+            time.sleep(_BURST_S)
+    return time.monotonic() - began
+
+
+class _Sender:
+    """A producer that spreads records evenly and raises if one was lost."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic, self._sent = topic, 0
+        self._error: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "compression.type": COMPRESSION,
+                "enable.idempotence": True,
+                "queue.buffering.max.messages": 500_000,
+                "linger.ms": 5,
+                "log_level": 0,
+                "on_delivery": self._on_delivery,
+            }
+        )
+
+    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+        self._error = self._error or error
+
+    def send(self, value: bytes) -> None:
+        """Send to the partitions round-robin, so that they stay evenly filled."""
+        while True:
+            try:
+                self._producer.produce(self._topic, value, partition=self._sent % PARTITIONS)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._sent += 1
+        if self._sent % 1000 == 0:
+            self._producer.poll(0)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Wait until the broker has acknowledged all records."""
+        self._producer.flush()
+        if self._error is not None:
+            raise KafkaException(self._error)

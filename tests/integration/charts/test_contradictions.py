@@ -1,0 +1,106 @@
+"""Values that contradict each other are refused, and the message says which and what to do."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.charts.rendering import Charts
+
+OFF = {"enabled": False}
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "sluicegate",
+        {"external": {"kafka": {"bootstrapServers": "k:9092"}}},
+        "external.kafka.bootstrapServers is set but kafka.enabled is true",
+    ),
+    (
+        "sluicegate",
+        {"external": {"mysql": {"existingSecret": "m"}}},
+        "external.mysql.existingSecret is set but mysql.enabled is true",
+    ),
+    (
+        "sluicegate",
+        {"external": {"objectStore": {"endpoint": "http://s3"}}},
+        "external.objectStore is set but object-store.enabled is true",
+    ),
+    (
+        "sluicegate",
+        {"external": {"collector": {"endpoint": "http://c"}}},
+        "external.collector.endpoint is set but collector.enabled is true",
+    ),
+    ("sluicegate", {"kafka": OFF}, "jobs would have no Kafka"),
+    ("sluicegate", {"mysql": OFF}, "jobs would have no MySQL"),
+    ("sluicegate", {"object-store": OFF}, "checkpoints would have no store"),
+    (
+        "sluicegate",
+        {"checkpointVolume": {"reclaimPolicy": "Delete"}},
+        "a whole bucket is never emptied",
+    ),
+    ("kafka", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
+    ("kafka", {"scram": {"existingSecret": "s"}}, "Set scram.enabled"),
+    ("kafka", {"scram": {"enabled": True, "users": ["broker"]}}, "the user of the brokers"),
+    ("kafka", {"config": {"listeners": "X://:1"}}, "config.listeners is set by the chart"),
+    (
+        "kafka",
+        {"config": {"default.replication.factor": 3}},
+        "config.default.replication.factor is 3, but there are 1 nodes",
+    ),
+    (
+        "kafka",
+        {"topics": [{"name": "clicks", "replicationFactor": 3}]},
+        "topics.clicks.replicationFactor is 3, but there are 1 nodes",
+    ),
+    ("kafka", {"replicas": 2}, "value must be one of 1, 3, 5"),
+    (
+        "mysql",
+        {"auth": {"existingSecret": "m", "password": "p"}},
+        "auth.existingSecret and passwords are both set",
+    ),
+    ("mysql", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
+    ("mysql", {"config": {"sync_binlog": 0}}, "config.sync_binlog is set by the chart"),
+    (
+        "mysql",
+        {"config": {"innodb-flush-log-at-trx-commit": 2}},
+        "config.innodb-flush-log-at-trx-commit is set by the chart",
+    ),
+    ("mysql", {"config": {"max_connections": 9}}, "use maxConnections"),
+    (
+        "object-store",
+        {"auth": {"existingSecret": "s", "accessKeyId": "a"}},
+        "auth.existingSecret and keys are both set",
+    ),
+    ("object-store", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
+    ("operator", {"watch": {"namespaces": ["shop"]}}, "watch.all is true"),
+    ("operator", {"watch": {"all": False}}, "it would serve nothing"),
+    ("collector", {"replicas": 2}, "a trace would be spread"),
+    (
+        "collector",
+        {"config": {"a": 1}, "export": {"otlp": "x:4317"}},
+        "export would have no effect",
+    ),
+    ("job", {"spec": {"mainFile": "/job.py"}}, "has mainModule (sluicegate.cli) and mainFile"),
+    ("job", {"spec": {"mainModule": None}}, "neither mainModule nor mainFile"),
+    (
+        "job",
+        {"account": {"create": True}, "spec": {"serviceAccount": "mine"}},
+        "account.create is true and spec.serviceAccount is mine",
+    ),
+    (
+        "job",
+        {"connections": {"enabled": False, "kafka": "k:9092"}},
+        "they would have no effect",
+    ),
+    ("job", {"fullnameOverride": "x" * 53}, "fullnameOverride"),
+]
+
+
+@pytest.mark.parametrize(
+    ("chart", "values", "message"),
+    REFUSED,
+    ids=[f"{chart}: {message}" for chart, _, message in REFUSED],
+)
+def test_contradicting_values_are_refused(
+    charts: Charts, chart: str, values: dict[str, Any], message: str
+) -> None:
+    assert message in charts.refusal(chart, values)

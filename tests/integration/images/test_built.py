@@ -1,0 +1,140 @@
+"""The content of the images that were built from this checkout. Skipped without `make images`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from infra.images import build, sbom
+from infra.images.catalog import IMAGES, Image
+from infra.images.contents import Entry, Files
+from infra.workspace import CHECKOUT, cache_folder, work_folder
+from tests.integration.images import archives
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image, its configuration and its files."""
+
+    image: Image
+    config: dict[str, Any]
+    files: Files
+
+
+@pytest.fixture(params=IMAGES, scope="module")
+def built(request: pytest.FixtureRequest) -> Built:
+    image = IMAGES[request.param]
+    found = build.built(image)
+    if found is None:
+        pytest.skip(f"sluicegate/{image.name} is not built from this checkout: run `make images`")
+    config, files = archives.read(found.archive)
+    return Built(image, config["config"], files)
+
+
+def _read(entry: Entry | None) -> bytes:
+    assert entry is not None
+    assert entry.content is not None
+    return entry.content.read()
+
+
+def test_it_runs_as_a_numeric_user_who_has_a_name(built: Built) -> None:
+    assert built.config["User"] == "10001:10001"
+    assert b"sluicegate:x:10001:10001:" in _read(built.files["etc/passwd"])
+
+
+def test_nothing_is_set_uid_or_owned_by_the_user_but_its_data(built: Built) -> None:
+    assert not [path for path, entry in built.files.items() if entry.mode & 0o6000]
+    owned = {path for path, entry in built.files.items() if entry.uid == 10001}
+    assert all(path.startswith("var/lib/") for path in owned)
+
+
+def test_labels_say_what_it_is(built: Built) -> None:
+    labels = built.config["Labels"]
+    for name in ("title", "description", "version", "licenses", "base.name"):
+        assert labels[f"org.opencontainers.image.{name}"]
+
+
+def test_what_it_starts_is_in_it(built: Built) -> None:
+    program = built.config["Entrypoint"][0]
+    places = [program] if "/" in program else [f"/usr/local/bin/{program}", f"/usr/bin/{program}"]
+    assert any(place.lstrip("/") in built.files for place in places)
+
+
+def test_its_document_lists_what_is_in_it(built: Built) -> None:
+    document = json.loads(_read(built.files[sbom.path_of(built.image.name)]))
+    listed = {component["purl"] for component in document["components"]}
+    assert document["bomFormat"] == "CycloneDX"
+    assert any(purl.startswith("pkg:deb/debian/libc6@") for purl in listed)
+    jars = {path for path in built.files if path.endswith(".jar")}
+    assert len({p for p in listed if p.startswith("pkg:maven/")}) >= 0.95 * len(jars)
+    metadata = {path for path in built.files if path.endswith(".dist-info/METADATA")}
+    assert len({p for p in listed if p.startswith("pkg:pypi/")}) == len(metadata)
+    expected = {
+        "jobs": "pkg:pypi/sluicegate@0.1.0",
+        "operator": "pkg:pypi/sluicegate-operator@0.1.0",
+        "kafka": "pkg:maven/org.apache.kafka/kafka_2.13@4.4.0",
+        "mysql": "pkg:deb/debian/mysql-server-core@",
+        "store": "pkg:golang/github.com/versity/versitygw",
+        "valkey": "pkg:deb/debian/valkey-server@",
+        "collector": "pkg:golang/go.opentelemetry.io/collector/receiver/otlpreceiver@",
+    }
+    assert any(purl.startswith(expected[built.image.name]) for purl in listed)
+
+
+def test_it_is_not_larger_than_it_may_be(built: Built) -> None:
+    size = sum(entry.content.length for entry in built.files.values() if entry.content)
+    assert size <= built.image.at_most
+
+
+def test_it_has_no_caches_and_no_sources_of_packages(built: Built) -> None:
+    left = ("var/lib/apt/", "var/cache/", "var/log/", "etc/apt/", "root/.cache")
+    assert not [path for path in built.files if path.startswith(left)]
+    assert not [path for path in built.files if path.endswith("/direct_url.json")]
+
+
+def test_no_file_names_the_machine_that_built_it(built: Built) -> None:
+    local = {str(word).encode() for word in _of_this_machine()}
+    for path, entry in built.files.items():
+        if entry.content is not None:
+            data = entry.content.read()
+            assert not [word for word in local if word in data], path
+
+
+def _of_this_machine() -> Iterator[Path | str]:
+    """Yield paths of this machine, and hosts that its package clients ask."""
+    yield from (CHECKOUT, cache_folder(), work_folder())
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "SLUICEGATE_MAVEN_MIRROR", "GOPROXY"):
+        for address in os.environ.get(name, "").replace(",", " ").split():
+            if host := urlsplit(address).hostname:
+                yield host
+
+
+def test_the_jobs_image_has_what_a_session_loads(built: Built) -> None:
+    if built.image.name != "jobs":
+        pytest.skip("of the jobs image only")
+    variables = dict(one.split("=", 1) for one in built.config["Env"])
+    folder = variables["SLUICEGATE_JARS"].lstrip("/")
+    names = [p.rpartition("/")[2] for p in built.files if p.startswith(f"{folder}/")]
+    for wanted in ("spark-sql-kafka-0-10", "hadoop-aws", "sluicegate-java"):
+        assert any(name.startswith(wanted) for name in names), wanted
+    home = variables["SPARK_HOME"].lstrip("/")
+    assert any(p.startswith(f"{home}/jars/spark-core_") for p in built.files)
+    assert any(p.startswith(f"{home}/jars/spark-kubernetes_") for p in built.files)
+
+
+def test_byte_code_is_there_and_checked_by_hash(built: Built) -> None:
+    """The root is read-only, so a container cannot keep byte code; see PEP 552 for the flags."""
+    if built.image.name not in ("jobs", "operator"):
+        pytest.skip("without Python")
+    packages = "usr/local/lib/python3.11/dist-packages"
+    for module in ("sluicegate/__init__", "requests/__init__"):
+        folder, _, name = module.rpartition("/")
+        code = built.files[f"{packages}/{folder}/__pycache__/{name}.cpython-311.pyc"]
+        assert _read(code)[4:8] == bytes([3, 0, 0, 0])

@@ -1,0 +1,82 @@
+"""Fixtures of the operator's integration tests: a real API server, kubelets, operators and volumes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.local_services import S3Endpoint
+from infra.local_services.kube_apiserver import KubernetesServer
+from infra.toolchain import go_programs
+from tests.integration.operator import rbac
+from tests.integration.operator.api import Api, eventually
+from tests.integration.operator.job_fixtures import make_volume, volume_ready
+from tests.integration.operator.kubelet import Kubelet
+from tests.integration.operator.operator_thread import RunningOperator
+
+
+@pytest.fixture(scope="session")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """Start one API server with our CRDs for all tests; each test works in a `namespace` of its own."""
+    with server_or_skip(tmp_path_factory.mktemp("kubernetes")) as server:
+        api = Api(server)
+        api.install_crds()
+        rbac.grant_everywhere(api)
+        yield api
+
+
+@pytest.fixture
+def own_api(tmp_path: Path) -> Iterator[Api]:
+    """Start an API server without our CRDs that a test may stop and kill."""
+    with server_or_skip(tmp_path) as server:
+        yield Api(server)
+
+
+@pytest.fixture
+def namespace(api: Api) -> str:
+    """Create a namespace that no other test uses."""
+    return api.namespace()
+
+
+@pytest.fixture
+def kubeconfig(api: Api, namespace: str) -> Path:
+    """Return a kubeconfig with the permissions of an installed operator and no others."""
+    rbac.grant_lease(api, namespace)
+    return api.server.kubeconfig(rbac.OPERATOR)
+
+
+@pytest.fixture
+def kubelet(api: Api, namespace: str) -> Iterator[Kubelet]:
+    """Run a scripted kubelet for the test's namespace, with one node named after it."""
+    with Kubelet(api.server, nodes=[f"{namespace}-1"], namespace=namespace) as running:
+        yield running
+
+
+@pytest.fixture
+def operator(kubeconfig: Path, namespace: str) -> Iterator[RunningOperator]:
+    """Run an operator that serves the test's namespace."""
+    with RunningOperator(kubeconfig, namespace) as running:
+        yield running
+
+
+@pytest.fixture
+def volume(api: Api, namespace: str, bucket: S3Endpoint) -> str:
+    """Create a CheckpointVolume for the test."""
+    return make_volume(api, namespace, bucket)
+
+
+@pytest.fixture
+def ready_volume(api: Api, namespace: str, kubeconfig: Path, volume: str) -> str:
+    """Create a CheckpointVolume and let an operator make it ready."""
+    with RunningOperator(kubeconfig, namespace) as operator:
+        eventually(lambda: volume_ready(api, namespace), within_s=60.0)
+        operator.stop()
+    return volume
+
+
+def server_or_skip(folder: Path) -> KubernetesServer:
+    """Return a server to start, with users for tests of RBAC, or skip with the reason."""
+    reason = go_programs.api_server_missing_reason()
+    if reason:
+        pytest.skip(reason)
+    return KubernetesServer(folder, {"nobody": (), "reader": ("readers",), rbac.OPERATOR: ()})

@@ -1,0 +1,129 @@
+"""A complete valid example of each kind, and a minimal one."""
+
+from typing import Any, Final
+
+from sluicegate_operator.api.crds import CHECKPOINT_VOLUME, SAVEPOINT, STREAMING_JOB
+
+Object = dict[str, Any]
+
+LEAST_JOB: Final[Object] = {
+    "image": "registry.example/orders:1",
+    "mainModule": "orders",
+    "checkpoint": {"volume": "main"},
+}
+LEAST_VOLUME: Final[Object] = {"bucket": "checkpoints"}
+LEAST_SAVEPOINT: Final[Object] = {"job": "orders"}
+
+FULL_JOB: Final[Object] = {
+    "image": "registry.example/orders:1",
+    "imagePullPolicy": "Always",
+    "imagePullSecrets": ["registry"],
+    "mainFile": "/app/orders.py",
+    "arguments": ["--table", "orders"],
+    "sparkConf": {"spark.sql.shuffle.partitions": "8"},
+    "serviceAccount": "orders",
+    "driver": {
+        "cores": 2,
+        "memory": "2g",
+        "memoryOverhead": "512m",
+        "template": {"spec": {"nodeSelector": {"disk": "fast"}, "tolerations": [{"key": "x"}]}},
+    },
+    "executor": {
+        "cores": 4,
+        "memory": "8g",
+        "memoryOverhead": "1g",
+        "instances": 3,
+        "template": {},
+    },
+    "checkpoint": {"volume": "main", "path": "orders/eu", "restoreFrom": "before-the-move"},
+    "trigger": "Interval",
+    "epochs": {
+        "interval": "30 seconds",
+        "delivery": "AtLeastOnce",
+        "minPauseMilliseconds": 100,
+        "timeoutSeconds": 120,
+        "toleratedFailures": 2,
+        "maxConcurrent": 1,
+        "onCancel": "Delete",
+        "stateBackend": "HDFS",
+        "inlineBytes": 1024,
+        "applyTimeoutSeconds": 30.5,
+        "overlap": True,
+    },
+    "stateful": False,
+    "deadLetterTopic": "orders-dead",
+    "tracing": {"endpoint": "http://collector:4318"},
+    "terminationGracePeriodSeconds": 60,
+    "suspend": True,
+    "restartNonce": 3,
+    "upgradeMode": "Savepoint",
+    "savepointTimeoutSeconds": 300,
+    "rollback": {"enabled": True, "deadlineSeconds": 120},
+    "restart": {
+        "strategy": "FailureRate",
+        "attempts": 5,
+        "delaySeconds": 1,
+        "maxFailures": 2,
+        "intervalSeconds": 60,
+        "initialDelaySeconds": 0.5,
+        "maxDelaySeconds": 30,
+        "multiplier": 1.5,
+        "jitter": 0,
+        "resetAfterSeconds": 0,
+    },
+    "startup": {
+        "imagePullTimeoutSeconds": 60,
+        "imagePullAttempts": 1,
+        "schedulingTimeoutSeconds": 60,
+        "schedulingAttempts": 1,
+    },
+    "progressDeadlineSeconds": 0,
+    "nodeLost": {"deadlineSeconds": 30, "statefulPolicy": "Restart"},
+}
+BATCH_JOB: Final[Object] = {
+    **LEAST_JOB,
+    "trigger": "AvailableNow",
+    "schedule": {"cron": "*/5 * * * *", "timeZone": "Europe/Berlin", "startingDeadlineSeconds": 60},
+}
+FULL_VOLUME: Final[Object] = {
+    "endpoint": "https://minio.example:9000",
+    "region": "eu-central-1",
+    "bucket": "checkpoints",
+    "prefix": "team/a",
+    "credentialsSecret": "minio",
+    "retention": {"savepoints": 3, "epochs": 10},
+    "reclaimPolicy": "Delete",
+    "quotaBytes": 1_000_000_000_000,
+}
+FULL_SAVEPOINT: Final[Object] = {
+    "job": "orders",
+    "volume": "archive",
+    "stop": False,
+    "schedule": {"cron": "0 3 * * *", "timeZone": "UTC", "startingDeadlineSeconds": 3600},
+    "history": 7,
+    "reclaimPolicy": "Delete",
+}
+
+LEAST: Final = {
+    STREAMING_JOB: LEAST_JOB,
+    CHECKPOINT_VOLUME: LEAST_VOLUME,
+    SAVEPOINT: LEAST_SAVEPOINT,
+}
+FULL: Final = {
+    STREAMING_JOB: FULL_JOB,
+    CHECKPOINT_VOLUME: FULL_VOLUME,
+    SAVEPOINT: FULL_SAVEPOINT,
+}
+
+
+def merged(spec: Object, change: Object) -> Object:
+    """Return a spec with a change merged in; None removes a field."""
+    found = dict(spec)
+    for name, value in change.items():
+        if value is None:
+            found.pop(name, None)
+        elif isinstance(value, dict) and isinstance(found.get(name), dict):
+            found[name] = merged(found[name], value)
+        else:
+            found[name] = value
+    return found

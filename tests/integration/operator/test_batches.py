@@ -1,0 +1,56 @@
+"""Scheduled batches on a real API server; the test moves the operator's clock from tick to tick."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from sluicegate_operator.kube.timestamps import to_instant
+from tests.integration.operator.api import Api, eventually
+from tests.integration.operator.container_script import ends
+from tests.integration.operator.job_fixtures import Status, job_when, phase
+from tests.integration.operator.kubelet import Kubelet
+from tests.integration.operator.operator_thread import RunningOperator, spec_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+HOUR_S = 3600.0
+HOURLY = {"cron": "0 * * * *", "startingDeadlineSeconds": 600}
+
+
+def test_batch_runs_by_schedule_and_skips_a_missed_run(
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+) -> None:
+    """Two runs have a driver each, with the phase Waiting between them; the third is too late."""
+    offset_s = [0.0]
+    kubelet.plan("clicks", then=ends(0, after_s=0.2))
+    with RunningOperator(
+        kubeconfig, namespace, clock=lambda: time.time() + offset_s[0]
+    ) as operator:
+        spec = spec_of(volume, trigger="AvailableNow", schedule=HOURLY)
+        created = api.create(namespace, "clicks", spec)
+        first = (to_instant(created["metadata"]["creationTimestamp"]) // HOUR_S + 1) * HOUR_S
+        job_when(api, namespace, lambda s: phase("Waiting")(s) and _volume_ready(s))
+        assert api.pods(namespace) == []
+
+        for run in (1, 2):
+            offset_s[0] = first + (run - 1) * HOUR_S + 5.0 - time.time()
+            operator.reconcile_now((namespace, "clicks"))
+            found = job_when(api, namespace, _waiting_after(run))
+            assert to_instant(found["status"]["lastScheduleTime"]) == first + (run - 1) * HOUR_S
+
+        offset_s[0] = first + 2 * HOUR_S + 1000.0 - time.time()
+        operator.reconcile_now((namespace, "clicks"))
+        eventually(lambda: any(e["reason"] == "RunMissed" for e in api.events(namespace)))
+        found = job_when(api, namespace, _waiting_after(2))
+        assert to_instant(found["status"]["lastScheduleTime"]) == first + 2 * HOUR_S
+
+
+def _volume_ready(status: dict[str, object]) -> bool:
+    conditions = status.get("conditions")
+    assert isinstance(conditions, list)
+    return any(c["type"] == "VolumeReady" and c["status"] == "True" for c in conditions)
+
+
+def _waiting_after(attempt: int) -> Status:
+    return lambda s: s.get("attempt") == attempt and phase("Waiting")(s)

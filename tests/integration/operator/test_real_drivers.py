@@ -1,0 +1,123 @@
+"""Real drivers under the operator: processes that run the real job with real Kafka, MariaDB and S3.
+
+The simulated kubelet runs the pod's command on this machine; everything else is as in a cluster.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from infra.local_services import S3Endpoint, Services
+from sluicegate.cli.options import as_arguments
+from sluicegate.errors import SluicegateError
+from sluicegate.failpoints import VARIABLE
+from sluicegate_jobs.ip_count.job import IpCountSettings
+from sluicegate_jobs.ip_count.verify import verify
+from sluicegate_operator.api.crds import SAVEPOINT
+from tests.integration.operator.api import Api, eventually
+from tests.integration.operator.job_fixtures import Status, job_when, make_volume, running
+from tests.integration.operator.operator_thread import RunningOperator
+from tests.integration.operator.process_kubelet import ProcessKubelet
+from tests.integration.operator.rbac import grant_driver
+from tests.integration.operator.rest_client import Object
+from tests.robustness.traffic.ip_count_harness import (
+    LINES,
+    Scene,
+    access_lines,
+    environment,
+    feed,
+    scene,
+)
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.faults,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
+
+TIMEOUT_S = 240.0
+
+
+def ip_count(settings: IpCountSettings, failpoint: str) -> Object:
+    """Return the spec of a StreamingJob that runs ip_count and whose driver is killed at a failpoint."""
+    container = {"name": "driver", "env": [{"name": VARIABLE, "value": failpoint}]}
+    return {
+        "image": "jobs:1",
+        "mainModule": "sluicegate.cli",
+        "arguments": ["run", "ip_count", "--once", *as_arguments(settings)],
+        "checkpoint": {"volume": "store"},
+        "executor": {"instances": 0},
+        "driver": {"template": {"spec": {"containers": [container]}}},
+        "epochs": {"interval": "1 second", "minPauseMilliseconds": 0, "timeoutSeconds": 180},
+        "upgradeMode": "Savepoint",
+        "restart": {"strategy": "FixedDelay", "attempts": 3, "delaySeconds": 0.5},
+    }
+
+
+def after(attempt: int, epoch: int) -> Status:
+    """Return a predicate: an attempt is running and has made an epoch."""
+    return lambda status: (
+        running(attempt)(status) and status.get("checkpoint", {}).get("lastEpoch", 0) >= epoch
+    )
+
+
+def test_ip_count_is_exact_after_a_crash_a_savepoint_an_upgrade_and_a_deletion(
+    api: Api,
+    namespace: str,
+    kubeconfig: Path,
+    services: Services,
+    bucket: S3Endpoint,
+    tmp_path: Path,
+) -> None:
+    """All of this happens with real epochs; in the end every line is counted once."""
+    grant_driver(api, namespace)
+    make_volume(api, namespace, bucket)
+    died = tmp_path / "died"
+    kubelet = ProcessKubelet(
+        api.server,
+        tmp_path / "pods",
+        nodes=[f"{namespace}-1"],
+        namespace=namespace,
+        environment=environment(),
+    )
+    with (
+        scene(services, tmp_path) as played,
+        kubelet,
+        RunningOperator(kubeconfig, namespace),
+    ):
+        spec = ip_count(played.settings, f"after-decide@2=kill-group~{died}")
+        api.create(namespace, "clicks", spec)
+        found = job_when(api, namespace, after(2, 3), within_s=TIMEOUT_S)
+        assert died.exists()
+        assert found["status"]["restarts"] == 1
+
+        api.create(namespace, "by-hand", {"job": "clicks"}, SAVEPOINT)
+        taken = eventually(lambda: _taken(api, namespace, "by-hand"), within_s=60.0)
+        assert taken["location"].startswith(f"{bucket.url}/{namespace}/savepoints/clicks/by-hand/")
+
+        api.change(namespace, "clicks", {"spec": {"driver": {"memory": "900m"}}})
+        found = job_when(api, namespace, after(3, 1), within_s=TIMEOUT_S)
+        assert found["status"]["checkpoint"]["number"] == 2
+        assert found["status"]["checkpoint"]["restoredFrom"] == "clicks-upgrade-2"
+
+        feed(services.kafka.bootstrap, played.settings.source, access_lines(seed=8))
+        moved = played.but(checkpoint=f"{bucket.url}/{namespace}/clicks/2")
+        eventually(lambda: _all_read(moved), within_s=TIMEOUT_S)
+        api.delete(namespace, "clicks")
+        eventually(lambda: not api.exists(namespace, "clicks"), within_s=TIMEOUT_S)
+        moved.check_exact(2 * LINES)
+
+
+def _all_read(played: Scene) -> bool:
+    try:
+        return verify(played.settings).checked["source lines not read yet"] == 0
+    except SluicegateError:
+        return False  # the job is running during the check
+
+
+def _taken(api: Api, namespace: str, name: str) -> Object | None:
+    status = api.get(namespace, name, SAVEPOINT).get("status", {})
+    assert status.get("phase") != "Failed", status
+    found: Object | None = status["taken"][0] if status.get("phase") == "Ready" else None
+    return found

@@ -1,0 +1,158 @@
+"""Savepoints on a real API server and a real store: taken, retained, restored by name, deleted.
+
+Drivers are scripted and the checkpoint is built by hand; `test_real_drivers` has real drivers. The
+library reads the contents of the savepoints.
+"""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.local_services import S3Endpoint
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.object_store import open_store
+from sluicegate_operator.api.crds import SAVEPOINT
+from sluicegate_operator.kube.timestamps import to_instant
+from tests.integration.operator.api import Api, eventually
+from tests.integration.operator.job_fixtures import REPORTS, condition, job_when, phase, running
+from tests.integration.operator.kubelet import Kubelet
+from tests.integration.operator.operator_thread import RunningOperator, spec_of
+from tests.integration.operator.rest_client import Object
+from tests.unit.savepoints.builders import checkpoint, restore
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+def root(volume: str, namespace: str, bucket: S3Endpoint, tmp_path: Path) -> str:
+    """Return the address of the test's volume, with a checkpoint of three epochs of the job clicks."""
+    assert volume
+    address = f"{bucket.url}/{namespace}"
+    source = open_store(checkpoint(tmp_path / "source", 3))
+    target = open_store(f"{address}/clicks/1")
+    for name in source.names(""):
+        target.put(name, source.stream(name) or ())
+    return address
+
+
+def ready(api: Api, namespace: str, name: str, count: int = 1) -> list[Object]:
+    """Wait until a Savepoint is ready; return what was taken, latest first."""
+
+    def poll() -> list[Object] | None:
+        status = api.get(namespace, name, SAVEPOINT).get("status", {})
+        assert status.get("phase") != "Failed", status
+        taken: list[Object] = status.get("taken", [])
+        return taken if status.get("phase") == "Ready" and len(taken) >= count else None
+
+    return eventually(poll, within_s=60.0)
+
+
+def objects_below(address: str) -> list[str]:
+    """Return the objects below an address."""
+    return list(open_store(address).names(""))
+
+
+@pytest.mark.usefixtures("operator")
+def test_running_job_is_copied_and_continues(
+    api: Api, namespace: str, kubelet: Kubelet, root: str
+) -> None:
+    """Its checkpoint is not sealed, and its driver is not stopped."""
+    kubelet.plan("clicks", then=REPORTS)
+    api.create(namespace, "clicks", spec_of())
+    job_when(api, namespace, running(1))
+    api.create(namespace, "copy", {"job": "clicks"}, SAVEPOINT)
+    (taken,) = ready(api, namespace, "copy")
+    assert taken["location"].startswith(f"{root}/savepoints/clicks/copy/")
+    assert taken["epoch"] == 2
+    assert StoredEpochLog(open_store(f"{root}/clicks/1")).seal() is None
+    assert running(1)(api.get(namespace, "clicks")["status"])
+
+
+@pytest.mark.usefixtures("operator")
+def test_suspended_job_is_moved_to_another_name(
+    api: Api, namespace: str, kubelet: Kubelet, root: str
+) -> None:
+    """With `stop` its checkpoint is sealed, and the new job's driver receives the savepoint."""
+    kubelet.plan("clicks", then=REPORTS)
+    kubelet.plan("moved", then=REPORTS)
+    api.create(namespace, "clicks", spec_of())
+    job_when(api, namespace, running(1))
+    api.change(namespace, "clicks", {"spec": {"suspend": True}})
+    job_when(api, namespace, phase("Suspended"))
+    moved = spec_of(checkpoint={"volume": "store", "restoreFrom": "move"})
+    api.create(namespace, "moved", moved)
+    job_when(api, namespace, lambda s: "SavepointNotReady" in str(s), "moved")
+    assert api.get_pod(namespace, "moved-1-driver") is None
+
+    api.create(namespace, "move", {"job": "clicks", "stop": True}, SAVEPOINT)
+    (taken,) = ready(api, namespace, "move")
+    assert StoredEpochLog(open_store(f"{root}/clicks/1")).seal() is not None
+    job_when(api, namespace, running(1), "moved")
+    pod = api.get_pod(namespace, "moved-1-driver")
+    assert pod is not None
+    variables = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0]["env"]}
+    assert variables["SLUICEGATE_RESTORE_FROM"] == taken["location"]
+    assert restore(taken["location"], str(variables["SLUICEGATE_CHECKPOINT"])).moved
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Retain"])
+@pytest.mark.usefixtures("operator")
+def test_reclaim_policy_decides_about_the_data_of_a_deleted_savepoint(
+    api: Api, namespace: str, root: str, policy: str
+) -> None:
+    """With Retain it stays on the store and can be restored."""
+    api.create(namespace, "clicks", spec_of(suspend=True))
+    api.create(namespace, "copy", {"job": "clicks", "reclaimPolicy": policy}, SAVEPOINT)
+    (taken,) = ready(api, namespace, "copy")
+    assert objects_below(taken["location"])
+    checkpointed = objects_below(f"{root}/clicks/1")
+    api.delete(namespace, "copy", SAVEPOINT)
+    eventually(lambda: not api.exists(namespace, "copy", SAVEPOINT), within_s=60.0)
+    assert bool(objects_below(taken["location"])) == (policy == "Retain")
+    assert objects_below(f"{root}/clicks/1") == checkpointed
+
+
+def test_schedule_takes_savepoints_and_retains_the_latest(
+    api: Api, namespace: str, kubeconfig: Path, root: str
+) -> None:
+    """With reclaimPolicy Delete the data of savepoints beyond the history is deleted."""
+    offset_s = [0.0]
+    spec = {
+        "job": "clicks",
+        "schedule": {"cron": "0 * * * *"},
+        "history": 2,
+        "reclaimPolicy": "Delete",
+    }
+    with RunningOperator(
+        kubeconfig, namespace, clock=lambda: time.time() + offset_s[0]
+    ) as operator:
+        api.create(namespace, "clicks", spec_of(suspend=True))
+        created = api.create(namespace, "hourly", spec, SAVEPOINT)
+        first = (to_instant(created["metadata"]["creationTimestamp"]) // HOUR_S + 1) * HOUR_S
+        job_when(api, namespace, phase("Suspended"))
+        seen: list[str] = []
+        for tick in range(3):
+            offset_s[0] = first + tick * HOUR_S + 5.0 - time.time()
+            operator.reconcile_now((namespace, "hourly"), SAVEPOINT)
+            known = tuple(seen)
+            newest = eventually(lambda known=known: _newest(api, namespace, known), within_s=60.0)  # type: ignore[misc]
+            seen.append(newest)
+        eventually(lambda: not objects_below(seen[0]), within_s=60.0)
+    taken = [one["location"] for one in ready(api, namespace, "hourly")]
+    assert taken == [seen[2], seen[1]]
+    assert objects_below(seen[1])
+    assert objects_below(seen[2])
+    assert objects_below(f"{root}/clicks/1")
+
+
+def _newest(api: Api, namespace: str, known: tuple[str, ...]) -> str:
+    """Return the latest savepoint of the schedule unless it is known."""
+    found = api.get(namespace, "hourly", SAVEPOINT)
+    taken = found.get("status", {}).get("taken", [])
+    if not taken or taken[0]["location"] in known:
+        return ""
+    assert condition(found, "Accepted") == ("True", "SpecValid")
+    return str(taken[0]["location"])

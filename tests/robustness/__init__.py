@@ -1,0 +1,1 @@
+"""Robustness tests after etcd's layout: something real is killed or cut, and the answer stays exact."""

@@ -1,0 +1,1 @@
+"""Faults: where and how drivers and executors are killed and store requests fail."""

@@ -1,0 +1,1 @@
+"""Simulations of the commit protocol and of the operator."""

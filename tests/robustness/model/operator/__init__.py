@@ -1,0 +1,1 @@
+"""Simulation of the operator: any interleaving of faults must keep its invariants."""

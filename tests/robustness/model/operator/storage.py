@@ -1,0 +1,123 @@
+"""The simulated volume: checkpoints, seals, savepoints, and the runs of a batch that have finished.
+
+A savepoint is taken in three steps, each at any time: its driver is stopped, its checkpoint is sealed,
+the resource becomes Ready. The invariants of the volume are asserted here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sluicegate_operator.api.streaming_job_status import RUN, StreamingJobStatus
+from sluicegate_operator.reconcile.observed import READY, Pod, SavepointState
+
+Run = tuple[float, int]
+"""A run of a batch: its scheduled time, and the restartNonce at that time."""
+
+MAX_SEALED_DRIVERS = 2
+"""How many drivers may find one seal without a user's action: the one that is stopped, and the next."""
+
+
+class InvariantViolated(AssertionError):
+    """The operator did what it must never do."""
+
+
+@dataclass
+class Savepoint:
+    """A Savepoint created by an upgrade."""
+
+    attempt: int
+    checkpoint: int
+    state: SavepointState = field(default_factory=lambda: SavepointState("Pending"))
+
+
+@dataclass
+class Storage:
+    """The contents of the volume.
+
+    Args:
+        started_from: checkpoint -> the savepoint from which its first driver started.
+        sealed: checkpoints that are closed.
+        savepoints: by name.
+        history: the savepoints after each change.
+        sealed_drivers: checkpoint -> drivers that found it sealed since the user's last action.
+        finished_runs: the runs of a batch that have succeeded.
+    """
+
+    started_from: dict[int, str] = field(default_factory=dict)
+    sealed: set[int] = field(default_factory=set)
+    savepoints: dict[str, Savepoint] = field(default_factory=dict)
+    history: list[dict[str, SavepointState]] = field(default_factory=lambda: [{}])
+    sealed_drivers: dict[int, int] = field(default_factory=dict)
+    finished_runs: set[Run] = field(default_factory=set)
+
+    def take(self, name: str, attempt: int, checkpoint: int) -> None:
+        """Create a Savepoint; an existing one counts as success."""
+        self.savepoints.setdefault(name, Savepoint(attempt, checkpoint))
+        self.record()
+
+    def seal(self, name: str) -> None:
+        """Close a savepoint's checkpoint, which copies its present state."""
+        one = self.savepoints[name]
+        if one.state.phase == "Pending":
+            self.sealed.add(one.checkpoint)
+
+    def ready(self, name: str) -> None:
+        """Complete a savepoint whose checkpoint is sealed."""
+        one = self.savepoints[name]
+        if one.checkpoint in self.sealed:
+            one.state = SavepointState(READY)
+        self.record()
+
+    def fail(self, name: str) -> None:
+        """Let a savepoint fail, unless its checkpoint is sealed."""
+        one = self.savepoints[name]
+        if one.checkpoint not in self.sealed:
+            one.state = SavepointState("Failed", "disk full")
+        self.record()
+
+    def record(self) -> None:
+        """Record the present state."""
+        self.history.append({name: one.state for name, one in self.savepoints.items()})
+
+    def driver_starts(self, pod: Pod) -> None:
+        """Let a driver open its checkpoint.
+
+        Raises:
+            InvariantViolated: it starts from another savepoint than the first driver did, or from one that
+                is not ready.
+        """
+        if pod.mode != RUN:
+            return
+        started_from = self.started_from.setdefault(pod.checkpoint_number, pod.restore_from)
+        if started_from != pod.restore_from:
+            raise InvariantViolated(
+                f"{pod.name} starts from {pod.restore_from!r} instead of {started_from!r}"
+            )
+        if started_from and self.savepoints[started_from].state.phase != READY:
+            raise InvariantViolated(f"{pod.name} starts from {started_from}, which is not ready")
+
+    def driver_found_seal(self, pod: Pod) -> None:
+        """Count a driver that found its checkpoint sealed and reported it.
+
+        Raises:
+            InvariantViolated: drivers are started on a closed checkpoint again and again.
+        """
+        number = pod.checkpoint_number
+        self.sealed_drivers[number] = self.sealed_drivers.get(number, 0) + 1
+        if self.sealed_drivers[number] > MAX_SEALED_DRIVERS:
+            raise InvariantViolated(f"checkpoint {number} is sealed, but gets driver after driver")
+
+    def check_checkpoint_change(
+        self, before: StreamingJobStatus, after: StreamingJobStatus
+    ) -> None:
+        """Assert that a job's new checkpoint is unused, and that only a rollback returns to an old one.
+
+        Raises:
+            InvariantViolated: otherwise.
+        """
+        old, new = before.checkpoint.number, after.checkpoint.number
+        if new > old and new in self.started_from:
+            raise InvariantViolated(f"checkpoint {new} is used a second time")
+        if new < old and before.rollback is None and after.rollback is None:
+            raise InvariantViolated(f"the checkpoint number decreased from {old} to {new}")

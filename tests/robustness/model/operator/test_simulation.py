@@ -1,0 +1,324 @@
+"""Any order of faults, stale caches, crashing operators and user actions keeps the operator's invariants.
+
+There are never two drivers of a stateful job that could write, and no attempt's number is used twice.
+Once nothing fails any more, the job comes to rest in the right state and nothing is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from sluicegate_operator.api.streaming_job import RollbackSettings, Schedule, StreamingJobSpec
+from sluicegate_operator.reconcile.observed import Pod
+from sluicegate_operator.reconcile.streaming_job import watchdog
+from sluicegate_operator.reconcile.streaming_job.context import JobContext
+from tests.robustness.model.operator.random_schedules import run_schedule
+from tests.robustness.model.operator.storage import InvariantViolated
+from tests.robustness.model.operator.world import BAD, World, new_world, run_to_rest
+from tests.unit.operator.builders import job, spec
+
+CODES = st.sampled_from([0, 1, 64, 65, 66, 75, 137, 143])
+AGES = st.sampled_from([0, 0, 0, 1, 2, 3, 8, 30])
+WHICH = st.integers(0, 5)
+
+
+class Cluster(RuleBasedStateMachine):
+    """One stateful job, and everything that can happen to it."""
+
+    ROLLBACK = RollbackSettings(enabled=True, deadline_s=60.0)
+    MODES: ClassVar[tuple[str, ...]] = ("LastState", "Savepoint", "Stateless")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: World = new_world(job(self.first(), has_finalizer=False))
+
+    def first(self) -> StreamingJobSpec:
+        return spec(rollback=self.ROLLBACK, savepoint_timeout_s=60.0)
+
+    def pod(self, which: int) -> Pod | None:
+        alive = self.world.live_pods()
+        return alive[which % len(alive)] if alive else None
+
+    @rule(
+        ages=st.tuples(AGES, AGES, AGES),
+        actions_done=st.integers(0, 4),
+        in_flight=st.booleans(),
+    )
+    def operator_fails(
+        self,
+        ages: tuple[int, int, int],
+        actions_done: int,
+        in_flight: bool,  # noqa: FBT001 - generated
+    ) -> None:
+        job_age, pods_age, savepoints_age = ages
+        self.world.operate(
+            job_age=job_age,
+            pods_age=pods_age,
+            savepoints_age=savepoints_age,
+            actions_done=actions_done,
+            in_flight=in_flight,
+        )
+
+    @rule(times=st.integers(1, 3))
+    def operator_reconciles(self, times: int) -> None:
+        for _ in range(times):
+            self.world.operate()
+
+    @rule(which=WHICH, change=st.sampled_from(["seal", "ready", "fail"]))
+    def savepoint_changes(self, which: int, change: str) -> None:
+        names = sorted(self.world.storage.savepoints)
+        if names:
+            getattr(self.world.storage, change)(names[which % len(names)])
+
+    @rule()
+    def savepoints_are_taken(self) -> None:
+        self.world.take_savepoints()
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 20.0, 31.0, 700.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.tick(seconds)
+
+    @rule(which=WHICH, lost=st.booleans())
+    def request_arrives(self, which: int, lost: bool) -> None:  # noqa: FBT001 - generated
+        if self.world.in_flight:
+            self.world.arrive(which % len(self.world.in_flight), lost=lost)
+
+    @rule(which=WHICH)
+    def pod_starts(self, which: int) -> None:
+        for step in (self.world.bind, self.world.run, self.world.progress):
+            self.on(which, step)
+
+    @rule(
+        which=WHICH,
+        change=st.sampled_from(
+            ["bind", "run", "progress", "delete_pod", "lose_node", "return_node", "remove_node"]
+        ),
+    )
+    def pod_changes(self, which: int, change: str) -> None:
+        self.on(which, getattr(self.world, change))
+
+    @rule(which=WHICH, code=CODES)
+    def process_ends(self, which: int, code: int) -> None:
+        self.on(which, lambda pod: self.world.end(pod, code))
+
+    def on(self, which: int, step: Callable[[Pod], None]) -> None:
+        pod = self.pod(which)
+        if pod is not None:
+            step(pod)
+
+    @rule(suspend=st.booleans())
+    def user_suspends_or_resumes(self, suspend: bool) -> None:  # noqa: FBT001 - generated
+        self.spec(suspend=suspend)
+
+    @rule(
+        image=st.sampled_from(["jobs:1", "jobs:2", BAD]),
+        mode=st.sampled_from(["LastState", "Savepoint", "Stateless"]),
+    )
+    def user_upgrades(self, image: str, mode: str) -> None:
+        self.spec(image=image, upgrade_mode=mode if mode in self.MODES else "LastState")
+
+    @rule(seconds=st.sampled_from([0.5, 7.0, 61.0]), times=st.integers(1, 8))
+    def everything_works_for_a_while(self, seconds: float, times: int) -> None:
+        for _ in range(times):
+            for which in range(len(self.world.live_pods())):
+                self.pod_starts(which)
+            self.world.operate()
+            self.world.check()
+            self.world.tick(seconds)
+
+    @rule()
+    def user_restarts(self) -> None:
+        self.spec(restart_nonce=self.world.resource.spec.restart_nonce + 1)
+
+    @rule(sure=st.sampled_from([False, False, False, True]))
+    def user_deletes(self, sure: bool) -> None:  # noqa: FBT001 - generated
+        if sure and not self.world.resource.deleted:
+            self.world.change(deleted=True)
+
+    def spec(self, **changes: object) -> None:
+        was = self.world.resource
+        new_spec = dataclasses.replace(was.spec, **changes)  # type: ignore[arg-type]
+        if new_spec != was.spec:
+            self.world.storage.sealed_drivers.clear()
+            self.world.change(spec=new_spec, generation=was.generation + 1)
+
+    @invariant()
+    def assert_invariants(self) -> None:
+        self.world.check()
+
+    def teardown(self) -> None:
+        """Resume and restart the job without faults: one driver runs the newest spec."""
+        if self.world.resource.deleted:
+            self.run_deletion()
+            return
+        self.spec(suspend=False)
+        self.user_restarts()
+        status = self.world.resource.status
+        if (
+            status.last_stable_spec is None
+            or self.world.specs[status.last_stable_spec.spec_hash].image == BAD
+        ):
+            self.spec(image="jobs:1")  # there is no stable spec to roll back to
+        run_to_rest(self.world)
+        self.check_rest()
+        writes = self.world.writes
+        for _ in range(3):
+            assert self.world.operate() == (False, ())
+        assert self.world.writes == writes
+
+    def check_rest(self) -> None:
+        """Assert that one driver runs: with the resource's spec, or the last stable one if that is bad."""
+        status, new_spec = self.world.resource.status, self.world.resource.spec
+        assert status.phase == "Running", status
+        (alive,) = self.world.live_pods()
+        assert alive.attempt == status.attempt
+        if new_spec.image == BAD:
+            assert status.rollback is not None
+            assert status.last_stable_spec is not None
+            assert alive.spec_hash == status.last_stable_spec.spec_hash
+        else:
+            assert status.rollback is None
+            assert alive.spec_hash == new_spec.running_hash()
+
+    def run_deletion(self) -> None:
+        """Let everything work after a deletion: the job is released, if necessary with skip-finish."""
+        run_to_rest(self.world)
+        if self.world.resource.has_finalizer:
+            assert self.world.resource.status.failure_reason
+            self.world.change(skip_finish=True)
+            run_to_rest(self.world)
+        assert not self.world.resource.has_finalizer
+        assert not self.world.processes
+
+
+EXAMPLES = settings(
+    max_examples=80,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Batches(Cluster):
+    """A batch job with a run every ten minutes."""
+
+    MODES: ClassVar[tuple[str, ...]] = ("LastState", "Stateless")
+
+    def first(self) -> StreamingJobSpec:
+        return spec(trigger="Once", schedule=Schedule(cron="*/10 * * * *"))
+
+    def check_rest(self) -> None:
+        """Assert that no driver runs: each run that was due is finished."""
+        status = self.world.resource.status
+        assert status.phase == "Waiting", status
+        assert not self.world.live_pods()
+
+
+@pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
+def test_invariants_hold_in_generated_interleavings(machine: type[Cluster]) -> None:
+    run_state_machine_as_test(machine, settings=EXAMPLES)
+
+
+SCHEDULES = 100
+
+
+@pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
+def test_invariants_hold_in_random_schedules(machine: type[Cluster]) -> None:
+    for seed in range(SCHEDULES):
+        try:
+            run_schedule(machine, seed)
+        except AssertionError as error:
+            error.add_note(f"in the schedule of seed {seed}")
+            raise
+
+
+def stale_pod_cache() -> None:
+    """Let operators act on pod caches from before the driver's pod existed."""
+    world = new_world()
+    run_to_rest(world)
+    for _ in range(4):
+        world.tick(6)
+        world.operate(pods_age=len(world.pod_history))
+        world.check()
+
+
+def stale_status() -> None:
+    """Let an operator act on the job as it was two drivers ago."""
+    world = new_world()
+    run_to_rest(world)
+    old = world.version
+    for _ in range(2):
+        (pod,) = world.live_pods()
+        world.end(pod, 1)
+        run_to_rest(world)
+    world.operate(job_age=world.version - old, pods_age=len(world.pod_history) // 2)
+    world.check()
+
+
+def lost_node() -> None:
+    """Let the node of a stateful driver be lost for an hour while the driver continues."""
+    world = new_world()
+    run_to_rest(world)
+    (pod,) = world.live_pods()
+    world.lose_node(pod)
+    world.tick(3600)
+    world.operate()
+    world.check()
+
+
+Scenario = Callable[[], None]
+Patch = tuple[object, str, object]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "broken"),
+    [
+        (stale_pod_cache, (JobContext, "absence_confirmed", lambda _p: True)),
+        (
+            stale_status,
+            (World, "rejects_conflicts", property(lambda _w: False, lambda *_: None)),
+        ),
+        (lost_node, (watchdog, "may_replace_on_lost_node", lambda _p: True)),
+    ],
+    ids=lambda given: given.__name__ if callable(given) else given[1],
+)
+def test_broken_operator_violates_an_invariant(
+    scenario: Scenario, broken: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario()
+    monkeypatch.setattr(*broken)
+    with pytest.raises(InvariantViolated):
+        scenario()
+
+
+def test_stateless_job_on_a_lost_node_is_replaced() -> None:
+    """The old driver is stopped when its node returns."""
+    world = new_world(job(spec(stateful=False), has_finalizer=False))
+    world.may_have_two_drivers = True
+    run_to_rest(world)
+    (first,) = world.live_pods()
+    world.lose_node(first)
+    world.tick(61)
+    world.operate()
+    assert {pod.attempt for pod in world.live_pods()} == {1, 2}
+    assert world.resource.status.unconfirmed_attempts == (1,)
+    run_to_rest(world)
+    assert [pod.attempt for pod in world.live_pods()] == [2]
+    assert not world.resource.status.unconfirmed_attempts
+
+
+def test_operator_that_crashes_during_a_start_creates_one_driver() -> None:
+    for actions_done in range(3):
+        for in_flight in (False, True):
+            world = new_world()
+            world.operate(actions_done=actions_done, in_flight=in_flight)
+            run_to_rest(world)
+            assert world.made == 1
+            assert world.resource.status.attempt == 1

@@ -1,0 +1,1 @@
+"""A model of the commit protocol: simulated drivers, sinks and schedules."""

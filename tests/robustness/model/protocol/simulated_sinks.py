@@ -1,0 +1,227 @@
+"""Simulated sinks whose applies are split into steps, so that anything can come between two.
+
+A 'fencing' sink behaves like Kafka: opening a part raises its generation, and an older generation can
+no longer commit. A 'locking' sink behaves like MySQL: opening a part acquires its row lock, and later
+ones wait. The contract and integration tests check what the real servers do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from sluicegate.errors import EpochLogBroken, MarkerMismatch, SinkUnavailable
+from sluicegate.protocol.effects import Apply
+from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
+from sluicegate.protocol.record import Chunk, EpochRecord, decode
+
+Fault = str | None
+"""The fault of the next request, None for no fault.
+
+'lost': performed, but the reply is lost. 'failed': not performed. 'late': performed when the world
+delivers it, after the client has given up. 'glitch': a read after a write does not see it yet.
+"""
+
+cached_decode = lru_cache(maxsize=4096)(decode)
+
+SubSteps = Generator[str, Fault, None]
+
+
+class Row(NamedTuple):
+    """One visible row: the input offset, and the epoch and attempt that wrote it."""
+
+    epoch: int
+    offset: int
+    attempt: str
+
+
+@dataclass(eq=False)
+class Txn:
+    """An open transaction on one part."""
+
+    part: int
+    generation: int
+    marker: Marker
+    rows: list[Row] = field(default_factory=list)
+    in_flight: bool = False
+
+
+@dataclass
+class Part:
+    """The state of one part in the sink's server."""
+
+    marker: Marker | None
+    rows: list[Row] = field(default_factory=list)
+    generation: int = 0
+    txn: Txn | None = None
+
+
+@dataclass(frozen=True)
+class LateRequest:
+    """A request whose client has given up and that the network still holds."""
+
+    what: str
+    land: Callable[[], None]
+    drop: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a sink needs from the world."""
+
+    compare: Callable[..., Verdict]
+    read_staged: Callable[[str], bytes | None]
+    delay: Callable[[LateRequest], None]
+
+
+def rows_of(
+    record: EpochRecord, sink: str, part: int, read: Callable[[str], bytes | None]
+) -> list[Row]:
+    """Return the decided rows of one part, from the record or from the staging area."""
+    return [
+        Row(record.epoch, offset, attempt)
+        for chunk in record.part_chunks(sink, part)
+        for offset, attempt in json.loads(chunk.verify(_stored(chunk, read)))
+    ]
+
+
+def _stored(chunk: Chunk, read: Callable[[str], bytes | None]) -> bytes:
+    stored = chunk.inline if chunk.name is None else read(chunk.name)
+    if stored is None:
+        raise EpochLogBroken(f"staged object {chunk.name} of a decided epoch is gone")
+    return stored
+
+
+class SimulatedSink:
+    """One sink with its parts, and each of its former states, for backups."""
+
+    def __init__(self, name: str, kind: str, parts: int, environment: Environment) -> None:
+        self.name, self.kind, self._environment = name, kind, environment
+        # MySQL's marker rows are created at the start; Kafka has no marker before the first epoch
+        self.parts = [Part(NO_MARKER if kind == "locking" else None) for _ in range(parts)]
+        self.history = [self.backup()]
+        self.version = 0
+
+    # --- apply --------------------------------------------------------------------------------
+
+    def applying(self, effect: Apply) -> SubSteps:
+        """Apply a record; yield the name of each step before it is performed, and receive its fault."""
+        for part in effect.parts:
+            yield from self._apply_part(effect, part)
+
+    def _apply_part(self, effect: Apply, number: int) -> SubSteps:
+        part, record = self.parts[number], effect.record
+        fault = yield "open"
+        while self.kind == "locking" and part.txn is not None and not fault:
+            fault = yield "blocked"
+        if fault:
+            raise SinkUnavailable("no connection, or the lock wait timed out")
+        txn = self._open(number, record.marker)
+        try:
+            if self.kind == "fencing":
+                self._check((yield "compare"), txn)
+            where = f"{self.name}/{number}"
+            if part.marker is None and self.kind == "locking":
+                raise MarkerMismatch(f"{where}: the marker row is gone")
+            verdict = self._environment.compare(
+                part.marker, this=record.marker, prev=record.prev_of(self.name, number), where=where
+            )
+            if verdict is Verdict.SKIP:
+                return
+            self._check((yield "write"), txn)
+            if not effect.discard:
+                txn.rows = rows_of(record, self.name, number, self._environment.read_staged)
+            self._end((yield "commit"), txn)
+        finally:
+            self._abort(txn)
+
+    def _open(self, number: int, marker: Marker) -> Txn:
+        part = self.parts[number]
+        part.generation += 1
+        part.txn = Txn(number, part.generation, marker)
+        return part.txn
+
+    def _check(self, fault: Fault, txn: Txn) -> None:
+        if fault or self.parts[txn.part].txn is not txn:
+            raise SinkUnavailable("fenced by another producer, or the connection is gone")
+
+    def _end(self, fault: Fault, txn: Txn) -> None:
+        if fault == "late":
+            txn.in_flight = True
+            self._environment.delay(
+                LateRequest(
+                    f"commit of {txn.marker}", lambda: self._land(txn), lambda: self._drop(txn)
+                )
+            )
+        elif fault != "failed":
+            self._check(None, txn)
+            self._commit(txn)
+        if fault:
+            raise SinkUnavailable("no answer to the commit")
+
+    def _commit(self, txn: Txn) -> None:
+        part = self.parts[txn.part]
+        part.rows.extend(txn.rows)
+        part.marker = txn.marker
+        part.txn = None
+        self.version += 1
+        self.history.append(self.backup())
+
+    def _land(self, txn: Txn) -> None:
+        if self.parts[txn.part].txn is txn:
+            self._commit(txn)
+
+    def _drop(self, txn: Txn) -> None:
+        txn.in_flight = False
+        self._abort(txn)
+
+    def _abort(self, txn: Txn) -> None:
+        if self.parts[txn.part].txn is txn and not txn.in_flight:
+            self.parts[txn.part].txn = None
+
+    # --- events of the server ---------------------------------------------------------------
+
+    def backup(self) -> tuple[tuple[tuple[Row, ...], Marker | None], ...]:
+        """Return the committed state."""
+        return tuple((tuple(part.rows), part.marker) for part in self.parts)
+
+    def restore(self, index: int) -> None:
+        """Restore an earlier committed state; open transactions are rolled back."""
+        for part, (rows, marker) in zip(self.parts, self.history[index], strict=True):
+            part.rows, part.marker = list(rows), marker
+        del self.history[index + 1 :]
+        self.end_connections()
+        self.version += 1
+
+    def end_connections(self) -> None:
+        """Roll back every open transaction, as a server does after its wait timeout."""
+        for part in self.parts:
+            part.txn = None
+            part.generation += 1
+
+    def wipe_markers(self) -> None:
+        """Lose the markers and keep the rows: somebody re-created the topic or table of the markers."""
+        for part in self.parts:
+            part.marker = None
+        self.end_connections()
+        self.version += 1
+
+    def discard(self, record: EpochRecord) -> bool:
+        """Move the markers and write no rows (rule 14); return False if a lock is held."""
+        if self.kind == "locking" and any(part.txn for part in self.parts):
+            return False
+        for number in record.parts_with_rows(self.name):
+            found = self.parts[number].marker or NO_MARKER
+            if found == record.prev_of(self.name, number):
+                self._commit(self._open(number, record.marker))
+        return True
+
+    def key(self) -> tuple[object, ...]:
+        """Return a key that identifies this state; of generations only the current owner counts."""
+        return tuple(
+            (tuple(p.rows), p.marker, p.txn and (p.txn.marker, len(p.txn.rows), p.txn.in_flight))
+            for p in self.parts
+        )

@@ -1,0 +1,69 @@
+"""A small scope, searched completely: every interleaving of two drivers, with a crash in every state.
+
+In every state that two drivers can reach, both are killed, requests in the network are delivered (and,
+in another run, dropped), and a third driver must complete everything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from tests.robustness.model.protocol.exhaustive_search import everywhere, recover
+from tests.robustness.model.protocol.world import World
+from tests.robustness.model.protocol.world_config import WorldConfig
+from tests.robustness.validate import invariants
+
+KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
+ALL = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "0")) >= 1000
+slow = pytest.mark.skipif(not ALL, reason="minutes; SLUICEGATE_SIM_EXAMPLES=1000 includes it")
+
+
+def two_drivers(*sinks: tuple[str, str], last: int = 0) -> World:
+    world = World(WorldConfig(sinks=sinks, parts=1, size=lambda _name, _epoch: 2))
+    world.start("A", last=last)
+    world.start("B", last=last)
+    return world
+
+
+def ends_well(world: World) -> None:
+    driver = recover(world, land=True)
+    assert driver.error is None, driver.error
+    invariants.check_end(world)
+
+
+def ends_well_without_late_requests(world: World) -> None:
+    driver = recover(world, land=False)
+    assert driver.error is None, driver.error
+    invariants.check_end(world)
+
+
+def test_two_drivers_two_sinks_one_epoch() -> None:
+    found = everywhere(lambda: two_drivers(KAFKA, MYSQL), ends_well)
+    assert found.states > 3000
+
+
+def test_two_drivers_with_one_failed_late_or_unanswered_request() -> None:
+    found = everywhere(lambda: two_drivers(MYSQL), ends_well, faults=1)
+    assert found.states > 6000
+
+
+def test_two_drivers_and_two_epochs() -> None:
+    """Covers the chain, pruning, and a driver that is one epoch late."""
+    found = everywhere(lambda: two_drivers(MYSQL, last=1), ends_well)
+    assert found.states > 4000
+
+
+@slow
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("at_each", [ends_well, ends_well_without_late_requests])
+@pytest.mark.parametrize(
+    ("sinks", "last", "faults"), [((KAFKA, MYSQL), 0, 1), ((KAFKA,), 0, 1), ((KAFKA,), 1, 0)]
+)
+def test_larger_scopes(
+    sinks: tuple[tuple[str, str], ...], last: int, faults: int, at_each: Callable[[World], None]
+) -> None:
+    everywhere(lambda: two_drivers(*sinks, last=last), at_each, faults=faults)

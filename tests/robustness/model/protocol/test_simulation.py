@@ -1,0 +1,192 @@
+"""Random schedules: Hypothesis chooses the steps of drivers, faults and crashes.
+
+The invariants are checked after each step of each driver. A driver may die only of something that
+happened to it (`invariants.check_death`). At the end one healthy driver must apply every decided epoch
+to every sink. SLUICEGATE_SIM_EXAMPLES sets the number of schedules per machine.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from sluicegate.errors import EpochLogBroken, MarkerMismatch, OffsetLogDiverged, SinkRegressed
+from sluicegate.protocol.markers import NO_MARKER
+from tests.robustness.model.protocol.drivers import Driver
+from tests.robustness.model.protocol.exhaustive_search import recover
+from tests.robustness.model.protocol.simulated_sinks import cached_decode
+from tests.robustness.model.protocol.world import World
+from tests.robustness.model.protocol.world_config import WorldConfig
+from tests.robustness.validate import invariants
+
+EXAMPLES = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "200"))
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=60,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+    ],
+)
+MOST_ALIVE = 3
+
+numbers = st.integers(min_value=0, max_value=1000)
+faults = st.sampled_from(["lost", "failed", "late", "glitch"])
+
+
+class Machine(RuleBasedStateMachine):
+    """Everything that may happen to a deployment that is operated as documented."""
+
+    world: World
+
+    @initialize(
+        retention=st.sampled_from([2, 3, 8]),
+        parts=st.sampled_from([1, 2, 4]),
+        overlap=st.booleans(),
+    )
+    def begin(self, retention: int, parts: int, overlap: bool) -> None:  # noqa: FBT001 - drawn by name
+        self.world = World(WorldConfig(retention=retention, parts=parts, overlap=overlap))
+        self.names = iter(f"{letter}{n}" for n in range(1000) for letter in "ABCDEFGH")
+        self.world.start(next(self.names))
+
+    def pick(self, which: int) -> Driver:
+        alive = self.world.alive()
+        return alive[which % len(alive)]
+
+    @precondition(lambda self: len(self.world.alive()) < MOST_ALIVE)
+    @rule()
+    def start_driver(self) -> None:
+        self.world.start(next(self.names))
+
+    @precondition(lambda self: self.world.alive())
+    @rule(which=numbers, steps=st.integers(min_value=1, max_value=40))
+    def run(self, which: int, steps: int) -> None:
+        driver = self.pick(which)
+        for _ in range(steps):
+            driver.step()
+
+    @precondition(lambda self: self.world.alive())
+    @rule(which=numbers, steps=st.integers(min_value=0, max_value=25), fault=faults)
+    def run_into_fault(self, which: int, steps: int, fault: str) -> None:
+        driver = self.pick(which)
+        for _ in range(steps):
+            driver.step()
+        driver.step(fault)
+
+    @precondition(lambda self: self.world.alive())
+    @rule(
+        which=numbers,
+        until=st.sampled_from(
+            ["CreateRecord", "LatestEpoch", "commit", "log offsets", "log commit", "Stage"]
+        ),
+    )
+    def run_until_before(self, which: int, until: str) -> None:
+        """Run a driver until just before a critical step, so that others can come between."""
+        driver = self.pick(which)
+        for _ in range(40):
+            if not driver.alive or driver.next_step == until:
+                return
+            driver.step()
+
+    @precondition(lambda self: self.world.alive())
+    @rule(which=numbers)
+    def crash(self, which: int) -> None:
+        self.pick(which).crash()
+
+    @precondition(lambda self: self.world.late)
+    @rule(which=numbers, land=st.booleans())
+    def late_request_ends(self, which: int, land: bool) -> None:  # noqa: FBT001 - drawn by name
+        self.world.end_late_request(which % len(self.world.late), land=land)
+
+    @rule()
+    def server_ends_connections(self) -> None:
+        self.world.sinks["mysql"].end_connections()
+        for driver in self.world.alive():
+            driver.faulted = True
+
+    @precondition(lambda self: len(self.world.sinks["mysql"].history) > 1)
+    @rule(back=st.integers(min_value=1, max_value=4))
+    def restore_mysql(self, back: int) -> None:
+        history = self.world.sinks["mysql"].history
+        self.world.restore_sink("mysql", max(0, len(history) - 1 - back))
+
+    @precondition(lambda self: self.world.decided)
+    @rule(sink=st.sampled_from(["kafka", "mysql"]))
+    def discard_newest(self, sink: str) -> None:
+        newest = max(self.world.decided)
+        if self.world.decided[newest].parts_with_rows(sink):
+            self.world.discard(newest, sink)
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.end()
+
+    def end(self) -> None:
+        """Run nine more epochs: rows for every part reveal a sink that regressed."""
+        world = self.world
+        driver = recover(world, epochs=9)
+        if driver.error is None:
+            invariants.check_end(world)
+        elif isinstance(driver.error, SinkRegressed | MarkerMismatch | EpochLogBroken):
+            if not invariants.redo_gap(world, world.sinks["mysql"]):
+                raise invariants.InvariantBroken(
+                    "progress: the records exist, but the sink is not brought forward"
+                )
+        else:
+            raise driver.error
+
+
+class Hazards(Machine):
+    """Also what operators must not do: a driver may stop, but no wrong row may become visible."""
+
+    @precondition(lambda self: any(d.next_step == "log offsets" for d in self.world.alive()))
+    @rule(which=numbers, how=st.sampled_from(["overwrite", "vanish"]))
+    def break_offset_log(self, which: int, how: str) -> None:
+        """A store without create-if-absent: the last writer wins, or a failed write reports success."""
+        about = [d for d in self.world.alive() if d.next_step == "log offsets"]
+        about[which % len(about)].step(how)
+
+    @precondition(lambda self: self.world.decided)
+    @rule(sink=st.sampled_from(["kafka", "mysql"]))
+    def wipe_markers(self, sink: str) -> None:
+        """Everything is stopped, and somebody re-creates the topic or table of the markers.
+
+        Only after each part has its first epoch: before that an absent marker is correct, so lost
+        markers cannot be detected there (the xfail in test_rules_applying.py).
+        """
+        world = self.world
+        first = [
+            record.prev_of(sink, part) == NO_MARKER
+            for record in map(cached_decode, world.records.values())
+            for part in range(world.config.parts)
+        ]
+        if any(first) or world.late:
+            return
+        for driver in world.alive():
+            driver.crash()
+        world.events.add("wiped")
+        world.sinks[sink].wipe_markers()
+
+    def end(self) -> None:
+        try:
+            super().end()
+        except (OffsetLogDiverged, MarkerMismatch):
+            if not self.world.events & {"offsets hazard", "wiped"}:
+                raise
+        except invariants.InvariantBroken:
+            if "wiped" not in self.world.events:
+                raise
+            invariants.check(self.world)
+
+
+TestProtocol = pytest.mark.filterwarnings("error")(Machine.TestCase)
+TestProtocol.settings = SETTINGS
+TestHazards = pytest.mark.filterwarnings("error")(Hazards.TestCase)
+TestHazards.settings = SETTINGS

@@ -1,0 +1,166 @@
+"""A simulated world: the checkpoint store, staging, sinks, and the drivers that share them.
+
+The invariants are checked after each step. The searches and the directed tests choose the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sluicegate.protocol.coordinator import Job
+from sluicegate.protocol.record import EpochRecord, Seal, SinkBinding
+from tests.robustness.model.protocol.drivers import Driver
+from tests.robustness.model.protocol.simulated_sinks import (
+    Environment,
+    LateRequest,
+    SimulatedSink,
+    cached_decode,
+)
+from tests.robustness.model.protocol.world_config import WorldConfig
+from tests.robustness.validate import invariants
+
+
+@dataclass
+class World:
+    """Everything that outlives a driver, and what the invariants remember."""
+
+    config: WorldConfig = field(default_factory=WorldConfig)
+
+    def __post_init__(self) -> None:
+        environment = Environment(self.config.compare, self._staged, self.delay)
+        self.sinks = {
+            n: SimulatedSink(n, kind, self.config.parts, environment)
+            for n, kind in self.config.sinks
+        }
+        bindings = {
+            n: SinkBinding(k, f"{k} {n}", self.config.parts, f"L.{n}") for n, k in self.config.sinks
+        }
+        redoable = frozenset(n for n, kind in self.config.sinks if kind == "locking")
+        self.job = Job(
+            "sim",
+            "L",
+            sinks=bindings,
+            overlap=self.config.overlap,
+            redoable=redoable,
+            decide_tries=3,
+            apply_tries=3,
+        )
+        self.marked_applied: set[int] = set()
+        self.records: dict[int, bytes] = {}
+        self.seals: dict[int, Seal] = {}
+        self.staged: dict[str, bytes] = {}
+        self.offsets: dict[int, int] = {}
+        self.commits: set[int] = set()
+        self.discards: set[tuple[int, str]] = set()
+        self.late: list[LateRequest] = []
+        self.drivers: list[Driver] = []
+        # used only by the invariants
+        self.decided: dict[int, EpochRecord] = {}
+        self.ranges: dict[str, tuple[int, int]] = {}
+        self.pruned: set[int] = set()
+        self.events: set[str] = set()
+        self.watch = invariants.Watch()
+
+    # --- the store --------------------------------------------------------------------------
+
+    def put(self, stored: bytes) -> bool:
+        """Create a record if there is none."""
+        record = cached_decode(stored)
+        if record.epoch in self.records or record.epoch in self.seals:
+            return False
+        self.records[record.epoch] = stored
+        # a request that creates the object again after the decision was pruned decides nothing
+        self.decided.setdefault(record.epoch, record)
+        return True
+
+    def put_seal(self, seal: Seal) -> bool:
+        """Create a seal if there is no record."""
+        if seal.epoch in self.records or seal.epoch in self.seals:
+            return False
+        self.seals[seal.epoch] = seal
+        if seal.epoch not in self.pruned:  # created after the decision was pruned, it seals nothing
+            self.events.add("sealed")
+            invariants.check_seal(self, seal.epoch)
+        return True
+
+    def prune_after(self, record: EpochRecord) -> None:
+        """Prune like the real epoch log (rules 2 and 8)."""
+        old = [e for e in self.records if e <= record.epoch - self.config.retention]
+        for epoch in old:
+            del self.records[epoch]
+            self.pruned.add(epoch)
+        for name in list(self.staged):
+            epoch, attempt = int(name.split("/")[0]), name.split("/")[1]
+            kept = self.records.get(epoch)
+            pruned = epoch <= record.epoch - self.config.retention
+            if pruned or (kept is not None and cached_decode(kept).attempt != attempt):
+                del self.staged[name]
+
+    def _staged(self, name: str) -> bytes | None:
+        # looked up each time: restoring the checkpoint replaces the staging area
+        return self.staged.get(name)
+
+    def delay(self, late: LateRequest) -> None:
+        """Keep a request in the network."""
+        self.late.append(late)
+
+    def end_late_request(self, index: int, *, land: bool) -> None:
+        """Deliver or drop a late request."""
+        late = self.late.pop(index)
+        self.events.add("late")
+        (late.land if land else late.drop)()
+        invariants.check(self)
+
+    # --- other events -----------------------------------------------------------------------
+
+    def start(self, name: str, *, last: int | None = None) -> Driver:
+        """Start a driver process; it ends after it has committed epoch `last`."""
+        driver = Driver(self, name, last)
+        self.join(driver)
+        return driver
+
+    def join(self, driver: Driver) -> None:
+        """Add a process that runs next to the others."""
+        self.drivers.append(driver)
+        for other in self.alive():
+            if other is not driver:
+                other.rivalled = driver.rivalled = True
+
+    def alive(self) -> list[Driver]:
+        """Return the processes that are alive, paused or not."""
+        return [d for d in self.drivers if d.alive]
+
+    def restore_sink(self, name: str, index: int) -> None:
+        """Restore a sink from a backup."""
+        self.events.add("restored")
+        self.sinks[name].restore(index)
+        invariants.check(self)
+
+    def discard(self, epoch: int, sink: str) -> None:
+        """Discard an epoch for a sink, as `sluicegate epochs discard` does."""
+        if self.sinks[sink].discard(self.decided[epoch]):
+            self.discards.add((epoch, sink))
+        invariants.check(self)
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Back up the checkpoint; the returned function restores it."""
+        kept = (dict(self.records), dict(self.staged), dict(self.offsets), set(self.commits))
+
+        def restore() -> None:
+            self.events.add("checkpoint restored")
+            self.records, self.staged, self.offsets, self.commits = (
+                dict(kept[0]), dict(kept[1]), dict(kept[2]), set(kept[3])
+            )  # fmt: skip
+
+        return restore
+
+    def key(self) -> int:
+        """Return a hash that identifies this state."""
+        stored = tuple(sorted((e, cached_decode(r).attempt) for e, r in self.records.items()))
+        drivers = tuple((d.name, d.alive, d.history, d.next_step) for d in self.drivers)
+        return hash((
+            stored, tuple(sorted(self.staged)), tuple(sorted(self.offsets.items())), frozenset(self.commits),
+            tuple(s.key() for s in self.sinks.values()), tuple(x.what for x in self.late), drivers,
+            tuple(sorted(self.seals)), frozenset(self.marked_applied),
+        ))  # fmt: skip

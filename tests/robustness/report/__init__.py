@@ -1,0 +1,1 @@
+"""The track record: bugs that the robustness tests found."""

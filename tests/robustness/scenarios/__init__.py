@@ -1,0 +1,1 @@
+"""Scenarios: traffic with faults, each validated for exactly-once."""

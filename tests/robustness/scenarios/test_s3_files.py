@@ -1,0 +1,276 @@
+"""Spark's own checkpoint files on S3: created once, never partial, never silently lost.
+
+Everything runs in this process; killed drivers are in test_s3_drivers.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from infra.local_services import S3Endpoint
+from sluicegate import session
+from sluicegate.errors import SettingsInvalid, StageFailed
+from sluicegate.sinks.memory import MemorySink
+from sluicegate.spark import s3a
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.object_store import ObjectStore, open_store
+from tests.robustness.failpoints.s3_proxy import Fault, Request, S3Proxy, proxied
+from tests.robustness.traffic.memory_streams import Stream, dying_at
+from tests.spark_sessions import stop
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.faults,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # pyspark's results
+]
+
+ROUNDS, WRITERS = 25, 6
+
+PARTITIONS = 4
+
+RETAINED = 5
+"""Epochs that Spark retains while requests are counted: files are removed as fast as they are created."""
+
+BUDGET = 35
+"""Maximum requests per epoch with four state partitions."""
+
+
+@pytest.fixture(scope="module")
+def proxy(bucket: S3Endpoint) -> Iterator[S3Proxy]:
+    """Yield the proxy to S3 for all tests of this file, because a JVM opens a bucket once."""
+    with proxied(bucket) as running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.endpoint.environment().items():
+            patch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def spark(proxy: S3Proxy) -> Iterator[SparkSession]:
+    """Yield one session for all tests of this file."""
+    made = session("s3", shuffle_partitions=PARTITIONS)
+    s3a.prepare_store(made, proxy.endpoint.url)
+    yield made
+    jvm(made).org.apache.hadoop.fs.FileSystem.closeAll()
+    stop(made)
+
+
+@pytest.fixture
+def url(proxy: S3Proxy) -> Iterator[str]:
+    """Yield an S3 prefix for one test; remove all faults afterwards."""
+    yield f"{proxy.endpoint.url}/{uuid.uuid4().hex}"
+    proxy.faults.clear()
+
+
+@pytest.fixture
+def objects(url: str) -> ObjectStore:
+    """Return Sluicegate's object store for the prefix."""
+    return open_store(url)
+
+
+def jvm(spark: SparkSession) -> Any:  # noqa: ANN401 - py4j has no types
+    return spark._jvm
+
+
+def open_file(spark: SparkSession, url: str, name: str, *, replace: bool = False) -> Any:  # noqa: ANN401
+    """Open a checkpoint file as Spark does, through its own file manager."""
+    path = jvm(spark).org.apache.hadoop.fs.Path(f"{url.replace('s3://', 's3a://')}/{name}")
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    manager = jvm(spark).dev.sluicegate.spark.FencedCheckpointFileManager(path.getParent(), conf)
+    return manager.createAtomic(path, replace)
+
+
+def write(spark: SparkSession, url: str, name: str, text: bytes, *, replace: bool = False) -> None:
+    """Write a whole checkpoint file."""
+    out = open_file(spark, url, name, replace=replace)
+    out.write(text)
+    out.close()
+
+
+def test_exactly_one_of_six_racing_writers_wins_in_25_rounds(
+    spark: SparkSession, url: str, objects: ObjectStore
+) -> None:
+    """All open the file and close it at once: one succeeds, five learn that it exists."""
+    gate = threading.Barrier(WRITERS)
+
+    def rival(number: int, name: str) -> str:
+        out = open_file(spark, url, name)
+        out.write(b"%d" % number)
+        gate.wait(60)
+        try:
+            out.close()
+        except Py4JJavaError as error:
+            return str(error.java_exception.getClass().getSimpleName())
+        return "in"
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        for turn in range(ROUNDS):
+            name = f"offsets/{turn}"
+            told = list(pool.map(rival, range(WRITERS), [name] * WRITERS))
+            assert Counter(told) == {"in": 1, "FileAlreadyExistsException": WRITERS - 1}
+            assert objects.read(name) == b"%d" % told.index("in")
+
+
+def test_a_failed_write_is_an_error_of_close(
+    spark: SparkSession, proxy: S3Proxy, url: str, objects: ObjectStore
+) -> None:
+    """Spark's own manager for object stores hides the error and continues without the file."""
+    proxy.faults.append(Fault("PUT", "commits/7", "refuse"))
+    out = open_file(spark, url, "commits/7")
+    out.write(b"v1")
+    with pytest.raises(Py4JJavaError, match="AccessDenied"):
+        out.close()
+    assert objects.read("commits/7") is None
+
+
+def test_a_lost_reply_is_not_taken_for_another_driver(
+    spark: SparkSession, proxy: S3Proxy, url: str, objects: ObjectStore
+) -> None:
+    """The retry finds the file of the first attempt and recognizes it as its own."""
+    proxy.faults.append(Fault("PUT", "offsets/7", "lose-reply"))
+    write(spark, url, "offsets/7", b"ours")
+    assert objects.read("offsets/7") == b"ours"
+    assert proxy.faults[0].met == 1
+
+
+def test_a_replaceable_file_is_replaced(
+    spark: SparkSession, url: str, objects: ObjectStore
+) -> None:
+    """The next attempt overwrites a state file of an undecided attempt."""
+    for text in (b"one", b"other"):
+        write(spark, url, "state/0/0/1.changelog", text, replace=True)
+    assert objects.read("state/0/0/1.changelog") == b"other"
+
+
+def test_a_canceled_file_never_exists(spark: SparkSession, url: str, objects: ObjectStore) -> None:
+    out = open_file(spark, url, "offsets/0")
+    out.write(b"half")
+    out.cancel()
+    out.close()
+    assert objects.read("offsets/0") is None
+
+
+def test_a_local_path_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop offers no conditional create on local disks; Spark's own manager is correct there."""
+    with pytest.raises(PySparkException, match="without conditional creation"):
+        open_file(spark, f"file://{tmp_path}", "offsets/0")
+
+
+def test_a_session_without_our_classes_is_refused(
+    spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3a, "FILE_MANAGER", "dev.sluicegate.spark.Absent")
+    with pytest.raises(
+        SettingsInvalid, match=r"no dev\.sluicegate\.spark\.Absent(.|\n)*SLUICEGATE"
+    ):
+        s3a.prepare_store(spark, url)
+
+
+# --- whole queries ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hits(spark: SparkSession, tmp_path: Path, url: str) -> Stream:
+    """Return a stream of hits, one file per epoch, with its checkpoint on S3."""
+    made = Stream(spark, tmp_path, "ip string, n long", location=url)
+    add(made, 5)
+    return made
+
+
+def add(stream: Stream, epochs: int) -> None:
+    """Add epochs with one hit for each of twenty addresses."""
+    for _ in range(epochs):
+        stream.add([{"ip": f"10.0.0.{i}", "n": 1} for i in range(20)])
+
+
+def counts(stream: Stream) -> DataFrame:
+    """Return the hits per address."""
+    return stream.rows.groupBy("ip").agg(F.sum("n").alias("hits"))
+
+
+def check_counts(stream: Stream, epochs: int) -> None:
+    """Assert that the count of each address has no gap and no repeat up to its last hit.
+
+    An epoch whose offsets were refused also reads the next file, because the source keeps its own log.
+    """
+    found = Counter((row["ip"], row["hits"]) for row in stream.seen("out"))
+    assert set(found.values()) == {1}
+    newest = {ip: max(hits for other, hits in found if other == ip) for ip, _ in found}
+    assert newest == {f"10.0.0.{i}": epochs for i in range(20)}
+
+
+@pytest.mark.parametrize("point", ["before-stage", "after-stage", "after-decide", "before-done"])
+def test_a_failed_stateful_query_continues_exactly(hits: Stream, point: str) -> None:
+    with dying_at(f"{point}@2"):
+        hits.run(counts(hits), [MemorySink(hits.store("out"))])
+    hits.run(counts(hits), [MemorySink(hits.store("out"))])
+    check_counts(hits, 5)
+
+
+@pytest.mark.parametrize("name", ["offsets/2", "commits/2", r"state/0/1/3\.changelog"])
+def test_a_failed_write_stops_the_query_and_a_restart_continues(
+    hits: Stream, proxy: S3Proxy, name: str
+) -> None:
+    proxy.faults.append(Fault("PUT", f"{name}$", "refuse", times=99))
+    with pytest.raises(StageFailed):
+        hits.run(counts(hits), [MemorySink(hits.store("out"))])
+    assert proxy.faults[0].met
+    proxy.faults.clear()
+    hits.run(counts(hits), [MemorySink(hits.store("out"))])
+    check_counts(hits, 5)
+
+
+def test_other_queries_of_the_session_keep_their_file_manager(
+    hits: Stream, spark: SparkSession
+) -> None:
+    hits.run(counts(hits), [MemorySink(hits.store("out"))])
+    assert spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None) is None
+
+
+def test_requests_of_an_epoch(
+    hits: Stream, spark: SparkSession, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch makes at most 35 requests with four state partitions, including removals; prints them.
+
+    Excludes the log of this test's file source, because the Kafka source has none.
+    """
+    kept = "spark.sql.streaming.minBatchesToRetain"
+    add(hits, 30)
+    start = len(proxy.requests)
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredEpochLog.__init__, "__kwdefaults__", {"retained": RETAINED})
+        spark.conf.set(kept, RETAINED)
+        try:
+            hits.run(counts(hits), [MemorySink(hits.store("out"))])
+        finally:
+            spark.conf.unset(kept)
+    done = [r for r in proxy.since(start) if "/sources/" not in r.name]
+    ends = [i for i, r in enumerate(done) if r.method == "PUT" and "/commits/" in r.name]
+    first, last = 2 * RETAINED, 2 * RETAINED + 20
+    some = done[ends[first] + 1 : ends[last] + 1]
+    each = len(some) / (last - first)
+    kinds = Counter(f"{r.kind:6} {_family(r)}" for r in some)
+    lines = [f"{n / (last - first):6.2f}  {kind}" for kind, n in sorted(kinds.items())]
+    print(  # noqa: T201 - the figure is what the test is for
+        f"\n{each:.2f} requests an epoch, {PARTITIONS} state partitions:", *lines, sep="\n"
+    )
+    assert each <= BUDGET
+
+
+def _family(request: Request) -> str:
+    """Return the folder of a request's object, without checkpoint prefix and numbers."""
+    parts = re.sub(r"^.*?[0-9a-f]{32}/|\?$", "", request.name).split("/")
+    return "/".join(re.sub(r"^\d+", "N", part) for part in parts) or "/"

@@ -1,0 +1,1 @@
+"""Jobs, drivers and input of the scenarios."""

@@ -1,0 +1,119 @@
+"""Runs any packaged job as a user does: in its own process if a test kills it, otherwise in a warm one.
+
+The counterpart of `ip_count_harness.Scene` for the other jobs: each test has its own topics, table and
+checkpoint, and input from the job's generator. A kill happens at a random failpoint, drawn from a
+printed seed (`random_failpoint`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.local_services import Services
+from sluicegate.failpoints import VARIABLE
+from sluicegate.packaged_job import JobSettings, PackagedJob
+from sluicegate.settings.epoch import AVAILABLE_NOW
+from sluicegate.sinks.kafka.reader import Record
+from tests.integration.kafka_reader import read_topic
+from tests.robustness.failpoints.random_failpoint import Chance
+from tests.robustness.traffic.ip_count_harness import (
+    NOTHING,
+    Ended,
+    Running,
+    command_of,
+    log_in,
+    run_driver,
+    start,
+)
+
+
+@dataclass(frozen=True)
+class JobScene:
+    """A packaged job with settings that no other test shares."""
+
+    folder: Path
+    job: PackagedJob
+    settings: Any
+
+    def but(self, **changes: object) -> JobScene:
+        """Return the scene with other settings."""
+        return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **changes))
+
+    def start(
+        self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
+    ) -> Running:
+        """Start a driver, or its supervisor."""
+        command = command_of(self.job.name, self.settings, supervised=supervised)
+        return start(command, log_in(self.folder), {VARIABLE: failpoints, **env})
+
+    def run(self, failpoints: str = "") -> Ended:
+        """Run a driver until it exits."""
+        command = command_of(self.job.name, self.settings)
+        return run_driver(command, log_in(self.folder), {VARIABLE: failpoints})
+
+    def finish(self) -> Ended:
+        """Run a driver that must exit with code 0."""
+        ended = self.run()
+        assert ended.code == 0, ended.log
+        return ended
+
+    def run_killed(self, epochs: range, sinks: Sequence[str] = ()) -> str:
+        """Run a driver that is killed at a random failpoint; return the failpoint.
+
+        Args:
+            epochs: see `Chance.killed_at`.
+            sinks: see `Chance.killed_at`.
+        """
+        chance = Chance()
+        where = chance.killed_at(epochs, sinks)
+        ended = self.run(f"{where}=kill-group")
+        assert ended.code == -signal.SIGKILL, f"{chance.drawn} {where}:\n{ended.log}"
+        return where
+
+    def check_exact(self) -> dict[str, int]:
+        """Assert that the sinks are exact; return the counts of `verify`."""
+        assert self.job.verify is not None
+        outcome = self.job.verify(self.settings)
+        assert outcome.exact, outcome.findings
+        return outcome.checked
+
+    def records(self, topic: str) -> list[Record]:
+        """Return a topic's committed records, by partition and offset."""
+        return read_topic(self.settings.kafka, topic, stable=False)
+
+
+def job_scene(
+    services: Services, folder: Path, job: PackagedJob, records: int, **settings: object
+) -> JobScene:
+    """Return a new scene of a job with its targets and a number of input records.
+
+    Args:
+        services: Kafka and MySQL.
+        folder: folder for the checkpoint and the logs.
+        job: a job that can generate its input.
+        records: number of input records; 0 for none.
+        settings: job settings in addition to those of a scene.
+    """
+    name = f"j{uuid.uuid4().hex[:8]}"
+    own = {field.name for field in dataclasses.fields(job.settings)}
+    own -= {field.name for field in dataclasses.fields(JobSettings)}
+    targets = {role: f"{name}_{role}" for role in ("source", "topic", "table", "dead_letters")}
+    given: dict[str, Any] = {
+        "checkpoint": str(folder / "checkpoint"),
+        "interval": AVAILABLE_NOW,
+        "kafka": services.kafka.bootstrap,
+        "mysql": services.mysql.url,
+        **{role: target for role, target in targets.items() if role in own},
+        **settings,
+    }
+    made = JobScene(folder, job, job.settings(**given))
+    job.create_targets(made.settings)
+    if records and job.generate is not None:
+        job.generate(made.settings, records, 7)
+    return made

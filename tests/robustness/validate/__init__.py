@@ -1,0 +1,1 @@
+"""The invariants of exactly-once, and broken coordinators that they must catch."""

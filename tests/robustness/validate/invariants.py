@@ -1,0 +1,247 @@
+"""The invariants of exactly-once, checked on a simulated world after every step.
+
+The message of `InvariantBroken` states the invariant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sluicegate.errors import (
+    DecisionUnknown,
+    EpochLogBroken,
+    EpochUnfinished,
+    Fenced,
+    MarkerMismatch,
+    OffsetLogDiverged,
+    Sealed,
+    SinkRegressed,
+    StageFailed,
+    StoreUnavailable,
+    Stuck,
+)
+from sluicegate.protocol.markers import NO_MARKER
+from tests.robustness.model.protocol.simulated_sinks import Row, cached_decode, rows_of
+
+if TYPE_CHECKING:
+    from sluicegate.protocol.record import EpochRecord
+    from tests.robustness.model.protocol.drivers import Driver
+    from tests.robustness.model.protocol.simulated_sinks import Part, SimulatedSink
+    from tests.robustness.model.protocol.world import World
+
+
+class InvariantBroken(AssertionError):
+    """Raised if the world is in a state that the protocol rules out."""
+
+
+class SparkLogConflict(Exception):
+    """Raised when Spark finds a file of another writer in its log, and stops."""
+
+
+@dataclass
+class Watch:
+    """What was checked already and is not checked again."""
+
+    versions: dict[str, int] = field(default_factory=dict)
+    at_seal: dict[str, int] | None = None
+    decisions: int = 0
+    rows: dict[tuple[int, str, int], list[Row]] = field(default_factory=dict)
+
+
+def check(world: World) -> None:
+    """Check every invariant that holds in every state."""
+    if world.watch.decisions != len(world.decided):
+        _decisions(world)
+    for name, sink in world.sinks.items():
+        if world.watch.versions.get(name) != sink.version:
+            _sink(world, sink)
+            world.watch.versions[name] = sink.version
+    _redo_log(world)
+    _sealed(world)
+
+
+def check_seal(world: World, epoch: int) -> None:
+    """Check that a seal leaves nothing unapplied: every sink has every decided epoch."""
+    for decided, record in world.decided.items():
+        if decided >= epoch:
+            raise InvariantBroken(f"seal: epoch {decided} is decided, and the seal is at {epoch}")
+        for sink in world.sinks.values():
+            if not holds(sink, record):
+                raise InvariantBroken(f"seal: at {epoch}, and {sink.name} does not have {decided}")
+    world.watch.at_seal = {name: sink.version for name, sink in world.sinks.items()}
+
+
+def _sealed(world: World) -> None:
+    """Check that after a seal nothing is decided and no sink changes, whichever process still runs."""
+    at_seal = world.watch.at_seal
+    if at_seal is None:
+        return
+    if any(epoch >= min(world.seals) for epoch in world.decided if epoch not in world.pruned):
+        raise InvariantBroken(f"seal: an epoch was decided after the seal at {min(world.seals)}")
+    for name, sink in world.sinks.items():
+        if sink.version != at_seal[name]:
+            raise InvariantBroken(f"seal: {name} changed after the seal")
+
+
+def _decisions(world: World) -> None:
+    """Check that each epoch's input starts where the previous one ends."""
+    end = 0
+    for epoch in sorted(world.decided):
+        record = world.decided[epoch]
+        start, stop = world.ranges[record.attempt]
+        if start != end:
+            raise InvariantBroken(
+                f"input: epoch {epoch} starts at {start}, the previous one ends at {end}"
+            )
+        end = stop
+        for sink in world.sinks:
+            for part in record.parts_with_rows(sink):
+                if (epoch, sink, part) not in world.watch.rows:
+                    world.watch.rows[epoch, sink, part] = rows_of(
+                        record, sink, part, world.staged.get
+                    )
+    world.watch.decisions = len(world.decided)
+
+
+def _sink(world: World, sink: SimulatedSink) -> None:
+    seen: set[int] = set()
+    for number, part in enumerate(sink.parts):
+        for row in part.rows:
+            record = world.decided.get(row.epoch)
+            if record is None:
+                raise InvariantBroken(
+                    f"presumed abort: {sink.name}/{number} shows {row}; its epoch is undecided"
+                )
+            if row.attempt != record.attempt:
+                raise InvariantBroken(
+                    f"agreement: {sink.name}/{number} shows {row}; {record.attempt} is decided"
+                )
+            if row.offset in seen:
+                raise InvariantBroken(f"once: {sink.name}/{number} shows input {row.offset} twice")
+            seen.add(row.offset)
+        epochs = [row.epoch for row in part.rows]
+        if epochs != sorted(epochs):
+            raise InvariantBroken(f"order: {sink.name}/{number} shows epochs {epochs}")
+        _chain(world, sink, number, part)
+
+
+def _chain(world: World, sink: SimulatedSink, number: int, part: Part) -> None:
+    """Check that a part has exactly the decided rows of all epochs up to its marker."""
+    if part.marker is None and ("wiped" in world.events or not part.rows):
+        return
+    marker = part.marker or NO_MARKER
+    decided = world.decided.get(marker.epoch)
+    if marker != NO_MARKER and (decided is None or decided.attempt != marker.attempt):
+        raise InvariantBroken(f"marker: {sink.name}/{number} has {marker}, which was never decided")
+    due = [
+        row
+        for epoch in sorted(world.decided)
+        if epoch <= marker.epoch and (epoch, sink.name) not in world.discards
+        for row in world.watch.rows.get((epoch, sink.name, number), ())
+    ]
+    if [row for row in part.rows if (row.epoch, sink.name) not in world.discards] != due:
+        raise InvariantBroken(
+            f"chain: {sink.name}/{number} has marker {marker}, rows {part.rows}, not {due}"
+        )
+
+
+def _redo_log(world: World) -> None:
+    """Check that a retained decision can be redone: every staged object that it names exists."""
+    for epoch, stored in world.records.items():
+        record = world.decided[epoch]
+        # a late request may create a pruned record again; its rows are gone and nobody needs them
+        if epoch in world.pruned or cached_decode(stored).attempt != record.attempt:
+            continue
+        for chunk in record.chunks:
+            if chunk.name is not None and chunk.name not in world.staged:
+                raise InvariantBroken(
+                    f"redo log: {chunk.name} of decided epoch {epoch} was removed"
+                )
+
+
+def holds(sink: SimulatedSink, record: EpochRecord) -> bool:
+    """Return whether a sink has an epoch."""
+    parts = (sink.parts[number].marker or NO_MARKER for number in record.parts_with_rows(sink.name))
+    return all(marker.epoch >= record.epoch for marker in parts)
+
+
+def check_commit(world: World, epoch: int) -> None:
+    """Check that Spark commits an epoch only when every sink has it, or, overlapped, the previous one."""
+    if world.events & {"restored", "wiped", "checkpoint restored"}:
+        return
+    if epoch not in world.decided:
+        raise InvariantBroken(f"commit: Spark commits epoch {epoch}, which is undecided")
+    due = epoch - 1 if world.config.overlap else epoch
+    for sink in world.sinks.values():
+        if due in world.decided and not holds(sink, world.decided[due]):
+            raise InvariantBroken(
+                f"commit: Spark commits epoch {epoch}; {sink.name} does not have {due}"
+            )
+
+
+def check_death(world: World, driver: Driver, error: BaseException) -> None:
+    """Check that a driver dies only of something that happened to it."""
+    crowded = driver.rivalled or "late" in world.events
+    because: dict[type[BaseException], bool] = {
+        SparkLogConflict: driver.rivalled,
+        Sealed: "sealed" in world.events,
+        EpochUnfinished: driver.seals,
+        Fenced: crowded or "checkpoint restored" in world.events,
+        Stuck: driver.faulted or crowded or bool(world.late),
+        StoreUnavailable: driver.faulted,
+        DecisionUnknown: driver.faulted,
+        StageFailed: driver.faulted,
+        SinkRegressed: "restored" in world.events,
+        MarkerMismatch: bool(world.events & {"restored", "wiped", "checkpoint restored"}),
+        # the rows of a pruned epoch are removed: a late request created its record again, or a driver
+        # that was overtaken during its apply continues; only a sink without the epoch lets them
+        EpochLogBroken: "restored" in world.events
+        and (
+            any(e in world.pruned for e in world.records)
+            or (driver.rivalled and bool(world.pruned))
+        ),
+        OffsetLogDiverged: "offsets hazard" in world.events,
+    }
+    if not because.get(type(error), False):
+        raise InvariantBroken(f"death: {driver.name} died of {error!r} without cause") from error
+
+
+def redo_gap(world: World, sink: SimulatedSink) -> bool:
+    """Return whether a sink that regressed needs a pruned decision, or has no marker at all."""
+    for number, part in enumerate(sink.parts):
+        at = max(
+            (e for e in world.decided if number in world.decided[e].parts_with_rows(sink.name)),
+            default=-1,
+        )
+        here = part.marker or NO_MARKER
+        if here == NO_MARKER and at >= 0:
+            return True
+        while at > here.epoch:
+            if at in world.pruned or at not in world.records:
+                return True
+            at = world.decided[at].prev_of(sink.name, number).epoch
+    return False
+
+
+def check_end(world: World) -> None:
+    """Check that at the end every sink has every decided epoch and every input once."""
+    check(world)
+    end = max(
+        (stop for stop in (world.ranges[r.attempt][1] for r in world.decided.values())), default=0
+    )
+    for name, sink in world.sinks.items():
+        for epoch, record in world.decided.items():
+            if not holds(sink, record):
+                raise InvariantBroken(
+                    f"atomicity: epoch {epoch} is decided and {name} does not have it"
+                )
+        given_up = {
+            offset
+            for epoch, discarded in world.discards
+            if discarded == name
+            for offset in range(*world.ranges[world.decided[epoch].attempt])
+        }
+        shown = sorted(row.offset for part in sink.parts for row in part.rows)
+        if set(range(end)) - given_up - set(shown):
+            raise InvariantBroken(f"conservation: {name} shows {shown} of {end} inputs")

@@ -1,0 +1,113 @@
+"""Dead letters of refused rows, in a topic and in a table, and their kinds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from sluicegate.dead_letters.letter import (
+    STAGED_ROW,
+    Fields,
+    count_kinds,
+    letter_of_row,
+    refused_letter,
+    stage_letter,
+)
+from sluicegate.sinks.contract import BoundSink
+from sluicegate.sinks.reserved_columns import SOURCE
+
+TOPIC = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+TABLE = pa.schema(
+    [
+        ("Reason", pa.string()),
+        ("payload", pa.string()),
+        ("source", pa.string()),
+        ("source_offset", pa.int64()),
+        ("source_timestamp", pa.int32()),
+    ]
+)
+ROW = pa.RecordBatch.from_pylist(
+    [
+        {
+            "s0": {"value": b"\xff"},
+            "s1": None,
+            SOURCE: '{"topic":"t","offset":7,"timestamp":"2026-01-07T12:00:00.000Z"}',
+        }
+    ]
+)
+
+
+class LimitedSink:
+    """A sink that accepts dead letters up to a length of the payload."""
+
+    id = "t"
+
+    def __init__(self, max_payload: int = 1 << 30) -> None:
+        self._max_payload = max_payload
+
+    def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
+        (row,) = batch.to_pylist()
+        payload = row.get("payload") or json.loads(row["value"])["payload"]
+        return pa.array(["too long"]) if len(payload) > self._max_payload else None
+
+
+def staged(schema: pa.Schema, letter: Fields, max_payload: int = 1 << 30) -> dict[str, Any]:
+    """Return a dead letter as the sink gets it."""
+    sink: BoundSink = LimitedSink(max_payload)  # type: ignore[assignment]
+    (row,) = stage_letter(sink, schema, letter).to_pylist()
+    return dict(row)
+
+
+def test_a_dead_letter_in_a_topic_has_reason_row_and_source() -> None:
+    letter = json.loads(staged(TOPIC, refused_letter(ROW, "refused by mysql.t: too long"))["value"])
+    assert letter["reason"] == "refused by mysql.t: too long"
+    assert letter["payload"] == '[{"value": "�"}]'
+    assert letter["payload_of"] == STAGED_ROW
+    assert letter["source"]["offset"] == 7
+
+
+def test_a_row_without_a_source_gives_a_dead_letter_without_one() -> None:
+    assert "source" not in refused_letter(ROW.drop_columns([SOURCE]), "refused by t: x")
+
+
+def test_a_dead_letter_in_a_table_fills_the_columns_of_the_table() -> None:
+    row = staged(TABLE, refused_letter(ROW, "refused by t: x"))
+    assert row["Reason"] == "refused by t: x"
+    assert row["source_offset"] == 7
+    assert json.loads(row["source"])["topic"] == "t"
+
+
+def test_a_value_that_its_column_cannot_represent_is_null() -> None:
+    assert staged(TABLE, refused_letter(ROW, "refused by t: x"))["source_timestamp"] is None
+
+
+def test_a_payload_is_cut_until_the_sink_accepts_it() -> None:
+    letter = {"reason": "late: x", "payload": "p" * 100}
+    assert len(staged(TABLE, letter, max_payload=30)["payload"]) == 25
+    assert len(json.loads(staged(TOPIC, letter, max_payload=30)["value"])["payload"]) == 25
+
+
+def test_a_jobs_own_dead_letter_in_a_table_is_unchanged() -> None:
+    own = letter_of_row({"Reason": "late: x", "payload": "p", "source": '{"a":1}'})
+    assert own is not None
+    assert staged(TABLE, own)["Reason"] == "late: x"
+
+
+def test_kinds_are_the_first_words_of_the_reasons() -> None:
+    reasons = ["late: a", "late: b", "Unparsed: x", "refused by t: y", "?"]
+    values = [json.dumps({"reason": r, "payload": '"reason":"no"'}).encode() for r in reasons]
+    counts = count_kinds(pa.record_batch({"value": pa.array(values, pa.binary())}))
+    assert counts == {"late": 2, "unparsed": 1, "refused": 1, "other": 1}
+    assert count_kinds(pa.record_batch({"Reason": reasons})) == {
+        "late": 2,
+        "unparsed": 1,
+        "refused": 1,
+        "other": 1,
+    }
+
+
+def test_dead_letters_of_another_form_are_counted_as_other() -> None:
+    assert count_kinds(pa.record_batch({"text": ["a", "b"]})) == {"other": 2}
+    assert count_kinds(pa.record_batch({"value": pa.array([b"\xff"], pa.binary())})) == {"other": 1}

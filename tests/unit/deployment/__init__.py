@@ -1,0 +1,1 @@
+"""The contract between a driver and its supervisor."""

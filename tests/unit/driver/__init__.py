@@ -1,0 +1,1 @@
+"""The process of a driver's container, without Spark."""

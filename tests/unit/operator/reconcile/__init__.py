@@ -1,0 +1,1 @@
+"""Tests of the reconcilers, as tables of rules."""

@@ -1,0 +1,321 @@
+"""Suspension, restartNonce and upgrades: one row for each rule."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from sluicegate.errors import SettingsInvalid
+from sluicegate.settings.epoch import EpochSettings
+from sluicegate_operator.api.streaming_job import Schedule
+from sluicegate_operator.api.streaming_job_status import UpgradeStatus
+from sluicegate_operator.reconcile.actions import CreateSavepoint
+from sluicegate_operator.reconcile.context import reject_spec
+from sluicegate_operator.reconcile.observed import SavepointState
+from tests.unit.operator.builders import (
+    NOW,
+    alive,
+    dead,
+    ended,
+    job,
+    observed,
+    pod,
+    requested,
+    spec,
+)
+from tests.unit.operator.rule_cases import (
+    RuleCase,
+    action_names,
+    check,
+    condition,
+    decide,
+    event_reasons,
+)
+
+SUSPENDED = spec(suspend=True)
+RESTARTED = spec(restart_nonce=1)
+NEW = spec(image="jobs:2")
+BY_SAVEPOINT = spec(image="jobs:2", upgrade_mode="Savepoint")
+STATELESS = spec(image="jobs:2", upgrade_mode="Stateless")
+ONCE = spec(trigger="Once")
+HOURLY = spec(trigger="Once", schedule=Schedule(cron="0 * * * *"))
+ON_TIME = spec(trigger="Once", schedule=Schedule(cron="30 7 * * *", starting_deadline_s=60))
+DELETING = spec(epochs=EpochSettings(on_cancel="delete"))
+
+NAME = "clicks-upgrade-1"
+UPGRADE_BY_SAVEPOINT = UpgradeStatus(mode="Savepoint", savepoint=NAME)
+UPGRADE_STATELESS = UpgradeStatus(mode="Stateless")
+
+
+CONTROL = (
+    RuleCase(
+        "a suspended job starts no driver",
+        job(SUSPENDED),
+        observed(),
+        "Suspended",
+        status={"attempt": 0},
+    ),
+    RuleCase(
+        "suspending stops the driver",
+        job(SUSPENDED, alive()),
+        observed(pod()),
+        "Stopping",
+        ["StopDriver"],
+        driver={"stop_reason": "Suspend"},
+        events=["Stopping"],
+    ),
+    RuleCase(
+        "a stopped driver is not a failure",
+        job(SUSPENDED, alive(stop_reason="Suspend")),
+        observed(dead(0, terminating=True)),
+        "Suspended",
+        ["RemovePodFinalizer"],
+        {"failures": (), "all_epochs_applied": True, "next_start_time": None},
+    ),
+    RuleCase(
+        "the exit code of a stopped driver is recorded but is not a failure",
+        job(SUSPENDED, alive(stop_reason="Suspend")),
+        observed(dead(137, terminating=True)),
+        "Suspended",
+        ["RemovePodFinalizer"],
+        {
+            "failures": (),
+            "all_epochs_applied": False,
+            "last_error": "attempt 1: exit code 137: no termination message",
+        },
+    ),
+    RuleCase(
+        "a suspended job waits for a requested pod that may still appear",
+        job(SUSPENDED, requested()),
+        observed(),
+        "Starting",
+        requeue_in=29,
+    ),
+    RuleCase(
+        "a suspended job stops waiting once the requested pod cannot appear",
+        job(SUSPENDED, requested()),
+        observed(as_of=NOW + 29),
+        "Suspended",
+        driver={"state": "Terminated"},
+    ),
+    RuleCase(
+        "resuming starts a driver without counting a restart",
+        job(status=ended(all_epochs_applied=True)),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 2, "restarts": 0},
+    ),
+    RuleCase(
+        "suspending a failed job resets its failures",
+        job(SUSPENDED, ended(failure_reason="DriverFailed")),
+        observed(),
+        "Suspended",
+        status={"failure_reason": ""},
+    ),
+    RuleCase(
+        "a changed restartNonce stops the driver",
+        job(RESTARTED, alive()),
+        observed(pod()),
+        "Stopping",
+        ["StopDriver"],
+        {"observed_restart_nonce": 0},
+        {"stop_reason": "Restart"},
+        ["Stopping"],
+    ),
+    RuleCase(
+        "a changed restartNonce starts the next driver after the old one has ended",
+        job(RESTARTED, alive(stop_reason="Restart")),
+        observed(dead(0, terminating=True)),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"observed_restart_nonce": 1, "attempt": 2},
+    ),
+    RuleCase(
+        "a changed restartNonce restarts a failed job",
+        job(RESTARTED, ended(failure_reason="Sealed")),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"failure_reason": "", "attempt": 2},
+    ),
+    RuleCase(
+        "the restartNonce of a new job restarts nothing",
+        job(RESTARTED),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 1, "observed_restart_nonce": 1},
+    ),
+)
+
+UPGRADES = (
+    RuleCase(
+        "LastState: the old driver is stopped",
+        job(NEW, alive()),
+        observed(pod()),
+        "Upgrading",
+        ["StopDriver"],
+        {"upgrade": UpgradeStatus(mode="LastState")},
+        events=["Upgrading"],
+    ),
+    RuleCase(
+        "LastState: the next driver continues with the same checkpoint",
+        job(NEW, alive(stop_reason="Upgrade", upgrade=UpgradeStatus(mode="LastState"))),
+        observed(dead(0, terminating=True)),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"attempt": 2, "checkpoint.number": 1, "upgrade": None},
+        {"spec_hash": NEW.running_hash()},
+    ),
+    RuleCase(
+        "a change that no driver sees restarts nothing",
+        job(spec(progress_deadline_s=700), alive()),
+        observed(pod()),
+        "Running",
+    ),
+    RuleCase(
+        "a changed spec restarts a failed job",
+        job(NEW, ended(failure_reason="SettingsRefused")),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"failure_reason": "", "attempt": 2},
+    ),
+    RuleCase(
+        "a change is not acted on before the requested pod was observed",
+        job(NEW, requested()),
+        observed(),
+        "Starting",
+        driver={"spec_hash": spec().running_hash()},
+    ),
+    RuleCase(
+        "Stateless: the next driver starts with an empty checkpoint",
+        job(STATELESS, alive(stop_reason="Upgrade", upgrade=UPGRADE_STATELESS)),
+        observed(dead(0, terminating=True)),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"checkpoint.number": 2, "checkpoint.restored_from": "", "checkpoint.last_epoch": None},
+    ),
+    RuleCase(
+        "Stateless: decided epochs are applied to the old checkpoint first",
+        job(STATELESS, alive(stop_reason="Upgrade", upgrade=UPGRADE_STATELESS)),
+        observed(dead(137, terminating=True)),
+        "Upgrading",
+        ["CreateDriver", "DeletePod"],
+        {"checkpoint.number": 1, "attempt": 2},
+        {"mode": "ApplyOnly"},
+    ),
+    RuleCase(
+        "Stateless: the upgrade waits for the apply-only driver",
+        job(STATELESS, alive(STATELESS, mode="ApplyOnly", upgrade=UPGRADE_STATELESS)),
+        observed(pod(STATELESS, mode="ApplyOnly")),
+        "Upgrading",
+        status={"checkpoint.number": 1},
+    ),
+    RuleCase(
+        "Stateless: the next driver starts after the apply-only driver has finished",
+        job(STATELESS, alive(STATELESS, mode="ApplyOnly", upgrade=UPGRADE_STATELESS)),
+        observed(dead(0, STATELESS, mode="ApplyOnly")),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"checkpoint.number": 2, "attempt": 2},
+        {"mode": "Run"},
+    ),
+    RuleCase(
+        "Savepoint: the savepoint is requested before the driver ends",
+        job(BY_SAVEPOINT, alive()),
+        observed(pod()),
+        "Upgrading",
+        ["CreateSavepoint"],
+        {"upgrade": UPGRADE_BY_SAVEPOINT},
+        {"stop_reason": "Savepoint"},
+        ["Upgrading"],
+        595,
+    ),
+    RuleCase(
+        "Savepoint: the upgrade waits while the driver runs",
+        job(BY_SAVEPOINT, alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)),
+        observed(pod(), savepoints={NAME: SavepointState("Pending")}),
+        "Upgrading",
+        requeue_in=599,
+    ),
+    RuleCase(
+        "Savepoint: the upgrade waits after the driver has ended",
+        job(BY_SAVEPOINT, alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)),
+        observed(dead(0), savepoints={NAME: SavepointState("Pending")}),
+        "Upgrading",
+        ["RemovePodFinalizer"],
+        {"attempt": 1},
+    ),
+    RuleCase(
+        "Savepoint: the next driver restores the savepoint into a new checkpoint",
+        job(BY_SAVEPOINT, alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)),
+        observed(dead(0), savepoints={NAME: SavepointState("Ready")}),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"checkpoint.number": 2, "checkpoint.restored_from": NAME, "upgrade": None, "attempt": 2},
+    ),
+    RuleCase(
+        "Savepoint: if the savepoint fails the upgrade continues with the checkpoint",
+        job(BY_SAVEPOINT, alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)),
+        observed(pod(), savepoints={NAME: SavepointState("Failed", "disk full")}),
+        "Upgrading",
+        ["StopDriver"],
+        {"upgrade": UpgradeStatus(mode="LastState")},
+        {"stop_reason": "Upgrade"},
+        ["SavepointFailed"],
+    ),
+    RuleCase(
+        "Savepoint: no savepoint is taken of a driver that never ran",
+        job(BY_SAVEPOINT, requested()),
+        observed(pod(phase="Pending", running_at=None, progress=None)),
+        "Upgrading",
+        ["StopDriver"],
+        {"upgrade": UpgradeStatus(mode="LastState")},
+        events=["Upgrading"],
+    ),
+    RuleCase(
+        "suspending during an upgrade stops the driver without a savepoint",
+        job(
+            dataclasses.replace(BY_SAVEPOINT, suspend=True),
+            alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT),
+        ),
+        observed(pod()),
+        "Stopping",
+        ["StopDriver"],
+        driver={"stop_reason": "Suspend"},
+        events=["Stopping"],
+    ),
+)
+
+
+@pytest.mark.parametrize("case", [*CONTROL, *UPGRADES], ids=lambda case: case.rule)
+def test_rule(case: RuleCase) -> None:
+    check(case)
+
+
+def test_savepoint_of_upgrade_names_the_driver_that_it_stops() -> None:
+    """An operator with a stale cache must not stop a later driver with it."""
+    outcome = decide(job(BY_SAVEPOINT, alive()), observed(pod()))
+    assert CreateSavepoint(NAME, 1) in outcome.actions
+
+
+def test_savepoint_that_takes_too_long_is_abandoned() -> None:
+    status = alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)
+    outcome = decide(job(BY_SAVEPOINT, status), observed(pod(), as_of=NOW + 600), NOW + 600)
+    assert event_reasons(outcome) == ["SavepointFailed"]
+    assert action_names(outcome) == ["StopDriver"]
+
+
+def test_valid_spec_is_accepted() -> None:
+    assert condition(decide(job(), observed()), "Accepted") == ("True", "SpecValid")
+
+
+def test_invalid_spec_is_reported_and_changes_nothing_else() -> None:
+    error = SettingsInvalid("spec.image is 3", data="a driver that runs is left", do="correct it")
+    outcome = reject_spec(alive(), 4, error, NOW)
+    assert condition(outcome, "Accepted") == ("False", "SpecInvalid")
+    assert dataclasses.replace(outcome.status, conditions=()) == alive()
+    assert reject_spec(outcome.status, 4, error, NOW + 60).status == outcome.status

@@ -1,0 +1,168 @@
+"""Batches and schedules of jobs: one row for each rule."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from sluicegate.errors import SettingsInvalid
+from sluicegate_operator.api.streaming_job import Schedule
+from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
+from sluicegate_operator.kube.timestamps import to_instant, to_text
+from sluicegate_operator.reconcile.schedule import next_tick
+from sluicegate_operator.reconcile.streaming_job.reconciler import reconcile_job
+from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod, spec
+from tests.unit.operator.rule_cases import RuleCase, check
+
+ONCE = spec(trigger="Once")
+HOURLY = spec(trigger="Once", schedule=Schedule(cron="0 * * * *"))
+ON_TIME = spec(trigger="Once", schedule=Schedule(cron="30 7 * * *", starting_deadline_s=60))
+
+
+BATCHES = (
+    RuleCase(
+        "a batch whose driver exits with 0 is finished",
+        job(ONCE, alive(ONCE)),
+        observed(dead(0, ONCE)),
+        "Finished",
+        ["RemovePodFinalizer"],
+        {"finished": True},
+        events=["Finished"],
+        conditions={"Ready": ("True", "Finished")},
+    ),
+    RuleCase(
+        "a finished batch stays finished",
+        job(ONCE, ended(ONCE, finished=True)),
+        observed(),
+        "Finished",
+        status={"attempt": 1},
+    ),
+    RuleCase(
+        "a batch whose driver was deleted and exits with 0 is not finished",
+        job(ONCE, alive(ONCE)),
+        observed(dead(0, ONCE, terminating=True)),
+        "Restarting",
+        ["RemovePodFinalizer"],
+        {"finished": False},
+        events=["Disrupted"],
+    ),
+    RuleCase(
+        "a failed batch is restarted like a stream",
+        job(ONCE, alive(ONCE)),
+        observed(dead(1, ONCE)),
+        "Restarting",
+        ["RemovePodFinalizer"],
+        events=["DriverFailed"],
+    ),
+    RuleCase(
+        "a changed spec starts another run",
+        job(spec(trigger="Once", image="jobs:2"), ended(ONCE, finished=True)),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"finished": False},
+    ),
+    RuleCase(
+        "a schedule waits for its first time",
+        job(
+            HOURLY,
+            created_at=NOW - 0.5,
+            status=StreamingJobStatus(last_schedule_time=NOW, finished=True),
+        ),
+        observed(),
+        "Waiting",
+        status={"attempt": 0},
+        requeue_in=3600,
+    ),
+    RuleCase(
+        "a run starts when it is due",
+        job(HOURLY),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 1, "last_schedule_time": NOW},
+    ),
+    RuleCase(
+        "after a run the job waits for the next time",
+        job(HOURLY, ended(HOURLY, finished=True, last_schedule_time=NOW)),
+        observed(),
+        "Waiting",
+        requeue_in=3600,
+    ),
+    RuleCase(
+        "a failed run is restarted until it finishes",
+        job(HOURLY, ended(HOURLY, last_schedule_time=NOW - 3600, next_start_time=NOW)),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"last_schedule_time": NOW - 3600, "attempt": 2},
+    ),
+    RuleCase(
+        "a run that failed for good does not prevent the next one",
+        job(HOURLY, ended(HOURLY, last_schedule_time=NOW - 3600, failure_reason="DriverFailed")),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"failure_reason": "", "last_schedule_time": NOW},
+    ),
+    RuleCase(
+        "two runs never overlap",
+        job(HOURLY, alive(HOURLY, last_schedule_time=NOW - 3600)),
+        observed(pod(HOURLY)),
+        "Running",
+        status={"last_schedule_time": NOW - 3600},
+    ),
+    RuleCase(
+        "a run that is too late is skipped",
+        job(ON_TIME),
+        observed(),
+        "Waiting",
+        [],
+        {"attempt": 0, "last_schedule_time": NOW - 1800},
+        events=["RunMissed"],
+    ),
+    RuleCase(
+        "a changed spec of a scheduled job waits for the next time",
+        job(
+            dataclasses.replace(HOURLY, image="jobs:2"),
+            ended(HOURLY, finished=True, last_schedule_time=NOW),
+        ),
+        observed(),
+        "Waiting",
+        status={"attempt": 1, "finished": True},
+    ),
+    RuleCase(
+        "restartNonce starts an unscheduled run",
+        job(
+            dataclasses.replace(HOURLY, restart_nonce=1),
+            ended(HOURLY, finished=True, last_schedule_time=NOW),
+        ),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 2},
+    ),
+)
+
+
+@pytest.mark.parametrize("case", BATCHES, ids=lambda case: case.rule)
+def test_rule(case: RuleCase) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize(
+    ("zone", "due"), [("UTC", "2026-03-29T02:30"), ("Europe/Berlin", "2026-03-29T01:00")]
+)
+def test_schedule_uses_its_time_zone(zone: str, due: str) -> None:
+    """02:30 does not exist in Berlin on that day; cron runs the job at the change to summer time."""
+    start = to_instant("2026-03-29T00:00:00Z")
+    tick = next_tick(Schedule(cron="30 2 * * *", time_zone=zone), start)
+    assert tick is not None
+    assert to_text(tick).startswith(due)
+
+
+def test_invalid_schedule_is_rejected_with_its_text() -> None:
+    wanted = spec(trigger="Once", schedule=Schedule(cron="0 25 * * *"))
+    with pytest.raises(SettingsInvalid, match="schedule '0 25 \\* \\* \\*' in 'UTC' is invalid"):
+        reconcile_job(job(wanted), observed(), NOW)

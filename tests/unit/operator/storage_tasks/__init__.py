@@ -1,0 +1,1 @@
+"""Tests of storage tasks: queue, reconcile loop and worker."""

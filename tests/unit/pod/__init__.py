@@ -1,1 +1,0 @@
-"""What runs in a driver's container, without Spark."""

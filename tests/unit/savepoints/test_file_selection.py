@@ -1,0 +1,108 @@
+"""The files that a savepoint needs, in both layouts of Spark's state."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluicegate.errors import SavepointRefused
+from sluicegate.savepoints.file_selection import FilePruned, select_files
+from tests.unit.savepoints.builders import STORE, snapshot
+
+LOGS = {f"{log}/{n}": b"" for log in ("offsets", "commits") for n in range(9)}
+
+
+def select(files: dict[str, bytes], epoch: int) -> set[str]:
+    """Return the selected files other than offsets and commits."""
+    selected = set(select_files(files, epoch, files.get))
+    return {name for name in selected if not name.startswith(("offsets/", "commits/"))}
+
+
+def test_the_last_two_offsets_and_commits_are_selected() -> None:
+    selected = select_files(LOGS, 5, LOGS.get)
+    assert selected == ["commits/4", "commits/5", "offsets/4", "offsets/5"]
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_missing_log_file_counts_as_pruned(log: str) -> None:
+    files = {name: b"" for name in LOGS if name != f"{log}/5"}
+    with pytest.raises(FilePruned, match=f"{log}/5"):
+        select_files(files, 5, files.get)
+
+
+def test_an_hdfs_store_needs_the_newest_snapshot_and_the_changes_after_it() -> None:
+    state = {f"{STORE}{v}.delta": b"" for v in range(1, 9)}
+    state |= {f"{STORE}{v}.snapshot": b"" for v in (2, 4, 8)}
+    assert select(LOGS | state, 5) == {f"{STORE}{f}" for f in ("4.snapshot", "5.delta", "6.delta")}
+
+
+def test_a_store_without_a_snapshot_needs_all_changes() -> None:
+    state = {f"{STORE}{v}.delta": b"" for v in range(1, 9)}
+    assert select(LOGS | state, 2) == {f"{STORE}{v}.delta" for v in (1, 2, 3)}
+
+
+def test_a_rocksdb_store_needs_a_snapshot_with_its_files_and_the_changes() -> None:
+    state = {f"{STORE}{v}.changelog": b"" for v in range(1, 9)}
+    state |= {f"{STORE}4.zip": snapshot("a.sst", "b.sst", logs=("l.log",))}
+    state |= {f"{STORE}SSTs/{name}.sst": b"" for name in "abc"} | {f"{STORE}logs/l.log": b""}
+    selected = select(LOGS | state, 4)
+    named = ("4.zip", "SSTs/a.sst", "SSTs/b.sst", "logs/l.log", "5.changelog")
+    assert selected == {f"{STORE}{name}" for name in named}
+
+
+def test_each_store_of_a_join_is_selected_separately() -> None:
+    left, right = f"{STORE}left-keyToNumValues/", f"{STORE}right-keyToNumValues/"
+    state = {f"{s}{v}.delta": b"" for s in (left, right) for v in range(1, 9)}
+    state[f"{left}5.snapshot"] = b""
+    selected = select(LOGS | state, 5)
+    assert selected == {f"{left}5.snapshot", f"{left}6.delta"} | {
+        f"{right}{v}.delta" for v in range(1, 7)
+    }
+
+
+def test_sparks_checksums_are_selected_with_their_files() -> None:
+    state = {f"{STORE}{v}.delta{tail}": b"" for v in range(1, 5) for tail in ("", ".crc")}
+    assert select(LOGS | state, 0) == {f"{STORE}1.delta", f"{STORE}1.delta.crc"}
+
+
+def test_a_missing_change_counts_as_pruned() -> None:
+    state = {f"{STORE}{v}.delta": b"" for v in (1, 2, 4, 5, 6)}
+    with pytest.raises(FilePruned, match=r"state/0/0/3"):
+        select(LOGS | state, 5)
+
+
+def test_files_of_the_lineage_are_not_selected() -> None:
+    excluded = ("epochs/5", "staging/6/a/s/0", "requests/stop-l-1", "lineage.json", "metadata")
+    assert select(LOGS | dict.fromkeys(excluded, b""), 5) == set()
+
+
+def test_unknown_files_are_selected() -> None:
+    """Sources, the metadata of the state, and files that a job stores in its checkpoint."""
+    other = {"sources/0/3": b"", "state/0/_metadata/metadata": b"", "received/12": b""}
+    other |= {f"{STORE}_metadata/schema": b""}
+    assert select(LOGS | other, 5) == set(other)
+
+
+def test_state_in_format_2_is_rejected() -> None:
+    files = LOGS | {f"{STORE}6_3f6f5abf-bcde-44a0-9af7-41aaf0b5ebfc.zip": b""}
+    with pytest.raises(SavepointRefused, match="format 2"):
+        select(files, 5)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"no archive", snapshot("a.sst")[:40]],
+    ids=[
+        "no archive",
+        "cut short",
+    ],  # not by content: a zip file has the time in it, and workers start apart
+)
+def test_a_broken_snapshot_is_rejected(content: bytes) -> None:
+    with pytest.raises(SavepointRefused, match="cannot be read"):
+        select(LOGS | {f"{STORE}6.zip": content}, 5)
+
+
+def test_files_of_the_job_are_selected_but_not_those_of_the_lineage() -> None:
+    """The write-ahead log of a socket source is; the proof of an endpoint is not."""
+    included = {f"received/{n}": b"" for n in range(3)} | {"sources/0/0": b""}
+    excluded = {"preflight/0a1b": b"", "staging/5/a/k/0-0-0-0": b"", "epochs/5": b""}
+    assert select(LOGS | included | excluded, 5) == set(included)

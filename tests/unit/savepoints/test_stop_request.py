@@ -1,0 +1,123 @@
+"""Stop requests through a checkpoint: who owns a request, and what happens to old ones."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from sluicegate.errors import StoreUnavailable
+from sluicegate.savepoints import stop_request
+from sluicegate.savepoints.stop_request import Answer, StopRequestInbox, await_answer, request_stop
+from sluicegate.storage.object_store import LocalObjectStore
+
+DONE = Answer(stopped=True, message="stopped", savepoint="s")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalObjectStore:
+    """Return a checkpoint."""
+    return LocalObjectStore(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poll for an answer without a pause."""
+    monkeypatch.setattr(stop_request, "_POLL_S", 0.0)
+
+
+def test_a_driver_accepts_a_request_and_its_answer_is_returned(store: LocalObjectStore) -> None:
+    request = request_stop(store, "l", savepoint="f", valid_s=60)
+    inbox = StopRequestInbox(store, "l", 0.0)
+    assert inbox.poll() == request
+    inbox.answer(DONE)
+    assert await_answer(store, request, timeout_s=5) == DONE
+    assert list(store.names("")) == []
+
+
+def test_a_driver_keeps_the_request_that_it_accepted(store: LocalObjectStore) -> None:
+    request = request_stop(store, "l", valid_s=60)
+    inbox = StopRequestInbox(store, "l", 0.0)
+    assert [inbox.poll(), inbox.poll()] == [request, request]
+
+
+def test_a_request_is_accepted_by_one_driver(store: LocalObjectStore) -> None:
+    request_stop(store, "l", valid_s=60)
+    inboxes = [StopRequestInbox(store, "l", 0.0) for _ in range(8)]
+    accepted = [False] * 8
+
+    def poll(i: int) -> None:
+        accepted[i] = inboxes[i].poll() is not None
+
+    threads = [threading.Thread(target=poll, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert accepted.count(True) == 1
+
+
+def test_a_request_to_another_lineage_is_ignored(store: LocalObjectStore) -> None:
+    request_stop(store, "l", valid_s=60)
+    assert StopRequestInbox(store, "other", 0.0).poll() is None
+
+
+def test_a_request_that_no_driver_accepts_is_withdrawn(store: LocalObjectStore) -> None:
+    request = request_stop(store, "l", valid_s=0.05)
+    assert await_answer(store, request, timeout_s=5) is None
+    assert StopRequestInbox(store, "l", 0.0).poll() is None
+
+
+def test_an_expired_request_is_not_accepted(store: LocalObjectStore) -> None:
+    request_stop(store, "l", valid_s=-1)
+    assert StopRequestInbox(store, "l", 0.0).poll() is None
+
+
+def test_an_accepted_request_is_not_withdrawn(store: LocalObjectStore) -> None:
+    """The driver accepted it in time, and needs longer than the request is valid."""
+    request = request_stop(store, "l", valid_s=0.5)
+    assert StopRequestInbox(store, "l", 0.0).poll() is not None
+    with pytest.raises(TimeoutError):
+        await_answer(store, request, timeout_s=1.0)
+
+
+def test_the_store_is_polled_no_more_often_than_allowed(store: LocalObjectStore) -> None:
+    inbox = StopRequestInbox(store, "l", 3600.0)
+    assert inbox.poll() is None
+    request = request_stop(store, "l", valid_s=60)
+    assert inbox.poll() is None
+    assert inbox.poll(now=True) == request
+
+
+def test_an_unavailable_store_stops_no_job(
+    store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(_store: LocalObjectStore, _prefix: str) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(LocalObjectStore, "names", unavailable)
+    inbox = StopRequestInbox(store, "l", 0.0)
+    inbox.clean_up()
+    assert inbox.poll() is None
+
+
+def test_the_next_driver_answers_for_one_that_died(
+    store: LocalObjectStore,
+) -> None:
+    request = request_stop(store, "l", valid_s=60)
+    assert StopRequestInbox(store, "l", 0.0).poll() is not None
+    successor = StopRequestInbox(store, "l", 0.0)
+    successor.clean_up()
+    assert successor.poll() is None
+    answer = await_answer(store, request, timeout_s=5)
+    assert answer is not None
+    assert not answer.stopped
+
+
+def test_expired_requests_are_deleted_at_a_start(store: LocalObjectStore) -> None:
+    old = request_stop(store, "l", valid_s=-7200)
+    store.create(f"{old.name}.taken", b"withdrawn")
+    young = request_stop(store, "l", valid_s=60)
+    StopRequestInbox(store, "l", 0.0).clean_up()
+    assert list(store.names("")) == [young.name]

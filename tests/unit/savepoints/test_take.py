@@ -1,0 +1,346 @@
+"""Taking, listing, restoring and deleting savepoints of a checkpoint built by the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sluicegate import failpoints
+from sluicegate.errors import (
+    CheckpointOfAnotherJob,
+    EpochUnfinished,
+    OffsetLogDiverged,
+    SavepointInvalid,
+    SavepointRefused,
+)
+from sluicegate.failpoints import FailpointHit, arm
+from sluicegate.protocol.markers import Marker
+from sluicegate.savepoints import copy
+from sluicegate.savepoints import take as savepoints_take
+from sluicegate.savepoints.catalog import Savepoint, dispose_savepoint, list_savepoints
+from sluicegate.savepoints.manifest import MANIFEST, read_ancestry, read_manifest
+from sluicegate.savepoints.restore import RestoreOptions
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.lineage import claim_lineage, read_lineage
+from sluicegate.storage.object_store import LocalObjectStore, open_store
+from tests.unit.savepoints.builders import (
+    SINK,
+    STORE,
+    checkpoint,
+    offsets,
+    restore,
+    run_epoch,
+    take,
+)
+
+
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    """Disarm all failpoints after a test."""
+    yield
+    arm("")
+    failpoints._hooks.clear()
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> str:
+    """Return a checkpoint on which epochs 0 to 4 are complete."""
+    return checkpoint(tmp_path / "parent", 5)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """Return a folder for savepoints."""
+    return str(tmp_path / "savepoints")
+
+
+def dispose(url: str, *, unfinished: bool = False, force: bool = False) -> int:
+    return dispose_savepoint(open_store(url), unfinished=unfinished, force=force)
+
+
+def epoch_of(savepoint: Savepoint) -> int:
+    assert savepoint.manifest is not None
+    return savepoint.manifest.epoch
+
+
+# --- taking ----------------------------------------------------------------------------------------
+
+
+def test_a_savepoint_contains_the_newest_completed_epoch(parent: str, folder: str) -> None:
+    run_epoch(Path(parent), 5, committed=False)
+    assert epoch_of(take(parent, folder)) == 4
+
+
+@pytest.mark.parametrize(
+    ("then", "epoch"), [("", 3), ("epochs/4.applied", 4), ("the next decision", 4)]
+)
+def test_an_overlapped_epoch_is_saved_only_if_it_is_certainly_in_every_sink(
+    tmp_path: Path, folder: str, then: str, epoch: int
+) -> None:
+    root = tmp_path / "parent"
+    checkpoint(root, 4)
+    run_epoch(root, 4, overlapped=True)
+    if then == "the next decision":
+        run_epoch(root, 5, committed=False, overlapped=True)
+    elif then:
+        LocalObjectStore(root).create(then, b"applied")
+    assert epoch_of(take(str(root), folder)) == epoch
+
+
+def test_a_checkpoint_without_a_completed_epoch_is_rejected(tmp_path: Path, folder: str) -> None:
+    run_epoch(tmp_path / "parent", 0, committed=False)
+    with pytest.raises(SavepointRefused, match="no epoch"):
+        take(str(tmp_path / "parent"), folder)
+
+
+def test_a_folder_without_a_lineage_is_rejected(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(SavepointRefused, match="no lineage"):
+        take(str(tmp_path), folder)
+
+
+def test_a_file_pruned_meanwhile_restarts_with_a_newer_epoch(
+    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark completes epoch 5 and prunes offsets that a savepoint of epoch 4 needs."""
+
+    def prune() -> None:
+        arm("")
+        run_epoch(Path(parent), 5)
+        (Path(parent) / "offsets/3").unlink()
+
+    failpoints.hook("prune", prune)
+    arm("savepoint-copying@4=prune")
+    monkeypatch.setattr(copy, "_THREADS", 1)
+    monkeypatch.setattr(savepoints_take, "_PAUSE_S", 0.0)
+    savepoint = take(parent, folder)
+    assert epoch_of(savepoint) == 5
+    assert [s.url for s in list_savepoints(folder)] == [savepoint.url]
+
+
+def test_a_file_that_stays_missing_fails_and_leaves_nothing(
+    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (Path(parent) / STORE / "3.delta").unlink()
+    monkeypatch.setattr(savepoints_take, "_PAUSE_S", 0.0)
+    with pytest.raises(SavepointRefused, match="state/0/0/3"):
+        take(parent, folder)
+    assert list_savepoints(folder) == []
+
+
+@pytest.mark.parametrize("point", ["savepoint-copying", "before-manifest"])
+def test_an_interrupted_copy_is_not_a_savepoint(parent: str, folder: str, point: str) -> None:
+    arm(f"{point}=raise")
+    with pytest.raises(FailpointHit):
+        take(parent, folder)
+    assert [s for s in list_savepoints(folder) if s.manifest] == []
+
+
+def test_offsets_that_differ_from_the_decision_are_not_saved(parent: str, folder: str) -> None:
+    (Path(parent) / "offsets/4").write_bytes(offsets(9))
+    with pytest.raises(OffsetLogDiverged):
+        take(parent, folder)
+    assert list_savepoints(folder) == []
+
+
+def test_a_folder_inside_the_checkpoint_is_rejected(parent: str) -> None:
+    with pytest.raises(SavepointRefused, match="inside"):
+        take(parent, f"{parent}/savepoints")
+
+
+def test_the_manifest_has_the_marker_and_the_rows_of_every_sink(parent: str, folder: str) -> None:
+    manifest = take(parent, folder).manifest
+    assert manifest is not None
+    assert manifest.ancestry.chain == {SINK: {0: Marker(4, "a4")}}
+    assert manifest.ancestry.rows == {SINK: 50}
+
+
+def test_rows_are_unknown_if_the_oldest_records_are_pruned(parent: str, folder: str) -> None:
+    LocalObjectStore(Path(parent)).delete("epochs/0")
+    manifest = take(parent, folder).manifest
+    assert manifest is not None
+    assert manifest.ancestry.rows is None
+
+
+# --- sealing ---------------------------------------------------------------------------------------
+
+
+def test_the_seal_follows_the_saved_epoch(parent: str, folder: str) -> None:
+    savepoint = take(parent, folder, seal=True)
+    seal = StoredEpochLog(open_store(parent)).seal()
+    assert seal is not None
+    assert seal.epoch == epoch_of(savepoint) + 1
+    assert savepoint.manifest is not None
+    assert savepoint.manifest.sealed
+
+
+def test_a_lineage_with_an_unapplied_epoch_is_not_sealed(parent: str, folder: str) -> None:
+    run_epoch(Path(parent), 5, committed=False)
+    with pytest.raises(EpochUnfinished):
+        take(parent, folder, seal=True)
+    assert StoredEpochLog(open_store(parent)).seal() is None
+    assert list_savepoints(folder) == []
+
+
+def test_a_crash_after_the_seal_is_recovered_by_the_next_attempt(parent: str, folder: str) -> None:
+    arm("before-manifest=raise")
+    with pytest.raises(FailpointHit):
+        take(parent, folder, seal=True)
+    arm("")
+    savepoint = take(parent, folder)
+    assert savepoint.manifest is not None
+    assert savepoint.manifest.sealed
+
+
+# --- restoring -------------------------------------------------------------------------------------
+
+
+def test_a_restored_checkpoint_is_a_new_lineage_from_the_next_epoch(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    new = str(tmp_path / "new")
+    lineage = restore(take(parent, folder).url, new)
+    assert lineage == read_lineage(open_store(new))
+    old = claim_lineage(open_store(parent), "j")
+    assert (lineage.parent, lineage.first_epoch, lineage.job) == (old.id, 5, "j")
+    assert lineage.id != old.id
+
+
+def test_a_restored_checkpoint_has_sparks_files_but_none_of_the_lineage(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    restore(take(parent, folder).url, str(tmp_path / "new"))
+    names = set(open_store(str(tmp_path / "new")).names(""))
+    logs = {f"{log}/{n}" for log in ("offsets", "commits") for n in (3, 4)}
+    assert names == logs | {f"sources/0/{n}" for n in range(5)} | {
+        f"{STORE}{v}.delta" for v in range(1, 6)
+    } | {"metadata", "lineage.json", "ancestry.json", "parent/epoch"}
+    assert json.loads((tmp_path / "new/metadata").read_bytes())["id"] != "parent"
+
+
+def test_a_restored_checkpoint_knows_what_its_parent_wrote(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    savepoint = take(parent, folder)
+    restore(savepoint.url, str(tmp_path / "new"))
+    assert savepoint.manifest is not None
+    assert read_ancestry(open_store(str(tmp_path / "new"))) == savepoint.manifest.ancestry
+
+
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_a_damaged_savepoint_is_not_restored(
+    parent: str, folder: str, tmp_path: Path, how: str
+) -> None:
+    savepoint = take(parent, folder)
+    file = Path(savepoint.url) / STORE / "2.delta"
+    file.write_bytes(b"delta X") if how == "changed" else file.unlink()
+    with pytest.raises(SavepointInvalid, match=r"2\.delta"):
+        restore(savepoint.url, str(tmp_path / "new"))
+    with pytest.raises(CheckpointOfAnotherJob, match="is incomplete"):
+        claim_lineage(open_store(str(tmp_path / "new")), "j")
+
+
+def test_a_restore_into_a_folder_that_is_not_empty_is_rejected(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    savepoint = take(parent, folder)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/file").touch()
+    with pytest.raises(SavepointRefused, match="not empty"):
+        restore(savepoint.url, str(tmp_path / "new"))
+
+
+def test_an_interrupted_restore_is_resumed(parent: str, folder: str, tmp_path: Path) -> None:
+    savepoint, new = take(parent, folder, seal=True), str(tmp_path / "new")
+    arm("restore-copying=raise")
+    with pytest.raises(FailpointHit):
+        restore(savepoint.url, new)
+    arm("")
+    assert restore(savepoint.url, new).moved
+    with pytest.raises(SavepointRefused, match="not empty"):
+        restore(savepoint.url, new)
+
+
+def test_a_sealed_savepoint_moves_once_and_branches_on_request(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    savepoint = take(parent, folder, seal=True)
+    assert restore(savepoint.url, str(tmp_path / "moved")).moved
+    with pytest.raises(SavepointRefused, match="moved"):
+        restore(savepoint.url, str(tmp_path / "again"))
+    assert not restore(savepoint.url, str(tmp_path / "branch"), RestoreOptions(branch=True)).moved
+
+
+def test_a_restored_job_that_has_not_run_cannot_be_saved(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    restore(take(parent, folder).url, str(tmp_path / "new"))
+    with pytest.raises(SavepointRefused, match="no epoch"):
+        take(str(tmp_path / "new"), folder)
+
+
+# --- deleting --------------------------------------------------------------------------------------
+
+
+def test_a_deleted_savepoint_is_gone_and_others_stay(parent: str, folder: str) -> None:
+    one, other = take(parent, folder), take(parent, folder)
+    dispose(one.url)
+    assert [s.url for s in list_savepoints(folder)] == [other.url]
+    assert list(open_store(one.url).names("")) == []
+
+
+def test_the_manifest_is_deleted_first(
+    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    savepoint, deleted = take(parent, folder), []
+    delete = LocalObjectStore.delete
+
+    def recorded(self: LocalObjectStore, name: str) -> None:
+        deleted.append(name)
+        delete(self, name)
+
+    monkeypatch.setattr(LocalObjectStore, "delete", recorded)
+    dispose(savepoint.url)
+    assert deleted[0] == MANIFEST
+
+
+def test_a_folder_that_is_not_a_savepoint_is_not_deleted(parent: str) -> None:
+    with pytest.raises(SavepointInvalid):
+        dispose(parent)
+    assert (Path(parent) / "offsets/4").exists()
+    with pytest.raises(SavepointInvalid):
+        dispose(parent, unfinished=True)
+
+
+def test_an_incomplete_savepoint_is_listed_and_deleted_only_on_request(
+    parent: str, folder: str
+) -> None:
+    arm("before-manifest=raise")
+    with pytest.raises(FailpointHit):
+        take(parent, folder)
+    (incomplete,) = list_savepoints(folder)
+    assert incomplete.manifest is None
+    with pytest.raises(SavepointInvalid, match="incomplete savepoint"):
+        dispose(incomplete.url)
+    dispose(incomplete.url, unfinished=True)
+    assert list_savepoints(folder) == []
+
+
+def test_the_only_savepoint_of_a_sealed_job_is_deleted_only_if_forced(
+    parent: str, folder: str
+) -> None:
+    savepoint = take(parent, folder, seal=True)
+    with pytest.raises(SavepointRefused, match="never restored"):
+        dispose(savepoint.url)
+    assert dispose(savepoint.url, force=True)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"format": 2}', b"[]"])
+def test_a_broken_manifest_is_not_a_savepoint(parent: str, folder: str, body: bytes) -> None:
+    savepoint = take(parent, folder)
+    (Path(savepoint.url) / MANIFEST).write_bytes(body)
+    with pytest.raises(SavepointInvalid):
+        read_manifest(open_store(savepoint.url))
+    assert [s.manifest for s in list_savepoints(folder)] == [None]

@@ -1,0 +1,184 @@
+"""A moved job takes over its parent's sinks, a branch must not use them. On sinks in memory."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sluicegate.errors import (
+    EpochLogBroken,
+    Fenced,
+    SinkRegressed,
+    SinksStillOwned,
+    SinkUnavailable,
+)
+from sluicegate.protocol.markers import NO_MARKER, Marker
+from sluicegate.savepoints.manifest import Ancestry, write_ancestry
+from sluicegate.savepoints.takeover import successor, take_over, take_over_or_isolate
+from sluicegate.sinks.contract import BoundSink, PartDecision
+from sluicegate.sinks.memory import BoundMemory, MemorySink, committed
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.lineage import Lineage
+from sluicegate.storage.object_store import LocalObjectStore
+from tests.unit.savepoints.builders import record
+
+ROWS = pa.schema([("id", pa.int64())])
+CHILD = Lineage("child", "j", first_epoch=5, parent="parent", moved=True)
+AT = Marker(4, "a4")
+
+
+@pytest.fixture
+def sink() -> MemorySink:
+    """Return a new sink with two parts."""
+    return MemorySink(uuid.uuid4().hex, parts=2)
+
+
+def bound(sink: MemorySink, lineage: str = "parent") -> BoundMemory:
+    return sink.bind(ROWS, lineage=lineage, apply_timeout_s=1)
+
+
+def ancestry(sink: MemorySink, part: Marker = AT) -> Ancestry:
+    """Return the ancestry of a parent that wrote rows to part 0 and none to part 1."""
+    return Ancestry("parent", 4, {sink.id: bound(sink).binding}, {sink.id: {0: part}})
+
+
+def applied(sink: MemorySink, at: Marker = AT, prev: Marker = NO_MARKER) -> None:
+    """Apply an epoch of the parent to part 0."""
+    batch = pa.RecordBatch.from_pylist([{"id": at.epoch}], schema=ROWS)
+    bound(sink).open(0).apply(PartDecision("parent", at, prev), [batch])
+
+
+def marker(sink: MemorySink, part: int) -> Marker | None:
+    return bound(sink).open(part).marker()
+
+
+def take_over_sink(
+    sink: MemorySink, child: Lineage = CHILD, parent: Ancestry | None = None
+) -> None:
+    take_over(parent or ancestry(sink), child, {sink.id: bound(sink)})
+
+
+def test_every_part_is_taken_over_and_no_row_is_written(sink: MemorySink) -> None:
+    applied(sink)
+    take_over_sink(sink)
+    assert [successor(marker(sink, part)) for part in (0, 1)] == ["child", "child"]
+    assert committed(sink.name) == [{"id": 4}]
+
+
+def test_a_takeover_can_be_repeated(sink: MemorySink) -> None:
+    applied(sink)
+    take_over_sink(sink)
+    take_over_sink(sink)
+    assert successor(marker(sink, 0)) == "child"
+
+
+def test_a_second_successor_is_rejected(sink: MemorySink) -> None:
+    applied(sink)
+    take_over_sink(sink)
+    with pytest.raises(Fenced, match="taken over by lineage child"):
+        take_over_sink(sink, replace(CHILD, id="second"))
+
+
+def test_an_open_writer_of_the_parent_cannot_commit(sink: MemorySink) -> None:
+    """A zombie was paused in the middle of an apply, with rows written but not committed."""
+    applied(sink)
+    zombie = bound(sink).open(0)
+
+    def meanwhile(point: str) -> None:
+        if point == "apply-written":
+            take_over_sink(sink)
+
+    late = PartDecision("parent", Marker(5, "undecided"), AT, reach=meanwhile)
+    batch = pa.RecordBatch.from_pylist([{"id": 5}], schema=ROWS)
+    with pytest.raises(SinkUnavailable, match="fenced"):
+        zombie.apply(late, [batch])
+    with pytest.raises(Fenced):
+        bound(sink).open(0).apply(PartDecision("parent", Marker(4, "late"), AT), [batch])
+    assert committed(sink.name) == [{"id": 4}]
+
+
+def test_a_sink_that_was_reset_is_detected(sink: MemorySink) -> None:
+    applied(sink, Marker(3, "a3"))
+    with pytest.raises(SinkRegressed):
+        take_over_sink(sink)
+
+
+def test_an_expired_marker_is_logged_and_not_created(
+    sink: MemorySink, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        take_over_sink(sink)
+    assert "has no marker of the parent" in caplog.text
+    assert marker(sink, 0) is None
+
+
+def test_a_sink_that_the_job_no_longer_has_is_left_alone(sink: MemorySink) -> None:
+    applied(sink)
+    take_over(ancestry(sink), CHILD, {})
+    assert marker(sink, 0) == AT
+
+
+def test_without_markers_there_is_nothing_to_take_over(sink: MemorySink) -> None:
+    take_over_sink(sink, parent=replace(ancestry(sink), delivery="at-least-once"))
+    assert marker(sink, 0) is None
+
+
+# --- at a start ------------------------------------------------------------------------------------
+
+
+def start(folder: Path, lineage: Lineage, sink: MemorySink) -> list[str]:
+    """Start a job; return the other lineages that the sinks were bound for."""
+    lineages: list[str] = []
+
+    def bind(other: str) -> dict[str, BoundSink]:
+        lineages.append(other)
+        return {sink.id: bound(sink, other)}
+
+    take_over_or_isolate(
+        LocalObjectStore(folder), lineage, {sink.id: bound(sink, lineage.id)}, bind
+    )
+    return lineages
+
+
+def test_a_job_without_a_parent_takes_over_nothing(tmp_path: Path, sink: MemorySink) -> None:
+    assert start(tmp_path, Lineage("l", "j"), sink) == []
+
+
+def test_a_moved_job_takes_over_only_before_its_first_decision(
+    tmp_path: Path, sink: MemorySink
+) -> None:
+    applied(sink)
+    write_ancestry(LocalObjectStore(tmp_path), ancestry(sink))
+    assert start(tmp_path, CHILD, sink) == ["parent"]
+    StoredEpochLog(LocalObjectStore(tmp_path)).create(record(5, "child"))
+    assert start(tmp_path, CHILD, sink) == []
+
+
+def test_a_branch_onto_the_same_sink_is_rejected_and_changes_nothing(
+    tmp_path: Path, sink: MemorySink
+) -> None:
+    applied(sink)
+    write_ancestry(LocalObjectStore(tmp_path), ancestry(sink))
+    branch = replace(CHILD, moved=False)
+    with pytest.raises(SinksStillOwned, match="writes to store"):
+        start(tmp_path, branch, sink)
+    assert start(tmp_path, replace(branch, same_sinks=True), sink) == []
+    assert marker(sink, 0) == AT
+
+
+def test_a_branch_onto_another_sink_starts(tmp_path: Path, sink: MemorySink) -> None:
+    write_ancestry(LocalObjectStore(tmp_path), ancestry(sink))
+    other = MemorySink(uuid.uuid4().hex)
+    assert start(tmp_path, replace(CHILD, moved=False), other) == []
+
+
+def test_a_restored_checkpoint_without_its_ancestry_does_not_start(
+    tmp_path: Path, sink: MemorySink
+) -> None:
+    with pytest.raises(EpochLogBroken):
+        start(tmp_path, CHILD, sink)

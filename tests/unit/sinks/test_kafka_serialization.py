@@ -1,0 +1,61 @@
+"""The time of a staged row: as an argument of `produce`, and when the topic would refuse it."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from sluicegate.sinks.kafka.bound_sink import BoundKafka
+from sluicegate.sinks.kafka.connection import Connection
+from sluicegate.sinks.kafka.expressions import RowExpressions
+from sluicegate.sinks.kafka.serialization import produce_arguments
+from sluicegate.sinks.kafka.topic import KafkaTopic, TopicLimits
+
+ROWS = pa.schema([("at", pa.timestamp("us", "UTC")), ("ms", pa.int64())])
+
+
+def timed(*times: int | None) -> pa.RecordBatch:
+    nulls = pa.array([None] * len(times), pa.binary())
+    return pa.record_batch({"key": nulls, "value": nulls, "timestamp": pa.array(times, pa.int64())})
+
+
+def test_a_null_or_negative_time_means_the_time_of_writing() -> None:
+    assert [row[5] for row in produce_arguments(timed(5, None, -1), "")] == [5, 0, 0]
+
+
+def test_a_timestamp_column_is_converted_to_milliseconds() -> None:
+    row = RowExpressions(ROWS, "t")
+    assert row.timestamp("at") == "unix_millis(`at`)"
+    assert row.timestamp("ms") == "cast(`ms` as bigint)"
+    assert row.timestamp("ms + 1") == "cast(ms + 1 as bigint)"
+
+
+def test_a_time_too_far_ahead_is_refused_before_the_decision() -> None:
+    """The broker would refuse it after the decision. Without a limit, no time is refused."""
+    now = time.time_ns() // 1_000_000
+    reasons = bound(3_600_000).refusals(timed(now, now + 4_000_000, None))
+    assert reasons is not None
+    assert [bool(reason) for reason in reasons.to_pylist()] == [False, True, False]
+    assert bound(2**63 - 1).refusals(timed(now, 2**62)) is None
+
+
+def bound(ahead_ms: int) -> BoundKafka:
+    limits = TopicLimits(
+        partitions=1,
+        record_limit_bytes=1000,
+        keys_required=False,
+        offsets_retention_min=1,
+        timestamp_ahead_ms=ahead_ms,
+    )
+    topic = KafkaTopic(
+        name="t",
+        connection=Connection("localhost:1"),
+        sink_id="k",
+        lineage="l",
+        limits=limits,
+        compression="none",
+        transaction_timeout_ms=60_000,
+        apply_timeout_s=60,
+    )
+    return BoundKafka(topic=topic, parts=1, expressions=(), part_expression=None)

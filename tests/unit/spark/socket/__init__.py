@@ -1,0 +1,1 @@
+"""Tests of `sluicegate.spark.socket`."""

@@ -1,0 +1,85 @@
+"""The background apply: one at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from sluicegate.errors import Stuck
+from sluicegate.spark.apply import BackgroundApply
+
+
+@pytest.fixture
+def background() -> Iterator[BackgroundApply]:
+    """Return one, and end its thread after the test."""
+    created = BackgroundApply()
+    yield created
+    created.close()
+
+
+def stuck() -> int:
+    raise Stuck("the sink is down")
+
+
+def test_nothing_was_applied_at_first(background: BackgroundApply) -> None:
+    assert background.wait() is None
+
+
+def test_start_returns_while_the_work_runs(background: BackgroundApply) -> None:
+    released = threading.Event()
+
+    def work() -> int:
+        assert released.wait(10)
+        return 3
+
+    background.start(work)
+    released.set()
+    assert background.wait() == 3
+
+
+def test_wait_returns_the_last_epoch_again(background: BackgroundApply) -> None:
+    background.start(lambda: 3)
+    background.wait()
+    assert background.wait() == 3
+
+
+def test_start_waits_for_the_previous_work(background: BackgroundApply) -> None:
+    order: list[int] = []
+
+    def work(epoch: int) -> int:
+        order.append(epoch)
+        return epoch
+
+    for epoch in (1, 2, 3):
+        background.start(partial(work, epoch))
+    background.wait()
+    assert order == [1, 2, 3]
+
+
+def test_an_error_is_raised_by_one_wait(background: BackgroundApply) -> None:
+    background.start(stuck)
+    with pytest.raises(Stuck):
+        background.wait()
+    assert background.wait() is None
+
+
+def test_failed_reports_an_error_that_nobody_has_waited_for(background: BackgroundApply) -> None:
+    done = threading.Event()
+
+    def work() -> int:
+        done.set()
+        return stuck()
+
+    background.start(work)
+    assert done.wait(10)
+    for _ in range(1000):
+        if background.failed():
+            break
+        threading.Event().wait(0.01)
+    assert background.failed()
+    with pytest.raises(Stuck):
+        background.wait()
+    assert not background.failed()

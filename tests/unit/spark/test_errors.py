@@ -1,0 +1,33 @@
+"""The error that a task raised is found in Spark's message."""
+
+from __future__ import annotations
+
+import traceback
+
+from sluicegate.errors import LookupUnanswered, SluicegateError
+from sluicegate.spark.errors import raised_in_task
+
+
+def spark_message(error: Exception) -> str:
+    text = "".join(traceback.format_exception(error))
+    return f"An exception was thrown from the Python worker:\n{text}\n\tat org.apache.spark.Task"
+
+
+def test_an_error_of_ours_keeps_its_type_and_its_three_parts() -> None:
+    error = LookupUnanswered("no answer: 3 tries", data="nothing is lost", do="start the store")
+    found = raised_in_task(spark_message(error), "epoch 3")
+    assert type(found) is LookupUnanswered
+    assert (found.what, found.data, found.do) == (
+        "epoch 3: no answer: 3 tries", "nothing is lost", "start the store",
+    )  # fmt: skip
+
+
+def test_an_error_with_one_part_is_found_too() -> None:
+    found = raised_in_task(spark_message(LookupUnanswered("no answer")), "epoch 3")
+    assert isinstance(found, SluicegateError)
+    assert (found.data, found.do) == ("", "")
+
+
+def test_any_other_error_is_ignored() -> None:
+    assert raised_in_task(spark_message(ValueError("broken")), "epoch 3") is None
+    assert raised_in_task("sluicegate.errors.ClassVar: odd", "epoch 3") is None

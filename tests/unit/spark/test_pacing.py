@@ -1,0 +1,92 @@
+"""Pauses between epochs, and tolerated consecutive failures."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from sluicegate import AVAILABLE_NOW, EpochSettings
+from sluicegate.errors import SchemaMismatch, SluicegateError, StageFailed
+from sluicegate.spark.pacing import Pace
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the clock of `Pace`, which advances only through its own sleeps."""
+    now = [100.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(f"{Pace.__module__}.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(f"{Pace.__module__}.time.sleep", sleep)
+    return now
+
+
+def wait_until_start(pace: Pace) -> None:
+    """Wait like the query."""
+    for _ in itertools.takewhile(lambda _: not pace.may_start(), itertools.count()):
+        pass
+
+
+def test_the_first_epoch_starts_at_once(clock: list[float]) -> None:
+    wait_until_start(Pace(EpochSettings(min_pause_ms=700)))
+    assert clock == [100.0]
+
+
+def test_an_epoch_starts_after_the_pause(clock: list[float]) -> None:
+    paced = Pace(EpochSettings(min_pause_ms=700))
+    paced.epoch_ended()
+    wait_until_start(paced)
+    assert clock[0] == pytest.approx(100.7)
+
+
+def test_a_pause_that_is_over_does_not_delay_the_epoch(clock: list[float]) -> None:
+    paced = Pace(EpochSettings(min_pause_ms=700))
+    paced.epoch_ended()
+    clock[0] = 105.0
+    wait_until_start(paced)
+    assert clock == [105.0]
+
+
+def test_available_now_has_no_pauses(clock: list[float]) -> None:
+    paced = Pace(EpochSettings(AVAILABLE_NOW, min_pause_ms=700))
+    paced.epoch_ended()
+    wait_until_start(paced)
+    assert clock == [100.0]
+
+
+def failing(times: int, error: SluicegateError) -> tuple[list[int], Callable[[], None]]:
+    """Return work that fails this many times, and the list of its attempts."""
+    attempts: list[int] = []
+
+    def work() -> None:
+        attempts.append(len(attempts))
+        if len(attempts) <= times:
+            raise error
+
+    return attempts, work
+
+
+@pytest.mark.usefixtures("clock")
+def test_an_epoch_is_retried_as_often_as_tolerated() -> None:
+    attempts, work = failing(2, StageFailed("down"))
+    Pace(EpochSettings(tolerated_failures=2)).run(7, work)
+    assert len(attempts) == 3
+
+
+@pytest.mark.usefixtures("clock")
+def test_failures_are_counted_per_epoch() -> None:
+    paced = Pace(EpochSettings(tolerated_failures=1))
+    for epoch in range(3):
+        paced.run(epoch, failing(1, StageFailed("down"))[1])
+
+
+@pytest.mark.usefixtures("clock")
+def test_an_error_that_a_retry_cannot_resolve_is_not_retried() -> None:
+    attempts, work = failing(1, SchemaMismatch("no such column"))
+    with pytest.raises(SchemaMismatch):
+        Pace(EpochSettings(tolerated_failures=9)).run(7, work)
+    assert len(attempts) == 1

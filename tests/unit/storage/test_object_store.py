@@ -1,0 +1,129 @@
+"""Create-once objects on a local disk and on S3."""
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+
+from infra.local_services import S3Endpoint
+from sluicegate.errors import SettingsInvalid, StoreUnavailable
+from sluicegate.storage.object_store import (
+    PIECE_BYTES,
+    LocalObjectStore,
+    ObjectStore,
+    S3ObjectStore,
+    open_store,
+)
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "local":
+        return open_store(str(tmp_path))
+    bucket: S3Endpoint = request.getfixturevalue("bucket")
+    return open_store(f"{bucket.url}/{uuid.uuid4().hex}")
+
+
+def test_rule_01_the_first_creation_wins_and_its_bytes_stay(store: ObjectStore) -> None:
+    assert store.create("epochs/0", b"first")
+    assert not store.create("epochs/0", b"second")
+    assert store.read("epochs/0") == b"first"
+
+
+def test_rule_01_a_race_of_sixteen_creations_has_one_winner_25_times_of_25(
+    store: ObjectStore,
+) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        for epoch in range(25):
+            name = f"epochs/{epoch}"
+            won = list(pool.map(lambda i, n=name: store.create(n, b"%d" % i), range(16)))
+            assert won.count(True) == 1
+            assert store.read(name) == b"%d" % won.index(True)
+
+
+def test_a_missing_object_reads_as_none_and_is_deleted_without_error(store: ObjectStore) -> None:
+    assert store.read("epochs/7") is None
+    store.delete("epochs/7")
+
+
+def test_names_lists_what_is_below_the_prefix(store: ObjectStore) -> None:
+    for name in ("epochs/1", "epochs/2.discard/mysql", "staging/1/a/x"):
+        store.create(name, b"")
+    assert sorted(store.names("epochs/")) == ["epochs/1", "epochs/2.discard/mysql"]
+
+
+def test_a_deleted_name_can_be_created_again(store: ObjectStore) -> None:
+    store.create("a/b", b"1")
+    store.delete("a/b")
+    assert list(store.names("a/")) == []
+    assert store.create("a/b", b"2")
+
+
+def test_a_partially_written_file_is_not_an_object(tmp_path: Path) -> None:
+    (tmp_path / "epochs").mkdir()
+    (tmp_path / "epochs" / ".scratch").write_bytes(b"half")
+    assert list(LocalObjectStore(tmp_path).names("epochs/")) == []
+
+
+def test_a_failed_write_is_reported_as_ambiguous(tmp_path: Path) -> None:
+    (tmp_path / "epochs").write_bytes(b"a file where a folder should be")
+    with pytest.raises(
+        StoreUnavailable, match=r"create(.|\n)*data: a write may or may not(.|\n)*do: "
+    ):
+        LocalObjectStore(tmp_path).create("epochs/0", b"")
+
+
+def test_an_unknown_scheme_is_rejected_by_name() -> None:
+    with pytest.raises(SettingsInvalid, match="ftp"):
+        open_store("ftp://host/path")
+
+
+# --- large objects in pieces ------------------------------------------------------------------------
+
+PIECES = [b"a" * (3 << 20), b"b" * (3 << 20), b"c"]
+
+
+@pytest.fixture(params=["local", "obstore", "s3"])
+def large(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    """Return a store; 'obstore' is the S3 code on obstore's in-memory store."""
+    if request.param == "obstore":
+        return S3ObjectStore(MemoryStore())  # type: ignore[arg-type] # obstore's functions take any store
+    if request.param == "local":
+        return open_store(str(tmp_path))
+    bucket: S3Endpoint = request.getfixturevalue("bucket")
+    return open_store(f"{bucket.url}/{uuid.uuid4().hex}")
+
+
+@pytest.mark.parametrize("pieces", [PIECES, [b"small"], []])
+def test_an_object_is_written_and_read_in_pieces(large: ObjectStore, pieces: list[bytes]) -> None:
+    large.put("a/large", iter(pieces))
+    read = large.stream("a/large")
+    assert read is not None
+    sizes = [len(piece) for piece in read]
+    assert sum(sizes) == sum(map(len, pieces))
+    assert max(sizes, default=0) <= 2 * PIECE_BYTES
+    assert large.read("a/large") == b"".join(pieces)
+
+
+def test_put_replaces_an_object(large: ObjectStore) -> None:
+    large.put("a", [b"1"])
+    large.put("a", [b"2"])
+    assert large.read("a") == b"2"
+
+
+def test_a_missing_object_streams_as_none(large: ObjectStore) -> None:
+    assert large.stream("nowhere") is None
+
+
+def test_put_leaves_no_object_when_its_pieces_fail(large: ObjectStore) -> None:
+    def failing() -> Iterator[bytes]:
+        yield PIECES[0]
+        raise StoreUnavailable("the source went away")
+
+    with pytest.raises(StoreUnavailable):
+        large.put("a/b", failing())
+    assert large.read("a/b") is None
+    assert list(large.names("a/")) == []

@@ -1,1 +1,0 @@
-"""What a driver tells others of itself."""
