@@ -11,11 +11,12 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 WORK   := $(if $(SLUICEGATE_WORK),$(SLUICEGATE_WORK),.work)
 STAMP  := $(VENV)/.installed
-# Beside infra and tests, the library with its jobs, and the operator.
+DOCS   := $(WORK)/docs
+# The library with its jobs, the operator, infra and tests.
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo services test lint format bench clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts e2e
+.PHONY: help release demo services test lint coverage format bench docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
 
 ##@ Use
 
@@ -23,7 +24,7 @@ demo: environment classes ## Run the main job on this machine, failures included
 	@$(PY) -m infra.demo $(if $(LOG),--log "$(LOG)")
 
 services: environment classes store ## Keep Kafka, MariaDB, Valkey and an S3 up until Ctrl-C, and say how to reach them
-	@$(PY) -m infra.embedded $(ARGS)
+	@$(PY) -m infra.local_services $(ARGS)
 
 images: environment jars store ## Build the platform's container images (ARGS="jobs --load": one, into docker)
 	@$(PY) -m infra.images $(if $(filter e2e,$(MAKECMDGOALS)),,$(ARGS))
@@ -31,7 +32,7 @@ images: environment jars store ## Build the platform's container images (ARGS="j
 ##@ A cluster of your own
 
 tools: environment ## Build kubectl, helm and kind, and say where they are (.work/bin)
-	@$(PY) -m infra.tools
+	@$(PY) -m infra.toolchain.go_programs
 
 kind-up: environment ## Start a Kubernetes cluster of one node on this machine
 	@$(PY) -m infra.kind up
@@ -48,7 +49,7 @@ kind-down: environment ## Remove it
 test: environment classes store apiserver clients ## Run the tests (ARGS="tests/unit -k name": some of them)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
-lint: environment ## Check style, types and the imports between layers
+lint: environment ## Check style, types, layers, English and dead code (BASE=main: commit subjects since then too)
 	@echo "Checking style ..."
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -56,16 +57,35 @@ lint: environment ## Check style, types and the imports between layers
 	@$(PY) -m mypy $(TYPED)
 	@echo "Checking layers ..."
 	@$(VENV)/bin/lint-imports
+	@echo "Checking English ..."
+	@git ls-files -z | xargs -0 $(VENV)/bin/codespell
+	@$(PY) -m infra.prose $(if $(BASE),--commits $(BASE))
+	@echo "Checking for dead code ..."
+	@$(VENV)/bin/vulture
 
 format: environment ## Format the code and repair what can be repaired
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 
-charts: environment clients ## Vendor and lint the Helm charts; write their schemas and READMEs
-	@$(PY) -m infra.charts
+coverage: environment ## Measure how much of the product the unit tests and simulations run
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest --numprocesses 0 tests/unit tests/robustness/model $(ARGS)
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage report
 
-bench: environment classes store apiserver ## Measure jobs and operator beside their peers (ARGS="--only operator")
+charts: environment clients ## Vendor and lint the Helm charts; write their schemas and READMEs
+	@$(PY) -m infra.chart_docs
+
+manifests: environment clients ## Render plain manifests of the operator, for kubectl (ARGS="--namespace shop")
+	@$(PY) -m infra.manifests $(ARGS)
+
+bench: environment classes store apiserver ## Measure jobs and operator side by side with their peers (ARGS="--only operator")
 	@$(PY) -m tests.bench $(ARGS)
+
+docs: environment $(DOCS)/.installed ## Write docs/reference from the code and build the site in .work/site
+	@$(PY) -m infra.reference_docs
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --site-dir "$(WORK)/site"
+	@echo "The site is in $(WORK)/site. Read it with: $(PYTHON) -m http.server --directory $(WORK)/site"
 
 ##@ Keep house
 
@@ -73,17 +93,20 @@ lock: environment ## Pin again: requirements/*.in and infra/versions.py into the
 	@echo "Pinning Python packages ..."
 	@$(PY) -m venv $(WORK)/uv && $(WORK)/uv/bin/python -m pip install --quiet \
 	    "uv==$$($(PY) -c "from infra.versions import UV; print(UV)")"
-	@for set in runtime operator dev go; do \
+	@for set in runtime operator dev go docs; do \
 	    UV_CUSTOM_COMPILE_COMMAND="make lock" $(WORK)/uv/bin/uv pip compile --quiet --universal \
 	        --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	        requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
 	done
-	@$(PY) -m infra.jars lock
+	@$(PY) -m infra.toolchain.maven lock
+
+release: $(if $(VERSION),environment,images charts) ## Build wheels, chart packages and images of this version (VERSION=0.2.0: write that version first)
+	@$(PY) -m infra.release $(if $(VERSION),$(VERSION),--build)
 
 clean: ## Remove everything that make made here: .venv, .work, caches; not what clones share
 	@echo "Removing .venv, $(WORK) and caches ..."
 	@# Of a work folder of your own only what make put there.
-	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv" "$(WORK)/versitygw" "$(WORK)/go"
+	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv" "$(WORK)/docs" "$(WORK)/site" "$(WORK)/versitygw" "$(WORK)/go"
 	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find infra jobs operators tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -107,19 +130,27 @@ $(STAMP): requirements/runtime.txt requirements/dev.txt jobs/pyproject.toml oper
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e jobs -e operators
 	@touch $@
 
+# The tools of the site have a newer click than the library is tested with.
+$(DOCS)/.installed: requirements/docs.txt | preflight
+	@echo "Installing what builds the site in $(DOCS) ..."
+	@rm -rf "$(DOCS)"
+	@$(PYTHON) -m venv "$(DOCS)"
+	@"$(DOCS)/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch "$@"
+
 jars: environment
-	@$(PY) -m infra.jars fetch
-	@$(PY) -m infra.java
+	@$(PY) -m infra.toolchain.maven fetch
+	@$(PY) -m infra.toolchain.javac
 
 classes: jars
-	@$(PY) -m infra.classes
+	@$(PY) -m infra.class_data_sharing
 
 store: environment
-	@$(PY) -m infra.versitygw
+	@$(PY) -m infra.toolchain.go_programs --optional versitygw
 
 apiserver: environment
-	@$(PY) -m infra.kubernetes
+	@$(PY) -m infra.toolchain.go_programs --optional etcd kube-apiserver
 
 # What the tests of charts and of the operator's page run; without one of them these are left out.
 clients: environment
-	-@$(PY) -m infra.tools helm kubectl
+	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl
