@@ -4,8 +4,6 @@ It runs ip_count's windows on a few lines against a Kafka of its own. The archiv
 or with one of another JVM, classes are loaded from their jars.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os
@@ -43,11 +41,7 @@ def identity() -> str:
 
 
 def record() -> None:
-    """Make the archive unless there is one that fits.
-
-    Raises:
-        ServiceError: Kafka or the driver did not do its part; says why.
-    """
+    """Make the archive unless there is one that fits; ServiceError if Kafka or the driver fails."""
     stamp = archive().with_suffix(".stamp")
     wanted = identity()
     if archive().is_file() and stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
@@ -70,10 +64,8 @@ def record() -> None:
 def _drive(scratch: Path, bootstrap: str) -> None:
     made = scratch / CLASS_ARCHIVE
     options = f"--driver-java-options -XX:ArchiveClassesAtExit={made} pyspark-shell"
-    environment = os.environ | {
-        JARS_VARIABLE: str(maven.folder("spark")),
-        "PYSPARK_SUBMIT_ARGS": options,
-    }
+    jars = str(maven.folder("spark"))
+    environment = os.environ | {JARS_VARIABLE: jars, "PYSPARK_SUBMIT_ARGS": options}
     command = [sys.executable, "-m", "infra.class_data_sharing", bootstrap, str(scratch)]
     log = scratch / "driver.log"
     with log.open("wb") as output:

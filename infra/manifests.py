@@ -5,8 +5,6 @@ drivers' ServiceAccount in one file for `kubectl apply -f`. A release contains t
 not committed, so that the chart is the only source.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -30,8 +28,7 @@ def values_of(
     Args:
         namespaces: whose jobs the operator runs; none: those of all namespaces.
         drivers: namespaces in which the drivers' ServiceAccount is created.
-        registry: host of the registry that has the operator's image; empty: the container engine's
-            default.
+        registry: host of the registry of the image; empty: the container engine's default.
     """
     return {
         "namespace": {"create": True},
@@ -42,15 +39,7 @@ def values_of(
 
 
 def render(values: Mapping[str, Any], folder: Path = helm.FOLDER) -> str:
-    """Return the manifests as YAML.
-
-    Args:
-        values: of the chart.
-        folder: the charts, with what they include (`helm.vendor`).
-
-    Raises:
-        HelmError: helm is missing, or rejects the values.
-    """
+    """Return the manifests as YAML; `folder` has the charts with what they include (`helm.vendor`)."""
     given = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
     options = ["--namespace", NAMESPACE, "--skip-tests", *given]
     return helm.run(["template", NAME, str(folder / "operator"), *options])

@@ -5,8 +5,6 @@ its number and date; commit that and tag it. `--build` puts wheels, chart packag
 their checksums into `.work/release`. Nothing is uploaded.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import hashlib
@@ -36,21 +34,14 @@ class ReleaseError(Exception):
 
 
 def current_version() -> str:
-    """Return the version of the checkout, as the library's pyproject.toml has it."""
+    """Return the version of the library's pyproject.toml."""
     text = (CHECKOUT / "jobs" / "pyproject.toml").read_text(encoding="utf-8")
     version: str = tomllib.loads(text)["project"]["version"]
     return version
 
 
 def with_version(name: str, text: str, old: str, new: str) -> str:
-    """Return a file's text with the new version of Sluicegate, and every other version as it was.
-
-    Args:
-        name: the file's path in the repository.
-        text: what it holds.
-        old: the version now.
-        new: the version to write.
-    """
+    """Return a file's text with the new version of Sluicegate, and every other version as it was."""
     quoted = re.escape(old)
     if name.endswith("pyproject.toml"):
         text = re.sub(rf'(?m)^(version = "|    "sluicegate==){quoted}"', rf'\g<1>{new}"', text)
@@ -62,11 +53,7 @@ def with_version(name: str, text: str, old: str, new: str) -> str:
 
 
 def with_changelog_section(text: str, version: str, day: dt.date) -> str:
-    """Return the changelog with what is unreleased under the version's own heading.
-
-    Raises:
-        ReleaseError: there is no `Unreleased` section, or it is empty.
-    """
+    """Return the changelog with what is unreleased under the version's own heading."""
     head, heading, rest = text.partition("## [Unreleased]\n")
     if not heading or not rest.split("\n## [", 1)[0].strip():
         raise ReleaseError(
@@ -76,11 +63,7 @@ def with_changelog_section(text: str, version: str, day: dt.date) -> str:
 
 
 def set_version(version: str, day: dt.date) -> Iterator[Path]:
-    """Write the version everywhere, and yield each file that was changed.
-
-    Raises:
-        ReleaseError: the changelog has nothing to release, or the version is not a number of three parts.
-    """
+    """Write the version everywhere, and yield each file that was changed."""
     if not _VERSION.fullmatch(version):
         raise ReleaseError(f"{version!r} is not a version such as 0.2.0")
     changelog = CHECKOUT / "CHANGELOG.md"
@@ -101,13 +84,7 @@ def set_version(version: str, day: dt.date) -> Iterator[Path]:
 
 
 def build(folder: Path) -> Iterator[Path]:
-    """Put the release's files into a folder and yield each; the last is SHA256SUMS.
-
-    Raises:
-        ReleaseError: an image was not built.
-        CalledProcessError: a wheel could not be built; pip has said why.
-        HelmError: helm is missing, or refuses a chart.
-    """
+    """Put the release's files into a folder and yield each; the last is SHA256SUMS."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name in DISTRIBUTIONS:
@@ -124,10 +101,8 @@ def build(folder: Path) -> Iterator[Path]:
         shutil.copyfile(found.archive, folder / f"sluicegate-{image.name}-{VERSION}.tar")
     files = sorted(folder.iterdir())
     sums = folder / "SHA256SUMS"
-    sums.write_text(
-        "".join(f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in files),
-        encoding="utf-8",
-    )
+    lines = (f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in files)
+    sums.write_text("".join(lines), encoding="utf-8")
     yield from [*files, sums]
 
 
@@ -141,11 +116,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.build:
             done = list(build(work_folder() / "release"))
-            print(
-                f"Version {current_version()} is in {done[-1].parent}:",
-                *(p.name for p in done),
-                sep="\n  ",
-            )
+            head = f"Version {current_version()} is in {done[-1].parent}:"
+            print(head, *(path.name for path in done), sep="\n  ")
             return 0
         for path in set_version(options.version, dt.datetime.now(tz=dt.UTC).date()):
             print(f"wrote {path.relative_to(CHECKOUT)}")

@@ -1,8 +1,9 @@
 """Folders of this checkout for jars, binaries and data, and the cache that all clones share."""
 
+import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -25,13 +26,30 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def cache_folder() -> Path:
-    """Return the cache that all clones of this user share, for what takes long to build.
+@contextmanager
+def locked(lock: Path, waiting: str = "") -> Iterator[None]:
+    """Hold a lock between processes by a file; print `waiting` if another process holds it."""
+    with lock.open("w", encoding="utf-8") as claim:
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(waiting, end="\n" if waiting else "", flush=True)
+            fcntl.flock(claim, fcntl.LOCK_EX)
+        yield
 
-    SLUICEGATE_CACHE, or `sluicegate` below XDG_CACHE_HOME, or `~/.cache/sluicegate`.
-    """
-    named = os.environ.get("SLUICEGATE_CACHE")
-    if named:
+
+def outdated(files: Iterable[tuple[Path, str]]) -> list[Path]:
+    """Return the generated files whose text on the disk is another one, or that do not exist."""
+    return [
+        path
+        for path, text in files
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    ]
+
+
+def cache_folder() -> Path:
+    """Return the cache that all clones of this user share, for what takes long to build."""
+    if named := os.environ.get("SLUICEGATE_CACHE"):
         return Path(named).expanduser().resolve()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "sluicegate"

@@ -1,7 +1,5 @@
 """Runs helm: vendors subcharts and lints. No chart is downloaded."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -22,14 +20,9 @@ class HelmError(Exception):
 
 
 def run(arguments: Sequence[str], *, kubeconfig: Path | None = None) -> str:
-    """Run helm and return its output. Its own files go to the work folder, not to the home folder.
+    """Run helm and return its output; without a kubeconfig no cluster is reached.
 
-    Args:
-        arguments: helm's arguments.
-        kubeconfig: of the cluster to use; None for no cluster.
-
-    Raises:
-        HelmError: it failed.
+    Its own files go to the work folder, not to the home folder.
     """
     helm = go_programs.find_tool("helm")
     if helm is None:
@@ -53,9 +46,6 @@ def vendor(folder: Path = FOLDER) -> None:
     """Copy the present subcharts into each chart, and the CRDs into the operator's chart.
 
     `helm dependency build` would keep older copies.
-
-    Raises:
-        HelmError: see `run`.
     """
     definitions = folder / "operator" / "files" / "crds"
     shutil.rmtree(definitions, ignore_errors=True)
@@ -67,11 +57,7 @@ def vendor(folder: Path = FOLDER) -> None:
 
 
 def lint(folder: Path = FOLDER) -> None:
-    """Lint each chart, with its default values and with each of its other values files.
-
-    Raises:
-        HelmError: a chart has an error.
-    """
+    """Lint each chart, with its default values and with each of its other values files."""
     for name in CHARTS:
         files = [*(folder / name).glob("values-*.yaml"), *(folder / name).glob("ci/*.yaml")]
         for values in [[], *(["--values", str(path)] for path in sorted(files))]:

@@ -3,8 +3,6 @@
 Parts that mirror a CRD come from operators/crds.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,12 +33,7 @@ Schema = dict[str, Any]
 
 
 def text_of(values: Values, chart: Schema) -> str:
-    """Return the file's text.
-
-    Args:
-        values: of the chart.
-        chart: what its Chart.yaml says.
-    """
+    """Return the file's text; `chart` is what its Chart.yaml says."""
     made = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": f"values of {chart['name']}",

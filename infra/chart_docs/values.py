@@ -7,10 +7,8 @@ The comment above a key is its description. Lines in it that begin with `@` are 
     @crd PLURAL NAME...  an object as the `spec` of that CRD (operators/crds), without the fields NAME
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,25 +26,16 @@ class ValuesError(Exception):
 
 @dataclass(frozen=True)
 class Value:
-    """One key of values.yaml.
+    """One key of values.yaml."""
 
-    Args:
-        name: of the key.
-        default: what is there.
-        text: what its comment says; empty: it has none.
-        hints: for its schema.
-        free: whether anything may be in it.
-        crd: plural of a CRD and the fields that are left out of its spec; empty: none.
-        children: keys below it.
-    """
-
-    name: str
-    default: Any
-    text: str = ""
-    hints: Mapping[str, Any] = field(default_factory=dict)
-    free: bool = False
+    name: str  # of the key
+    default: Any  # what is there
+    text: str = ""  # what its comment says; empty: it has none
+    hints: Mapping[str, Any] = field(default_factory=dict)  # for its schema
+    free: bool = False  # whether anything may be in it
+    # plural of a CRD and the fields that are left out of its spec; empty: none
     crd: tuple[str, ...] = ()
-    children: tuple[Value, ...] = ()
+    children: "tuple[Value, ...]" = ()  # keys below it
 
 
 @dataclass(frozen=True)
@@ -68,21 +57,25 @@ def read(path: Path) -> Values:
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode):
         raise ValuesError(f"{path} is not a mapping")
-    head = "\n".join(_comment(lines, _end_of_comment(lines)))
+    end_of_head = next(number for number, line in enumerate(lines) if not line.startswith("#"))
+    head = "\n".join(_comment(lines, end_of_head))
     return Values(head, tuple(_children(root, lines, path)))
 
 
-def _end_of_comment(lines: list[str]) -> int:
-    return next(number for number, line in enumerate(lines) if not line.startswith("#"))
+def described(children: Sequence[Value], above: str = "") -> Iterator[tuple[str, Value]]:
+    """Yield the path and the value of each row of a table: with a description, or without children."""
+    for child in children:
+        path = f"{above}{child.name}"
+        if child.text or not child.children:
+            yield path, child
+        yield from described(child.children, f"{path}.")
 
 
 def _children(node: yaml.MappingNode, lines: list[str], path: Path) -> Iterator[Value]:
+    if node.flow_style:
+        return  # `{a: b}`: one value, as a whole
     for key, value in node.value:
-        line = key.start_mark.line
-        if node.flow_style:
-            # `{a: b}`: one value, as a whole
-            continue
-        yield _value(key.value, value, _comment(lines, line), lines, path)
+        yield _value(key.value, value, _comment(lines, key.start_mark.line), lines, path)
 
 
 def _value(name: str, node: yaml.Node, comment: list[str], lines: list[str], path: Path) -> Value:

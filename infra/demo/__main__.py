@@ -4,8 +4,6 @@ Starts the services, replays the log, runs ip_count with its supervisor, kills t
 failpoints, compares both sinks with an independent recomputation and writes a report page.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -17,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.demo.access_log import write_log
@@ -49,27 +46,22 @@ _EPOCHS = 10
 _DRAIN_S = 400.0
 
 
-@dataclass
 class Demo:
     """One run: its folder, its settings and what happened."""
 
-    folder: Path
-    seconds: float
-    max_lines: int
-    settings: IpCountSettings = field(init=False)
-    began: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
+    def __init__(self, folder: Path, seconds: float, max_lines: int) -> None:
         """Start from nothing: an old checkpoint would belong to other topics."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.folder, self.seconds = folder, seconds
         self.settings = IpCountSettings(
-            checkpoint=str(self.folder / "checkpoint"),
-            max_records=self.max_lines,
+            checkpoint=str(folder / "checkpoint"),
+            max_records=max_lines,
             timeout_s=180.0,  # a first epoch on a busy laptop
             restart_attempts=len(KILLS),
             restart_delay_s=1.0,
         )
+        self.began = time.monotonic()
 
     def say(self, text: str) -> None:
         """Print a line with the time since the start."""
@@ -114,14 +106,8 @@ def driver(demo: Demo) -> Iterator[subprocess.Popen[str]]:
         "SLUICEGATE_TRACE_FILE": str(demo.traces),
         "SLUICEGATE_JARS": str(folder("spark")),
     }
-    command = [
-        sys.executable,
-        "-m",
-        "sluicegate.cli",
-        "run",
-        "ip_count",
-        *as_arguments(demo.settings),
-    ]
+    command = [sys.executable, "-m", "sluicegate.cli", "run", "ip_count"]
+    command += as_arguments(demo.settings)
     with (demo.folder / "driver.log").open("w") as log:
         process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         reader = threading.Thread(target=_relay, args=(demo, process, log), daemon=True)
@@ -161,9 +147,8 @@ def run(log: Path | None, lines: int, seconds: float) -> int:
     demo = Demo(work_folder() / "demo", seconds, max_lines=max(1, count // _EPOCHS))
     if log is None:
         log = demo.folder / "access.log"
-        demo.say(
-            f"Writing an access log of {lines:,} lines: heavy-tailed addresses, late and broken lines"
-        )
+        what = "heavy-tailed addresses, late and broken lines"
+        demo.say(f"Writing an access log of {lines:,} lines: {what}")
         write_log(log, lines=lines, seed=7)
     demo.say("Starting Kafka and MariaDB")
     with Services() as services:
@@ -172,12 +157,11 @@ def run(log: Path | None, lines: int, seconds: float) -> int:
         demo.say(f"Creating {', '.join(create_targets(demo.settings)) or 'nothing: all is there'}")
         demo.say(f"Replaying {log.name} into Kafka over {seconds:.0f} s, with its own event times")
         sent: list[int] = []
-        feeder = threading.Thread(
-            target=lambda: sent.append(
-                replay(log, services.kafka.bootstrap, demo.settings.source, seconds)
-            ),
-            daemon=True,
-        )
+
+        def feed() -> None:
+            sent.append(replay(log, services.kafka.bootstrap, demo.settings.source, seconds))
+
+        feeder = threading.Thread(target=feed, daemon=True)
         feeder.start()
         demo.say(f"Starting ip_count; it will be killed (kill -9) {len(KILLS)} times:")
         for point, _sink, epoch, durable, _ in KILLS:
@@ -196,11 +180,8 @@ def _wait(
     """Wait until every line that was sent is committed; False if that did not come about."""
     deadline = time.monotonic() + demo.seconds + _DRAIN_S
     while time.monotonic() < deadline and process.poll() is None:
-        if (
-            sent
-            and not feeder.is_alive()
-            and committed_lines(Path(demo.settings.checkpoint)) >= sent[0]
-        ):
+        replayed = sent and not feeder.is_alive()
+        if replayed and committed_lines(Path(demo.settings.checkpoint)) >= sent[0]:
             return len(demo.kills()) == len(KILLS)
         time.sleep(0.5)
     return False
@@ -208,8 +189,7 @@ def _wait(
 
 def _conclude(demo: Demo, outcome: Verification, *, finished: bool, lines: int) -> int:
     kills = demo.kills()
-    print()
-    print(f"  {'killed at':<36} {'epoch':>5}  {'what was durable':<68} restart")
+    print(f"\n  {'killed at':<36} {'epoch':>5}  {'what was durable':<68} restart")
     for kill in kills:
         print(f"  {kill.point:<36} {kill.epoch:>5}  {kill.durable:<68} {kill.restart}")
     print()
@@ -225,9 +205,8 @@ def _conclude(demo: Demo, outcome: Verification, *, finished: bool, lines: int) 
     if outcome.exact and finished:
         demo.say(f"EXACT: nothing lost, duplicated, wrong or undecided, after {len(kills)} kills")
     else:
-        demo.say(
-            "NOT EXACT" if not outcome.exact else "the run did not come to its end; see driver.log"
-        )
+        unfinished = "the run did not come to its end; see driver.log"
+        demo.say(unfinished if outcome.exact else "NOT EXACT")
     demo.say(f"Report: {page}")
     return 0 if outcome.exact and finished else 1
 
@@ -242,10 +221,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=75, help="how long the replay takes")
     given = parser.parse_args()
     if given.log is not None and not given.log.is_file():
-        print(
-            f"{given.log}: no such file; give LOG=/path/to/access.log or access.log.gz",
-            file=sys.stderr,
-        )
+        advice = "give LOG=/path/to/access.log or access.log.gz"
+        print(f"{given.log}: no such file; {advice}", file=sys.stderr)
         return 2
     try:
         return run(given.log, given.lines, given.seconds)

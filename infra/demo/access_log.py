@@ -6,6 +6,7 @@ in which real logs are.
 
 import argparse
 import contextlib
+import functools
 import gzip
 import itertools
 import random
@@ -23,12 +24,8 @@ _BATCH: Final = 1000
 _IPV6_EVERY: Final = 12
 
 _PATHS: Final = (
-    "/",
-    "/index.html",
-    "/api/v1/items",
-    "/static/app.js",
-    "/img/logo.png",
-    "/search?q=a+b",
+    *("/", "/index.html", "/api/v1/items"),
+    *("/static/app.js", "/img/logo.png", "/search?q=a+b"),
 )
 _STATUSES: Final = ("200", "200", "200", "200", "200", "304", "301", "404", "500")
 _AGENTS: Final = (
@@ -38,32 +35,22 @@ _AGENTS: Final = (
     "Mozilla/5.0 (compatible; Googlebot/2.1)",
 )
 
+_Clock = Callable[[datetime], bytes]
+
 
 @dataclass(frozen=True)
 class LogShape:
-    """What a log is like.
+    """What a log is like."""
 
-    Args:
-        lines: how many; broken and late ones are among them.
-        seed: the same shape gives the same bytes.
-        start: event time of the first line.
-        per_second: lines of one second of event time.
-        addresses: how many different ones there are.
-        zipf: the exponent of their popularity; 0 makes all equal.
-        late: share of lines whose event time is behind.
-        late_by_s: by how much, from and to.
-        broken: share of lines that are no lines.
-    """
-
-    lines: int = 100_000
-    seed: int = 1
-    start: datetime = _START
-    per_second: float = 50.0
-    addresses: int = 2000
-    zipf: float = 1.1
-    late: float = 0.01
-    late_by_s: tuple[int, int] = (60, 600)
-    broken: float = 0.005
+    lines: int = 100_000  # how many; broken and late ones are among them
+    seed: int = 1  # the same shape gives the same bytes
+    start: datetime = _START  # event time of the first line
+    per_second: float = 50.0  # lines of one second of event time
+    addresses: int = 2000  # how many different ones there are
+    zipf: float = 1.1  # the exponent of their popularity; 0 makes all equal
+    late: float = 0.01  # share of lines whose event time is behind
+    late_by_s: tuple[int, int] = (60, 600)  # by how much, from and to
+    broken: float = 0.005  # share of lines that are no lines
 
     def __post_init__(self) -> None:
         """Refuse what gives no log."""
@@ -83,7 +70,7 @@ def access_log(shape: LogShape) -> Iterator[bytes]:
     addresses = [_address(chance, number) for number in range(1, shape.addresses + 1)]
     weights = [1 / (rank + 1) ** shape.zipf for rank in range(shape.addresses)]
     popular = list(itertools.accumulate(weights))
-    clock = _Clock()
+    clock = functools.lru_cache(maxsize=1)(_time)  # a second is formatted once
     for first in range(0, shape.lines, _BATCH):
         numbers = range(first, min(first + _BATCH, shape.lines))
         chosen = chance.choices(addresses, cum_weights=popular, k=len(numbers))
@@ -103,20 +90,8 @@ def write_log(path: Path, *, lines: int, seed: int, start: datetime = _START) ->
             file.write(line + b"\n")
 
 
-class _Clock:
-    """Times as the log writes them; a second is formatted once."""
-
-    def __init__(self) -> None:
-        self._second = datetime.min.replace(tzinfo=UTC)
-        self._text = b""
-
-    def text(self, at: datetime) -> bytes:
-        second = at.replace(microsecond=0)
-        if second != self._second:
-            self._second = second
-            month = MONTHS[at.month - 1]
-            self._text = f"{at:%d}/{month}/{at:%Y:%H:%M:%S %z}".encode()
-        return self._text
+def _time(second: datetime) -> bytes:
+    return f"{second:%d}/{MONTHS[second.month - 1]}/{second:%Y:%H:%M:%S %z}".encode()
 
 
 def _address(chance: random.Random, number: int) -> bytes:
@@ -136,7 +111,7 @@ def _line(
         at -= timedelta(seconds=chance.randint(*shape.late_by_s))
     line = b'%b - - [%b] "GET %b HTTP/1.1" %b %d "-" "%b"' % (
         address,
-        clock.text(at),
+        clock(at.replace(microsecond=0)),
         chance.choice(_PATHS).encode(),
         chance.choice(_STATUSES).encode(),
         chance.randrange(100, 50_000),
@@ -153,12 +128,10 @@ def _cut(chance: random.Random, line: bytes) -> bytes:
 def _bad_date(chance: random.Random, line: bytes) -> bytes:
     """Give a time that looks like one and does not exist."""
     begin, end = line.index(b"[") + 1, line.index(b"]")
-    times = (
-        b"31/Feb/2026:10:00:00 +0000",
-        b"01/Foo/2026:10:00:00 +0000",
-        b"01/Jan/2026:25:61:00 +0000",
+    time = chance.choice(
+        (b"31/Feb/2026:10:00:00", b"01/Foo/2026:10:00:00", b"01/Jan/2026:25:61:00")
     )
-    return line[:begin] + chance.choice(times) + line[end:]
+    return line[:begin] + time + b" +0000" + line[end:]
 
 
 def _garbage(chance: random.Random, _line: bytes) -> bytes:
@@ -171,12 +144,7 @@ def _empty(_chance: random.Random, _line: bytes) -> bytes:
     return b""
 
 
-_BREAKS: Final[tuple[Callable[[random.Random, bytes], bytes], ...]] = (
-    _cut,
-    _bad_date,
-    _garbage,
-    _empty,
-)
+_BREAKS: Final = (_cut, _bad_date, _garbage, _empty)
 
 
 def main() -> int:

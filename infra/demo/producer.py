@@ -10,7 +10,6 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
@@ -31,15 +30,10 @@ class ReplayError(RuntimeError):
 
 @dataclass(frozen=True)
 class Pace:
-    """Evenly spread lines.
+    """Evenly spread lines."""
 
-    Args:
-        lines: how many there are.
-        seconds: from the first to the last; 0 sends as fast as it goes.
-    """
-
-    lines: int
-    seconds: float
+    lines: int  # how many there are
+    seconds: float  # from the first to the last; 0 sends as fast as it goes
 
     def due(self, elapsed_s: float) -> int:
         """Return how many lines should have been sent at this time."""
@@ -55,7 +49,7 @@ class Pace:
 
 
 class Replay:
-    """Sends lines in a thread of its own; `join` returns the count that Kafka has confirmed.
+    """Sends lines to an existing topic in a thread; `join` returns the count that Kafka has confirmed.
 
     Args:
         lines: in their order.
@@ -76,10 +70,9 @@ class Replay:
         seconds: float,
         partitioning: Partitioning = "round-robin",
     ) -> None:
-        """Make ready; nothing is sent yet."""
-        self._lines, self._topic, self._partitioning = iter(lines), topic, partitioning
+        self._lines, self._partitioning = iter(lines), partitioning
+        self._bootstrap, self._topic = bootstrap, topic
         self._pace = Pace(count, seconds)
-        self._bootstrap = bootstrap
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
         self._error: ReplayError | None = None
@@ -97,11 +90,7 @@ class Replay:
         self._stop.set()
 
     def join(self) -> int:
-        """Wait until all is sent, or it was stopped; return how many lines are in the topic.
-
-        Raises:
-            ReplayError: lines are missing.
-        """
+        """Wait until all is sent, or it was stopped; return how many lines are in the topic."""
         while self._thread.is_alive():
             self._thread.join(0.2)  # in pieces, so that Ctrl-C gets through
         if self._error is not None:
@@ -164,27 +153,11 @@ class Replay:
             self._failure = error
 
 
-def replay(
-    log: Path,
-    bootstrap: str,
-    topic: str,
-    seconds: float,
-    *,
-    partitioning: Partitioning = "round-robin",
-) -> int:
-    """Send a log, plain or .gz, and return how many lines are in the topic.
-
-    Raises:
-        ReplayError: lines are missing.
-    """
+def replay(log: Path, bootstrap: str, topic: str, seconds: float) -> int:
+    """Send a log, plain or .gz, and return how many lines are in the topic; ReplayError if some are missing."""
     count = count_lines(log)
     sending = Replay(
-        read_lines(log),
-        count=count,
-        bootstrap=bootstrap,
-        topic=topic,
-        seconds=seconds,
-        partitioning=partitioning,
+        read_lines(log), count=count, bootstrap=bootstrap, topic=topic, seconds=seconds
     ).start()
     try:
         return sending.join()
@@ -206,25 +179,12 @@ def count_lines(log: Path) -> int:
         return sum(1 for _ in file)
 
 
-@contextmanager
-def _opened(log: Path) -> Iterator[BinaryIO]:
-    if log.suffix == ".gz":
-        with gzip.open(log, "rb") as packed:
-            yield packed  # type: ignore[misc] # it is a BinaryIO in all but its type
-    else:
-        with log.open("rb") as file:
-            yield file
+def _opened(log: Path) -> gzip.GzipFile | BinaryIO:
+    return gzip.open(log, "rb") if log.suffix == ".gz" else log.open("rb")
 
 
 def partition_of(line: bytes, number: int, partitions: int, how: Partitioning) -> int:
-    """Return the partition of a line.
-
-    Args:
-        line: its address is what is before the first space.
-        number: its place in the log.
-        partitions: of the topic.
-        how: in turn, or by the address.
-    """
+    """Return the partition of a line: in turn, or by its address, which ends at the first space."""
     if how == "round-robin":
         return number % partitions
     return zlib.crc32(line.split(b" ", 1)[0]) % partitions
@@ -238,11 +198,10 @@ def _partitions(producer: Producer, topic: str) -> int:
 
 
 def _missing(confirmed: int, topic: str, why: object) -> ReplayError:
-    msg = (
+    return ReplayError(
         f"Lines did not get into topic {topic}: {why}. {confirmed} are confirmed; others may be in"
         " too. Look at the broker and the log, then start with a fresh topic."
     )
-    return ReplayError(msg)
 
 
 def main() -> int:
@@ -259,11 +218,9 @@ def main() -> int:
     parser.add_argument("--by", choices=("round-robin", "address"), default="round-robin")
     given = parser.parse_args()
     try:
-        lines = (
-            read_lines(given.log) if given.log else access_log(LogShape(given.lines, given.seed))
-        )
+        generated = access_log(LogShape(given.lines, given.seed))
         sending = Replay(
-            lines,
+            read_lines(given.log) if given.log else generated,
             count=count_lines(given.log) if given.log else given.lines,
             bootstrap=given.bootstrap,
             topic=given.topic,

@@ -38,21 +38,13 @@ _APPLY: Final = "rows and marker, in one transaction of the sink"
 
 @dataclass(frozen=True)
 class Kill:
-    """A process that was killed on purpose.
+    """A process that was killed on purpose."""
 
-    Args:
-        point: the failpoint, as the page shows it.
-        epoch: the epoch that was running.
-        at_ns: when, ns since 1970.
-        durable: what was durable when it died, in words.
-        restart: what the restart had to do; the page reports if the trace shows otherwise.
-    """
-
-    point: str
-    epoch: int
-    at_ns: int
-    durable: str
-    restart: str
+    point: str  # the failpoint, as the page shows it
+    epoch: int  # the epoch that was running
+    at_ns: int  # when, ns since 1970
+    durable: str  # what was durable when it died, in words
+    restart: str  # what the restart had to do; the page reports if the trace shows otherwise
 
 
 def write_report(
@@ -67,7 +59,7 @@ def write_report(
     Args:
         path: the file.
         spans: the decoded lines of the span file.
-        kills: the kills, in any order.
+        kills: in any order.
         verification: the result of the independent recomputation.
         facts: more to show at the top, label -> value.
     """
@@ -91,12 +83,7 @@ def write_report(
         exact=verification.exact,
         summary=_summary(verification),
         findings=[
-            {
-                "kind": found.kind,
-                "count": found.count,
-                "examples": found.examples,
-                "meaning": _FINDINGS.get(found.kind, ""),
-            }
+            vars(found) | {"meaning": _FINDINGS.get(found.kind, "")}
             for found in verification.findings
         ],
         checked=verification.checked,

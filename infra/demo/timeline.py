@@ -20,21 +20,13 @@ Span = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Bar:
-    """One phase of a try.
+    """One phase of a try."""
 
-    Args:
-        phase: 'stage', 'decide' or 'apply <sink>'.
-        start_ns: since 1970.
-        end_ns: the same.
-        said: duration and rows, for people.
-        steps: of an apply, name and ms.
-    """
-
-    phase: str
-    start_ns: int
-    end_ns: int
-    said: str
-    steps: tuple[tuple[str, float], ...] = ()
+    phase: str  # 'stage', 'decide' or 'apply <sink>'
+    start_ns: int  # since 1970
+    end_ns: int  # the same
+    said: str  # duration and rows, for people
+    steps: tuple[tuple[str, float], ...] = ()  # of an apply, name and ms
 
     @property
     def duration_ms(self) -> float:
@@ -44,27 +36,17 @@ class Bar:
 
 @dataclass(frozen=True)
 class Try:
-    """One try of an epoch.
+    """One try of an epoch."""
 
-    Args:
-        epoch: its number.
-        start_ns: since 1970.
-        end_ns: of the epoch, or of the kill.
-        ended: whether it came to an end, a good or a bad one, by itself.
-        replayed: whether it was applied from its record; None if it failed or did not end.
-        killed_ns: when it was killed, if it was.
-        rows: that were decided, to all sinks together.
-        bars: its phases in order.
-    """
-
-    epoch: int
-    start_ns: int
-    end_ns: int
-    ended: bool
+    epoch: int  # its number
+    start_ns: int  # since 1970
+    end_ns: int  # of the epoch, or of the kill
+    ended: bool  # whether it came to an end, a good or a bad one, by itself
+    # whether it was applied from its record; None if it failed or did not end
     replayed: bool | None
-    killed_ns: int | None
-    rows: int
-    bars: tuple[Bar, ...]
+    killed_ns: int | None  # when it was killed, if it was
+    rows: int  # that were decided, to all sinks together
+    bars: tuple[Bar, ...]  # its phases in order
 
     @property
     def duration_ms(self) -> float:
@@ -73,12 +55,7 @@ class Try:
 
 
 def tries_of(spans: Sequence[Span], kills_ns: Sequence[int]) -> list[Try]:
-    """Return every try of every epoch in the order in which they began.
-
-    Args:
-        spans: as the file exporter writes them, in any order.
-        kills_ns: when drivers were killed.
-    """
+    """Return every try of every epoch in the order in which they began, from spans in any order."""
     by_trace = sorted(spans, key=lambda span: (span["trace_id"], span["start_ns"]))
     made = [_try(list(trace)) for _, trace in groupby(by_trace, key=lambda span: span["trace_id"])]
     tries = sorted((one for one in made if one is not None), key=lambda one: one.start_ns)

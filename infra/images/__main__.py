@@ -1,10 +1,9 @@
 """`python -m infra.images [NAME ...]` builds images, lists them, and prints the paths of archives."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from infra.images.build import build, built
 from infra.images.catalog import IMAGES, Image
@@ -26,8 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--load", action="store_true", help="load the archives into the Docker engine"
     )
     options = parser.parse_args(arguments)
-    unknown = sorted(set(options.names) - set(IMAGES))
-    if unknown:
+    if unknown := sorted(set(options.names) - set(IMAGES)):
         parser.error(f"unknown image {unknown[0]}; there are: {', '.join(IMAGES)}")
     images = [IMAGES[name] for name in options.names or IMAGES]
     if options.list:
@@ -35,24 +33,22 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     try:
         if options.archives:
-            return _archives(images)
-        _build(images, fresh=options.fresh, load=options.load)
+            print("\n".join(map(str, _archives(images))))
+        else:
+            _build(images, fresh=options.fresh, load=options.load)
     except (HostError, BuildError, JarError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def _archives(images: list[Image]) -> int:
+def _archives(images: list[Image]) -> list[Path]:
     found = {image.name: built(image) for image in images}
     if missing := [name for name, image in found.items() if image is None]:
-        print(
-            f"These images are not built from this checkout: {', '.join(missing)}. Run `make images`.",
-            file=sys.stderr,
+        raise HostError(
+            f"These images are not built from this checkout: {', '.join(missing)}. Run `make images`."
         )
-        return 1
-    print("\n".join(str(image.archive) for image in found.values() if image))
-    return 0
+    return [image.archive for image in found.values() if image]
 
 
 def _build(images: list[Image], *, fresh: bool, load: bool) -> None:

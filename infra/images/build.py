@@ -1,12 +1,8 @@
 """Builds images and keeps their archives, each under a key of its inputs.
 
-An image whose archive has the key of this checkout is not built again. For another one BuildKit
-repeats only the steps whose inputs changed.
+An image whose archive has the key of this checkout is not built again.
 """
 
-from __future__ import annotations
-
-import fcntl
 import hashlib
 import json
 import os
@@ -20,7 +16,7 @@ from typing import Final
 from infra.images import buildkit, contents, context, sbom
 from infra.images.catalog import HERE, SCRIPTS, VERSION, Image
 from infra.offline import debian_base
-from infra.workspace import CHECKOUT, cache_folder
+from infra.workspace import CHECKOUT, cache_folder, locked
 
 _KEPT: Final = 2
 """Archives of an image that are kept, the newest ones: clones of this user share the cache."""
@@ -28,17 +24,11 @@ _KEPT: Final = 2
 
 @dataclass(frozen=True)
 class Built:
-    """An image that was built.
+    """An image that was built."""
 
-    Args:
-        archive: as `docker save` writes it.
-        identity: its id, `sha256:` and hex.
-        size: of its files, in bytes.
-    """
-
-    archive: Path
-    identity: str
-    size: int
+    archive: Path  # as `docker save` writes it
+    identity: str  # its id, `sha256:` and hex
+    size: int  # of its files, in bytes
 
 
 def folder() -> Path:
@@ -52,8 +42,7 @@ def built(image: Image) -> Built | None:
     note = archive.with_suffix(".json")
     if not archive.is_file() or not note.is_file():
         return None
-    facts = json.loads(note.read_text(encoding="utf-8"))
-    return Built(archive, facts["identity"], facts["size"])
+    return Built(archive, **json.loads(note.read_text(encoding="utf-8")))
 
 
 def build(image: Image, *, fresh: bool = False) -> Built:
@@ -69,7 +58,7 @@ def build(image: Image, *, fresh: bool = False) -> Built:
         JarError: a jar cannot be fetched.
     """
     folder().mkdir(parents=True, exist_ok=True)
-    with _lock():
+    with locked(folder() / ".lock"):  # two builds at once would share the cores
         found = built(image)
         if found and not fresh:
             os.utime(found.archive)
@@ -146,11 +135,3 @@ def _remove_old_archives(image: Image) -> None:
     for old in sorted(archives, key=lambda path: -path.stat().st_mtime)[_KEPT:]:
         old.with_suffix(".json").unlink(missing_ok=True)
         old.unlink(missing_ok=True)
-
-
-@contextmanager
-def _lock() -> Iterator[None]:
-    """Hold the right to build images in this cache: two builds at once would share the cores."""
-    with (folder() / ".lock").open("w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -1,9 +1,6 @@
 """BuildKit, through `docker build` and an engine that answers or that we start."""
 
-from __future__ import annotations
-
 import os
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -26,8 +23,7 @@ def chosen_base() -> str:
     SLUICEGATE_BASE decides. Without it, no image registry is used where mmdebstrap is installed, nor
     where no engine but ours answers.
     """
-    named = os.environ.get(BASE_VARIABLE, "")
-    if named:
+    if named := os.environ.get(BASE_VARIABLE, ""):
         return named
     if where("mmdebstrap") or docker_engine.ours() or not docker_engine.version():
         return "mmdebstrap"
@@ -35,26 +31,16 @@ def chosen_base() -> str:
 
 
 def start_engine() -> None:
-    """Make sure that an engine answers; start one where this is root's Debian.
-
-    Raises:
-        HostError: none answers and none can be started, or the network rule cannot be set.
-    """
+    """Make sure that an engine answers; start one where this is root's Debian."""
     docker_engine.up()
     if docker_engine.ours():
         network.close()
 
 
 def base(chosen: str, suite: str, *, fresh: bool) -> str:
-    """Return the name of a base image; build it where no registry is used.
+    """Return the name of the base image of a release of Debian; build it where no registry is used.
 
-    Args:
-        chosen: see `chosen_base`.
-        suite: the release of Debian.
-        fresh: build it from the packages that Debian has now.
-
-    Raises:
-        HostError: it cannot be built.
+    `chosen` is what `chosen_base` returns; `fresh` builds it from the packages that Debian has now.
     """
     if chosen == "mmdebstrap":
         return debian_base.imported(suite, fresh=fresh)
@@ -62,16 +48,9 @@ def base(chosen: str, suite: str, *, fresh: bool) -> str:
 
 
 def build(image: Image, context: Path, on: str, *arguments: str) -> None:
-    """Run BuildKit on the Dockerfile of an image.
+    """Run BuildKit on the Dockerfile of an image, `on` a base image.
 
-    Args:
-        image: the image.
-        context: the folder that the Dockerfile copies from.
-        on: the base image.
-        arguments: more arguments of `docker build`, such as `--target`.
-
-    Raises:
-        HostError: a step fails, or there is no client with BuildKit.
+    `arguments` are more arguments of `docker build`, such as `--target`.
     """
     command = [_client(), "build", "--progress", "plain", "--build-arg", f"BASE={on}"]
     command += ["--file", str(image.recipe / "Dockerfile")]
@@ -81,10 +60,8 @@ def build(image: Image, context: Path, on: str, *arguments: str) -> None:
         # apt in a build step reaches Debian's mirror as apt of the host does, and no packet is
         # forwarded from a container network
         command += ["--network", "host"]
-    with tempfile.NamedTemporaryFile("w", suffix=".conf") as settings:
-        settings.write(apt_settings())
-        settings.flush()
-        command += ["--secret", f"id=apt.conf,src={settings.name}", *arguments, str(context)]
+    with apt_settings() as settings:
+        command += ["--secret", f"id=apt.conf,src={settings}", *arguments, str(context)]
         run(
             command,
             what=f"{image.reference} could not be built",
@@ -94,11 +71,7 @@ def build(image: Image, context: Path, on: str, *arguments: str) -> None:
 
 
 def save(image: Image, target: Path) -> str:
-    """Write the archive of a built image; return the id of the image.
-
-    Raises:
-        HostError: the engine cannot write it.
-    """
+    """Write the archive of a built image; return the id of the image."""
     what = f"The archive of {image.reference} could not be written"
     run(["docker", "save", "--output", target, image.reference], what=what, patience_s=_PATIENCE_S)
     return run(
@@ -119,17 +92,10 @@ def _client() -> str:
     Clients since 23.0 need the plugin buildx for it; that of Debian 12 has it built in.
     """
     for found in (where("docker"), "/usr/bin/docker"):
-        if found and Path(found).exists() and _has_buildkit(found):
+        usage = answers([found, "build", "--help"], environment=_SWITCH) if found else None
+        if found and "--secret" in (usage or ""):
             return found
     raise HostError(
         "No Docker client here has BuildKit. Install its plugin buildx (on Debian 13: apt-get install "
         "docker-buildx), then run `make images` again. Nothing was built."
     )
-
-
-def _has_buildkit(docker: str) -> bool:
-    try:
-        usage = run([docker, "build", "--help"], what="", environment=_SWITCH)
-    except HostError:
-        return False
-    return "--secret" in usage

@@ -4,8 +4,6 @@ How an image is assembled and how a container of it starts is in `NAME/Dockerfil
 on the names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,21 +30,14 @@ _MB: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Image:
-    """An image.
+    """An image."""
 
-    Args:
-        name: below `sluicegate/`.
-        program: the program that it is for, with its version.
-        at_most_mb: limit of its unpacked size, in MB of 1,000,000 bytes.
-        inputs: files and folders that go into it, besides infra/images and infra/versions.py.
-        suite: the release of Debian that it is based on.
-    """
-
-    name: str
-    program: str
-    at_most_mb: int
+    name: str  # below `sluicegate/`
+    program: str  # the program that it is for, with its version
+    at_most: int  # limit of its unpacked size, in bytes
+    # files and folders that go into it, besides infra/images and infra/versions.py
     inputs: tuple[Path, ...] = ()
-    suite: Suite = "bookworm"
+    suite: Suite = "bookworm"  # the release of Debian that it is based on
 
     @property
     def reference(self) -> str:
@@ -57,11 +48,6 @@ class Image:
     def recipe(self) -> Path:
         """The folder of its Dockerfile."""
         return HERE / self.name
-
-    @property
-    def at_most(self) -> int:
-        """`at_most_mb` in bytes."""
-        return self.at_most_mb * _MB
 
     def labels(self) -> dict[str, str]:
         """Return the labels that its Dockerfile does not set, because they follow from versions."""
@@ -79,20 +65,20 @@ _IMAGES: Final = (
     Image(
         "jobs",
         f"Spark {versions.SPARK}",
-        1250,
+        1250 * _MB,
         (REQUIREMENTS / "runtime.txt", maven.LOCK, JOBS),
     ),
     Image(
         "operator",
         VERSION,
-        400,
+        400 * _MB,
         (REQUIREMENTS / "operator.txt", JOBS, OPERATORS / "src", OPERATORS / "pyproject.toml"),
     ),
-    Image("kafka", f"Kafka {versions.KAFKA}", 400, (maven.LOCK,)),
-    Image("mysql", "MySQL of Debian sid", 500, suite="sid"),
-    Image("store", f"versitygw {versions.VERSITYGW}", 180),
-    Image("valkey", "Valkey of Debian sid", 180, suite="sid"),
-    Image("collector", f"OpenTelemetry Collector {versions.OTELCOL}", 180),
+    Image("kafka", f"Kafka {versions.KAFKA}", 400 * _MB, (maven.LOCK,)),
+    Image("mysql", "MySQL of Debian sid", 500 * _MB, suite="sid"),
+    Image("store", f"versitygw {versions.VERSITYGW}", 180 * _MB),
+    Image("valkey", "Valkey of Debian sid", 180 * _MB, suite="sid"),
+    Image("collector", f"OpenTelemetry Collector {versions.OTELCOL}", 180 * _MB),
 )
 
 IMAGES: Final[Mapping[str, Image]] = {image.name: image for image in _IMAGES}

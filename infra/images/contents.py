@@ -1,7 +1,5 @@
 """The files of an image, read from the tar of a file system or of a layer."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from dataclasses import dataclass, field, replace
@@ -13,19 +11,12 @@ FILE_MODE: Final = 0o644
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes of a file: in memory, or a section of a file of this machine.
+    """The bytes of a file: in memory, or a section of a file of this machine."""
 
-    Args:
-        data: the bytes, unless `file` is set.
-        file: the file that contains them.
-        offset: of the first byte in `file`.
-        size: number of bytes in `file`.
-    """
-
-    data: bytes = field(default=b"", repr=False)
-    file: Path | None = None
-    offset: int = 0
-    size: int = 0
+    data: bytes = field(default=b"", repr=False)  # the bytes, unless `file` is set
+    file: Path | None = None  # the file that contains them
+    offset: int = 0  # of the first byte in `file`
+    size: int = 0  # number of bytes in `file`
 
     @property
     def length(self) -> int:
@@ -41,28 +32,23 @@ class Content:
         return stream
 
     def read(self) -> bytes:
-        """Return the bytes."""
+        """Return what an uncompressed tar contains, which begins `at` bytes into the file.
+
+        A hard link becomes a file of its own.
+        """
         with self.open() as stream:
             return stream.read(self.length)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file, a folder or a symbolic link.
+    """A file, a folder or a symbolic link."""
 
-    Args:
-        content: of a file; None for a folder or a link.
-        target: of a symbolic link.
-        mode: its permissions.
-        uid: its owner.
-        gid: its group.
-    """
-
-    content: Content | None = None
-    target: str = ""
-    mode: int = FILE_MODE
-    uid: int = 0
-    gid: int = 0
+    content: Content | None = None  # of a file; None for a folder or a link
+    target: str = ""  # of a symbolic link
+    mode: int = FILE_MODE  # its permissions
+    uid: int = 0  # its owner
+    gid: int = 0  # its group
 
 
 Files = dict[str, Entry]
@@ -75,11 +61,9 @@ def text(words: str) -> Entry:
 
 
 def read(tar: Path, at: int = 0) -> Files:
-    """Return what an uncompressed tar contains. A hard link becomes a file of its own.
+    """Return what an uncompressed tar contains, which begins `at` bytes into the file.
 
-    Args:
-        tar: the file.
-        at: where the tar begins in it, in bytes.
+    A hard link becomes a file of its own.
     """
     found: Files = {}
     with tar.open("rb") as stream:

@@ -1,15 +1,12 @@
 """Build contexts: the folders of which the Dockerfiles copy files.
 
-What is fetched from package registries is fetched here, on the host, with the package settings of
-this machine and against pinned hashes: Python packages (requirements/), jars (jars.lock) and Go
-modules (versions.py). Builds then need the network for Debian packages only.
+What comes from package registries is fetched here, with this machine's package settings and against
+pinned hashes. Builds then need the network for Debian packages only.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,23 +25,16 @@ _KEPT: Final = (_PACKAGES, f"{_PACKAGES}.key")
 
 
 def prepare(image: Image) -> Path:
-    """Fill the build context of an image; return its folder.
-
-    Raises:
-        HostError: pip cannot install the Python packages.
-        JarError: a jar cannot be fetched, or has another hash.
-        BuildError: a Go program cannot be built.
-    """
+    """Fill the build context of an image; return its folder. Raises what `build.build` does."""
     context = work_folder() / "images" / image.name
     context.mkdir(parents=True, exist_ok=True)
     for path in context.iterdir():
-        if path.is_dir() and path.name not in _KEPT:
-            shutil.rmtree(path)
-        elif path.name not in _KEPT:
-            path.unlink()
+        if path.name not in _KEPT:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     (context / SBOM).mkdir()
-    _copy([SCRIPTS / "setup-debian"], context)
-    _CONTENTS[image.name](context)
+    _copy([SCRIPTS / name for name in ("setup-debian", *_COPIED.get(image.name, ()))], context)
+    if image.name in _FETCHED:
+        _FETCHED[image.name](context)
     return context
 
 
@@ -53,7 +43,6 @@ def _jobs(context: Path) -> None:
     python_packages.install_own([JOBS], context / "library")
     javac.build()
     _copy(maven.folder("spark").glob("*.jar"), context / "jars")
-    _copy([SCRIPTS / "entrypoint", SCRIPTS / "decommission", SCRIPTS / "sluicegate"], context)
 
 
 def _operator(context: Path) -> None:
@@ -64,11 +53,6 @@ def _operator(context: Path) -> None:
 def _kafka(context: Path) -> None:
     _copy(maven.fetch("kafka").glob("*.jar"), context / "libs")
     _copy(maven.fetch("kafka-tools").glob("*.jar"), context / "tools")
-    _copy([SCRIPTS / "kafka-server", SCRIPTS / "kafka-tool"], context)
-
-
-def _mysql(context: Path) -> None:
-    _copy([SCRIPTS / "mysql-server"], context)
 
 
 def _store(context: Path) -> None:
@@ -76,23 +60,24 @@ def _store(context: Path) -> None:
     _copy([server.build()], context, name="versitygw")
 
 
-def _valkey(context: Path) -> None:
-    _copy([SCRIPTS / "valkey-server"], context)
-
-
 def _collector(context: Path) -> None:
     _copy([COLLECTOR.build()], context, name="otelcol")
 
 
-_CONTENTS: Final[Mapping[str, Callable[[Path], None]]] = {
+_FETCHED: Final[Mapping[str, Callable[[Path], None]]] = {
     "jobs": _jobs,
     "operator": _operator,
     "kafka": _kafka,
-    "mysql": _mysql,
     "store": _store,
-    "valkey": _valkey,
     "collector": _collector,
 }
+_COPIED: Final[Mapping[str, Sequence[str]]] = {
+    "jobs": ("entrypoint", "decommission", "sluicegate"),
+    "kafka": ("kafka-server", "kafka-tool"),
+    "mysql": ("mysql-server",),
+    "valkey": ("valkey-server",),
+}
+"""Scripts of an image, besides setup-debian."""
 
 
 def _copy(files: Iterable[Path], folder: Path, *, name: str = "") -> None:

@@ -1,11 +1,7 @@
-"""Python packages for an image, installed by pip into a folder that its Dockerfile copies.
+"""Python packages for the system and Python of an image, which its Dockerfile copies from a folder.
 
-The packages are for the system and the Python of the image, whatever this machine's are. pip checks
-each against the hashes in requirements/. pip does not put byte code there: the Dockerfile compiles it
-with the Python of the image.
+pip checks each against the hashes in requirements/. It writes no byte code: the Dockerfile compiles it.
 """
-
-from __future__ import annotations
 
 import hashlib
 import re
@@ -33,11 +29,7 @@ _PATIENCE_S: Final = 1200.0
 
 
 def install_locked(lock: Path, target: Path) -> None:
-    """Install the requirements of a lock file into a folder, unless they are already there.
-
-    Raises:
-        HostError: pip cannot get a package, or it does not have the pinned hash.
-    """
+    """Install the requirements of a lock file into a folder, unless they are already there."""
     pins = dict(requirements(lock))
     key = hashlib.sha256("\n".join([architecture(), *pins.values()]).encode()).hexdigest()
     stamp = target.with_suffix(".key")
@@ -59,11 +51,7 @@ def install_locked(lock: Path, target: Path) -> None:
 
 
 def install_own(sources: Iterable[Path], target: Path) -> None:
-    """Install distributions of this checkout into an empty folder, without their commands.
-
-    Raises:
-        HostError: one cannot be built.
-    """
+    """Install distributions of this checkout into an empty folder, without their commands."""
     _install(target, "--no-build-isolation", *map(str, sources))
     # pip's commands name the Python of this machine, and these files the folder of the sources
     shutil.rmtree(target / "bin", ignore_errors=True)

@@ -1,11 +1,7 @@
 """The SBOM of an image: a CycloneDX document that lists its components and is stored in the image.
 
-It is derived from the files of the image: dpkg's database, the metadata of Python distributions,
-jars, and the module list in Go programs. Licenses of Debian packages are in the copyright files of
-the image, those of jars in the jars.
+Licenses of Debian packages are in the copyright files of the image, those of jars in the jars.
 """
-
-from __future__ import annotations
 
 import email.parser
 import hashlib
@@ -27,7 +23,7 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
-from infra.images.contents import Content, Entry, Files
+from infra.images.contents import Content, Files
 from infra.toolchain import maven
 
 FOLDER: Final = "usr/share/sbom"
@@ -48,20 +44,15 @@ def path_of(image: str) -> str:
 
 
 def document(image: str, version: str, files: Files) -> str:
-    """Return the document of an image. The same files have the same document.
-
-    Args:
-        image: its name, without tag.
-        version: its tag.
-        files: of the image, without this document.
-    """
+    """Return the document of an image from its other files. The same files have the same document."""
     bom = Bom()
     bom.metadata.timestamp = _TIMESTAMP
     whole = Component(
         name=image, version=version, type=ComponentType.CONTAINER, bom_ref=f"{image}@{version}"
     )
     bom.metadata.component = whole
-    found = [*_debian(files), *_python(files), *_jars(files), *_go(files)]
+    debian = (_component(PackageURL("deb", "debian", *package)) for package in packages(files))
+    found = [*debian, *_python(files), *_jars(files), *_go(files)]
     for component in {c.bom_ref.value: c for c in found}.values():
         bom.components.add(component)
     bom.register_dependency(whole, bom.components)
@@ -72,22 +63,15 @@ def document(image: str, version: str, files: Files) -> str:
 
 
 def _component(purl: PackageURL, **more: object) -> Component:
-    name = (
-        f"{purl.namespace}/{purl.name}" if purl.type == "golang" and purl.namespace else purl.name
-    )
+    named_by_path = purl.type == "golang" and purl.namespace
     return Component(
-        name=name,
+        name=f"{purl.namespace}/{purl.name}" if named_by_path else purl.name,
         version=purl.version,
         type=ComponentType.LIBRARY,
         purl=purl,
         bom_ref=purl.to_string(),
         **more,  # type: ignore[arg-type]
     )
-
-
-def _debian(files: Files) -> Iterator[Component]:
-    for name, version in packages(files):
-        yield _component(PackageURL("deb", "debian", name, version))
 
 
 def _python(files: Files) -> Iterator[Component]:
@@ -115,34 +99,24 @@ def _jars(files: Files) -> Iterator[Component]:
             purl = PackageURL("maven", None, parsed["name"], parsed["version"])
         else:
             purl = PackageURL("maven", None, name.removesuffix(".jar"))
-        digest = HashType(alg=HashAlgorithm.SHA_256, content=_sha256(entry.content))
-        yield _component(purl, hashes=[digest])
-
-
-def _sha256(content: Content) -> str:
-    return hashlib.sha256(content.read()).hexdigest()
+        digest = hashlib.sha256(entry.content.read()).hexdigest()
+        yield _component(purl, hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)])
 
 
 def _go(files: Files) -> Iterator[Component]:
     for _, entry in sorted(files.items()):
-        if _may_be_go(entry) and entry.content is not None:
-            for module, version in _modules(entry.content):
+        content = entry.content
+        if content and entry.mode & _PROGRAM and content.length >= _GO_MINIMUM:
+            for module, version in _modules(content):
                 namespace, _, name = module.rpartition("/")
                 yield _component(PackageURL("golang", namespace or None, name, version))
 
 
-def _may_be_go(entry: Entry) -> bool:
-    content = entry.content
-    if content is None or not entry.mode & _PROGRAM or content.length < _GO_MINIMUM:
-        return False
-    with content.open() as stream:
-        return stream.read(len(_ELF)) == _ELF
-
-
 def _modules(content: Content) -> Iterator[tuple[str, str]]:
     go = shutil.which("go")
-    if go is None:
-        return
+    with content.open() as stream:
+        if go is None or stream.read(len(_ELF)) != _ELF:
+            return
     with tempfile.TemporaryDirectory() as scratch:
         program = Path(scratch) / "program"
         program.write_bytes(content.read())

@@ -1,8 +1,7 @@
 """The kind cluster: created, awaited, described and removed.
 
-Only the node's image differs between machines: kind's stock image, or the one that
-infra/offline/kind_node builds. Names are Sluicegate's own and the kubeconfig is in the work folder: no
-other cluster and no `~/.kube` is touched.
+Names are Sluicegate's own and the kubeconfig is in the work folder: no other cluster and no `~/.kube` is
+touched.
 """
 
 import json
@@ -13,8 +12,7 @@ from typing import Final
 
 from infra.offline.kind_node import docker_engine, network, node_image
 from infra.toolchain.go_programs import CLI_TOOLS, NO_CLUSTER, link_tool
-from infra.toolchain.host import HostError, answers, may_install, run
-from infra.toolchain.progress import Steps
+from infra.toolchain.host import HostError, Steps, answers, may_install, run
 from infra.workspace import work_folder
 
 NAME: Final = "sluicegate"
@@ -69,9 +67,7 @@ def settings() -> dict[str, object]:
 def up() -> None:
     """Create the cluster unless it exists, and wait until it is ready.
 
-    Raises:
-        HostError: it cannot be created; the message names what is missing.
-        BuildError: a tool or a program of the node cannot be built.
+    Raises HostError or BuildError; the message names what is missing.
     """
     steps = Steps(_STEPS)
     steps.begin("kubectl, helm and kind")
@@ -148,13 +144,12 @@ def _create(image: str) -> None:
     config = kubeconfig().with_name("cluster.json")  # JSON is YAML
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(json.dumps(settings(), indent=1), encoding="utf-8")
-    chosen = ["--image", image] if image else []
+    create: list[str | Path] = [link_tool("kind"), "create", "cluster", "--config", config]
+    create += ["--image", image] if image else []
+    create += ["--kubeconfig", kubeconfig(), "--wait", f"{_READY_TIMEOUT_S}s"]
     try:
         run(
-            [
-                *(str(link_tool("kind")), "create", "cluster", "--config", str(config), *chosen),
-                *("--kubeconfig", str(kubeconfig()), "--wait", f"{_READY_TIMEOUT_S}s"),
-            ],
+            create,
             what="kind could not create the cluster",
             patience_s=2.0 * _READY_TIMEOUT_S,
             environment={"KIND_EXPERIMENTAL_DOCKER_NETWORK": network.NETWORK},
@@ -174,20 +169,15 @@ def _deny_outside_names() -> None:
     """
     if not network.ours_to_set():
         return
-    kubectl = [str(link_tool("kubectl")), "--kubeconfig", str(kubeconfig()), "-n", "kube-system"]
     what = "the cluster's DNS could not be set up"
-    printed = run([*kubectl, "get", "configmap", "coredns", "-o", "json"], what=what)
+    printed = run(_kubectl(*_SYSTEM, "get", "configmap", "coredns", "-o", "json"), what=what)
     patch = json.dumps({"data": {"Corefile": denying(json.loads(printed)["data"]["Corefile"])}})
-    run([*kubectl, "patch", "configmap", "coredns", "--patch", patch], what=what)
-    run([*kubectl, "rollout", "restart", "deployment/coredns"], what=what)
+    run(_kubectl(*_SYSTEM, "patch", "configmap", "coredns", "--patch", patch), what=what)
+    run(_kubectl(*_SYSTEM, "rollout", "restart", "deployment/coredns"), what=what)
 
 
 def denying(corefile: str) -> str:
-    """Return kubeadm's Corefile with NXDOMAIN in place of the upstream server.
-
-    Raises:
-        HostError: the Corefile is not kubeadm's.
-    """
+    """Return kubeadm's Corefile with NXDOMAIN in place of the upstream server."""
     upstream = "forward . /etc/resolv.conf"
     if corefile.count(upstream) != 1:
         raise HostError(f"The settings of the cluster's DNS are not kubeadm's:\n{corefile}")
@@ -225,12 +215,11 @@ def _wait() -> None:
 
 def _wait_for(what: str, arguments: list[str], deadline: float) -> None:
     """Retry until kubectl succeeds: a server that has just started refuses, or has no RBAC rules yet."""
-    kubectl = [str(link_tool("kubectl")), "--kubeconfig", str(kubeconfig()), *arguments]
     while True:
         left_s = max(deadline - time.monotonic(), 1.0)
         try:
             run(
-                [*kubectl, f"--timeout={left_s:.0f}s"],
+                _kubectl(*arguments, f"--timeout={left_s:.0f}s"),
                 what=f"The cluster is not ready: {what} (`make kind-down` removes it)",
                 patience_s=left_s + 30.0,
             )
@@ -243,11 +232,7 @@ def _wait_for(what: str, arguments: list[str], deadline: float) -> None:
 
 
 def down() -> None:
-    """Remove the cluster, its network and the network rule. The engine keeps running.
-
-    Raises:
-        HostError: a part cannot be removed.
-    """
+    """Remove the cluster, its network and the network rule. The engine keeps running."""
     if not docker_engine.version():
         print("No Docker engine answers, so no cluster runs here.")
         return
@@ -278,9 +263,12 @@ def status() -> str:
 
 def _health() -> str:
     ready = '{.items[0].status.conditions[?(@.type=="Ready")].status}'
-    kubectl = [str(link_tool("kubectl")), "--kubeconfig", str(kubeconfig()), "--request-timeout=5s"]
-    state = answers([*kubectl, "get", "nodes", "-o", f"jsonpath={ready}"])
+    state = answers(_kubectl("--request-timeout=5s", "get", "nodes", "-o", f"jsonpath={ready}"))
     return "ready" if state == "True" else "its node is not ready"
+
+
+def _kubectl(*arguments: str) -> list[str | Path]:
+    return [link_tool("kubectl"), "--kubeconfig", kubeconfig(), *arguments]
 
 
 def _usage() -> str:

@@ -3,7 +3,6 @@
 Images whose id the node already has are not loaded again.
 """
 
-import importlib.util
 import json
 import sys
 from collections.abc import Iterable
@@ -13,24 +12,16 @@ from typing import Any, Final
 from infra.kind import cluster
 from infra.offline.kind_node import image_archive
 from infra.toolchain.go_programs import link_tool
-from infra.toolchain.host import HostError, run
-from infra.toolchain.progress import Steps
+from infra.toolchain.host import HostError, Steps, run
 from infra.workspace import CHECKOUT
 
-_IMAGES: Final = "infra.images"
 _LOAD_PATIENCE_S: Final = 600.0
 
 
 def ours() -> list[Path]:
-    """Return the archives of this project's images, as `infra.images` names them.
-
-    Raises:
-        HostError: it cannot, or there is no such module here.
-    """
-    if importlib.util.find_spec(_IMAGES) is None:
-        raise HostError("This checkout has no infra/images: name the archives to load.")
+    """Return the archives of this project's images, as `infra.images` names them."""
     said = run(
-        [sys.executable, "-m", _IMAGES, "--archives"],
+        [sys.executable, "-m", "infra.images", "--archives"],
         what="The images' archives are not known (build them with `make images`)",
     )
     found = [CHECKOUT / line for line in said.splitlines() if line.strip()]
@@ -40,11 +31,7 @@ def ours() -> list[Path]:
 
 
 def load(archives: Iterable[Path]) -> None:
-    """Load what the node lacks, one archive after the other; say what was there.
-
-    Raises:
-        HostError: there is no cluster, no such archive, or kind cannot load it.
-    """
+    """Load what the node lacks, one archive after the other; say what was there."""
     there = on_the_node()
     needed = [path for path in archives if lacks(_read(path), there)]
     if not needed:
@@ -62,11 +49,7 @@ def load(archives: Iterable[Path]) -> None:
 
 
 def on_the_node() -> dict[str, str]:
-    """Return the node's images: the id of each name.
-
-    Raises:
-        HostError: there is no node, or it does not answer.
-    """
+    """Return the node's images: the id of each name."""
     said = run(
         ["docker", "exec", cluster.NODE, "crictl", "images", "--output", "json"],
         what="The node does not answer (is there a cluster? `make kind-up`)",

@@ -4,8 +4,6 @@ import argparse
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from infra.local_services.process import ServiceError
 from infra.local_services.services import KAFKA_VARIABLE, MYSQL_VARIABLE, S3_VARIABLE, Services
@@ -15,19 +13,6 @@ from infra.toolchain.maven import JarError, folder
 from sluicegate.spark.session import JARS_VARIABLE
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _s3(services: Services, gap: str) -> list[tuple[str, str]]:
-    """Return the environment variables of S3, or print why it is missing."""
-    if gap:
-        print(f"\nS3 is missing: {gap}\n")
-        return []
-    endpoint = services.store.endpoint
-    return [(S3_VARIABLE, endpoint.url), *endpoint.environment().items()]
-
-
 def main() -> int:
     """Run until interrupted."""
     parser = argparse.ArgumentParser(prog="python -m infra.local_services", description=__doc__)
@@ -35,11 +20,11 @@ def main() -> int:
         "--folder", type=Path, help="keep the data in this folder (default: remove them at the end)"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` stops the servers in order too
-    no_redis, no_s3 = (
-        redis_missing_reason(),
-        go_programs.VERSITYGW.missing_reason(),
-    )  # only some jobs need one
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # so that `kill` stops the servers in order too
+    # only some jobs need one
+    no_redis, no_s3 = redis_missing_reason(), go_programs.VERSITYGW.missing_reason()
     names = ["Kafka", "MariaDB", *([] if no_redis else ["Valkey"]), *([] if no_s3 else ["S3"])]
     print(f"Starting {', '.join(names)} ...", flush=True)
     try:
@@ -53,8 +38,12 @@ def main() -> int:
             if not no_redis:
                 print(f"  export {REDIS_VARIABLE}={services.redis.url}")
             print(f"  export {JARS_VARIABLE}={folder('spark')}  # Spark's Kafka connector")
-            for name, value in _s3(services, no_s3):
-                print(f"  export {name}={value}")
+            if no_s3:
+                print(f"\nS3 is missing: {no_s3}\n")
+            else:
+                endpoint = services.store.endpoint
+                for name, value in {S3_VARIABLE: endpoint.url, **endpoint.environment()}.items():
+                    print(f"  export {name}={value}")
             kept = f"kept in {options.folder}" if options.folder else "removed at the end"
             print(f"\nThe data are {kept}. Ctrl-C stops all servers.", flush=True)
             while True:

@@ -63,8 +63,9 @@ class MySQLEndpoint:
         database = parts.path.strip("/")
         if parts.scheme != "mysql" or not (parts.hostname and parts.username and database):
             # The URL holds a password: it is not repeated in the message.
-            msg = "The MySQL URL is not mysql://user:password@host:port/database. Correct it."
-            raise ServiceError(msg)
+            raise ServiceError(
+                "The MySQL URL is not mysql://user:password@host:port/database. Correct it."
+            )
         return cls(
             parts.hostname,
             parts.port or 3306,

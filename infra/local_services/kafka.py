@@ -51,7 +51,6 @@ class KafkaBroker(Server):
     START_TIMEOUT_S = 90.0
 
     def __init__(self, folder: Path) -> None:
-        """Choose ports, which are kept over restarts; nothing starts yet."""
         super().__init__(folder)
         self._client_port, self._controller_port = free_ports(2)
         self.endpoint: Final = KafkaEndpoint(f"127.0.0.1:{self._client_port}")
@@ -75,13 +74,10 @@ class KafkaBroker(Server):
 
     def _prepare(self) -> list[str]:
         """Write the settings, format a new data folder and return the command that runs the broker."""
-        gap = java_gap()
-        if gap:
-            msg = f"Kafka cannot run here. Missing: {gap}."
-            raise ServiceError(msg)
+        if gap := java_gap():
+            raise ServiceError(f"Kafka cannot run here. Missing: {gap}.")
         java = java_command()
         classpath = f"{maven.fetch('kafka')}/*"
-        self._folder.mkdir(parents=True, exist_ok=True)
         data = self._folder / "kafka"
         settings = self._folder / "kafka.properties"
         settings.write_text(
@@ -97,13 +93,11 @@ class KafkaBroker(Server):
         run = [java, "-Xmx768m", "-XX:+UseSerialGC", *quiet, "-cp", classpath]
         if not (data / "meta.properties").is_file():
             identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            # a leading dash would be parsed as an option
-            identity = "A" + identity[1:]
+            identity = "A" + identity[1:]  # a leading dash would be parsed as an option
             fast = [java, "-XX:TieredStopAtLevel=1", *run[1:]]
             tool = ["kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)]
             tool += self._format_options()
             done = subprocess.run([*fast, *tool], capture_output=True, text=True, check=False)
             if done.returncode != 0:
-                msg = f"Kafka could not format {data}:\n{done.stdout}{done.stderr}"
-                raise ServiceError(msg)
+                raise ServiceError(f"Kafka could not format {data}:\n{done.stdout}{done.stderr}")
         return [*run, "kafka.Kafka", str(settings)]

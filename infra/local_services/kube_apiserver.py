@@ -10,15 +10,13 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from infra.local_services.process import Server, ServiceError, free_ports
+from infra.local_services.process import Server, ServiceError, answers_ok, free_ports
 from infra.toolchain import go_programs
 
 ADMIN: Final = "admin"
@@ -35,42 +33,20 @@ class Etcd(Server):
     START_TIMEOUT_S = 60.0
 
     def __init__(self, folder: Path) -> None:
-        """Choose ports, which are kept over restarts; nothing starts yet."""
         super().__init__(folder)
-        self._clients, self._peers = (f"http://127.0.0.1:{port}" for port in free_ports(2))
-
-    @property
-    def url(self) -> str:
-        """The URL for clients."""
-        return self._clients
+        self.url, self._peers = (f"http://127.0.0.1:{port}" for port in free_ports(2))
 
     def _prepare(self) -> list[str]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        listen = ["--listen-client-urls", self._clients, "--advertise-client-urls", self._clients]
+        listen = ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
         listen += ["--listen-peer-urls", self._peers, "--initial-advertise-peer-urls", self._peers]
-        data = [
-            "--data-dir",
-            str(self._folder / "etcd"),
-            "--initial-cluster",
-            f"default={self._peers}",
-        ]
+        listen += ["--initial-cluster", f"default={self._peers}"]
         # what a process wrote before it was killed is in the page cache; no test cuts the power
-        return [str(_existing(go_programs.ETCD.binary)), *listen, *data, "--unsafe-no-fsync"]
+        data = ["--data-dir", str(self._folder / "etcd"), "--unsafe-no-fsync"]
+        return [str(_existing(go_programs.ETCD.binary)), *listen, *data]
 
     def _ready(self) -> bool:
-        connection = http.client.HTTPConnection(self._clients.removeprefix("http://"), timeout=2.0)
-        return _answers_ok(connection, "/health", {})
-
-
-@dataclass(frozen=True)
-class _Access:
-    """How clients reach the API server; kept over restarts."""
-
-    port: int
-    certificate: Path
-    """Self-signed, created by the server at its first start."""
-    tokens: Mapping[str, str]
-    """A token for each user."""
+        address = self.url.removeprefix("http://")
+        return answers_ok(http.client.HTTPConnection(address, timeout=2.0), "/health")
 
 
 class ApiServer(Server):
@@ -81,27 +57,20 @@ class ApiServer(Server):
     START_TIMEOUT_S = 120.0
 
     def __init__(self, folder: Path, etcd: str, users: Mapping[str, Sequence[str]]) -> None:
-        """Choose a port, which are kept over restarts; nothing starts yet.
-
-        Args:
-            folder: where certificates and keys are stored.
-            etcd: the URL of etcd.
-            users: the groups of each user.
-        """
+        """Choose a port and tokens; `users` has the groups of each user."""
         super().__init__(folder)
-        self._etcd = etcd
-        self._users = users
-        (port,) = free_ports(1)
+        self._etcd, self._users = etcd, users
+        (self.port,) = free_ports(1)
+        self.certificate: Final = folder / "tls" / "apiserver.crt"
+        """Self-signed, created by the server at its first start."""
         drawn = self._stored_secrets("tokens", *(16 for _ in users))
-        self.access: Final = _Access(
-            port, folder / "tls" / "apiserver.crt", dict(zip(users, drawn, strict=True))
-        )
+        self.tokens: Final = dict(zip(users, drawn, strict=True))
 
     def _prepare(self) -> list[str]:
         users = self._folder / "users.csv"
         users.touch(mode=0o600)
         rows = (
-            f'{self.access.tokens[user]},{user},{user},"{",".join(groups)}"\n'
+            f'{self.tokens[user]},{user},{user},"{",".join(groups)}"\n'
             for user, groups in self._users.items()
         )
         users.write_text("".join(rows), encoding="utf-8")
@@ -111,12 +80,12 @@ class ApiServer(Server):
             key.write_bytes(_new_key())
         flags = {
             "etcd-servers": self._etcd,
-            "cert-dir": str(self.access.certificate.parent),
+            "cert-dir": str(self.certificate.parent),
             "bind-address": "127.0.0.1",
             # otherwise it picks a public interface, and an Endpoints object with a loopback address is refused
             "advertise-address": "127.0.0.1",
             "endpoint-reconciler-type": "none",
-            "secure-port": str(self.access.port),
+            "secure-port": str(self.port),
             "service-cluster-ip-range": "10.0.0.0/24",
             "service-account-issuer": _ISSUER,
             "service-account-key-file": str(key),
@@ -130,14 +99,14 @@ class ApiServer(Server):
         return [str(binary), *(f"--{name}={value}" for name, value in flags.items())]
 
     def _ready(self) -> bool:
-        if not self.access.certificate.is_file():
+        if not self.certificate.is_file():
             return False
-        trusts = ssl.create_default_context(cafile=str(self.access.certificate))
+        trusts = ssl.create_default_context(cafile=str(self.certificate))
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.access.port, timeout=5.0, context=trusts
+            "127.0.0.1", self.port, timeout=5.0, context=trusts
         )
-        token = {"Authorization": f"Bearer {self.access.tokens[ADMIN]}"}
-        return _answers_ok(connection, "/readyz", token)
+        token = {"Authorization": f"Bearer {self.tokens[ADMIN]}"}
+        return answers_ok(connection, "/readyz", token)
 
 
 class KubernetesServer:
@@ -150,40 +119,19 @@ class KubernetesServer:
     """
 
     def __init__(self, folder: Path, users: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Choose ports and tokens; nothing starts yet."""
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
         self.etcd: Final = Etcd(folder)
         known = {ADMIN: ("system:masters",), **(users or {})}
         self.api: Final = ApiServer(folder, self.etcd.url, known)
-
-    @property
-    def host(self) -> str:
-        """The address that the API server listens on."""
-        return "127.0.0.1"
-
-    @property
-    def port(self) -> int:
-        """The port that the API server listens on."""
-        return self.api.access.port
-
-    @property
-    def url(self) -> str:
-        """The URL of the API."""
-        return f"https://{self.host}:{self.port}"
-
-    @property
-    def certificate(self) -> Path:
-        """The certificate that clients trust; it exists after the first start."""
-        return self.api.access.certificate
+        self.host: Final = "127.0.0.1"
+        self.port: Final = self.api.port
+        self.url: Final = f"https://{self.host}:{self.port}"
+        self.certificate: Final = self.api.certificate
+        """What clients trust; it exists after the first start."""
 
     def token(self, user: str = ADMIN) -> str:
-        """Return a user's token.
-
-        Raises:
-            KeyError: the user does not exist.
-        """
-        return self.api.access.tokens[user]
+        """Return a user's token; KeyError if there is no such user."""
+        return self.api.tokens[user]
 
     def kubeconfig(self, user: str = ADMIN) -> Path:
         """Write a kubeconfig for a user and return its path."""
@@ -219,16 +167,9 @@ class KubernetesServer:
         self.etcd.stop()
 
     def __enter__(self) -> Self:
-        """Start."""
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop."""
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
 
@@ -238,18 +179,6 @@ def _existing(binary: Path) -> Path:
     if reason:
         raise ServiceError(f"No Kubernetes API server can run on this machine: {reason}")
     return binary
-
-
-def _answers_ok(
-    connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str]
-) -> bool:
-    try:
-        connection.request("GET", path, headers=dict(headers))
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False  # it does not listen yet; the caller has a deadline
-    finally:
-        connection.close()
 
 
 def _new_key() -> bytes:

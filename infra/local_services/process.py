@@ -5,6 +5,7 @@ killed by SIGKILL, which the watchdog here prevents.
 """
 
 import atexit
+import http.client
 import os
 import random
 import secrets
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -29,21 +30,21 @@ class ServiceError(Exception):
     """A local service could not be started, or belongs to somebody else."""
 
 
-class ServerProcess:
-    """A server's process, with the watchdog that ends it when this Python process ends."""
+class Server(ABC):
+    """A server with its data in one folder; ports and data are kept over restarts.
 
-    def __init__(
-        self,
-        name: str,
-        argv: Sequence[str],
-        log: Path,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        """Store what to run; nothing starts yet."""
-        self._name = name
-        self._argv = list(argv)
-        self._log = log
-        self._environment = dict(os.environ if environment is None else environment)
+    A watchdog ends its process when this Python process ends.
+    """
+
+    NAME: ClassVar[str]
+    """The server's name in messages."""
+    LOG: ClassVar[str]
+    """The log file's name in the folder."""
+    START_TIMEOUT_S: ClassVar[float]
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._command: list[str] = []
         self._server: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
@@ -54,62 +55,30 @@ class ServerProcess:
         """The running server's pid, or None."""
         return self._server.pid if self._server and self._server.poll() is None else None
 
-    def start(self, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Start the server and wait until `ready` is true; end it if it does not become ready."""
+    @property
+    def log(self) -> Path:
+        """The server's log file."""
+        return self._folder / self.LOG
+
+    def start(self) -> None:
+        """Start the server on its data and wait until it serves clients; end it if it never does."""
         with self._lock:
             if self.pid is not None:
                 return
             self._release_watchdog()
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._command = self._command or self._prepare()
             try:
                 self._launch()
-                self._wait(ready, timeout_s)
+                self._wait()
             except OSError as error:
                 self.kill()
-                msg = (
-                    f"{self._name} could not be run: {error}. Check that its program is installed."
-                )
-                raise ServiceError(msg) from error
+                raise ServiceError(
+                    f"{self.NAME} could not be run: {error}. Check that its program is installed."
+                ) from error
             except BaseException:
                 self.kill()
                 raise
-
-    def _launch(self) -> None:
-        # -I -S: the watchdog must start even with an environment that breaks other Pythons
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_WATCHDOG)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,
-        )
-        with self._log.open("ab") as log:
-            # a session of its own: Ctrl-C in a terminal reaches this process, which stops the server in order
-            self._server = subprocess.Popen(
-                self._argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,
-            )
-        self._write_to_watchdog(f"{self._server.pid}\n")
-        atexit.register(self.stop)
-
-    def _wait(self, ready: Callable[[], bool], timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not ready():
-            code = self._server.poll() if self._server else None
-            if code is not None:
-                msg = f"{self._name} ended with code {code} while starting. {self.tail()}"
-                raise ServiceError(msg)
-            if time.monotonic() > deadline:
-                msg = (
-                    f"{self._name} was not ready after {timeout_s:.0f} s and was ended. The"
-                    f" machine may be too busy. {self.tail()}"
-                )
-                raise ServiceError(msg)
-            time.sleep(0.05)
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """Send SIGTERM, and SIGKILL when the server has not ended in time. Safe to repeat."""
@@ -135,6 +104,53 @@ class ServerProcess:
                 self._server.wait()
             self._release_watchdog()
 
+    def restart(self) -> None:
+        """Stop gracefully and start again on the same ports and data."""
+        self.stop()
+        self.start()
+
+    def _launch(self) -> None:
+        # -I -S: the watchdog must start even with an environment that breaks other Pythons
+        self._watchdog = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_WATCHDOG)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+        )
+        with self.log.open("ab") as log:
+            # a session of its own: Ctrl-C in a terminal reaches this process, which stops the server in order
+            self._server = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        self._write_to_watchdog(f"{self._server.pid}\n")
+        atexit.register(self.stop)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + self.START_TIMEOUT_S
+        while not self._ready():
+            code = self._server.poll() if self._server else None
+            if code is not None:
+                raise ServiceError(
+                    f"{self.NAME} ended with code {code} while starting. {self._tail()}"
+                )
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"{self.NAME} was not ready after {self.START_TIMEOUT_S:.0f} s and was ended. The"
+                    f" machine may be too busy. {self._tail()}"
+                )
+            time.sleep(0.05)
+
+    def _tail(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return f"The end of its log ({self.log}):\n" + "\n".join(lines[-_TAIL_LINES:])
+
     def _release_watchdog(self) -> None:
         """End the watchdog, only after the server has been reaped: its pid cannot be reused before."""
         atexit.unregister(self.stop)
@@ -152,65 +168,9 @@ class ServerProcess:
             except BrokenPipeError as error:
                 if self._server is not None and self._server.poll() is not None:
                     return  # the watchdog was ended from outside, and so was the server
-                msg = (
-                    f"{self._name}'s watchdog has ended, so the server might outlive this process."
-                )
-                raise ServiceError(msg) from error
-
-    def tail(self) -> str:
-        """Return the last lines of the log, with its path."""
-        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return f"The end of its log ({self._log}):\n" + "\n".join(lines[-_TAIL_LINES:])
-
-
-class Server(ABC):
-    """A server with its data in one folder; ports and data are kept over restarts."""
-
-    NAME: ClassVar[str]
-    """The server's name in messages."""
-    LOG: ClassVar[str]
-    """The log file's name in the folder."""
-    START_TIMEOUT_S: ClassVar[float]
-
-    def __init__(self, folder: Path) -> None:
-        """Nothing starts yet."""
-        self._folder = folder
-        self._process: ServerProcess | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The running server's pid, or None."""
-        return self._process.pid if self._process else None
-
-    @property
-    def log(self) -> Path:
-        """The server's log file."""
-        return self._folder / self.LOG
-
-    def start(self) -> None:
-        """Start the server on its data and return when it serves clients."""
-        if self._process is None:
-            self._process = ServerProcess(self.NAME, self._prepare(), self.log, self._environment())
-        self._process.start(self._ready, self.START_TIMEOUT_S)
-
-    def stop(self) -> None:
-        """Stop the server gracefully. The data are kept."""
-        if self._process:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """Kill the server with SIGKILL. The data are kept as they are."""
-        if self._process:
-            self._process.kill()
-
-    def restart(self) -> None:
-        """Stop gracefully and start again on the same ports and data."""
-        self.stop()
-        self.start()
-
-    def _environment(self) -> Mapping[str, str] | None:
-        """Return the process's environment; None for that of this process."""
-        return None
+                raise ServiceError(
+                    f"{self.NAME}'s watchdog has ended, so the server might outlive this process."
+                ) from error
 
     def _stored_secrets(self, file: str, *sizes: int) -> list[str]:
         """Return random secrets of these sizes in bytes; they are stored in the folder and stay the same."""
@@ -222,9 +182,13 @@ class Server(ABC):
             kept.write_text(drawn, encoding="utf-8")
         return kept.read_text(encoding="utf-8").split()
 
+    def _environment(self) -> Mapping[str, str] | None:
+        """Return the server's environment; None for that of this process."""
+        return None
+
     @abstractmethod
     def _prepare(self) -> list[str]:
-        """Create the missing files in the folder and return the command that runs the server."""
+        """Create the missing files in the folder, which exists; return the command of the server."""
 
     @abstractmethod
     def _ready(self) -> bool:
@@ -244,8 +208,9 @@ def free_ports(count: int) -> list[int]:
         ports.append(port)
         if len(ports) == count:
             return ports
-    msg = "No port from 20000 to 31999 of 127.0.0.1 is free. End the processes that use them."
-    raise ServiceError(msg)
+    raise ServiceError(
+        "No port from 20000 to 31999 of 127.0.0.1 is free. End the processes that use them."
+    )
 
 
 def accepts(port: int) -> bool:
@@ -253,3 +218,16 @@ def accepts(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def answers_ok(
+    connection: http.client.HTTPConnection, path: str, headers: Mapping[str, str] | None = None
+) -> bool:
+    """Return whether a GET is answered with 200; closes the connection."""
+    try:
+        connection.request("GET", path, headers=dict(headers or {}))
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False  # it does not listen yet; the caller has a deadline
+    finally:
+        connection.close()

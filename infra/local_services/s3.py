@@ -4,12 +4,12 @@ import http.client
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from infra.local_services.process import Server, ServiceError, free_ports
+from infra.local_services.process import Server, ServiceError, answers_ok, free_ports
 from infra.toolchain import go_programs
 from infra.toolchain.go_build import BuildError
 
@@ -20,18 +20,11 @@ _HEALTH: Final = "/health"
 
 @dataclass(frozen=True)
 class S3Endpoint:
-    """A prefix on S3 that clients can reach.
+    """A prefix on S3 that clients can reach."""
 
-    Args:
-        url: `s3://bucket/prefix`; tests put objects below it under unique names.
-        endpoint: the server's URL; empty for Amazon S3.
-        access_key: the access key of clients; empty if the environment has the keys.
-        secret_key: the secret key of clients.
-    """
-
-    url: str
-    endpoint: str = ""
-    access_key: str = ""
+    url: str  # `s3://bucket/prefix`; tests put objects below it under unique names
+    endpoint: str = ""  # the server's URL; empty for Amazon S3
+    access_key: str = ""  # empty if the environment has the keys
     secret_key: str = field(default="", repr=False)
 
     def environment(self) -> Mapping[str, str]:
@@ -48,7 +41,7 @@ class S3Endpoint:
 
     def through_proxy(self, endpoint: str) -> "S3Endpoint":
         """Return the same prefix, reached through a proxy."""
-        return S3Endpoint(self.url, endpoint, self.access_key, self.secret_key)
+        return replace(self, endpoint=endpoint)
 
 
 class S3Server(Server):
@@ -59,12 +52,7 @@ class S3Server(Server):
     START_TIMEOUT_S = 30.0
 
     def __init__(self, folder: Path, certificate: Path | None = None) -> None:
-        """Choose a port, kept over restarts; nothing starts yet.
-
-        Args:
-            folder: of its objects.
-            certificate: folder with tls.crt, tls.key and ca.crt, who signed it; None: no TLS.
-        """
+        """Choose a port; `certificate` is a folder with tls.crt, tls.key and ca.crt, None: no TLS."""
         super().__init__(folder)
         self._certificate = certificate
         (self._port,) = free_ports(1)
@@ -73,21 +61,11 @@ class S3Server(Server):
         self.endpoint: Final = S3Endpoint(f"s3://{_BUCKET}", endpoint, access, secret)
 
     def _environment(self) -> Mapping[str, str]:
-        keys = {
-            "ROOT_ACCESS_KEY": self.endpoint.access_key,
-            "ROOT_SECRET_KEY": self.endpoint.secret_key,
-        }
-        return os.environ | keys
+        access, secret = self.endpoint.access_key, self.endpoint.secret_key
+        return os.environ | {"ROOT_ACCESS_KEY": access, "ROOT_SECRET_KEY": secret}
 
     def _ready(self) -> bool:
-        connection = self._connection(urlsplit(self.endpoint.endpoint).netloc)
-        try:
-            connection.request("GET", _HEALTH)
-            return connection.getresponse().status == http.client.OK
-        except OSError:
-            return False  # it does not listen yet; the caller has a deadline
-        finally:
-            connection.close()
+        return answers_ok(self._connection(urlsplit(self.endpoint.endpoint).netloc), _HEALTH)
 
     def _connection(self, address: str) -> http.client.HTTPConnection:
         if self._certificate is None:

@@ -4,10 +4,10 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self, TextIO
+from typing import Final, Self, TextIO, TypeVar
 
 from infra.local_services.endpoints import KafkaEndpoint, MySQLEndpoint, RedisEndpoint
 from infra.local_services.kafka import KafkaBroker
@@ -21,6 +21,8 @@ KAFKA_VARIABLE: Final = "SLUICEGATE_KAFKA"
 MYSQL_VARIABLE: Final = "SLUICEGATE_MYSQL"
 S3_VARIABLE: Final = "SLUICEGATE_S3"
 
+_Server = TypeVar("_Server", bound=Server)
+
 
 class Services:
     """A Kafka and a MySQL, and optionally an S3, for the duration of a `with` block.
@@ -32,19 +34,17 @@ class Services:
 
     def __init__(self, folder: Path | None = None, *, s3: bool = False) -> None:
         """Read the environment; nothing starts yet."""
-        self._wants_s3 = s3
-        self._store: S3Server | None = None
-        self._keep = folder
+        self._wants_s3, self._keep = s3, folder
         self._folder: Path | None = None
         self._claim: TextIO | None = None
         self._broker: KafkaBroker | None = None
         self._database: MariaDB | None = None
         self._redis_server: RedisServer | None = None
+        self._store: S3Server | None = None
         self._running = False
-        kafka, mysql = os.environ.get(KAFKA_VARIABLE), os.environ.get(MYSQL_VARIABLE)
+        kafka, mysql, redis = map(os.environ.get, (KAFKA_VARIABLE, MYSQL_VARIABLE, REDIS_VARIABLE))
         self._kafka = KafkaEndpoint(kafka) if kafka else None
         self._mysql = MySQLEndpoint.parse(mysql) if mysql else None
-        redis = os.environ.get(REDIS_VARIABLE)
         self._redis = RedisEndpoint(redis) if redis else None
 
     @property
@@ -58,66 +58,49 @@ class Services:
         return self._mysql or self.database.endpoint
 
     @property
+    def redis(self) -> RedisEndpoint:
+        """The address of Redis; the first use starts the server, since most runs need none."""
+        return self._redis or self.redis_server.endpoint
+
+    @property
     def broker(self) -> KafkaBroker:
         """The broker that this process started, to restart or kill it."""
         if self._kafka:
             raise ServiceError(_NOT_OURS.format("Kafka", KAFKA_VARIABLE))
-        if self._broker is None:
-            raise ServiceError(_NOT_STARTED)
-        return self._broker
+        return _started(self._broker)
 
     @property
     def database(self) -> MariaDB:
         """The database server that this process started, to restart or kill it."""
         if self._mysql:
             raise ServiceError(_NOT_OURS.format("MySQL", MYSQL_VARIABLE))
-        if self._database is None:
-            raise ServiceError(_NOT_STARTED)
-        return self._database
-
-    @property
-    def redis(self) -> RedisEndpoint:
-        """The address of Redis; the first use starts the server, since most runs need none."""
-        return self._redis or self.redis_server.endpoint
+        return _started(self._database)
 
     @property
     def redis_server(self) -> RedisServer:
         """The Redis server that this process runs, to restart or kill it. The first use starts it."""
         if self._redis:
             raise ServiceError(_NOT_OURS.format("Redis", REDIS_VARIABLE))
-        if self._redis_server is None:
-            if not self._running:
-                raise ServiceError(_NOT_STARTED)
+        if self._redis_server is None and self._running:
             self._folder = self._folder or self._claim_folder()
             self._redis_server = RedisServer(self._folder)
             self._redis_server.start()
-        return self._redis_server
+        return _started(self._redis_server)
 
     @property
     def store(self) -> S3Server:
         """The S3 server that this process started."""
-        if self._store is None:
-            raise ServiceError(_NOT_STARTED)
-        return self._store
+        return _started(self._store)
 
     def start(self) -> Self:
         """Start the servers that the environment does not name, all at the same time."""
-        starting: list[Server] = []
-        if self._wants_s3 or not (self._kafka and self._mysql):
-            self._folder = self._claim_folder()
         try:
-            if not self._kafka and self._folder:
-                self._broker = KafkaBroker(self._folder)
-                starting.append(self._broker)
-            if not self._mysql and self._folder:
-                self._database = MariaDB(self._folder)
-                starting.append(self._database)
-            if self._wants_s3 and self._folder:
-                self._store = S3Server(self._folder)
-                starting.append(self._store)
-            with ThreadPoolExecutor(max_workers=3) as pool:
-                for started in [pool.submit(server.start) for server in starting]:
-                    started.result()
+            if self._wants_s3 or not (self._kafka and self._mysql):
+                self._folder = self._claim_folder()
+                self._broker = None if self._kafka else KafkaBroker(self._folder)
+                self._database = None if self._mysql else MariaDB(self._folder)
+                self._store = S3Server(self._folder) if self._wants_s3 else None
+            _of_each(Server.start, self._broker, self._database, self._store)
         except BaseException:
             self.stop()
             raise
@@ -126,10 +109,7 @@ class Services:
 
     def stop(self) -> None:
         """Stop the servers that this process started. Safe to repeat."""
-        started = (self._broker, self._database, self._redis_server, self._store)
-        with ThreadPoolExecutor(max_workers=len(started)) as pool:
-            for stopped in [pool.submit(server.stop) for server in started if server]:
-                stopped.result()
+        _of_each(Server.stop, self._broker, self._database, self._redis_server, self._store)
         self._broker = self._database = self._redis_server = self._store = None
         self._running = False
         if self._folder and self._keep is None:
@@ -139,16 +119,9 @@ class Services:
         self._folder = self._claim = None
 
     def __enter__(self) -> Self:
-        """Start."""
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop."""
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def _claim_folder(self) -> Path:
@@ -157,8 +130,9 @@ class Services:
             self._keep.mkdir(parents=True, exist_ok=True)
             claim = _lock(self._keep)
             if claim is None:
-                msg = f"{self._keep} is in use by other services. Stop them or name another folder."
-                raise ServiceError(msg)
+                raise ServiceError(
+                    f"{self._keep} is in use by other services. Stop them or name another folder."
+                )
             self._claim = claim
             return self._keep.resolve()
         base = work_folder() / "services"
@@ -178,6 +152,19 @@ _NOT_OURS: Final = (
     "This {} was given by {}: it may hold real data, so it is never stopped or killed. Unset the"
     " variable to run this against a server that is started for it."
 )
+
+
+def _started(server: _Server | None) -> _Server:
+    if server is None:
+        raise ServiceError(_NOT_STARTED)
+    return server
+
+
+def _of_each(call: Callable[[Server], None], *servers: Server | None) -> None:
+    """Start or stop servers, all at the same time."""
+    with ThreadPoolExecutor(max_workers=len(servers)) as pool:
+        for done in [pool.submit(call, server) for server in servers if server]:
+            done.result()
 
 
 def _lock(folder: Path) -> TextIO | None:

@@ -29,7 +29,6 @@ class RedisServer(Server):
     START_TIMEOUT_S = 30.0
 
     def __init__(self, folder: Path) -> None:
-        """Choose a port, which is kept over restarts; nothing starts yet."""
         super().__init__(folder)
         (self._port,) = free_ports(1)
         self.endpoint: Final = RedisEndpoint(f"redis://127.0.0.1:{self._port}/0")
@@ -46,8 +45,7 @@ class RedisServer(Server):
                 return False  # it listens before it has loaded its data
 
     def _prepare(self) -> list[str]:
-        reason = redis_missing_reason()
-        if reason:
+        if reason := redis_missing_reason():
             raise ServiceError(reason)
         data = self._folder / "redis"
         data.mkdir(parents=True, exist_ok=True)

@@ -5,12 +5,9 @@ that stands in for `debian:bookworm-slim` or `debian:sid-slim`. It contains apt,
 machine: neither its name, its DNS server nor its settings of apt.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -43,14 +40,9 @@ def architecture() -> str:
 
 
 def imported(suite: str, *, fresh: bool = False) -> str:
-    """Return the name of the base image in the Docker engine; build it unless it is there.
+    """Return the name of the base image of a release of Debian; build it unless the engine has it.
 
-    Args:
-        suite: the release of Debian, such as `bookworm`.
-        fresh: build it from the packages that Debian has now.
-
-    Raises:
-        HostError: mmdebstrap cannot be installed or fails, or the engine rejects the image.
+    `fresh` builds it from the packages that Debian has now.
     """
     key = hashlib.sha256("\n".join([architecture(), *_OPTIONS]).encode()).hexdigest()[:12]
     name = f"sluicegate/debian:{suite}-{key}"
@@ -75,10 +67,8 @@ def _build(suite: str, tar: Path) -> None:
     tar.parent.mkdir(parents=True, exist_ok=True)
     scratch = tar.with_name(f".{tar.stem}-{os.getpid()}.tar")
     try:
-        with tempfile.NamedTemporaryFile("w", suffix=".conf") as settings:
-            settings.write(apt_settings())
-            settings.flush()
-            options = [*_OPTIONS, f"--architectures={architecture()}", f"--aptopt={settings.name}"]
+        with apt_settings() as settings:
+            options = [*_OPTIONS, f"--architectures={architecture()}", f"--aptopt={settings}"]
             run(
                 ["mmdebstrap", *options, suite, scratch],
                 what=f"mmdebstrap could not build Debian {suite}, so no image can be based on it",

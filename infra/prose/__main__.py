@@ -5,8 +5,6 @@ the commits after BASE: `area: imperative`, at most 72 characters. `--subject-fi
 subject in a commit message alone, for a commit-msg hook.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import re
@@ -103,6 +101,20 @@ def subject_findings(commit: str, subject: str, banned: list[Rule]) -> Iterator[
             yield f"{commit}: {found[0]!r}; write: {rule.advice}"
 
 
+def _reports(options: argparse.Namespace, banned: list[Rule]) -> Iterator[str]:
+    if options.subject_file:
+        subject = options.subject_file.read_text(encoding="utf-8").split("\n", 1)[0]
+        yield from subject_findings("this commit", subject, banned)
+        return
+    for path in options.paths or tracked():
+        try:
+            yield from findings(path, banned)
+        except (UnicodeDecodeError, tokenize.TokenError):
+            continue  # not text
+    if options.commits:
+        yield from subjects(options.commits, banned)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print what breaks a rule; return 1 if anything does."""
     parser = argparse.ArgumentParser(prog="python -m infra.prose", description=__doc__)
@@ -110,20 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--commits", metavar="BASE", help="check the commit subjects after BASE")
     parser.add_argument("--subject-file", type=Path, help="check the message of one commit alone")
     options = parser.parse_args(arguments)
-    banned = rules()
-    if options.subject_file:
-        subject = options.subject_file.read_text(encoding="utf-8").split("\n", 1)[0]
-        reports = list(subject_findings("this commit", subject, banned))
-        print(*reports, sep="\n", end="\n" if reports else "")
-        return 1 if reports else 0
-    reports = []
-    for path in options.paths or tracked():
-        try:
-            reports += findings(path, banned)
-        except (UnicodeDecodeError, tokenize.TokenError):
-            continue  # not text
-    if options.commits:
-        reports += subjects(options.commits, banned)
+    reports = list(_reports(options, rules()))
     print(*reports, sep="\n", end="\n" if reports else "")
     return 1 if reports else 0
 

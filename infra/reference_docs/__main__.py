@@ -3,15 +3,13 @@
 With --check it writes nothing and fails if a page is out of date.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from infra.reference_docs import kubernetes, library
-from infra.workspace import CHECKOUT
+from infra.workspace import CHECKOUT, outdated
 
 FOLDER = CHECKOUT / "docs" / "reference"
 
@@ -23,19 +21,9 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield FOLDER / "errors.md", library.errors_page()
     yield FOLDER / "environment.md", library.environment_page()
     yield FOLDER / "failpoints.md", library.failpoints_page()
-    for name, text in kubernetes.kind_pages():
-        yield FOLDER / name, text
+    yield from ((FOLDER / name, text) for name, text in kubernetes.kind_pages())
     yield FOLDER / "metrics.md", kubernetes.metrics_page()
     yield FOLDER / "charts.md", kubernetes.charts_page()
-
-
-def outdated() -> list[Path]:
-    """Return the pages that differ from what the code says."""
-    return [
-        path
-        for path, text in pages()
-        if not path.is_file() or path.read_text(encoding="utf-8") != text
-    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,15 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.reference_docs", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if outdated")
     if parser.parse_args(arguments).check:
-        if old := outdated():
+        if old := outdated(pages()):
             print("Outdated: run `make docs`:", *old, sep="\n  ", file=sys.stderr)
         return 1 if old else 0
     FOLDER.mkdir(parents=True, exist_ok=True)
-    written = 0
-    for path, text in pages():
-        path.write_text(text, encoding="utf-8")
-        written += 1
-    print(f"{written} pages are in {FOLDER.relative_to(CHECKOUT)}.")
+    written = [path.write_text(text, encoding="utf-8") for path, text in pages()]
+    print(f"{len(written)} pages are in {FOLDER.relative_to(CHECKOUT)}.")
     return 0
 
 

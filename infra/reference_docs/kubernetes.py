@@ -1,15 +1,13 @@
 """Pages about Kubernetes: the three kinds, the operator's metrics, the values of the charts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import yaml
 
-from infra.chart_docs import helm, values
-from infra.chart_docs.values import Value
+from infra.chart_docs import helm
+from infra.chart_docs.values import described, read
 from infra.reference_docs.markdown import bullets, code, page, paragraph, sentence, table
 from sluicegate_operator.api.crds import KINDS
 from sluicegate_operator.controllers.metrics import Metrics
@@ -113,7 +111,6 @@ def _rules(schema: Mapping[str, Any]) -> Iterator[str]:
 
 def metrics_page() -> str:
     """Return the page of the operator's metrics."""
-    metrics = Metrics()
     return page(
         "Metrics",
         "`sluicegate_operator.controllers.metrics`",
@@ -121,10 +118,7 @@ def metrics_page() -> str:
             "The operator serves them at `/metrics`, port 8080. Only the leader shows jobs. "
             "[Health and metrics](../kubernetes/metrics.md) explains how to read them."
         ),
-        table(
-            ("metric", "type", "labels", "meaning"),
-            sorted(_metrics(metrics)),
-        ),
+        table(("metric", "type", "labels", "meaning"), sorted(_metrics(Metrics()))),
     )
 
 
@@ -157,15 +151,8 @@ def _chart(name: str) -> Iterator[str]:
     chart = yaml.safe_load((folder / "Chart.yaml").read_text(encoding="utf-8"))
     yield f"## {name}"
     yield paragraph(sentence(chart["description"]))
-    yield table(
-        ("value", "default", "meaning"), _values(values.read(folder / "values.yaml").children, "")
+    rows = (
+        (code(path), "" if v.children else code(json.dumps(v.default)), sentence(v.text))
+        for path, v in described(read(folder / "values.yaml").children)
     )
-
-
-def _values(children: Sequence[Value], above: str) -> Iterator[Sequence[str]]:
-    for child in children:
-        path = f"{above}{child.name}"
-        if child.text or not child.children:
-            default = "" if child.children else code(json.dumps(child.default))
-            yield code(path), default, sentence(child.text)
-        yield from _values(child.children, f"{path}.")
+    yield table(("value", "default", "meaning"), rows)

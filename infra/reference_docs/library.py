@@ -1,14 +1,12 @@
 """Pages about the library: settings, commands, errors and exit codes, failpoints."""
 
-from __future__ import annotations
-
 import ast
-import dataclasses
 import enum
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from itertools import groupby, pairwise
+from dataclasses import Field, fields
+from itertools import pairwise
 from typing import Any, Final
 
 import click
@@ -38,8 +36,8 @@ _EXIT_CODES: Final[Mapping[ExitCode, str]] = {
 
 def settings_page() -> str:
     """Return the page of all settings: of epochs, of restarts, and of each packaged job."""
-    shared = {field.name for kind in (EpochSettings, RestartSettings) for field in _fields(kind)}
-    own = [field for field in _fields(JobSettings) if field.name not in shared]
+    shared = {field.name for kind in (EpochSettings, RestartSettings) for field in fields(kind)}
+    own = [field for field in fields(JobSettings) if field.name not in shared]
     return page(
         "Settings",
         "the settings classes of `sluicegate` and `sluicegate_jobs`",
@@ -51,10 +49,10 @@ def settings_page() -> str:
         ),
         "## Epochs",
         "`EpochSettings`, for every job.",
-        table(_SETTINGS_HEAD, map(_setting, _fields(EpochSettings))),
+        table(_SETTINGS_HEAD, map(_setting, fields(EpochSettings))),
         "## Restarts",
         "`RestartSettings`, for `sluicegate run` and the operator.",
-        table(_SETTINGS_HEAD, map(_setting, _fields(RestartSettings))),
+        table(_SETTINGS_HEAD, map(_setting, fields(RestartSettings))),
         "## Packaged jobs",
         "`JobSettings`, in addition to the settings above.",
         table(_SETTINGS_HEAD, map(_setting, own)),
@@ -64,23 +62,19 @@ def settings_page() -> str:
 
 def _job_settings() -> Iterator[str]:
     """Yield a section per packaged job: its own settings, and shared ones with another default."""
-    shared = {field.name: field for field in _fields(JobSettings)}
+    shared = {field.name: field for field in fields(JobSettings)}
     for name, job in sorted(packaged_jobs().items()):
-        fields = [
+        own = [
             field
-            for field in _fields(job.settings)
+            for field in fields(job.settings)
             if field.name not in shared or field.default != shared[field.name].default
         ]
         yield f"### {name}"
         yield paragraph(f"{sentence(job.summary)} See [{name}](../jobs/{name}.md).")
-        yield table(_SETTINGS_HEAD, map(_setting, fields))
+        yield table(_SETTINGS_HEAD, map(_setting, own))
 
 
-def _fields(kind: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(kind)
-
-
-def _setting(field: dataclasses.Field[Any]) -> tuple[str, str, str]:
+def _setting(field: Field[Any]) -> tuple[str, str, str]:
     choices = choices_of(field)
     limits = [
         f"{words} {field.metadata[name]:g}"
@@ -97,9 +91,6 @@ def _setting(field: dataclasses.Field[Any]) -> tuple[str, str, str]:
 
 def commands_page() -> str:
     """Return the page of the command line."""
-    sections = [
-        text for name, command in app.commands.items() for text in _command((name,), command)
-    ]
     return page(
         "Command line",
         "the click commands of `sluicegate.cli`",
@@ -107,14 +98,14 @@ def commands_page() -> str:
             "Exit codes: 0 when it is done, 1 when a check found something, otherwise the [exit code of "
             "the error](errors.md). `sluicegate COMMAND --help` prints the same text."
         ),
-        *sections,
+        *(text for name, command in app.commands.items() for text in _command((name,), command)),
     )
 
 
 def _command(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
     context = click.Context(command, info_name=" ".join(("sluicegate", *path)))
     yield f"{'#' * (len(path) + 1)} {' '.join(path)}"
-    (*paragraphs,) = (inspect.cleandoc(command.help or "")).split("\n\n")
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     yield "\n\n".join(paragraph(text) for text in paragraphs if text)
     if isinstance(command, JobGroup):
         yield from _job_command(path, command)
@@ -132,7 +123,7 @@ def _job_command(path: tuple[str, ...], command: JobGroup) -> Iterator[str]:
     name, job = min(packaged_jobs().items())
     nested = command.get_command(click.Context(command), name)
     assert nested is not None
-    settings = {field.name for field in _fields(job.settings)}
+    settings = {field.name for field in fields(job.settings)}
     extra = [param for param in nested.params if param.name not in settings]
     yield f"```\nsluicegate {' '.join(path)} JOB [OPTIONS]\n```"
     yield table(("option", "default", "meaning"), _options(extra))
@@ -160,14 +151,7 @@ def _default(param: click.Option) -> str:
 
 def errors_page() -> str:
     """Return the page of all errors, by the exit code of a driver that ends with one."""
-    found = [error for error in vars(errors).values() if _is_error(error)]
     assert set(ExitCode) == _EXIT_CODES.keys(), "an exit code has no title"
-    meanings = _member_docs(ExitCode)
-    order = [int(exit_code) for exit_code in _EXIT_CODES]
-    by_code = groupby(
-        sorted(found, key=lambda error: order.index(error.exit_code)),
-        key=lambda error: error.exit_code,
-    )
     return page(
         "Errors and exit codes",
         "`sluicegate.errors`",
@@ -178,22 +162,23 @@ def errors_page() -> str:
             "says that this can help. [When something is wrong](../operations/troubleshooting.md) says what "
             "to do."
         ),
-        *(
-            block
-            for exit_code, group in by_code
-            for block in (
-                f"## {int(exit_code)}: {_EXIT_CODES[ExitCode(exit_code)]}",
-                meanings[ExitCode(exit_code).name],
-                table(
-                    ("error", "restarted", "meaning"),
-                    (
-                        (code(error.__name__), "yes" if error.restartable else "no", summary(error))
-                        for error in group
-                    ),
-                ),
-            )
-        ),
+        *(block for exit_code in _EXIT_CODES for block in _exit_code(exit_code)),
     )
+
+
+def _exit_code(exit_code: ExitCode) -> Iterator[str]:
+    """Yield the section of the errors with an exit code."""
+    yield f"## {int(exit_code)}: {_EXIT_CODES[exit_code]}"
+    yield _member_docs(ExitCode)[exit_code.name]
+    rows = (
+        (code(error.__name__), "yes" if error.restartable else "no", summary(error))
+        for error in vars(errors).values()
+        if isinstance(error, type)
+        and issubclass(error, errors.SluicegateError)
+        and error is not errors.SluicegateError
+        and error.exit_code == exit_code
+    )
+    yield table(("error", "restarted", "meaning"), rows)
 
 
 def _member_docs(kind: type[enum.Enum]) -> dict[str, str]:
@@ -206,14 +191,6 @@ def _member_docs(kind: type[enum.Enum]) -> dict[str, str]:
             case ast.Assign(targets=[ast.Name(name)]), ast.Expr(ast.Constant(str(text))):
                 docs[name] = " ".join(text.split())
     return docs
-
-
-def _is_error(thing: object) -> bool:
-    return (
-        isinstance(thing, type)
-        and issubclass(thing, errors.SluicegateError)
-        and thing is not errors.SluicegateError
-    )
 
 
 def failpoints_page() -> str:

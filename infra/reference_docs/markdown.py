@@ -1,7 +1,5 @@
 """Pieces of Markdown: a page's head, tables, inline code."""
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from collections.abc import Iterable, Sequence

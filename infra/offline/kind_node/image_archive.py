@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,15 +22,10 @@ _CREATED: Final = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class ImageName:
-    """An image of an archive.
+    """An image of an archive."""
 
-    Args:
-        identity: the id of the image: `sha256:` and the hash of its configuration.
-        names: as the archive has them, `repository:tag`.
-    """
-
-    identity: str
-    names: tuple[str, ...]
+    identity: str  # the id of the image: `sha256:` and the hash of its configuration
+    names: tuple[str, ...]  # as the archive has them, `repository:tag`
 
     def on_a_node(self) -> tuple[str, ...]:
         """Return the names as a node has them, with the registry that Docker omits."""
@@ -52,24 +47,30 @@ def write(
     *,
     owners: bool = False,
 ) -> ImageName:
-    """Write an image archive.
+    """Write an image archive; a file that is there is replaced only when the new one is complete.
 
     Args:
-        target: the file. It is replaced only when the new one is complete.
+        target: the file.
         name: of the image, `repository:tag`.
         folder: the root of the file system, without device files.
         settings: the `config` of the image: `Entrypoint`, `Env`, `User`, ...
         owners: keep the owners of the files; otherwise root owns all.
-
-    Raises:
-        OSError: a file cannot be read, or the disk is full.
     """
+
+    def reproducible(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        """Remove what differs between times and machines."""
+        if not owners:
+            entry.uid = entry.gid = 0
+        entry.mtime = 0
+        entry.uname = entry.gname = ""
+        return entry
+
     layer = target.with_name(f".{target.name}.layer")
     fresh = target.with_name(f".{target.name}.new")
     try:
         with tarfile.open(layer, "w", format=tarfile.PAX_FORMAT) as tar:
-            for path in _below(folder):
-                _put(tar, folder, path, owners=owners)
+            for path in sorted(folder.iterdir()):
+                tar.add(path, path.name, filter=reproducible)
         with layer.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         config = _configuration(settings, digest)
@@ -105,11 +106,7 @@ def _configuration(settings: Mapping[str, object], layer: str) -> bytes:
 
 
 def read(archive: Path) -> list[ImageName]:
-    """Return the images of an archive.
-
-    Raises:
-        ValueError: the file is not an archive as `docker save` writes it.
-    """
+    """Return the images of an archive; ValueError if the file is not one of `docker save`."""
     try:
         with tarfile.open(archive) as tar:
             file = tar.extractfile(_MANIFEST)
@@ -124,30 +121,6 @@ def read(archive: Path) -> list[ImageName]:
         )
         for image in listed
     ]
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """Yield everything below a folder in a fixed order, parents first."""
-    for path in sorted(folder.iterdir(), key=lambda path: path.name):
-        if path.is_socket():
-            continue  # an archive cannot contain one
-        yield path
-        if path.is_dir() and not path.is_symlink():
-            yield from _below(path)
-
-
-def _put(tar: tarfile.TarFile, folder: Path, path: Path, *, owners: bool) -> None:
-    entry = tar.gettarinfo(path, arcname=str(path.relative_to(folder)))
-    if not owners:
-        entry.uid = entry.gid = 0
-    # what differs between times and machines
-    entry.mtime = 0
-    entry.uname = entry.gname = ""
-    if entry.isreg():
-        with path.open("rb") as file:
-            tar.addfile(entry, file)
-    else:
-        tar.addfile(entry)
 
 
 def _put_bytes(archive: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -1,13 +1,10 @@
 """The cluster's own network, and the rule that no packet of it leaves this machine.
 
 Before kube-proxy has programmed a Service's address, a packet to it would follow the default route,
-out of the machine; and what runs in a pod may try any address. So everything that comes from the
-network's bridge and is not for the bridge or the machine itself is rejected and counted. The rule is an
-nftables table of its own, set before the network exists, and set again and read back at every start.
-
-It needs root on Linux. Elsewhere (Docker Desktop, a user in the group `docker`) this project does not change
-the machine's packet filter, and the cluster starts only with the stock node image, which is for machines
-with network access anyway.
+out of the machine; and what runs in a pod may try any address. The rule is an nftables table of its own,
+set before the network exists, and set again and read back at every start. It needs root on Linux:
+elsewhere (Docker Desktop, say) the machine's packet filter is not changed, and the cluster starts only with
+the stock node image, which is for machines with network access anyway.
 """
 
 import json
@@ -27,8 +24,8 @@ _WHY: Final = "no packet of a cluster may leave this machine, and the rule for i
 def rule(bridge: str = BRIDGE) -> str:
     """Return the rule for `nft -f`, which replaces the previous one in one transaction.
 
-    Replies to outside addresses and existing connections are dropped too: nothing outside has a reason to
-    talk to a pod. It covers IPv4 and IPv6.
+    Replies to outside addresses and existing connections are dropped too, of IPv4 and IPv6: nothing outside
+    has a reason to talk to a pod.
     """
     return f"""table inet {TABLE}
 delete table inet {TABLE}
@@ -47,11 +44,7 @@ def ours_to_set() -> bool:
 
 
 def close() -> None:
-    """Put the rule in force and read it back.
-
-    Raises:
-        HostError: it is not in force, so no cluster may be made.
-    """
+    """Put the rule in force and read it back; a HostError means that no cluster may be made."""
     need({"nft": "nftables"})
     with tempfile.NamedTemporaryFile("w", suffix=".nft") as file:
         file.write(rule())
@@ -89,21 +82,14 @@ def counted(listed: dict[str, Any], bridge: str = BRIDGE) -> int | None:
 
 
 def make() -> None:
-    """Make the network unless it is there.
-
-    Raises:
-        HostError: Docker cannot, or there is one of that name on another bridge.
-    """
+    """Make the network unless it is there."""
     option = "com.docker.network.bridge.name"
     look = ["docker", "network", "inspect", NETWORK, "--format"]
     found = answers([*look, f'{{{{index .Options "{option}"}}}}'])
     if found is None:
-        run(
-            ["docker", "network", "create", "--opt", f"{option}={BRIDGE}", NETWORK],
-            what=f"Docker's network {NETWORK} could not be made",
-        )
-        return
-    if found.strip() != BRIDGE:
+        create = ["docker", "network", "create", "--opt", f"{option}={BRIDGE}", NETWORK]
+        run(create, what=f"Docker's network {NETWORK} could not be made")
+    elif found.strip() != BRIDGE:
         raise HostError(
             f"Docker has a network {NETWORK} on another bridge ({found.strip() or 'unnamed'}), which the "
             f"rule does not know; remove it (docker network rm {NETWORK}) and try again."

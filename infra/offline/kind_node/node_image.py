@@ -1,11 +1,8 @@
-"""A node image for machines that cannot pull kind's stock image.
+"""A node image for machines that cannot pull kind's stock image. Needs root on Debian.
 
-Programs (`programs`) and Debian (`rootfs`) become a root file system, the cluster's system images
-(`system_images`) are imported into its containerd, and the result is loaded into the Docker engine. Its tag
-is a hash of all inputs, so it is rebuilt only when an input changes. Needs root on Debian.
+Its tag is a hash of all inputs, so it is rebuilt only when an input changes.
 """
 
-import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -18,10 +15,9 @@ from typing import Final
 
 from infra.offline.kind_node import image_archive, programs, rootfs, system_images
 from infra.toolchain.go_build import Program
-from infra.toolchain.host import HostError, answers, may_install, need, run, tail
-from infra.toolchain.progress import Steps
+from infra.toolchain.host import HostError, Steps, answers, may_install, need, run, tail
 from infra.versions import KIND, KUBERNETES
-from infra.workspace import cache_folder
+from infra.workspace import cache_folder, locked
 
 _REPOSITORY: Final = "sluicegate/node"
 _SETTINGS: Final = {
@@ -68,20 +64,12 @@ def built() -> bool:
 
 
 def missing() -> list[Program]:
-    """Return the programs that are still to be built for it: the most of the work."""
+    """Return the programs that are still to be built for it."""
     return [program for program in programs.PROGRAMS if not program.binary.is_file()]
 
 
 def build(steps: Steps) -> str:
-    """Build the image unless the engine has it; return its name.
-
-    Args:
-        steps: which will be grown by what there is to do.
-
-    Raises:
-        HostError: this is not root's Debian, or a step fails.
-        BuildError: a program cannot be built.
-    """
+    """Build the image unless the engine has it; return its name. `steps` grows by what there is to do."""
     if built():
         return name()
     if not may_install():
@@ -93,29 +81,17 @@ def build(steps: Steps) -> str:
     lacking = missing()
     steps.grow(len(lacking) + _STEPS)
     for program in lacking:
-        _build(program, steps)
+        steps.begin(f"{program.name} {program.version}")
+        program.build()
     steps.begin("Debian's part of the node (a minute or two the first time)")
     rootfs.base()
-    with _alone() as kept:
+    kept = cache_folder() / "kind"
+    with locked(kept / ".lock"):  # one node at a time is assembled on this machine
         if not built():  # by another clone, which we have waited for
             with tempfile.TemporaryDirectory(prefix="node-", dir=kept) as folder:
                 _assemble(Path(folder), steps)
         _forget_older(kept)
     return name()
-
-
-@contextmanager
-def _alone() -> Iterator[Path]:
-    """Hold the only right on this machine to assemble a node; yield the folder for it."""
-    kept = cache_folder() / "kind"
-    with (kept / ".lock").open("w", encoding="utf-8") as claim:
-        fcntl.flock(claim, fcntl.LOCK_EX)
-        yield kept
-
-
-def _build(program: Program, steps: Steps) -> None:
-    steps.begin(f"{program.name} {program.version}")
-    program.build()
 
 
 def _assemble(work: Path, steps: Steps) -> None:
@@ -149,12 +125,8 @@ def _fill_in_names(root: Path) -> None:
     """Put the images' names into the manifest of the default storage."""
     manifest = root / "kind/manifests/default-storage.yaml"
     text = manifest.read_text(encoding="utf-8")
-    for mark, image in (
-        ("@PROVISIONER@", system_images.PROVISIONER),
-        ("@HELPER@", system_images.HELPER),
-    ):
-        text = text.replace(mark, image)
-    manifest.write_text(text, encoding="utf-8")
+    text = text.replace("@PROVISIONER@", system_images.PROVISIONER)
+    manifest.write_text(text.replace("@HELPER@", system_images.HELPER), encoding="utf-8")
 
 
 @contextmanager

@@ -29,10 +29,6 @@ def _containerd(name: str) -> Program:
     )
 
 
-def _plugin(name: str, kind: str) -> Program:
-    return _from_plugins_module(f"cni-{name}", f"./plugins/{kind}/{name}")
-
-
 def _from_plugins_module(name: str, package: str, added: dict[str, Path] | None = None) -> Program:
     return _program(
         name=name,
@@ -50,10 +46,13 @@ CTR: Final = _containerd("ctr")
 SHIM: Final = _containerd("containerd-shim-runc-v2")
 
 PLUGINS: Final = {
-    "host-local": _plugin("host-local", "ipam"),
-    "loopback": _plugin("loopback", "main"),
-    "portmap": _plugin("portmap", "meta"),
-    "ptp": _plugin("ptp", "main"),
+    name: _from_plugins_module(f"cni-{name}", f"./plugins/{kind}/{name}")
+    for name, kind in {
+        "host-local": "ipam",
+        "loopback": "main",
+        "portmap": "meta",
+        "ptp": "main",
+    }.items()
 }
 
 PAUSE: Final = _from_plugins_module("pause", "./pause", {"pause/main.go": _SOURCES / "pause.go"})
@@ -76,13 +75,12 @@ LOCAL_PATH: Final = _program(
     linker_flags=f"-s -w -X main.VERSION=v{versions.LOCAL_PATH}",
 )
 
-CRICTL: Final = kubernetes_program(
-    "crictl", "seconds", added={"cmd/crictl/main.go": _SOURCES / "crictl.go"}
-)
-KUBEADM: Final = kubernetes_program("kubeadm", "some minutes")
-KUBELET: Final = kubernetes_program("kubelet", "some minutes")
-CONTROLLER_MANAGER: Final = kubernetes_program("kube-controller-manager", "some minutes")
-SCHEDULER: Final = kubernetes_program("kube-scheduler", "some minutes")
+_CRICTL_SOURCE: Final = {"cmd/crictl/main.go": _SOURCES / "crictl.go"}
+CRICTL: Final = kubernetes_program("crictl", "seconds", added=_CRICTL_SOURCE)
+KUBEADM: Final = kubernetes_program("kubeadm")
+KUBELET: Final = kubernetes_program("kubelet")
+CONTROLLER_MANAGER: Final = kubernetes_program("kube-controller-manager")
+SCHEDULER: Final = kubernetes_program("kube-scheduler")
 PROXY: Final = kubernetes_program("kube-proxy", "a minute")
 
 # big programs of one module in a row: the second finds most of its packages in Go's cache

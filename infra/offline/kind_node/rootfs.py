@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from infra.offline.kind_node import programs
-from infra.toolchain.go_build import Program
 from infra.toolchain.go_programs import KIND, KUBECTL
 from infra.toolchain.host import HostError, answers, run
 from infra.versions import KUBERNETES
@@ -50,9 +49,6 @@ def base() -> Path:
     """Return Debian's part as a tar file, made unless it is there.
 
     It is kept by its list of packages; for Debian's newest of them remove the file.
-
-    Raises:
-        HostError: mmdebstrap fails.
     """
     key = hashlib.sha256(" ".join([_SUITE, *sorted(_PACKAGES)]).encode()).hexdigest()[:12]
     kept = cache_folder() / "kind" / f"debian-{_SUITE}-{key}.tar"
@@ -60,11 +56,9 @@ def base() -> Path:
         return kept
     kept.parent.mkdir(parents=True, exist_ok=True)
     fresh = kept.with_name(f".{kept.name}")
+    options = ["--quiet", "--variant=minbase", f"--include={','.join(_PACKAGES)}"]
     run(
-        [
-            *("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(_PACKAGES)}"),
-            *(_SUITE, str(fresh)),
-        ],
+        ["mmdebstrap", *options, _SUITE, fresh],
         what="Debian's part of the node could not be made",
         patience_s=1200.0,
     )
@@ -72,12 +66,7 @@ def base() -> Path:
 
 
 def lay(root: Path) -> None:
-    """Lay the whole root file system below an empty folder.
-
-    Raises:
-        HostError: a step fails.
-        BuildError: kind's module cannot be had.
-    """
+    """Lay the whole root file system below an empty folder."""
     run(["tar", "-C", root, "-xf", base()], what="Debian's part could not be unpacked")
     _lay_kind(root, KIND.module_folder() / "images" / "base" / "files")
     _lay_programs(root)
@@ -90,7 +79,7 @@ def _lay_kind(root: Path, files: Path) -> None:
         part = path.relative_to(files)
         if path.is_file() and part.parts[0] != "LICENSES":
             runs = part.parent.name == "bin"
-            _copy(path, root / part, 0o755 if runs else 0o644)
+            copy(path, root / part, 0o755 if runs else 0o644)
     (root / "etc/kubernetes/manifests").mkdir(parents=True, exist_ok=True)
     for pattern in _UNWANTED:
         for path in root.glob(pattern):
@@ -104,19 +93,12 @@ def _lay_kind(root: Path, files: Path) -> None:
 
 
 def _lay_programs(root: Path) -> None:
-    placed: dict[str, Program] = {
-        **{
-            f"usr/local/bin/{program.name}": program
-            for program in (programs.CONTAINERD, programs.CTR, programs.SHIM, programs.CRICTL)
-        },
-        **{
-            f"usr/bin/{program.name}": program
-            for program in (programs.KUBEADM, programs.KUBELET, KUBECTL)
-        },
-        **{f"opt/cni/bin/{name}": program for name, program in programs.PLUGINS.items()},
-    }
-    for place, program in placed.items():
-        _copy(program.binary, root / place, 0o755)
+    for program in (programs.CONTAINERD, programs.CTR, programs.SHIM, programs.CRICTL):
+        copy(program.binary, root / "usr/local/bin" / program.name)
+    for program in (programs.KUBEADM, programs.KUBELET, KUBECTL):
+        copy(program.binary, root / "usr/bin" / program.name)
+    for name, program in programs.PLUGINS.items():
+        copy(program.binary, root / "opt/cni/bin" / name)
 
 
 def _lay_settings(root: Path) -> None:
@@ -186,11 +168,7 @@ def _tidy(root: Path) -> None:
 def libraries(root: Path, file: str) -> set[str]:
     """Return the libraries that a program or library of a root file system loads, as paths in it.
 
-    Runs the dynamic linker in that root (ld.so(8), `--list`). Statically linked programs need no
-    libraries.
-
-    Raises:
-        HostError: one of them is not to be found there.
+    Runs the dynamic linker in that root (ld.so(8), `--list`). Statically linked programs need none.
     """
     (linker,) = [*root.glob("lib64/ld-linux-*"), *root.glob("lib/ld-linux-*")]
     argv: list[str | Path] = ["chroot", root, f"/{linker.relative_to(root)}", "--list", file]
@@ -201,7 +179,8 @@ def libraries(root: Path, file: str) -> set[str]:
     return set(re.findall(r"(?m)(/\S+) \(0x[0-9a-f]+\)$", said))
 
 
-def _copy(source: Path, target: Path, mode: int) -> None:
+def copy(source: Path, target: Path, mode: int = 0o755) -> None:
+    """Copy a file; the folders of its target are created."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(mode)

@@ -1,12 +1,9 @@
 """Runs runc with only the capabilities that this machine has.
 
 An old Docker gives a privileged container every capability that the kernel knows; where the machine
-itself lacks one (a sandbox without CAP_SYS_RESOURCE, say), runc refuses the container. This program
-stands between the two: it removes the missing capabilities from the bundle and executes runc.
-Specification: OCI runtime, config.json, `process.capabilities`.
-
-It uses the standard library only: the engine runs a copy of it, which may outlive this clone. It is not used
-on a machine with all capabilities.
+itself lacks one (a sandbox without CAP_SYS_RESOURCE, say), runc refuses the container. Specification: OCI
+runtime, config.json, `process.capabilities`. It uses the standard library only: the engine runs a copy of
+it, which may outlive this clone.
 """
 
 import json

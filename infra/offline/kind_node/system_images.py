@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from infra.offline.kind_node import image_archive, programs
-from infra.offline.kind_node.rootfs import libraries
+from infra.offline.kind_node.rootfs import copy, libraries
 from infra.toolchain.go_build import Program
-from infra.toolchain.go_programs import API_SERVER, ETCD
+from infra.toolchain.go_programs import CONTROL_PLANE
 from infra.toolchain.host import HostError, run
 from infra.versions import KUBERNETES, LOCAL_PATH
 
@@ -33,38 +33,19 @@ _SHELL: Final = ("sh", "ls", "cat", "mkdir", "rm", "chmod", "sleep")
 
 @dataclass(frozen=True)
 class SystemImage:
-    """An image of the cluster itself.
+    """An image of the cluster itself."""
 
-    Args:
-        name: `repository:tag`, as the node asks for it.
-        fill: puts the files below an empty folder, from the node's root file system.
-        settings: the image's `config`.
-    """
-
-    name: str
+    name: str  # `repository:tag`, as the node asks for it
+    # puts the files below an empty folder, from the node's root file system
     fill: Callable[[Path, Path], None]
-    settings: dict[str, object]
+    settings: dict[str, object]  # the image's `config`
 
 
 def all_images(root: Path) -> list[SystemImage]:
-    """Return the images for a node.
-
-    Args:
-        root: of the node's file system, with the programs.
-
-    Raises:
-        HostError: kubeadm wants an image that we do not know.
-    """
-    asked = run(
-        [
-            programs.KUBEADM.binary,
-            "config",
-            "images",
-            "list",
-            f"--kubernetes-version=v{KUBERNETES}",
-        ],
-        what="kubeadm does not say which images it wants",
-    ).split()
+    """Return the images for a node whose root file system has the programs."""
+    ask = ["config", "images", "list", f"--kubernetes-version=v{KUBERNETES}"]
+    what = "kubeadm does not say which images it wants"
+    asked = run([programs.KUBEADM.binary, *ask], what=what).split()
     made = [
         *(_wanted(name) for name in asked if "/pause:" not in name),
         _of(pause_name(root / "etc/containerd/config.toml"), programs.PAUSE, user="65535:65535"),
@@ -88,18 +69,17 @@ def _wanted(name: str) -> SystemImage:
     short = name.rpartition("/")[2].partition(":")[0]
     if short == programs.PROXY.name:
         return SystemImage(name, _fill_proxy, _settings(f"/usr/local/bin/{short}"))
-    found = {
-        program.name: program
-        for program in (
-            *(API_SERVER, programs.CONTROLLER_MANAGER, programs.SCHEDULER),
-            *(ETCD, programs.COREDNS),
-        )
-    }
-    if short not in found:
-        raise HostError(
-            f"kubeadm wants an image that infra.offline.kind_node.system_images lacks: {name}"
-        )
-    return _of(name, found[short])
+    for program in (
+        *CONTROL_PLANE,
+        programs.CONTROLLER_MANAGER,
+        programs.SCHEDULER,
+        programs.COREDNS,
+    ):
+        if program.name == short:
+            return _of(name, program)
+    raise HostError(
+        f"kubeadm wants an image that infra.offline.kind_node.system_images lacks: {name}"
+    )
 
 
 def _of(name: str, program: Program, user: str = "") -> SystemImage:
@@ -107,7 +87,7 @@ def _of(name: str, program: Program, user: str = "") -> SystemImage:
 
     def fill(folder: Path, root: Path) -> None:
         _fill_common(folder, root)
-        _copy(program.binary, folder / "usr/local/bin" / program.name)
+        copy(program.binary, folder / "usr/local/bin" / program.name)
 
     return SystemImage(name, fill, _settings(f"/usr/local/bin/{program.name}", user))
 
@@ -118,7 +98,7 @@ def _settings(program: str, user: str = "") -> dict[str, object]:
 
 
 def _fill_common(folder: Path, root: Path) -> None:
-    _copy(root / _CERTIFICATES, folder / _CERTIFICATES, 0o644)
+    copy(root / _CERTIFICATES, folder / _CERTIFICATES, 0o644)
     (folder / "etc/passwd").write_text(_USERS, encoding="utf-8")
     (folder / "tmp").mkdir()
     (folder / "tmp").chmod(0o1777)
@@ -126,7 +106,7 @@ def _fill_common(folder: Path, root: Path) -> None:
 
 def _fill_helper(folder: Path, root: Path) -> None:
     _fill_common(folder, root)
-    _copy(root / "usr/bin/busybox", folder / "bin/busybox")
+    copy(root / "usr/bin/busybox", folder / "bin/busybox")
     for name in _SHELL:
         (folder / "bin" / name).symlink_to("busybox")
 
@@ -134,7 +114,7 @@ def _fill_helper(folder: Path, root: Path) -> None:
 def _fill_proxy(folder: Path, root: Path) -> None:
     """Fill kube-proxy's image: it calls iptables, nft and conntrack, which load libraries."""
     _fill_common(folder, root)
-    _copy(programs.PROXY.binary, folder / "usr/local/bin/kube-proxy")
+    copy(programs.PROXY.binary, folder / "usr/local/bin/kube-proxy")
     for name in ("bin", "sbin", "lib", "lib64"):
         (folder / "usr" / name).mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(f"usr/{name}")
@@ -147,7 +127,7 @@ def _fill_proxy(folder: Path, root: Path) -> None:
         inside = f"/{extension.relative_to(root)}"
         needed |= {inside, *libraries(root, inside)}
     for file in sorted(needed):
-        _copy(_inside(root, file), folder / file.lstrip("/"))
+        copy(_inside(root, file), folder / file.lstrip("/"))
     for name in _TABLES:
         for task in ("", "-save", "-restore"):
             (folder / f"usr/sbin/{name}{task}").symlink_to("xtables-nft-multi")
@@ -166,33 +146,18 @@ def _check_proxy(folder: Path) -> None:
         ["nft", "--version"],
         ["conntrack", "--version"],
     ):
-        run(
-            ["chroot", folder, f"/usr/sbin/{call[0]}", *call[1:]],
-            what=f"kube-proxy's image is not whole: {' '.join(call)} fails in it",
-        )
+        what = f"kube-proxy's image is not whole: {' '.join(call)} fails in it"
+        run(["chroot", folder, f"/usr/sbin/{call[0]}", *call[1:]], what=what)
 
 
 def _inside(root: Path, file: str) -> Path:
     """Return where a path of a root file system leads, its links followed within that root."""
-    return Path(
-        str(root) + run(["chroot", root, "readlink", "-f", file], what=f"{file} is missing").strip()
-    )
-
-
-def _copy(source: Path, target: Path, mode: int = 0o755) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-    target.chmod(mode)
+    inside = run(["chroot", root, "readlink", "-f", file], what=f"{file} is missing").strip()
+    return Path(f"{root}{inside}")
 
 
 def write(image: SystemImage, root: Path, work: Path) -> Path:
-    """Write the archive of an image; return it.
-
-    Args:
-        image: which.
-        root: of the node's file system.
-        work: a folder for it.
-    """
+    """Write the archive of an image into `work`; return it."""
     folder = work / "image"
     folder.mkdir()
     try:

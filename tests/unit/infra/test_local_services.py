@@ -7,7 +7,25 @@ import psutil
 import pytest
 
 from infra.local_services import MySQLEndpoint, ServiceError, mariadb
-from infra.local_services.process import ServerProcess, free_ports
+from infra.local_services.process import Server, free_ports
+
+
+class FakeServer(Server):
+    """A command that is ready or never ready."""
+
+    NAME = "The server"
+    LOG = "log"
+
+    def __init__(self, folder: Path, *command: str, ready: bool = False, timeout_s: float) -> None:
+        super().__init__(folder)
+        self.command, self.ready = list(command), ready
+        self.START_TIMEOUT_S = timeout_s  # type: ignore[misc]
+
+    def _prepare(self) -> list[str]:
+        return self.command
+
+    def _ready(self) -> bool:
+        return self.ready
 
 
 def fake_ldd(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
@@ -42,27 +60,27 @@ def test_a_platform_without_mariadb_is_told_what_to_set(monkeypatch: pytest.Monk
 
 def test_a_server_that_dies_while_starting_is_reported_with_its_log(tmp_path: Path) -> None:
     code = "import sys; print('disk is full'); sys.exit(3)"
-    server = ServerProcess("The server", [sys.executable, "-c", code], tmp_path / "log")
+    server = FakeServer(tmp_path, sys.executable, "-c", code, timeout_s=30.0)
     with pytest.raises(ServiceError, match=r"(?s)code 3 while starting.*disk is full"):
-        server.start(lambda: False, timeout_s=30.0)
+        server.start()
     assert server.pid is None
 
 
 def test_a_server_that_is_never_ready_is_ended(tmp_path: Path) -> None:
     before = psutil.Process().children()
     code = "import time; time.sleep(600)"
-    server = ServerProcess("The server", [sys.executable, "-c", code], tmp_path / "log")
+    server = FakeServer(tmp_path, sys.executable, "-c", code, timeout_s=0.2)
     with pytest.raises(ServiceError, match="not ready after"):
-        server.start(lambda: False, timeout_s=0.2)
+        server.start()
     assert server.pid is None
     assert psutil.Process().children() == before
 
 
 def test_a_command_that_does_not_exist_leaves_no_watchdog(tmp_path: Path) -> None:
     before = psutil.Process().children()
-    server = ServerProcess("The server", [str(tmp_path / "none")], tmp_path / "log")
+    server = FakeServer(tmp_path, str(tmp_path / "none"), ready=True, timeout_s=1.0)
     with pytest.raises(ServiceError, match="could not be run"):
-        server.start(lambda: True, timeout_s=1.0)
+        server.start()
     assert psutil.Process().children() == before
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from infra.reference_docs.__main__ import outdated
+from infra.reference_docs.__main__ import pages
+from infra.workspace import outdated
 
 
 def test_generated_pages_are_up_to_date() -> None:
-    assert outdated() == [], "run `make docs`"
+    assert outdated(pages()) == [], "run `make docs`"

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from infra.demo.access_log import LogShape, access_log, write_log
-from sluicegate_jobs.access_log import Hit, LineReader
+from sluicegate_jobs.access_log import Hit, read_line
 
 START = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 START_MS = int(START.timestamp()) * 1000
 
 
 def read(shape: LogShape) -> list[Hit | str]:
-    reader = LineReader()
-    return [reader.read(line) for line in access_log(shape)]
+    return [read_line(line) for line in access_log(shape)]
 
 
 def test_a_log_has_as_many_lines_as_were_asked_for() -> None:
@@ -59,7 +58,7 @@ def test_late_lines_are_minutes_behind_and_as_many_as_asked_for() -> None:
 
 def test_broken_lines_are_broken_in_several_ways_and_as_many_as_asked_for() -> None:
     shape = LogShape(lines=20_000, late=0, broken=0.01)
-    broken = [line for line in access_log(shape) if LineReader().read(line) == "unparsed"]
+    broken = [line for line in access_log(shape) if read_line(line) == "unparsed"]
     assert 120 < len(broken) < 280
     assert b"" in broken
     assert any(line.startswith(b"\x16\x03\x01") for line in broken)

@@ -10,8 +10,7 @@ from infra.kind import cluster, load_images
 from infra.kind.__main__ import main
 from infra.offline.kind_node import docker_engine, network
 from infra.offline.kind_node.image_archive import ImageName
-from infra.toolchain.host import HostError, need
-from infra.toolchain.progress import Steps
+from infra.toolchain.host import HostError, Steps, need
 
 
 @pytest.fixture(autouse=True)
