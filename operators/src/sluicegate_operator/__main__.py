@@ -22,12 +22,7 @@ TEXT, JSON = "text", "json"
 
 
 def configure_logging(form: str, level: str) -> None:
-    """Log to standard error.
-
-    Args:
-        form: 'text' or 'json': one object a line, with time, level, logger and message.
-        level: the lowest level that is logged, such as 'INFO'.
-    """
+    """Log to standard error from a level on. JSON is one object a line: time, level, logger, message."""
     handler = logging.StreamHandler(sys.stderr)
     if form == JSON:
         fields = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -87,27 +82,19 @@ async def _run(options: Namespace) -> None:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m sluicegate_operator", description=__doc__)
-    scope = parser.add_mutually_exclusive_group()
+    add, scope = parser.add_argument, parser.add_mutually_exclusive_group()
     scope.add_argument(
         "--namespace", action="append", metavar="NS", help="namespace to serve; may be repeated"
     )
     scope.add_argument("--all-namespaces", action="store_true", help="serve the whole cluster")
-    parser.add_argument(
-        "--kubeconfig", default="", metavar="FILE", help="default: the service account of this pod"
-    )
-    parser.add_argument("--lease-namespace", default="sluicegate-system", metavar="NS")
-    parser.add_argument("--lease-name", default="sluicegate-operator", metavar="NAME")
-    parser.add_argument(
-        "--identity",
-        default="",
-        metavar="NAME",
-        help="holder identity in the Lease; default: new at each start",
-    )
-    parser.add_argument("--port", type=int, default=8080, help="port of health and metrics")
-    parser.add_argument("--log-format", choices=(TEXT, JSON), default=JSON)
-    parser.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="info"
-    )
+    add("--kubeconfig", default="", metavar="FILE", help="default: the service account of this pod")
+    add("--lease-namespace", default="sluicegate-system", metavar="NS")
+    add("--lease-name", default="sluicegate-operator", metavar="NAME")
+    identity = "holder identity in the Lease; default: new at each start"
+    add("--identity", default="", metavar="NAME", help=identity)
+    add("--port", type=int, default=8080, help="port of health and metrics")
+    add("--log-format", choices=(TEXT, JSON), default=JSON)
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     return parser
 
 

@@ -17,8 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 STUCK_S = 120.0
 """A resource that has been waiting or being reconciled for this long means that reconciling is stuck: every
-request to the API server times out long before.
-"""
+request to the API server times out long before."""
 
 SILENT_S = 300.0
 """The API server counts as unreachable after this time without an answer."""
@@ -29,21 +28,14 @@ Check = Callable[[], str]
 
 @dataclass
 class Health:
-    """Serves health and metrics.
-
-    Args:
-        port: to listen on, on all addresses; 0: any.
-        registry: the metrics.
-        alive: checks of /healthz.
-        ready: checks of /readyz.
-        bound_port: the port that it listens on, once it does.
-    """
+    """Serves the checks of /healthz and /readyz, and metrics, on a port of all addresses; 0: any."""
 
     port: int
     registry: CollectorRegistry
     alive: Sequence[Check]
     ready: Sequence[Check]
     bound_port: int = 0
+    """The port that it listens on, once it does."""
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -7,19 +7,18 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sluicegate_operator.api.fields import GROUP
 from sluicegate_operator.controllers.base import Controller
-from sluicegate_operator.controllers.caches import Cache, Caches
+from sluicegate_operator.controllers.caches import Caches
 from sluicegate_operator.controllers.checkpoint_volume import VolumeController
 from sluicegate_operator.controllers.checkpoints import CheckpointResolver
 from sluicegate_operator.controllers.metrics import Metrics
 from sluicegate_operator.controllers.savepoint import SavepointController
 from sluicegate_operator.controllers.streaming_job import JobController
-from sluicegate_operator.health import SILENT_S, STUCK_S, Check, Health
+from sluicegate_operator.health import SILENT_S, STUCK_S, Health
 from sluicegate_operator.kube.client import Api
 from sluicegate_operator.kube.events import EventRecorder
 from sluicegate_operator.kube.leader_election import LeaderElector
@@ -59,37 +58,23 @@ class Operator:
     def __init__(self, api: Api, settings: OperatorSettings) -> None:
         self.metrics = Metrics()
         self.caches = Caches(api, settings.namespaces)
-        self.elector = LeaderElector(
-            api,
-            settings.lease_namespace,
-            settings.lease_name,
-            settings.identity,
-            self._leadership_changed,
-        )
+        lease = (settings.lease_namespace, settings.lease_name)
+        self.elector = LeaderElector(api, *lease, settings.identity, self._leadership_changed)
         recorder = EventRecorder(api, "sluicegate-operator", f"{GROUP}/operator", settings.identity)
         checkpoints = CheckpointResolver(self.caches)
-        shared = (
-            api,
-            self.caches,
-            lambda: self.elector.is_leader,
-            recorder,
-            checkpoints,
-            self.metrics,
-        )
+        elector, caches, metrics = self.elector, self.caches, self.metrics
+        shared = (api, caches, lambda: elector.is_leader, recorder, checkpoints, metrics)
         self.jobs = JobController(*shared)
         self.volumes = VolumeController(*shared)
         self.savepoints = SavepointController(*shared)
-        self._controllers: tuple[Controller[Any], ...] = (
-            self.jobs,
-            self.volumes,
-            self.savepoints,
-        )
+        self._controllers: tuple[Controller[Any], ...]
+        self._controllers = (self.jobs, self.volumes, self.savepoints)
         for one in self._controllers:
             self.metrics.watch_queue(one.queue)
         self.health = Health(
             settings.port,
             self.metrics.registry,
-            alive=[*(_queue_check(one) for one in self._controllers), self._check_api_server],
+            alive=[self._check_queues, self._check_api_server],
             ready=[self._check_caches],
         )
 
@@ -98,13 +83,13 @@ class Operator:
         tasks: list[asyncio.Task[object]] = [
             asyncio.create_task(self.health.run(), name="health"),
             asyncio.create_task(self.caches.run(), name="caches"),
+            asyncio.create_task(self._lead(), name="lead"),
+            asyncio.create_task(stop.wait(), name="stop"),
         ]
         try:
-            tasks.append(asyncio.create_task(self._lead(), name="lead"))
-            tasks.append(asyncio.create_task(stop.wait(), name="stop"))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.gather(*(one.queue.drain(_DRAIN_S) for one in self._controllers))
-            await asyncio.gather(self.volumes.close(), self.savepoints.close())
+            await asyncio.gather(self.volumes.tasks.close(), self.savepoints.tasks.close())
             await self.elector.release()
             for task in done:
                 task.result()  # a task that ended by itself has failed
@@ -117,7 +102,7 @@ class Operator:
         """Compete for the lease once all caches are synced, and reconcile."""
         while not self.caches.synced:  # noqa: ASYNC110 - only while starting
             await asyncio.sleep(0.05)
-        log.info("caches are synced: %d jobs", sum(1 for _ in self.caches.jobs.items()))
+        log.info("caches are synced: %d jobs", len(list(self.caches.jobs)))
         async with asyncio.TaskGroup() as group:
             group.create_task(self.elector.run())
             for one in self._controllers:
@@ -129,24 +114,20 @@ class Operator:
             for one in self._controllers:
                 one.enqueue_all()
 
-    def _check_api_server(self) -> str:
-        silent = max((cache.silent_s for cache in self._listable()), default=0.0)
-        return f"the API server has not answered for {silent:.0f} s" if silent > SILENT_S else ""
+    def _check_queues(self) -> str:
+        waited = {one.queue.name: one.queue.oldest_age_s for one in self._controllers}
+        return "; ".join(
+            f"{name}: a resource has waited for {seconds:.0f} s"
+            for name, seconds in waited.items()
+            if seconds > STUCK_S
+        )
 
-    def _listable(self) -> Sequence[Cache[object]]:
-        return [cache for cache in self.caches.all() if not cache.list_error]
+    def _check_api_server(self) -> str:
+        listable = (cache for cache in self.caches.all() if not cache.list_error)
+        silent = max((cache.silent_s for cache in listable), default=0.0)
+        return f"the API server has not answered for {silent:.0f} s" if silent > SILENT_S else ""
 
     def _check_caches(self) -> str:
         if not self.caches.synced:
             return "the caches are not synced yet"
         return next((cache.list_error for cache in self.caches.required() if cache.list_error), "")
-
-
-def _queue_check(controller: Controller[Any]) -> Check:
-    def check() -> str:
-        waited = controller.queue.oldest_age_s
-        if waited <= STUCK_S:
-            return ""
-        return f"{controller.queue.name}: a resource has waited for {waited:.0f} s"
-
-    return check

@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus, TakenStatus
 from sluicegate_operator.api.streaming_job import Schedule
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus, UpgradeStatus
-from sluicegate_operator.reconcile.observed import JobView, Savepoint, SavepointObserved, VolumeView
+from sluicegate_operator.reconcile.observed import Job, Savepoint, SavepointObserved, Volume
 from sluicegate_operator.reconcile.storage_tasks import (
     COPY,
     FailedTask,
     SavepointTaken,
     TakeSavepoint,
 )
-from tests.unit.operator import builders
+from tests.unit.operator import builders, volume_builders
 from tests.unit.operator.builders import NOW, alive
 
 URL = "s3://data/sluice"
@@ -48,20 +47,21 @@ def savepoint(
     return Savepoint(spec=savepoint_spec or spec(), status=was, **given)
 
 
-def job(status: StreamingJobStatus | None = None, **changes: Any) -> JobView:
+def job(status: StreamingJobStatus | None = None, **changes: Any) -> Job:
     """Return the job clicks, with a running driver by default."""
-    return JobView("clicks", "u-job", builders.spec(), status or alive(), **changes)
+    return builders.job(status=status or alive(), **changes)
 
 
-def store(name: str = "store", *, ready: bool = True, **changes: Any) -> VolumeView:
+def store(name: str = "store", *, ready: bool = True, **changes: Any) -> Volume:
     """Return a CheckpointVolume."""
-    given = {"endpoint": "http://s3:7070", "bucket": "data", "prefix": "sluice", **changes}
-    return VolumeView(name, CheckpointVolumeSpec(**given), ready, "" if ready else "no keys")
+    volume_spec = volume_builders.spec(**changes)
+    access = volume_builders.access_digest(volume_spec)
+    failed = volume_builders.failing(failed_access=access)
+    passed = volume_builders.healthy(checked_access=access)
+    return volume_builders.volume(volume_spec, passed if ready else failed, name=name)
 
 
-def observed(
-    a_job: JobView | None = None, *volumes: VolumeView, **changes: Any
-) -> SavepointObserved:
+def observed(a_job: Job | None = None, *volumes: Volume, **changes: Any) -> SavepointObserved:
     """Return an observation with a running job and its ready volume."""
     by_name = {one.name: one for one in volumes or (store(),)}
     return SavepointObserved(**{"job": a_job or job(), "volumes": by_name, **changes})

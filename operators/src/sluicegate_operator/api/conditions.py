@@ -1,8 +1,7 @@
-"""Conditions of a status, as the Kubernetes API conventions define them."""
+"""Conditions, as the Kubernetes API conventions define them. The status of every kind has some."""
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from sluicegate_operator.api.fields import Instant, spec_field
@@ -26,19 +25,3 @@ class Condition:
     observed_generation: int = spec_field(
         "The metadata.generation of the spec that the condition is about.", default=0
     )
-
-
-def with_condition(conditions: tuple[Condition, ...], wanted: Condition) -> tuple[Condition, ...]:
-    """Return conditions with one set. Its transition time stays while its status is the same."""
-    kept = []
-    for one in conditions:
-        if one.type != wanted.type:
-            kept.append(one)
-        elif one.status == wanted.status:
-            wanted = dataclasses.replace(wanted, last_transition_time=one.last_transition_time)
-    return tuple(sorted((*kept, wanted), key=lambda one: one.type))
-
-
-def without_condition(conditions: tuple[Condition, ...], kind: str) -> tuple[Condition, ...]:
-    """Return conditions without the one of a type."""
-    return tuple(one for one in conditions if one.type != kind)

@@ -34,26 +34,36 @@ class Column:
     """A column of `kubectl get`. One with a priority above 0 is shown only with `-o wide`."""
 
     name: str
-    type: str
     path: str
+    type: str = "string"
     priority: int = 0
 
+    def definition(self) -> dict[str, Any]:
+        """Return its part of the CustomResourceDefinition."""
+        shown = {"priority": self.priority} if self.priority else {}
+        return {"name": self.name, "type": self.type, "jsonPath": self.path, **shown}
 
-_AGE = Column("Age", "date", ".metadata.creationTimestamp")
+
+_PHASE = Column("Phase", ".status.phase")
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of resource."""
+    """One kind of resource; `short`: its short name for kubectl."""
 
     name: str
-    plural: str
-    short: tuple[str, ...]
+    short: str
+    description: str
     spec: type[object]
     status: type[object]
     columns: tuple[Column, ...]
-    description: str
     rules: tuple[Rule, ...] = ()
+
+    @property
+    def plural(self) -> str:
+        """The name in paths."""
+        return f"{self.name.lower()}s"
 
     @property
     def resource(self) -> ResourceType:
@@ -62,86 +72,66 @@ class Kind:
 
     def definition(self) -> dict[str, Any]:
         """Return the CustomResourceDefinition."""
-        return {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{self.plural}.{GROUP}"},
-            "spec": {
-                "group": GROUP,
-                "scope": "Namespaced",
-                "names": {
-                    "kind": self.name,
-                    "listKind": f"{self.name}List",
-                    "plural": self.plural,
-                    "singular": self.name.lower(),
-                    "shortNames": list(self.short),
-                    "categories": ["sluicegate"],
-                },
-                "versions": [self._version()],
-            },
+        names = {
+            "kind": self.name,
+            "listKind": f"{self.name}List",
+            "plural": self.plural,
+            "singular": self.name.lower(),
+            "shortNames": [self.short],
+            "categories": ["sluicegate"],
         }
-
-    def _version(self) -> dict[str, Any]:
-        return {
+        version = {
             "name": VERSION,
             "served": True,
             "storage": True,
             "subresources": {"status": {}},
-            "additionalPrinterColumns": [
-                {
-                    "name": column.name,
-                    "type": column.type,
-                    "jsonPath": column.path,
-                    **({"priority": column.priority} if column.priority else {}),
-                }
-                for column in self.columns
-            ],
-            "schema": {
-                "openAPIV3Schema": {
-                    "type": "object",
-                    "description": self.description,
-                    "required": ["spec"],
-                    **self._rules(),
-                    "properties": {
-                        "apiVersion": {"type": "string"},
-                        "kind": {"type": "string"},
-                        "metadata": {"type": "object"},
-                        "spec": {
-                            "description": f"Desired state of the {self.name}.",
-                            **schema_of(self.spec),
-                        },
-                        "status": {
-                            "description": f"Observed state of the {self.name}. Only the operator "
-                            "writes it.",
-                            **schema_of(self.status, defaults=False),
-                        },
-                    },
-                }
-            },
+            "additionalPrinterColumns": [column.definition() for column in self.columns],
+            "schema": {"openAPIV3Schema": self._schema()},
+        }
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self.plural}.{GROUP}"},
+            "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
         }
 
-    def _rules(self) -> dict[str, Any]:
+    def _schema(self) -> dict[str, Any]:
         rules = [{"rule": rule.cel, "message": rule.message} for rule in self.rules]
-        return {"x-kubernetes-validations": rules} if rules else {}
+        spec, status = f"Desired state of the {self.name}.", f"Observed state of the {self.name}."
+        return {
+            "type": "object",
+            "description": self.description,
+            "required": ["spec"],
+            **({"x-kubernetes-validations": rules} if rules else {}),
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": {"type": "object"},
+                "spec": {"description": spec, **schema_of(self.spec)},
+                "status": {
+                    "description": f"{status} Only the operator writes it.",
+                    **schema_of(self.status, defaults=False),
+                },
+            },
+        }
 
 
 STREAMING_JOB = Kind(
     "StreamingJob",
-    "streamingjobs",
-    ("sjob",),
+    "sjob",
+    "A Spark Structured Streaming or batch job with exactly-once delivery to all of its sinks. The "
+    "operator runs its driver, restarts it after failures and upgrades it when the spec changes.",
     StreamingJobSpec,
     StreamingJobStatus,
     (
-        Column("Phase", "string", ".status.phase"),
-        Column("Attempt", "integer", ".status.attempt"),
-        Column("Epoch", "integer", ".status.checkpoint.lastEpoch"),
-        Column("Epoch Age", "date", ".status.checkpoint.lastEpochTime"),
-        Column("Restarts", "integer", ".status.restarts"),
+        _PHASE,
+        Column("Attempt", ".status.attempt", "integer"),
+        Column("Epoch", ".status.checkpoint.lastEpoch", "integer"),
+        Column("Epoch Age", ".status.checkpoint.lastEpochTime", "date"),
+        Column("Restarts", ".status.restarts", "integer"),
         _AGE,
-        Column("Error", "string", ".status.lastError", 1),
+        Column("Error", ".status.lastError", priority=1),
     ),
-    "A Spark Structured Streaming or batch job with exactly-once delivery to all of its sinks. The "
-    "operator runs its driver, restarts it after failures and upgrades it when the spec changes.",
     (
         Rule(
             f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
@@ -153,41 +143,41 @@ STREAMING_JOB = Kind(
 
 CHECKPOINT_VOLUME = Kind(
     "CheckpointVolume",
-    "checkpointvolumes",
-    ("cpvol",),
+    "cpvol",
+    "A location on an S3-compatible object store that holds the checkpoints and savepoints of "
+    "StreamingJobs.",
     CheckpointVolumeSpec,
     CheckpointVolumeStatus,
     (
-        Column("Phase", "string", ".status.phase"),
-        Column("Bucket", "string", ".spec.bucket"),
-        Column("Bytes", "integer", ".status.bytes"),
-        Column("Objects", "integer", ".status.objects"),
-        Column("Epoch Age", "date", ".status.lastEpochTime"),
+        _PHASE,
+        Column("Bucket", ".spec.bucket"),
+        Column("Bytes", ".status.bytes", "integer"),
+        Column("Objects", ".status.objects", "integer"),
+        Column("Epoch Age", ".status.lastEpochTime", "date"),
         _AGE,
     ),
-    "A location on an S3-compatible object store that holds the checkpoints and savepoints of "
-    "StreamingJobs.",
 )
 
 SAVEPOINT = Kind(
     "Savepoint",
-    "savepoints",
-    ("sp",),
+    "sp",
+    "A copy of a StreamingJob's checkpoint, taken once or on a schedule. Another StreamingJob can be "
+    "restored from it.",
     SavepointSpec,
     SavepointStatus,
     (
-        Column("Job", "string", ".spec.job"),
-        Column("Phase", "string", ".status.phase"),
-        Column("Epoch", "integer", ".status.taken[0].epoch"),
+        Column("Job", ".spec.job"),
+        _PHASE,
+        Column("Epoch", ".status.taken[0].epoch", "integer"),
         _AGE,
-        Column("Location", "string", ".status.taken[0].location", 1),
+        Column("Location", ".status.taken[0].location", priority=1),
     ),
-    "A copy of a StreamingJob's checkpoint, taken once or on a schedule. Another StreamingJob can be "
-    "restored from it.",
 )
 
 KINDS = (STREAMING_JOB, CHECKPOINT_VOLUME, SAVEPOINT)
 
+_LIST = "Kustomization"
+"""Name of the list; without a suffix, so that `kubectl apply -f operators/crds` skips it."""
 
 _HEADER = (
     "# Generated by `python -m sluicegate_operator.api.crds` from the dataclasses of "
@@ -195,32 +185,27 @@ _HEADER = (
 )
 
 
-def text_of(kind: Kind) -> str:
-    """Return a kind's CustomResourceDefinition as YAML."""
-    return _HEADER + yaml.safe_dump(kind.definition(), sort_keys=False, width=100)
-
-
 def files() -> dict[str, str]:
     """Return the contents of the generated files by name."""
-    definitions = {f"{kind.plural}.yaml": text_of(kind) for kind in KINDS}
+    definitions = {f"{kind.plural}.yaml": kind.definition() for kind in KINDS}
     listed = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
+        "kind": _LIST,
         "resources": list(definitions),
     }
-    # without a suffix, so that `kubectl apply -f operators/crds` skips it
-    return {**definitions, "Kustomization": _HEADER + yaml.safe_dump(listed, sort_keys=False)}
+    return {
+        name: _HEADER + yaml.safe_dump(content, sort_keys=False, width=100)
+        for name, content in {**definitions, _LIST: listed}.items()
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print all definitions as one YAML stream, or write them into a folder."""
-    parser = argparse.ArgumentParser(
-        prog="python -m sluicegate_operator.api.crds", description=__doc__
-    )
+    parser = argparse.ArgumentParser("python -m sluicegate_operator.api.crds", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, help="folder to write one file per kind to")
     folder: Path | None = parser.parse_args(arguments).folder
     if folder is None:
-        sys.stdout.write("---\n".join(map(text_of, KINDS)))
+        sys.stdout.write("---\n".join(text for name, text in files().items() if name != _LIST))
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():

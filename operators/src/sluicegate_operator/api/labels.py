@@ -1,4 +1,4 @@
-"""Labels, annotations and finalizers of the operator."""
+"""Labels, annotations and finalizers of the operator, for all packages above `kube`."""
 
 from __future__ import annotations
 

@@ -8,17 +8,12 @@ import hashlib
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 
-SAVEPOINTS = "savepoints"
-"""Folder of all savepoints, below a volume's prefix."""
-
 CA_FILE_VARIABLE = "SSL_CERT_FILE"
 """OpenSSL's variable for a file of certificate authorities that replace those of the system. The library
 configures Java accordingly."""
 
 CA_KEY = "ca.crt"
 """Key in a volume's authoritySecret, and the name of the mounted file."""
-
-_UID_CHARACTERS = 8
 
 
 def volume_address(spec: CheckpointVolumeSpec) -> str:
@@ -43,19 +38,14 @@ def checkpoint_address(
 def savepoint_folder(
     volume: CheckpointVolumeSpec, job: str, name: str, uid: str, tick: float | None = None
 ) -> str:
-    """Return the URL of one savepoint of a Savepoint resource.
+    """Return the URL of one savepoint of the Savepoint `name`, of the scheduled time `tick` if it has one.
 
-    Args:
-        volume: the volume that it is copied to.
-        job: name of the StreamingJob.
-        name: name of the Savepoint.
-        uid: UID of the Savepoint: a new resource of the same name has folders of its own.
-        tick: the scheduled time; None without a schedule.
+    By its UID, a new Savepoint of the same name has folders of its own.
     """
-    last = uid[:_UID_CHARACTERS]
+    last = uid[:8]
     if tick is not None:
         last += f"-{dt.datetime.fromtimestamp(tick, dt.UTC):%Y%m%dT%H%MZ}"
-    return f"{volume_address(volume)}/{SAVEPOINTS}/{job}/{name}/{last}"
+    return f"{volume_address(volume)}/savepoints/{job}/{name}/{last}"
 
 
 def access_parameters(spec: CheckpointVolumeSpec) -> tuple[str, ...]:
@@ -76,10 +66,7 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment variables by which a process accesses a volume's store.
 
-    Args:
-        spec: the volume's spec.
-        access_key: `accessKeyId` of its Secret; empty if the pod uses its own identity.
-        secret_key: `secretAccessKey` of its Secret.
+    The keys are those of its Secret; they are empty if the pod uses its own identity.
     """
     made = {"AWS_REGION": spec.region}
     if spec.endpoint:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-from sluicegate.errors import SluicegateError
+from sluicegate.errors import SettingsInvalid, SluicegateError
 from sluicegate_operator.api.codec import render
 from sluicegate_operator.api.crds import Kind
 from sluicegate_operator.controllers.caches import Cache, Caches
@@ -24,8 +24,8 @@ from sluicegate_operator.kube.events import EventRecorder
 from sluicegate_operator.kube.resource import Key
 from sluicegate_operator.kube.work_queue import WorkQueue
 from sluicegate_operator.kube.writes import write_finalizers, write_status
-from sluicegate_operator.reconcile.actions import EmitEvent
-from sluicegate_operator.reconcile.context import Outcome
+from sluicegate_operator.reconcile.actions import AddFinalizer, EmitEvent, RemoveFinalizer
+from sluicegate_operator.reconcile.context import Outcome, reject_spec
 
 RESYNC_S = 600.0
 """Each resource is reconciled at least this often, even if nothing changes."""
@@ -45,14 +45,7 @@ ResourceT = TypeVar("ResourceT", bound=Resource[Any, Any])
 class Controller(ABC, Generic[ResourceT]):
     """Reconciles the resources of one kind.
 
-    Args:
-        api: the API server.
-        caches: of all kinds.
-        is_leader: whether this replica may act now.
-        recorder: writes Events.
-        checkpoints: resolves the volumes and savepoints that a job refers to.
-        metrics: counters of the process.
-        clock: seconds since 1970.
+    `is_leader` tells whether this replica may act now; `clock` returns seconds since 1970.
     """
 
     api: Api
@@ -102,31 +95,33 @@ class Controller(ABC, Generic[ResourceT]):
             self.queue.forget(key)
             self._forget(key)
             return
-        began = time.monotonic()
-        outcome = await self._decide(resource, self.clock())
+        began, now = time.monotonic(), self.clock()
+        try:
+            outcome = await self._decide(resource, now)
+        except SettingsInvalid as error:
+            outcome = reject_spec(resource.status, resource.meta.generation, error, now)
         if outcome.status != resource.status:
             self._check_leader()
-            self._cache.put(
-                await write_status(
-                    self.api, self.KIND.resource, resource.meta, render(outcome.status)
-                )
-            )
+            status = render(outcome.status)
+            self._cache.put(await write_status(self.api, self.KIND.resource, resource.meta, status))
             self._status_written(resource, outcome)
         for action in outcome.actions:
             self._check_leader()
-            if isinstance(action, EmitEvent):
-                await self._emit_event(key, action)
-            else:
-                await self._perform(resource, action)
+            match action:
+                case EmitEvent():
+                    await self._emit_event(key, action)
+                case AddFinalizer() | RemoveFinalizer():
+                    await self._set_finalizer(key, present=isinstance(action, AddFinalizer))
+                case _:
+                    await self._perform(resource, action)
         self.metrics.reconciled(self.KIND.name, time.monotonic() - began)
         now = self.clock()
         delay = RESYNC_S if outcome.requeue_at is None else outcome.requeue_at - now
         self.queue.add_after(key, min(RESYNC_S, max(self.MIN_REQUEUE_S, delay)))
 
     @property
-    @abstractmethod
     def _cache(self) -> Cache[ResourceT]:
-        """The resources of this kind."""
+        return self.caches.of(self.KIND)
 
     @abstractmethod
     def _register_listeners(self) -> None:
@@ -134,11 +129,11 @@ class Controller(ABC, Generic[ResourceT]):
 
     @abstractmethod
     async def _decide(self, resource: ResourceT, now: float) -> Outcome[Any, Any]:
-        """Return what to do about a resource."""
+        """Return what to do about a resource; a `SettingsInvalid` is reported as an invalid spec."""
 
     @abstractmethod
     async def _perform(self, resource: ResourceT, action: Any) -> None:  # noqa: ANN401 - of the kind
-        """Perform one action other than EmitEvent."""
+        """Perform an action that only this kind has."""
 
     def _forget(self, key: Key) -> None:
         """Drop what is remembered of a resource that no longer exists."""
@@ -153,19 +148,14 @@ class Controller(ABC, Generic[ResourceT]):
     async def _emit_event(self, key: Key, event: EmitEvent) -> None:
         resource = self._cache.get(key)
         if resource is not None:
+            kind, meta = self.KIND.resource, resource.meta
             await self.recorder.record(
-                self.KIND.resource,
-                resource.meta,
-                event.reason,
-                event.message,
-                warning=event.warning,
+                kind, meta, event.reason, event.message, warning=event.warning
             )
 
     async def _set_finalizer(self, key: Key, *, present: bool) -> None:
         """Add or remove our finalizer, with the newest version that is known."""
         resource = self._cache.get(key)
         if resource is not None:
-            change = {"add" if present else "remove": self.FINALIZER}
-            self._cache.put(
-                await write_finalizers(self.api, self.KIND.resource, resource.meta, **change)
-            )
+            kind, change = self.KIND.resource, {"add" if present else "remove": self.FINALIZER}
+            self._cache.put(await write_finalizers(self.api, kind, resource.meta, **change))

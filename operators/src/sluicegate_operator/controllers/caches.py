@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from sluicegate_operator.api import labels
-from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec, CheckpointVolumeStatus
-from sluicegate_operator.api.crds import CHECKPOINT_VOLUME, SAVEPOINT, STREAMING_JOB
-from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus
-from sluicegate_operator.api.streaming_job import StreamingJobSpec
-from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
-from sluicegate_operator.controllers.decode import DriverPod, driver_pod_of, node_of
-from sluicegate_operator.controllers.resource import Resource, ResourceReader
+from sluicegate_operator.api.crds import CHECKPOINT_VOLUME, KINDS, SAVEPOINT, STREAMING_JOB, Kind
+from sluicegate_operator.controllers.decode import driver_pod_of, node_of
+from sluicegate_operator.controllers.resource import (
+    JobResource,
+    Resource,
+    ResourceReader,
+    SavepointResource,
+    VolumeResource,
+)
 from sluicegate_operator.kube.client import Api
 from sluicegate_operator.kube.informer import Informer
 from sluicegate_operator.kube.resource import NODES, PODS, Json, Key, ResourceType
-from sluicegate_operator.reconcile.observed import Node
 
 _INSTALL_HINT = (
     "nothing is done with its resources; apply the CustomResourceDefinitions (operators/crds, or "
@@ -30,37 +31,46 @@ _INSTALL_HINT = (
 )
 
 T = TypeVar("T")
-Spec = TypeVar("Spec")
-Status = TypeVar("Status")
-
-JobResource = Resource[StreamingJobSpec, StreamingJobStatus]
-VolumeResource = Resource[CheckpointVolumeSpec, CheckpointVolumeStatus]
-SavepointResource = Resource[SavepointSpec, SavepointStatus]
+Value = TypeVar("Value", bound=Hashable)
 
 Listener = Callable[[Key, T | None, T | None], None]
 """Called with a key and its value before and after a change; None: it does not exist."""
 
 
-@dataclass
 class Cache(Generic[T]):
-    """The objects of one kind in all served namespaces."""
+    """The objects of one kind in all served namespaces; the parameters are those of `Informer`."""
 
-    informers: dict[str, Informer[T]]
-    listeners: list[Listener[T]] = field(default_factory=list)
+    def __init__(
+        self,
+        api: Api,
+        resource_type: ResourceType,
+        convert: Callable[[Json], T],
+        namespaces: Sequence[str],
+        *,
+        selector: str = "",
+        install_hint: str = "",
+    ) -> None:
+        self.listeners: list[Listener[T]] = []
+        what = (api, resource_type, convert, self._changed)
+        self.informers = {
+            namespace: Informer(*what, namespace, selector, install_hint)
+            for namespace in namespaces
+        }
 
     def get(self, key: Key) -> T | None:
         """Return an object, or None."""
         informer = self._informer(key[0])
         return None if informer is None else informer.get(key)
 
-    def items(self) -> Iterator[tuple[Key, T]]:
-        """Yield all keys and objects."""
-        for informer in self.informers.values():
-            yield from list(informer.items())
-
     def __iter__(self) -> Iterator[Key]:
-        """Yield all keys."""
-        return (key for key, _ in self.items())
+        """Iterate over all present keys."""
+        return iter([key for informer in self.informers.values() for key in informer.entries])
+
+    def by_name(self, namespace: str) -> dict[str, T]:
+        """Return the objects of a namespace."""
+        informer = self._informer(namespace)
+        entries = informer.entries.items() if informer else ()
+        return {key[1]: entry.value for key, entry in entries if key[0] == namespace}
 
     def put(self, body: Json) -> None:
         """Store an object that a write or read has returned, if it is newer than the cached one."""
@@ -74,7 +84,7 @@ class Cache(Generic[T]):
         return (informer.listed_at if informer else None) or 0.0
 
     async def refresh(
-        self, namespace: str, selector: str, matches: Callable[[Key, T], bool]
+        self, namespace: str, selector: str = "", matches: Callable[[T], bool] = lambda _: True
     ) -> float:
         """List some objects again (`Informer.refresh`); 0 if the namespace is not served."""
         informer = self._informer(namespace)
@@ -100,46 +110,56 @@ class Cache(Generic[T]):
         """Seconds since the API server last answered, for the namespace where that is longest ago."""
         return time.monotonic() - min(i.heard_at for i in self.informers.values())
 
+    def _changed(self, key: Key, old: T | None, new: T | None) -> None:
+        for listener in self.listeners:
+            listener(key, old, new)
+
     def _informer(self, namespace: str) -> Informer[T] | None:
         return self.informers.get("") or self.informers.get(namespace)
 
 
-class Caches:
-    """The caches of all kinds.
+class Index(Generic[T, Value]):
+    """The keys of a cache's objects by a property that never changes; None: not known (yet)."""
 
-    Args:
-        api: the API server.
-        namespaces: which are served; none: all.
-    """
+    def __init__(self, cache: Cache[T], property_of: Callable[[T], Value | None]) -> None:
+        self._property_of = property_of
+        self._keys: dict[Value, set[Key]] = defaultdict(set)
+        cache.listeners.append(self._changed)
+
+    def keys(self, value: Value) -> list[Key]:
+        """Return the keys of the objects that have this value, sorted."""
+        return sorted(self._keys.get(value, ()))
+
+    def _changed(self, key: Key, old: T | None, new: T | None) -> None:
+        for one, gone in ((old, new is None), (new, False)):
+            value = None if one is None else self._property_of(one)
+            if value is None:
+                continue
+            (self._keys[value].discard if gone else self._keys[value].add)(key)
+            if not self._keys[value]:
+                del self._keys[value]
+
+
+class Caches:
+    """The caches of all kinds, in the namespaces that are served; none: all."""
 
     def __init__(self, api: Api, namespaces: Sequence[str] = ()) -> None:
         served = tuple(namespaces) or ("",)
-        self.jobs: Cache[JobResource] = _resource_cache(
-            api,
-            STREAMING_JOB.resource,
-            served,
-            ResourceReader(STREAMING_JOB.name, StreamingJobSpec, StreamingJobStatus),
-        )
-        self.volumes: Cache[VolumeResource] = _resource_cache(
-            api,
-            CHECKPOINT_VOLUME.resource,
-            served,
-            ResourceReader(CHECKPOINT_VOLUME.name, CheckpointVolumeSpec, CheckpointVolumeStatus),
-        )
-        self.savepoints: Cache[SavepointResource] = _resource_cache(
-            api,
-            SAVEPOINT.resource,
-            served,
-            ResourceReader(SAVEPOINT.name, SavepointSpec, SavepointStatus),
-        )
-        self.pods: Cache[DriverPod] = _cache(
-            api, PODS, driver_pod_of, served, selector=f"{labels.ROLE}={labels.DRIVER}"
-        )
-        self.nodes: Cache[Node] = _cache(api, NODES, node_of, ("",))
+        self._by_kind = {kind.name: _resource_cache(api, kind, served) for kind in KINDS}
+        self.jobs: Cache[JobResource] = self.of(STREAMING_JOB)
+        self.volumes: Cache[VolumeResource] = self.of(CHECKPOINT_VOLUME)
+        self.savepoints: Cache[SavepointResource] = self.of(SAVEPOINT)
+        drivers = f"{labels.ROLE}={labels.DRIVER}"
+        self.pods = Cache(api, PODS, driver_pod_of, served, selector=drivers)
+        self.nodes = Cache(api, NODES, node_of, ("",))
+
+    def of(self, kind: Kind) -> Cache[Any]:
+        """Return the cache of one of the operator's own kinds."""
+        return self._by_kind[kind.name]
 
     def all(self) -> tuple[Cache[object], ...]:
         """Return every cache."""
-        return (self.jobs, self.volumes, self.savepoints, self.pods, self.nodes)  # type: ignore[return-value]
+        return (*self.required(), self.nodes)  # type: ignore[arg-type]
 
     def required(self) -> tuple[Cache[object], ...]:
         """Return the caches without which nothing is reconciled.
@@ -165,41 +185,8 @@ class Caches:
                     group.create_task(informer.run())
 
 
-def _resource_cache(
-    api: Api,
-    resource_type: ResourceType,
-    namespaces: Sequence[str],
-    reader: ResourceReader[Spec, Status],
-) -> Cache[Resource[Spec, Status]]:
-    cache = _cache(api, resource_type, reader.read, namespaces, install_hint=_INSTALL_HINT)
-
-    def forget(
-        _key: Key, old: Resource[Spec, Status] | None, new: Resource[Spec, Status] | None
-    ) -> None:
-        if new is None and old is not None:
-            reader.forget(old.meta.uid)
-
-    cache.listeners.append(forget)
-    return cache
-
-
-def _cache(
-    api: Api,
-    resource_type: ResourceType,
-    convert: Callable[[Json], T],
-    namespaces: Sequence[str],
-    *,
-    selector: str = "",
-    install_hint: str = "",
-) -> Cache[T]:
-    cache: Cache[T] = Cache({})
-
-    def changed(key: Key, old: T | None, new: T | None) -> None:
-        for listener in cache.listeners:
-            listener(key, old, new)
-
-    for namespace in namespaces:
-        cache.informers[namespace] = Informer(
-            api, resource_type, convert, changed, namespace, selector, install_hint
-        )
+def _resource_cache(api: Api, kind: Kind, namespaces: Sequence[str]) -> Cache[Resource[Any, Any]]:
+    reader = ResourceReader(kind)
+    cache = Cache(api, kind.resource, reader.read, namespaces, install_hint=_INSTALL_HINT)
+    cache.listeners.append(reader.changed)
     return cache

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from sluicegate.errors import PreflightFailed, SettingsInvalid
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.locations import checkpoint_address
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
-from sluicegate_operator.controllers.caches import Caches, SavepointResource
+from sluicegate_operator.controllers.caches import Caches, Index
+from sluicegate_operator.controllers.resource import SavepointResource
 from sluicegate_operator.kube.resource import Key
 from sluicegate_operator.pods.environment import CheckpointLocation
 from sluicegate_operator.reconcile import readiness
@@ -22,8 +21,7 @@ class CheckpointResolver:
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
-        self._savepoints_by_job: dict[Key, set[str]] = defaultdict(set)
-        caches.savepoints.listeners.append(self._savepoint_changed)
+        self._savepoints_by_job = Index(caches.savepoints, _job_of)
 
     def readiness(self, job: Job) -> tuple[bool, str]:
         """Return whether a driver may start on the job's volume, and the reason if it may not."""
@@ -46,18 +44,14 @@ class CheckpointResolver:
 
     def savepoints(self, job: Job) -> dict[str, SavepointState]:
         """Return the state of each Savepoint that belongs to this job, or that it refers to."""
-        key = (job.namespace, job.name)
-        names = {*self.savepoints_of(key), *referenced_savepoints(job.spec, job.status)}
+        own = self.savepoints_of((job.namespace, job.name))
+        names = {*own, *referenced_savepoints(job.spec, job.status)}
         found = {name: self._caches.savepoints.get((job.namespace, name)) for name in names}
-        return {
-            name: readiness.savepoint_state(one.status)
-            for name, one in found.items()
-            if one is not None
-        }
+        return {name: readiness.savepoint_state(one.status) for name, one in found.items() if one}
 
     def savepoints_of(self, job: Key) -> tuple[str, ...]:
         """Return the names of a job's Savepoints."""
-        return tuple(self._savepoints_by_job.get(job, ()))
+        return tuple(name for _, name in self._savepoints_by_job.keys(job))
 
     def location(self, job: Job, action: CreateDriver) -> CheckpointLocation:
         """Return where a new driver works.
@@ -93,14 +87,10 @@ class CheckpointResolver:
             )
         return volume.spec
 
-    def _savepoint_changed(
-        self, key: Key, old: SavepointResource | None, new: SavepointResource | None
-    ) -> None:
-        for savepoint, gone in ((old, new is None), (new, False)):
-            if savepoint is None or isinstance(savepoint.spec, SettingsInvalid):
-                continue
-            names = self._savepoints_by_job[key[0], savepoint.spec.job]
-            (names.discard if gone else names.add)(key[1])
+
+def _job_of(savepoint: SavepointResource) -> Key | None:
+    spec = savepoint.valid_spec
+    return None if spec is None else (savepoint.meta.namespace, spec.job)
 
 
 def referenced_savepoints(spec: StreamingJobSpec, status: StreamingJobStatus) -> frozenset[str]:

@@ -11,7 +11,7 @@ from sluicegate.errors import AccessDenied
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.locations import CA_KEY, environment
 from sluicegate_operator.kube.client import Api, ApiError
-from sluicegate_operator.kube.resource import SECRETS, Json
+from sluicegate_operator.kube.resource import SECRETS
 from sluicegate_operator.storage_tasks.runner import AUTHORITY_TEXT
 
 _KEYS = ("accessKeyId", "secretAccessKey")
@@ -52,24 +52,20 @@ async def read_access(api: Api, namespace: str, volume: CheckpointVolumeSpec) ->
 
 async def _read_keys(api: Api, namespace: str, name: str, *keys: str) -> tuple[str, list[str]]:
     """Return a Secret's version and the values of some keys."""
-    found = await _read_secret(api, namespace, name)
-    data = found.get("data") or {}
     try:
-        texts = [base64.b64decode(data[key], validate=True).decode().strip() for key in keys]
-    except (KeyError, binascii.Error, UnicodeDecodeError) as error:
-        raise _denied(f"Secret {name} lacks {' or '.join(keys)}", keys) from error
-    return found["metadata"]["resourceVersion"], texts
-
-
-async def _read_secret(api: Api, namespace: str, name: str) -> Json:
-    try:
-        return await api.request("GET", SECRETS.path(namespace, name))
+        found = await api.request("GET", SECRETS.path(namespace, name))
     except ApiError as error:
         if error.missing:
             raise _denied(f"there is no Secret {name} in namespace {namespace}") from error
         if error.forbidden:
             raise _denied(f"the operator may not read Secret {name}") from error
         raise
+    data = found.get("data") or {}
+    try:
+        texts = [base64.b64decode(data[key], validate=True).decode().strip() for key in keys]
+    except (KeyError, binascii.Error, UnicodeDecodeError) as error:
+        raise _denied(f"Secret {name} lacks {' or '.join(keys)}", keys) from error
+    return found["metadata"]["resourceVersion"], texts
 
 
 def _denied(what: str, keys: tuple[str, ...] = ()) -> AccessDenied:

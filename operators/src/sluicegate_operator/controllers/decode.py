@@ -1,4 +1,4 @@
-"""Conversion of the API server's objects into what `reconcile` observes. The functions accept any object."""
+"""Conversion of pods and nodes into what `reconcile` observes. The functions accept any object."""
 
 from __future__ import annotations
 
@@ -8,38 +8,12 @@ from typing import Any
 
 from sluicegate.deployment import termination
 from sluicegate_operator.api import labels as api_labels
-from sluicegate_operator.api.streaming_job import StreamingJobSpec
-from sluicegate_operator.api.streaming_job_status import RUN, StreamingJobStatus
-from sluicegate_operator.controllers.resource import Resource
-from sluicegate_operator.kube.resource import Json
+from sluicegate_operator.api.streaming_job_status import RUN
+from sluicegate_operator.kube.resource import Json, Key
 from sluicegate_operator.kube.timestamps import parse_instant, to_instant
-from sluicegate_operator.reconcile.observed import (
-    FAILED,
-    SUCCEEDED,
-    Job,
-    Node,
-    Pod,
-    Progress,
-)
+from sluicegate_operator.reconcile.observed import FAILED, SUCCEEDED, Node, Pod, Progress
 
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-
-
-def job_of(resource: Resource[StreamingJobSpec, StreamingJobStatus], spec: StreamingJobSpec) -> Job:
-    """Return a StreamingJob for `reconcile_job`."""
-    meta = resource.meta
-    return Job(
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        generation=meta.generation,
-        created_at=meta.created_at,
-        spec=spec,
-        status=resource.status,
-        deleted=meta.deleted,
-        has_finalizer=api_labels.JOB_FINALIZER in meta.finalizers,
-        skip_finish=meta.annotation(api_labels.SKIP_FINISH) == "true",
-    )
 
 
 @dataclass(frozen=True)
@@ -47,13 +21,12 @@ class DriverPod:
     """A driver's pod, without the state of its node.
 
     Args:
-        job: its namespace and job.
         owner: uid of the job; the pods of a deleted job do not belong to a new job of the same name.
         node: the name of its node, or empty.
         finalizers: all of them, including those of others.
     """
 
-    job: tuple[str, str]
+    job: Key
     owner: str
     node: str
     pod: Pod
@@ -64,6 +37,8 @@ def driver_pod_of(body: Json) -> DriverPod:
     """Return a driver's pod."""
     meta, status = body["metadata"], body.get("status") or {}
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    node = (body.get("spec") or {}).get("nodeName", "")
+    conditions = [(one["type"], one["status"]) for one in status.get("conditions") or ()]
     state = _driver_state(status)
     running, ended = state.get("running") or {}, state.get("terminated") or {}
     code = ended.get("exitCode")
@@ -83,14 +58,13 @@ def driver_pod_of(body: Json) -> DriverPod:
         exit_code=code,
         message=_message(ended, status),
         waiting=(state.get("waiting") or {}).get("reason", ""),
-        node=Node() if (body.get("spec") or {}).get("nodeName") else None,
+        node=Node() if node else None,
         terminating="deletionTimestamp" in meta,
-        disrupted=_condition_is_true(status, "DisruptionTarget"),
+        disrupted=("DisruptionTarget", "True") in conditions,
         has_finalizer=api_labels.DRIVER_FINALIZER in finalizers,
         restore_from=annotations.get(api_labels.RESTORE_FROM, ""),
         progress=_progress(annotations.get(api_labels.PROGRESS)),
     )
-    node = (body.get("spec") or {}).get("nodeName", "")
     job = (meta.get("namespace", ""), labels.get(api_labels.JOB, ""))
     return DriverPod(job, labels.get(api_labels.JOB_UID, ""), node, pod, finalizers)
 
@@ -113,8 +87,8 @@ def node_of(body: Json) -> Node:
 
 def _driver_state(status: Json) -> Json:
     """Return the state of the driver's container; a pod with only one container needs no name."""
-    resource = status.get("containerStatuses") or []
-    ours = [one for one in resource if one.get("name") == api_labels.DRIVER] or resource[:1]
+    states = status.get("containerStatuses") or []
+    ours = [one for one in states if one.get("name") == api_labels.DRIVER] or states[:1]
     state: Json = ours[0].get("state") or {} if ours else {}
     return state
 
@@ -138,10 +112,6 @@ def _message(ended: Json, status: Json) -> str:
     if not any(words):
         words = [str(ended.get("reason") or "")]
     return ": ".join(word for word in words if word)[:1000]
-
-
-def _condition_is_true(status: Json, kind: str) -> bool:
-    return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions") or ())
 
 
 def _progress(text: str | None) -> Progress | None:

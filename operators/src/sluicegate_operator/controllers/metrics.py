@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sluicegate_operator.api.streaming_job_status import PHASES, StreamingJobStatus
-from sluicegate_operator.controllers.caches import JobResource
+from sluicegate_operator.controllers.resource import JobResource
 from sluicegate_operator.kube.resource import Key
 from sluicegate_operator.kube.work_queue import WorkQueue
 
@@ -124,7 +124,7 @@ class _JobCollector(Collector):
         attempt = GaugeMetricFamily(
             "sluicegate_job_attempt", "Number of the newest driver", labels=labels
         )
-        counts = dict.fromkeys(PHASES, 0)
+        counts = dict.fromkeys(PHASES, 0) if self.exported else {}
         for key, status in list(self.statuses.items()) if self.exported else ():
             counts[status.phase] += 1
             phase.add_metric([*key, status.phase], 1)
@@ -132,6 +132,6 @@ class _JobCollector(Collector):
             if status.checkpoint.last_epoch_time is not None:
                 age.add_metric(list(key), max(0.0, time.time() - status.checkpoint.last_epoch_time))
         jobs = GaugeMetricFamily("sluicegate_jobs", "Jobs in each phase", labels=["phase"])
-        for name, count in counts.items() if self.exported else ():
+        for name, count in counts.items():
             jobs.add_metric([name], count)
         return [phase, age, attempt, jobs]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sluicegate_operator.api import labels
 from sluicegate_operator.api.streaming_job_status import ACTIVE, REQUESTED
-from sluicegate_operator.controllers.caches import Caches
+from sluicegate_operator.controllers.caches import Caches, Index
 from sluicegate_operator.controllers.checkpoints import CheckpointResolver
 from sluicegate_operator.controllers.decode import DriverPod
 from sluicegate_operator.kube.client import Api, ApiError
@@ -24,19 +24,11 @@ _ABSENT_NODE_S = 30.0
 
 @dataclass
 class Observer:
-    """Collects what is observed of a job.
-
-    Args:
-        api: the API server.
-        caches: of all kinds.
-        checkpoints: resolves the job's volume and savepoints.
-    """
+    """Collects what is observed of a job."""
 
     api: Api
     caches: Caches
     checkpoints: CheckpointResolver
-    _pods_by_job: dict[Key, set[Key]] = field(default_factory=lambda: defaultdict(set))
-    _pods_by_node: dict[str, set[Key]] = field(default_factory=lambda: defaultdict(set))
     _absent_nodes: dict[str, float] = field(default_factory=dict)
     _deleted_checkpoints: dict[Key, str] = field(default_factory=dict)
     _first_seen: dict[str, dict[str, tuple[Progress | None, float]]] = field(
@@ -45,12 +37,14 @@ class Observer:
     """By uid: what each pod reports of itself, and when this process first saw that."""
 
     def __post_init__(self) -> None:
-        """Register the listener that maintains the indexes."""
+        """Create the indexes."""
+        self._pods_by_job = Index(self.caches.pods, lambda pod: pod.job)
+        self._pods_by_node = Index(self.caches.pods, lambda pod: pod.node or None)
         self.caches.pods.listeners.append(self._pod_changed)
 
     def jobs_on(self, node: str) -> set[Key]:
         """Return the jobs whose drivers are on a node."""
-        found = (self.caches.pods.get(key) for key in self._pods_by_node.get(node, ()))
+        found = map(self.caches.pods.get, self._pods_by_node.keys(node))
         return {pod.job for pod in found if pod is not None}
 
     def checkpoint_deleted(self, key: Key, uid: str) -> None:
@@ -82,7 +76,7 @@ class Observer:
         )
 
     def _pods(self, key: Key, uid: str) -> Iterable[DriverPod]:
-        found = (self.caches.pods.get(pod) for pod in sorted(self._pods_by_job.get(key, ())))
+        found = map(self.caches.pods.get, self._pods_by_job.keys(key))
         return [pod for pod in found if pod is not None and pod.owner == uid]
 
     async def _pods_as_of(self, job: Job, now: float) -> float:
@@ -96,7 +90,7 @@ class Observer:
         if as_of >= driver.request_time + REQUEST_DEADLINE_S or now < driver.request_time:
             return as_of
         return await self.caches.pods.refresh(
-            job.namespace, f"{labels.JOB}={job.name}", lambda _, pod: pod.job == key
+            job.namespace, f"{labels.JOB}={job.name}", lambda pod: pod.job == key
         )
 
     async def _complete(self, driver_pod: DriverPod, now: float) -> Pod:
@@ -146,19 +140,6 @@ class Observer:
         self._absent_nodes.pop(name, None)
         return nodes.get(("", name)) or Node()
 
-    def _pod_changed(self, key: Key, old: DriverPod | None, new: DriverPod | None) -> None:
-        for pod, gone in ((old, new is None), (new, False)):
-            if pod is None:
-                continue
-            if gone:
-                self._pods_by_job[pod.job].discard(key)
-                self._pods_by_node[pod.node].discard(key)
-            else:
-                self._pods_by_job[pod.job].add(key)
-                if pod.node:
-                    self._pods_by_node[pod.node].add(key)
+    def _pod_changed(self, _key: Key, old: DriverPod | None, new: DriverPod | None) -> None:
         if new is None and old is not None:
             self._first_seen.pop(old.pod.uid, None)
-            for index, name in ((self._pods_by_job, old.job), (self._pods_by_node, old.node)):
-                if not index[name]:  # type: ignore[index]
-                    del index[name]  # type: ignore[arg-type]

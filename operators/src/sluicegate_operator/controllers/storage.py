@@ -15,13 +15,7 @@ from sluicegate_operator.controllers.base import Controller
 from sluicegate_operator.controllers.credentials import read_access
 from sluicegate_operator.controllers.resource import Resource
 from sluicegate_operator.kube.resource import Key
-from sluicegate_operator.reconcile.actions import (
-    AddFinalizer,
-    ForgetTask,
-    RemoveFinalizer,
-    RunTask,
-    StorageAction,
-)
+from sluicegate_operator.reconcile.actions import ForgetTask, RunTask, StorageAction
 from sluicegate_operator.reconcile.context import Outcome, reject_spec
 from sluicegate_operator.storage_tasks.queue import TaskQueue
 
@@ -43,10 +37,6 @@ class StorageController(Controller[AnyResource]):
         self.tasks = TaskQueue(self._task_ended, clock=self.clock)
         self._cache.listeners.append(self._changed)
 
-    async def close(self) -> None:
-        """Cancel all tasks."""
-        await self.tasks.close()
-
     @abstractmethod
     async def _decide_accepted(self, resource: Any, now: float) -> AnyOutcome:  # noqa: ANN401 - of the kind
         """Return what to do about a resource with a valid spec."""
@@ -54,18 +44,11 @@ class StorageController(Controller[AnyResource]):
     async def _decide(self, resource: AnyResource, now: float) -> AnyOutcome:
         if isinstance(resource.spec, SettingsInvalid):
             return reject_spec(resource.status, resource.meta.generation, resource.spec, now)
-        try:
-            return await self._decide_accepted(resource, now)
-        except SettingsInvalid as error:
-            return reject_spec(resource.status, resource.meta.generation, error, now)
+        return await self._decide_accepted(resource, now)
 
     async def _perform(self, resource: AnyResource, action: StorageAction) -> None:
         key, uid = resource.key, resource.meta.uid
         match action:
-            case AddFinalizer():
-                await self._set_finalizer(key, present=True)
-            case RemoveFinalizer():
-                await self._set_finalizer(key, present=False)
             case RunTask():
 
                 async def environment() -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api import labels
@@ -11,19 +12,20 @@ from sluicegate_operator.api.crds import STREAMING_JOB
 from sluicegate_operator.api.locations import job_address
 from sluicegate_operator.api.streaming_job import CheckpointSettings, StreamingJobSpec
 from sluicegate_operator.controllers.base import Controller
-from sluicegate_operator.controllers.caches import (
-    Cache,
+from sluicegate_operator.controllers.checkpoints import referenced_savepoints
+from sluicegate_operator.controllers.credentials import read_access
+from sluicegate_operator.controllers.decode import DriverPod
+from sluicegate_operator.controllers.observer import Observer
+from sluicegate_operator.controllers.resource import (
     JobResource,
     SavepointResource,
     VolumeResource,
+    job_of,
 )
-from sluicegate_operator.controllers.checkpoints import referenced_savepoints
-from sluicegate_operator.controllers.credentials import read_access
-from sluicegate_operator.controllers.decode import DriverPod, job_of
-from sluicegate_operator.controllers.driver_pods import DriverPods
-from sluicegate_operator.controllers.observer import Observer
 from sluicegate_operator.controllers.savepoint import create_upgrade_savepoint
-from sluicegate_operator.kube.resource import Key
+from sluicegate_operator.kube.client import ApiError
+from sluicegate_operator.kube.resource import PODS, Json, Key
+from sluicegate_operator.kube.writes import create_or_get, delete_object, remove_finalizer
 from sluicegate_operator.pods.driver import driver_pod, validate
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.context import reject_spec
@@ -43,7 +45,6 @@ class JobController(Controller[JobResource]):
     """Reconciles StreamingJobs."""
 
     observer: Observer = field(init=False)
-    pods: DriverPods = field(init=False)
     _deletions: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
 
     KIND = STREAMING_JOB
@@ -51,13 +52,8 @@ class JobController(Controller[JobResource]):
     WORKERS = 16
     MIN_REQUEUE_S = 0.01
 
-    @property
-    def _cache(self) -> Cache[JobResource]:
-        return self.caches.jobs
-
     def _register_listeners(self) -> None:
         self.observer = Observer(self.api, self.caches, self.checkpoints)
-        self.pods = DriverPods(self.api, self.caches.pods)
         self.caches.jobs.listeners.append(self._job_changed)
         self.caches.pods.listeners.append(self._pod_changed)
         self.caches.nodes.listeners.append(self._node_changed)
@@ -65,19 +61,15 @@ class JobController(Controller[JobResource]):
         self.caches.savepoints.listeners.append(self._savepoint_changed)
 
     async def _decide(self, resource: JobResource, now: float) -> JobOutcome:
-        status, generation = resource.status, resource.meta.generation
         job, error = _job(resource), None
         if isinstance(resource.spec, SettingsInvalid):
             error = resource.spec
         elif not job.deleted:
             error = validate(job.name, job.spec)
         if error is not None and not job.deleted:
-            return reject_spec(status, generation, error, now)
+            return reject_spec(resource.status, job.generation, error, now)
         spec_error = "" if error is None else str(error)
-        try:
-            return reconcile_job(job, await self.observer.observe(job, now, spec_error), now)
-        except SettingsInvalid as invalid:
-            return reject_spec(status, generation, invalid, now)
+        return reconcile_job(job, await self.observer.observe(job, now, spec_error), now)
 
     def _forget(self, key: Key) -> None:
         self.observer.forget(key)
@@ -88,25 +80,48 @@ class JobController(Controller[JobResource]):
     async def _perform(self, resource: JobResource, action: do.JobAction) -> None:
         key, namespace, job = resource.key, resource.meta.namespace, _job(resource)
         match action:
-            case do.AddFinalizer():
-                await self._set_finalizer(key, present=True)
-            case do.RemoveFinalizer():
-                await self._set_finalizer(key, present=False)
             case do.CreateDriver():
                 location = self.checkpoints.location(job, action)
-                await self.pods.create(driver_pod(job, action, location))
+                await self._create_pod(job, driver_pod(job, action, location))
                 self.metrics.driver_created()
             case do.StopDriver():
-                await self.pods.stop(namespace, action.name, action.uid, action.grace_s)
+                pod = (namespace, action.name, action.uid)
+                await delete_object(self.api, PODS, *pod, action.grace_s)
             case do.RemovePodFinalizer():
-                await self.pods.release(namespace, action.name, action.uid)
+                await self._release_pod(namespace, action.name, action.uid)
             case do.DeletePod():
-                await self.pods.delete(namespace, action.name, action.uid)
+                await delete_object(self.api, PODS, namespace, action.name, action.uid)
+                await self._release_pod(namespace, action.name, action.uid)
             case do.CreateSavepoint():
                 created = await create_upgrade_savepoint(self.api, job, action)
                 self.caches.savepoints.put(created)
             case do.DeleteCheckpoint():
                 self._start_deletion(key, job)
+
+    async def _create_pod(self, job: Job, pod: Json) -> None:
+        """Create a driver's pod; an existing one of the same job counts as success.
+
+        Raises:
+            ApiError: the request was refused, or a pod of that name belongs to another job.
+        """
+        created = await create_or_get(self.api, PODS, pod)
+        meta, owners = created["metadata"], created["metadata"].get("ownerReferences") or []
+        if not any(one["uid"] == job.uid for one in owners):
+            name = f"{meta['namespace']}/{meta['name']}"
+            message = f"pod {name} already exists and belongs to another job; delete it"
+            raise ApiError(HTTPStatus.CONFLICT, "NameTaken", message)
+        self.caches.pods.put(created)
+
+    async def _release_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Remove our finalizer from a pod."""
+        cached = self.caches.pods.get((namespace, name))
+        if cached is None or cached.pod.uid != uid or not cached.pod.has_finalizer:
+            return
+        after = await remove_finalizer(
+            self.api, PODS, namespace, name, cached.finalizers, labels.DRIVER_FINALIZER
+        )
+        if after is not None:
+            self.caches.pods.put(after)
 
     def _start_deletion(self, key: Key, job: Job) -> None:
         """Delete a checkpoint in the background, which may take long, and queue the job afterwards."""
@@ -154,11 +169,10 @@ class JobController(Controller[JobResource]):
         """Queue the jobs on a volume whose readiness may have changed."""
         if old is not None and new is not None and _readiness_inputs(old) == _readiness_inputs(new):
             return
-        for job_key, job in self.caches.jobs.items():
-            if job_key[0] != key[0] or isinstance(job.spec, SettingsInvalid):
-                continue
-            if job.spec.checkpoint.volume == key[1]:
-                self.queue.add(job_key)
+        for job in self.caches.jobs.by_name(key[0]).values():
+            spec = job.valid_spec
+            if spec is not None and spec.checkpoint.volume == key[1]:
+                self.queue.add(job.key)
 
     def _savepoint_changed(
         self, key: Key, old: SavepointResource | None, new: SavepointResource | None
@@ -166,12 +180,10 @@ class JobController(Controller[JobResource]):
         """Queue the job of a savepoint, and the jobs that start from it."""
         if old is not None and new is not None and old.status.phase == new.status.phase:
             return
-        for job_key, job in self.caches.jobs.items():
-            if job_key[0] != key[0] or isinstance(job.spec, SettingsInvalid):
-                continue
-            own = self.checkpoints.savepoints_of(job_key)
-            if key[1] in referenced_savepoints(job.spec, job.status) | {*own}:
-                self.queue.add(job_key)
+        for job in self.caches.jobs.by_name(key[0]).values():
+            spec, own = job.valid_spec, self.checkpoints.savepoints_of(job.key)
+            if spec is not None and key[1] in referenced_savepoints(spec, job.status) | {*own}:
+                self.queue.add(job.key)
 
     def _node_changed(self, key: Key, _old: Node | None, _new: Node | None) -> None:
         for job_key in self.observer.jobs_on(key[1]):
@@ -180,8 +192,7 @@ class JobController(Controller[JobResource]):
 
 def _job(resource: JobResource) -> Job:
     """Return a job for `reconcile_job`, with the placeholder if its spec is invalid."""
-    unreadable = isinstance(resource.spec, SettingsInvalid)
-    return job_of(resource, _PLACEHOLDER if unreadable else resource.spec)  # type: ignore[arg-type]
+    return job_of(resource, resource.valid_spec or _PLACEHOLDER)
 
 
 def _readiness_inputs(volume: VolumeResource) -> tuple[object, ...]:

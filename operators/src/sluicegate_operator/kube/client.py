@@ -190,11 +190,7 @@ class Api:
 
 
 async def _events(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[Json]:
-    """Yield a watch's events.
-
-    Raises:
-        ApiError: the server reports an error, the connection broke, or there was no further event.
-    """
+    """Yield a watch's events; raises like `Api.watch`."""
     try:
         async for line in response.content:
             event: Json = json.loads(line)
@@ -211,19 +207,15 @@ async def _events(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[
 
 
 def _decode(status: int, text: bytes) -> Json:
-    """Return the body of an answer.
-
-    Raises:
-        ApiError: the answer is an error.
-    """
+    """Return the body of an answer, or raise the error that it is."""
     try:
         body = json.loads(text)
     except ValueError:
         body = {"message": text[:200].decode(errors="replace")}
     if status >= HTTPStatus.BAD_REQUEST:
-        message = body.get("message", "") if isinstance(body, dict) else str(body)
-        reason = body.get("reason", "") if isinstance(body, dict) else ""
-        raise ApiError(status, reason or f"HTTP {status}", message)
+        details = body if isinstance(body, dict) else {"message": str(body)}
+        reason = details.get("reason") or f"HTTP {status}"
+        raise ApiError(status, reason, details.get("message", ""))
     answer: Json = body
     return answer
 
@@ -233,10 +225,7 @@ def _unanswered(method: str, path: str, error: BaseException) -> ApiError:
 
 
 async def connect(kubeconfig: str = "") -> Api:
-    """Return a connection to the API server.
-
-    Args:
-        kubeconfig: path of a kubeconfig; by default the service account of this pod is used.
+    """Return a connection to the API server, by a kubeconfig or the service account of this pod.
 
     Raises:
         ConfigError: the kubeconfig cannot be read, or this process does not run in a pod.

@@ -19,19 +19,13 @@ _MAX_LENGTH = 1000
 
 @dataclass(frozen=True)
 class EventRecorder:
-    """Creates Events.
-
-    Args:
-        api: the API server.
-        component: name of the component that reports.
-        controller: name of the controller that reports, such as 'example.com/operator'.
-        instance: identity of the reporting process.
-    """
+    """Creates Events in the name of a component and its controller, such as 'example.com/operator'."""
 
     api: Api
     component: str
     controller: str
     instance: str
+    """Identity of the reporting process."""
 
     async def record(
         self,
@@ -49,10 +43,19 @@ class EventRecorder:
         message = message[:_MAX_LENGTH]
         digest = hashlib.sha256(f"{meta.uid}{reason}{message}".encode()).hexdigest()[:16]
         name, now = f"{meta.name[:200]}.{digest}", to_text(time.time())[:-5] + "Z"
-        body = self._event(resource_type, meta, name, now) | {
+        body = {
+            **EVENTS.type_meta,
+            "metadata": {"name": name, "namespace": meta.namespace},
+            "involvedObject": {**resource_type.type_meta, **meta.identity},
             "reason": reason,
             "message": message,
             "type": "Warning" if warning else "Normal",
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "source": {"component": self.component},
+            "reportingComponent": self.controller,
+            "reportingInstance": self.instance,
         }
         try:
             await self._create_or_count(meta.namespace, name, body, now)
@@ -68,24 +71,3 @@ class EventRecorder:
             path = EVENTS.path(namespace, name)
             count = (await self.api.request("GET", path)).get("count") or 1
             await self.api.patch(path, {"count": count + 1, "lastTimestamp": now})
-
-    def _event(self, resource_type: ResourceType, meta: Meta, name: str, now: str) -> Json:
-        return {
-            "apiVersion": EVENTS.api_version,
-            "kind": EVENTS.kind,
-            "metadata": {"name": name, "namespace": meta.namespace},
-            "involvedObject": {
-                "apiVersion": resource_type.api_version,
-                "kind": resource_type.kind,
-                "namespace": meta.namespace,
-                "name": meta.name,
-                "uid": meta.uid,
-                "resourceVersion": meta.version,
-            },
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-            "source": {"component": self.component},
-            "reportingComponent": self.controller,
-            "reportingInstance": self.instance,
-        }

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PAGE = 500
-"""Objects per page of a list."""
 _WATCH_S = 300
 """The server ends a watch after this time plus a random part, so that not all watches end together."""
 _MAX_PAUSE_S = 10.0
@@ -45,8 +44,6 @@ class Informer(Generic[T]):
     """A cache of the objects of one type in all namespaces or in one.
 
     Args:
-        api: the API server.
-        resource_type: of the objects.
         convert: returns the part of an object that is cached.
         changed: called with key, old and new value after a change; None for a value that did not or
             does not exist.
@@ -77,15 +74,9 @@ class Informer(Generic[T]):
         entry = self.entries.get(key)
         return None if entry is None else entry.value
 
-    def items(self) -> Iterator[tuple[Key, T]]:
-        """Yield all keys and values."""
-        for key, entry in self.entries.items():
-            yield key, entry.value
-
     def put(self, body: Json) -> None:
         """Cache an object that a list, a watch or a write has returned, if it is newer."""
-        meta = body["metadata"]
-        key = (meta.get("namespace", ""), meta["name"])
+        meta, key = body["metadata"], _key_of(body)
         version, before = int(meta["resourceVersion"]), self.entries.get(key)
         if meta["uid"] in self._deleted or (before is not None and version <= before.version):
             return
@@ -123,7 +114,8 @@ class Informer(Generic[T]):
                     pause = min(_MAX_PAUSE_S, max(0.5, pause * 2))
                 if not (error.expired or (before and before == self.list_error)):
                     text = self.list_error or error
-                    log.warning("watching %s: %s; retry in %.1f s", self._plural, text, pause)
+                    plural = self.resource_type.plural
+                    log.warning("watching %s: %s; retry in %.1f s", plural, text, pause)
             # with jitter, so that not all informers of all processes come back at once
             await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 - a pause
 
@@ -131,21 +123,13 @@ class Informer(Generic[T]):
         """Return an error that only a person can correct; empty for all others."""
         if error.missing:
             hint = f"; {self.install_hint}" if self.install_hint else ""
-            return f"the cluster does not serve {self._plural}{hint}"
+            return f"the cluster does not serve {self.resource_type.plural}{hint}"
         return str(error) if error.forbidden else ""
 
-    async def refresh(
-        self, namespace: str, selector: str, matches: Callable[[Key, T], bool]
-    ) -> float:
-        """List some objects again and update the cache.
+    async def refresh(self, namespace: str, selector: str, matches: Callable[[T], bool]) -> float:
+        """List some objects again, and return when the cache of these was complete (seconds since 1970).
 
-        Args:
-            namespace: of the objects.
-            selector: label selector of the objects, for the server.
-            matches: the same selection among cached objects.
-
-        Returns:
-            The time, in seconds since 1970, at which the cache of these objects was complete.
+        The server evaluates the label selector; `matches` is the same selection for cached objects.
 
         Raises:
             ApiError: the list was refused or not answered.
@@ -157,7 +141,9 @@ class Informer(Generic[T]):
             self.put(body)
         self._remove_older(
             int(found["metadata"]["resourceVersion"]),
-            lambda key, entry: matches(key, entry.value) and entry.uid not in existing,
+            lambda key, entry: (
+                key[0] == namespace and matches(entry.value) and entry.uid not in existing
+            ),
         )
         return began
 
@@ -168,10 +154,6 @@ class Informer(Generic[T]):
                 self.remove(key, entry.uid)
 
     @property
-    def _plural(self) -> str:
-        return self.resource_type.plural
-
-    @property
     def _path(self) -> str:
         return self.resource_type.path(self.namespace)
 
@@ -179,16 +161,11 @@ class Informer(Generic[T]):
         """Replace the cache by a complete list; return the list's resourceVersion."""
         began, seen, token = time.time(), set[Key](), ""
         while True:
-            query = {"limit": str(_PAGE)}
-            if self.selector:
-                query["labelSelector"] = self.selector
-            if token:
-                query["continue"] = token
+            query = {"limit": str(_PAGE), "labelSelector": self.selector, "continue": token}
             page = await self.api.request("GET", self._path, query=query)
             self.heard_at = time.monotonic()
             for body in page["items"]:
-                meta = body["metadata"]
-                seen.add((meta.get("namespace", ""), meta["name"]))
+                seen.add(_key_of(body))
                 self.put(body)
             token = page["metadata"].get("continue", "")
             if not token:
@@ -206,28 +183,30 @@ class Informer(Generic[T]):
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(_WATCH_S + random.randrange(60)),  # noqa: S311 - a pause
+            "labelSelector": self.selector,
         }
-        if self.selector:
-            query["labelSelector"] = self.selector
         async with self.api.watch(self._path, query) as events:
             self.heard_at = time.monotonic()
-            async for event in _until_silent(events):
-                self.heard_at = time.monotonic()
-                body, meta = event["object"], event["object"]["metadata"]
-                version = meta["resourceVersion"]
-                if event["type"] == "DELETED":
-                    self.remove((meta.get("namespace", ""), meta["name"]), meta["uid"])
-                elif event["type"] != "BOOKMARK":
-                    self.put(body)
+            try:
+                async for event in events:
+                    version = self._apply(event)
+            except ApiError as error:
+                if not error.silent:
+                    raise
+                # it may be dead; the next watch continues from here
+                log.debug("%s; opening a new watch", error.message)
         return version
 
+    def _apply(self, event: Json) -> str:
+        """Apply one event of a watch; return its resourceVersion."""
+        self.heard_at = time.monotonic()
+        body = event["object"]
+        if event["type"] == "DELETED":
+            self.remove(_key_of(body), body["metadata"]["uid"])
+        elif event["type"] != "BOOKMARK":
+            self.put(body)
+        return str(body["metadata"]["resourceVersion"])
 
-async def _until_silent(events: AsyncIterator[Json]) -> AsyncIterator[Json]:
-    """Yield a watch's events until it ends or may be dead; the next watch continues from there."""
-    try:
-        async for event in events:
-            yield event
-    except ApiError as error:
-        if not error.silent:
-            raise
-        log.debug("%s; opening a new watch", error.message)
+
+def _key_of(body: Json) -> Key:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]

@@ -1,11 +1,9 @@
 """Leader election by a Lease, as in client-go.
 
-Another's Lease counts as expired when it was not renewed for its duration by this process's own clock,
-never by the times in the Lease, so clocks may differ and jump. Two processes may still consider themselves
-the leader for a moment. Callers must make that harmless, for example by conditional writes.
-
-The official client's leader election is not used: it compares the times in the Lease with the local
-clock, and does not release the Lease at a shutdown.
+Another's Lease counts as expired when it was not renewed for its duration by this process's own clock, so
+clocks may differ and jump. The official client compares the times in the Lease with the local clock, and
+does not release the Lease at a shutdown. Two processes may still consider themselves the leader for a
+moment; callers must make that harmless, for example by conditional writes.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sluicegate_operator.kube.client import Api, ApiError
 from sluicegate_operator.kube.resource import LEASES, Json
@@ -23,7 +21,6 @@ from sluicegate_operator.kube.timestamps import to_text
 log = logging.getLogger(__name__)
 
 DURATION_S = 15.0
-"""Duration of the Lease."""
 RENEW_S = 10.0
 """A leader that could not renew its Lease for this long steps down, before another may take over."""
 RETRY_S = 2.0
@@ -32,12 +29,9 @@ RETRY_S = 2.0
 
 @dataclass
 class LeaderElector:
-    """One candidate for a Lease.
+    """One candidate for the Lease with this namespace and name.
 
     Args:
-        api: the API server.
-        namespace: of the Lease.
-        name: of the Lease.
         identity: of this candidate, unique among running processes. A later process with the same
             identity, such as the next container of the same pod, acquires the Lease at once.
         changed: called with whether this candidate is the leader, when that changes.
@@ -52,7 +46,7 @@ class LeaderElector:
     _renewed: float = -1e9
     _observed: tuple[str, str] = ("", "")
     """Holder and resourceVersion of another's Lease."""
-    _observed_at: float = field(default=0.0)
+    _observed_at: float = 0.0
 
     @property
     def is_leader(self) -> bool:
@@ -118,7 +112,7 @@ class LeaderElector:
 
     async def _write(self, method: str, path: str, body: Json, began: float) -> bool:
         """Write the Lease with our identity; return False if another candidate was faster."""
-        now = _micro_time()
+        now = to_text(time.time()).replace("Z", "000Z")  # a MicroTime
         spec = body.get("spec") or {}
         ours = spec.get("holderIdentity") == self.identity
         written = {
@@ -129,12 +123,7 @@ class LeaderElector:
             "renewTime": now,
             "leaseTransitions": int(spec.get("leaseTransitions") or 0) + (not ours),
         }
-        lease = {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.kind,
-            "metadata": body["metadata"],
-            "spec": written,
-        }
+        lease = {**LEASES.type_meta, "metadata": body["metadata"], "spec": written}
         try:
             await self.api.request(method, path, lease)
         except ApiError as error:
@@ -143,7 +132,3 @@ class LeaderElector:
             raise
         self._renewed = began
         return True
-
-
-def _micro_time() -> str:
-    return to_text(time.time()).replace("Z", "000Z")

@@ -31,17 +31,15 @@ class ResourceType:
     kind: str
 
     @property
-    def api_version(self) -> str:
-        """The apiVersion of its objects."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+    def type_meta(self) -> dict[str, str]:
+        """The apiVersion and kind of its objects."""
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        return {"apiVersion": version, "kind": self.kind}
 
     def path(self, namespace: str = "", name: str = "", *, sub: str = "") -> str:
-        """Return the path of a collection, an object, or an object's subresource.
+        """Return the path of a collection, or of an object if it is named, or of its subresource.
 
-        Args:
-            namespace: empty for all namespaces, and for cluster-scoped resources.
-            name: empty for the collection.
-            sub: the subresource, such as 'status'.
+        `namespace` is empty for all namespaces, and for cluster-scoped resources.
         """
         base = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         parts = [base, *(("namespaces", namespace) if namespace else ()), self.plural, name, sub]
@@ -77,6 +75,16 @@ class Meta:
     annotations: tuple[tuple[str, str], ...] = ()
 
     @property
+    def identity(self) -> Json:
+        """What identifies the object and its version in a write or an Event."""
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "resourceVersion": self.version,
+        }
+
+    @property
     def deleted(self) -> bool:
         """Whether its deletion was requested."""
         return self.deleted_at is not None
@@ -87,19 +95,12 @@ class Meta:
 
 
 def meta_of(body: Mapping[str, Any], annotation_prefix: str = "") -> Meta:
-    """Return the metadata of an object.
+    """Return the metadata of an object, with the annotations that begin with a prefix.
 
-    Args:
-        body: the object.
-        annotation_prefix: only annotations that begin with it are kept. Others, such as kubectl's
-            last-applied-configuration, can be large.
+    Others, such as kubectl's last-applied-configuration, can be large.
     """
     meta = body["metadata"]
-    kept = {
-        key: value
-        for key, value in (meta.get("annotations") or {}).items()
-        if key.startswith(annotation_prefix)
-    }
+    annotations = (meta.get("annotations") or {}).items()
     return Meta(
         namespace=meta.get("namespace", ""),
         name=meta["name"],
@@ -109,5 +110,7 @@ def meta_of(body: Mapping[str, Any], annotation_prefix: str = "") -> Meta:
         created_at=to_instant(meta["creationTimestamp"]),
         deleted_at=parse_instant(meta.get("deletionTimestamp")),
         finalizers=tuple(meta.get("finalizers") or ()),
-        annotations=tuple(sorted(kept.items())),
+        annotations=tuple(
+            sorted(one for one in annotations if one[0].startswith(annotation_prefix))
+        ),
     )

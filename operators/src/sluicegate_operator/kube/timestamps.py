@@ -1,4 +1,4 @@
-"""RFC 3339 timestamps, as the Kubernetes API has them."""
+"""RFC 3339 timestamps, as the Kubernetes API has them; `api`, `kube` and `controllers` share them."""
 
 from __future__ import annotations
 

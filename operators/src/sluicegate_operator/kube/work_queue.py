@@ -8,11 +8,9 @@ that doubles.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -30,7 +28,6 @@ class WorkQueue(Generic[K]):
     """A queue of keys and its workers.
 
     Args:
-        name: in metrics and logs.
         work: processes a key; an exception is a failure.
         workers: how many keys are processed at a time.
         expected_errors: failures of the environment, such as of the network; they are logged without
@@ -41,26 +38,21 @@ class WorkQueue(Generic[K]):
     work: Callable[[K], Awaitable[None]]
     workers: int = 16
     expected_errors: tuple[type[Exception], ...] = ()
-    _ready: deque[K] = field(default_factory=deque)
+    _ready: asyncio.Queue[K] = field(default_factory=asyncio.Queue)
     _waiting: dict[K, float] = field(default_factory=dict)
     """Since when each ready key is ready."""
     _busy: dict[K, float] = field(default_factory=dict)
     """Since when each busy key is processed."""
     _again: set[K] = field(default_factory=set)
     """Keys that were added while they were processed."""
-    _delayed: list[tuple[float, int, K]] = field(default_factory=list)
-    _due: dict[K, float] = field(default_factory=dict)
-    """When each delayed key is due; other entries of `_delayed` are obsolete."""
+    _delayed: dict[K, asyncio.TimerHandle] = field(default_factory=dict)
     _failures: dict[K, int] = field(default_factory=dict)
-    _count: int = 0
     _stopped: bool = False
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _timer: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def depth(self) -> int:
         """Number of keys that are ready and not being processed."""
-        return len(self._ready)
+        return len(self._waiting)
 
     @property
     def oldest_age_s(self) -> float:
@@ -77,38 +69,39 @@ class WorkQueue(Generic[K]):
             self._again.add(key)
         elif key not in self._waiting:
             self._waiting[key] = time.monotonic()
-            self._ready.append(key)
-            self._wake.set()
+            self._ready.put_nowait(key)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Process a key after a delay; of several delays the earliest counts."""
         if seconds <= 0:
             self.add(key)
             return
-        due = time.monotonic() + seconds
-        if due >= self._due.get(key, float("inf")):
-            return
-        self._due[key] = due
-        self._count += 1
-        heapq.heappush(self._delayed, (due, self._count, key))
-        self._timer.set()
+        loop = asyncio.get_running_loop()
+        known = self._delayed.get(key)
+        if known is not None:
+            if known.when() <= loop.time() + seconds:
+                return
+            known.cancel()
+        self._delayed[key] = loop.call_later(seconds, self._add_delayed, key)
 
     def forget(self, key: K) -> None:
         """Cancel a delayed key and reset its failures."""
-        self._due.pop(key, None)
+        delayed = self._delayed.pop(key, None)
+        if delayed is not None:
+            delayed.cancel()
         self._failures.pop(key, None)
 
     async def run(self) -> None:
         """Process keys until cancelled. Call `drain` first to complete the keys in progress."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._delay_loop())
             for _ in range(self.workers):
                 group.create_task(self._worker())
 
     async def drain(self, seconds: float) -> None:
         """Accept and start no more keys, and wait for those in progress, at most this long."""
         self._stopped = True
-        self._ready.clear()
+        while not self._ready.empty():
+            self._ready.get_nowait()
         self._waiting.clear()
         deadline = time.monotonic() + seconds
         while self._busy and time.monotonic() < deadline:  # noqa: ASYNC110 - only at a shutdown
@@ -116,10 +109,7 @@ class WorkQueue(Generic[K]):
 
     async def _worker(self) -> None:
         while True:
-            while not self._ready:
-                self._wake.clear()
-                await self._wake.wait()
-            key = self._ready.popleft()
+            key = await self._ready.get()
             self._busy[key] = time.monotonic()
             del self._waiting[key]
             try:
@@ -132,6 +122,10 @@ class WorkQueue(Generic[K]):
                 if key in self._again:
                     self._again.discard(key)
                     self.add(key)
+
+    def _add_delayed(self, key: K) -> None:
+        del self._delayed[key]
+        self.add(key)
 
     def _failed(self, key: K, error: Exception) -> None:
         failures = self._failures.get(key, 0) + 1
@@ -148,19 +142,3 @@ class WorkQueue(Generic[K]):
             exc_info=not isinstance(error, self.expected_errors),
         )
         self.add_after(key, delay)
-
-    async def _delay_loop(self) -> None:
-        """Move delayed keys to the ready ones when they are due."""
-        while True:
-            self._timer.clear()
-            while self._delayed and self._delayed[0][0] <= time.monotonic():
-                due, _, key = heapq.heappop(self._delayed)
-                if self._due.get(key) == due:
-                    del self._due[key]
-                    self.add(key)
-            pause = self._delayed[0][0] - time.monotonic() if self._delayed else 3600.0
-            try:
-                async with asyncio.timeout(max(0.0, pause)):
-                    await self._timer.wait()
-            except TimeoutError:
-                continue

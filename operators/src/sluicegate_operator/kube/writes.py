@@ -1,4 +1,4 @@
-"""Conditional writes of single objects: each fails if the object is no longer the one that was read.
+"""Writes of single objects. A change fails if the object is no longer the one that was read.
 
 Each returns the object that the server stored, for the cache.
 """
@@ -9,23 +9,24 @@ from sluicegate_operator.kube.client import Api, ApiError
 from sluicegate_operator.kube.resource import Json, Meta, ResourceType
 
 
+async def create_or_get(api: Api, resource_type: ResourceType, body: Json) -> Json:
+    """Create an object and return it, or the existing one of that name: the caller compares the owners."""
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    try:
+        return await api.request("POST", resource_type.path(namespace), body)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        return await api.request("GET", resource_type.path(namespace, name))
+
+
 async def write_status(api: Api, resource_type: ResourceType, meta: Meta, status: Json) -> Json:
     """Write a status.
 
     Raises:
         ApiError: the object has changed (conflict), and nothing was written; or see `Api.request`.
     """
-    body = {
-        "apiVersion": resource_type.api_version,
-        "kind": resource_type.kind,
-        "metadata": {
-            "name": meta.name,
-            "namespace": meta.namespace,
-            "uid": meta.uid,
-            "resourceVersion": meta.version,
-        },
-        "status": status,
-    }
+    body = {**resource_type.type_meta, "metadata": meta.identity, "status": status}
     path = resource_type.path(meta.namespace, meta.name, sub="status")
     return await api.request("PUT", path, body)
 
@@ -75,16 +76,7 @@ async def remove_finalizer(
 ) -> Json | None:
     """Remove one of an object's finalizers, whatever else of the object has changed.
 
-    Args:
-        api: the API server.
-        resource_type: of the object.
-        namespace: of the object.
-        name: of the object.
-        finalizers: all of its finalizers, as they were read.
-        finalizer: the one to remove.
-
-    Returns:
-        The object, or None if it is gone.
+    `finalizers` are all of them, as they were read. Returns None if the object is gone.
 
     Raises:
         ApiError: its finalizers have changed, and nothing was written; or see `Api.request`.

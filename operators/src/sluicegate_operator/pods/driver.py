@@ -9,7 +9,7 @@ from typing import Any
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api import labels as api_labels
-from sluicegate_operator.api.fields import GROUP, VERSION
+from sluicegate_operator.api.crds import STREAMING_JOB
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.pods import names
 from sluicegate_operator.pods.environment import (
@@ -29,8 +29,9 @@ from sluicegate_operator.pods.security import (
 )
 from sluicegate_operator.pods.spark_conf import (
     SCRATCH_FOLDER,
-    TEMPLATE_FILE,
     TEMPLATE_FOLDER,
+    TEMPLATE_NAME,
+    TEMPORARY_FOLDER,
     total_mib,
     validate_conf,
 )
@@ -38,47 +39,29 @@ from sluicegate_operator.pods.template import build_pod, validate_template
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
 
-_TMP = "/tmp"  # noqa: S108 - a volume of the pod
 _TEMPLATE_VOLUME = "sluicegate-executor"
 
 
 def validate(job: str, spec: StreamingJobSpec) -> SettingsInvalid | None:
-    """Return why no driver can be created for a job, by rules that no schema expresses; or None.
-
-    Args:
-        job: its name.
-        spec: its spec.
-    """
+    """Return why no driver can be created for a job of this name, by rules that no schema expresses."""
     return (
         names.validate_name(job)
         or validate_conf(spec)
-        or validate_template(
-            spec.driver.template, api_labels.DRIVER, "driver.template", driver=True
-        )
-        or validate_template(
-            spec.executor.template, api_labels.EXECUTOR, "executor.template", driver=False
-        )
+        or validate_template(spec.driver.template, api_labels.DRIVER)
+        or validate_template(spec.executor.template, api_labels.EXECUTOR)
     )
 
 
 def driver_pod(job: Job, action: CreateDriver, location: CheckpointLocation) -> dict[str, Any]:
     """Return the manifest of a driver's pod.
 
-    Args:
-        job: whose driver it is.
-        action: attempt, mode and checkpoint.
-        location: of the checkpoint.
-
     Raises:
         SettingsInvalid: a template of the job does not have the shape of a pod template; `validate`
             detects that beforehand.
     """
     job = dataclasses.replace(job, spec=action.spec)
-    ours = _reserved_fields(job, action, location)
-    made = build_pod(
-        _default_fields(job, location), job.spec.driver.template, ours, api_labels.DRIVER
-    )
-    return {"apiVersion": "v1", "kind": "Pod", **made}
+    defaults, ours = _default_fields(job, location), _reserved_fields(job, action, location)
+    return build_pod(defaults, job.spec.driver.template, ours, api_labels.DRIVER)
 
 
 def command_of(spec: StreamingJobSpec) -> list[str]:
@@ -116,12 +99,21 @@ def _reserved_fields(
         "volumes": authority_volumes(location.volume),
         "containers": [container],
     }
+    owner = {
+        **STREAMING_JOB.resource.type_meta,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
     if spec.service_account:
         pod["serviceAccountName"] = spec.service_account
     if is_distributed(spec, action.mode):
         template = executor_template(job, action, location)
         annotations[api_labels.EXECUTOR_TEMPLATE] = json.dumps(template, sort_keys=True)
-        pod["volumes"].append(_template_volume())
+        field = f"metadata.annotations['{api_labels.EXECUTOR_TEMPLATE}']"
+        item = {"path": TEMPLATE_NAME, "fieldRef": {"fieldPath": field}}
+        pod["volumes"].append({"name": _TEMPLATE_VOLUME, "downwardAPI": {"items": [item]}})
         container["volumeMounts"].append(
             {"name": _TEMPLATE_VOLUME, "mountPath": TEMPLATE_FOLDER, "readOnly": True}
         )
@@ -132,16 +124,7 @@ def _reserved_fields(
             "labels": names.labels(job, action, api_labels.DRIVER),
             "annotations": annotations,
             "finalizers": [api_labels.DRIVER_FINALIZER],
-            "ownerReferences": [
-                {
-                    "apiVersion": f"{GROUP}/{VERSION}",
-                    "kind": "StreamingJob",
-                    "name": job.name,
-                    "uid": job.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": False,
-                }
-            ],
+            "ownerReferences": [owner],
         },
         "spec": pod,
     }
@@ -174,19 +157,10 @@ def _default_fields(job: Job, location: CheckpointLocation) -> dict[str, Any]:
                     },
                     "securityContext": container_security(),
                     "volumeMounts": [
-                        {"name": "tmp", "mountPath": _TMP},
+                        {"name": "tmp", "mountPath": TEMPORARY_FOLDER},
                         {"name": "work", "mountPath": SCRATCH_FOLDER},
                     ],
                 }
             ],
         },
-    }
-
-
-def _template_volume() -> dict[str, Any]:
-    field = f"metadata.annotations['{api_labels.EXECUTOR_TEMPLATE}']"
-    path = TEMPLATE_FILE.removeprefix(f"{TEMPLATE_FOLDER}/")
-    return {
-        "name": _TEMPLATE_VOLUME,
-        "downwardAPI": {"items": [{"path": path, "fieldRef": {"fieldPath": field}}]},
     }

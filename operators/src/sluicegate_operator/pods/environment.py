@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,18 +30,12 @@ from sluicegate_operator.reconcile.observed import Job
 
 @dataclass(frozen=True)
 class CheckpointLocation:
-    """Where a driver works: a checkpoint and its volume.
-
-    Args:
-        checkpoint: its address.
-        volume: how the store is reached.
-        restore_from: address of the savepoint that the checkpoint starts from, on the same store;
-            empty: none.
-    """
+    """Where a driver works: the address of a checkpoint, and its volume."""
 
     checkpoint: str
     volume: CheckpointVolumeSpec
     restore_from: str = ""
+    """Address of the savepoint that the checkpoint starts from, on the same store; empty: none."""
 
 
 TERMINATION_FILE = "/dev/termination-log"
@@ -72,7 +67,7 @@ def driver_variables(
     spec = job.spec
     newest = max(job.status.latest_checkpoint_number, action.checkpoint_number)
     restore_from = location.restore_from if action.mode != APPLY_ONLY else ""
-    given = {
+    given: dict[str, str] = {
         DriverVariable.JOB: f"{job.namespace}/{job.name}",
         DriverVariable.ATTEMPT: str(action.attempt),
         DriverVariable.MODE: APPLY_ONLY_MODE if action.mode == APPLY_ONLY else RUN_MODE,
@@ -84,12 +79,13 @@ def driver_variables(
         DriverVariable.DEAD_LETTER_TOPIC: spec.dead_letter_topic,
         DriverVariable.TERMINATION_FILE: TERMINATION_FILE,
     }
+    pod_fields = [
+        {"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in _POD_FIELDS.items()
+    ]
     return [
-        *(
-            {"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            for name, path in _POD_FIELDS.items()
-        ),
-        *({"name": str(name), "value": literal(value)} for name, value in given.items() if value),
+        *pod_fields,
+        *_constants(given),
         *_spark_variables(job, action),
         *shared_variables(spec, location),
     ]
@@ -102,17 +98,11 @@ def shared_variables(spec: StreamingJobSpec, location: CheckpointLocation) -> li
         given["OTEL_EXPORTER_OTLP_ENDPOINT"] = spec.tracing.endpoint
     secret = location.volume.credentials_secret
     keys = {"AWS_ACCESS_KEY_ID": "accessKeyId", "AWS_SECRET_ACCESS_KEY": "secretAccessKey"}
-    return [
-        *({"name": name, "value": literal(value)} for name, value in given.items() if value),
-        *(
-            {
-                "name": name,
-                "valueFrom": {"secretKeyRef": {"name": secret, "key": key}},
-            }
-            for name, key in keys.items()
-            if secret
-        ),
+    references = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+        for name, key in keys.items()
     ]
+    return [*_constants(given), *(references if secret else ())]
 
 
 def default_variables(location: CheckpointLocation) -> list[Variable]:
@@ -120,11 +110,14 @@ def default_variables(location: CheckpointLocation) -> list[Variable]:
     return [
         *authority_variables(location.volume),
         {"name": "SPARK_LOCAL_DIRS", "value": SCRATCH_FOLDER},
-        {
-            "name": "PYTHONUNBUFFERED",
-            "value": "1",
-        },  # otherwise a killed driver loses its last log lines
+        # otherwise a killed driver loses its last log lines
+        {"name": "PYTHONUNBUFFERED", "value": "1"},
     ]
+
+
+def _constants(given: Mapping[str, str]) -> list[Variable]:
+    """Return the variables that have a value."""
+    return [{"name": str(name), "value": literal(value)} for name, value in given.items() if value]
 
 
 def literal(text: str) -> str:
@@ -134,27 +127,19 @@ def literal(text: str) -> str:
 
 def _spark_variables(job: Job, action: CreateDriver) -> list[Variable]:
     spec = job.spec
-    if is_distributed(spec, action.mode):
-        master = IN_CLUSTER_MASTER
-        conf = _literals(distributed_conf(job, action.attempt))
+    distributed = is_distributed(spec, action.mode)
+    master = IN_CLUSTER_MASTER if distributed else f"local[{spec.driver.cores}]"
+    settings = distributed_conf(job, action.attempt) if distributed else local_conf(spec)
+    conf = {literal(key): literal(value) for key, value in settings.items()}
+    if distributed:
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = f"$({DriverVariable.POD_IP})"
-    else:
-        master = f"local[{spec.driver.cores}]"
-        conf = _literals(local_conf(spec))
     return [
         {"name": str(DriverVariable.MASTER), "value": master},
         {"name": str(DriverVariable.SPARK_CONF), "value": json.dumps(conf, sort_keys=True)},
     ]
 
 
-def _literals(conf: dict[str, str]) -> dict[str, str]:
-    return {literal(key): literal(value) for key, value in conf.items()}
-
-
 def _not_default(settings: EpochSettings) -> dict[str, Any]:
-    default = EpochSettings()
-    return {
-        field.name: getattr(settings, field.name)
-        for field in dataclasses.fields(settings)
-        if getattr(settings, field.name) != getattr(default, field.name)
-    }
+    default = dataclasses.asdict(EpochSettings())
+    given = dataclasses.asdict(settings)
+    return {name: value for name, value in given.items() if value != default[name]}

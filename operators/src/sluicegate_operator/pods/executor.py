@@ -18,11 +18,10 @@ from sluicegate_operator.pods.security import (
     container_security,
     pod_security,
 )
+from sluicegate_operator.pods.spark_conf import TEMPORARY_FOLDER
 from sluicegate_operator.pods.template import build_pod
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
-
-_TMP = "/tmp"  # noqa: S108 - a volume of the pod
 
 
 def executor_template(
@@ -67,12 +66,11 @@ def executor_template(
                     "name": api_labels.EXECUTOR,
                     "env": authority_variables(location.volume),
                     # Spark copies jars into its working directory
-                    "workingDir": _TMP,
+                    "workingDir": TEMPORARY_FOLDER,
                     "securityContext": container_security(),
-                    "volumeMounts": [{"name": "tmp", "mountPath": _TMP}],
+                    "volumeMounts": [{"name": "tmp", "mountPath": TEMPORARY_FOLDER}],
                 }
             ],
         },
     }
-    made = build_pod(defaults, spec.executor.template, ours, api_labels.EXECUTOR)
-    return {"apiVersion": "v1", "kind": "Pod", **made}
+    return build_pod(defaults, spec.executor.template, ours, api_labels.EXECUTOR)

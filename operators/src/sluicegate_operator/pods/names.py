@@ -1,4 +1,4 @@
-"""Names and labels of the pods that the operator creates."""
+"""Names and labels of the pods that the operator creates, for driver, executors and Spark's settings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from sluicegate_operator.reconcile.observed import Job
 
 DEFAULT_SERVICE_ACCOUNT = "sluicegate-driver"
 """Created by the job chart. The namespace's own default account may not report progress, and a driver that
-reports none would be restarted as stuck again and again. A missing account is an error at once.
-"""
+reports none would be restarted as stuck again and again. A missing account is an error at once."""
 
 
 def driver_name(job: str, attempt: int) -> str:

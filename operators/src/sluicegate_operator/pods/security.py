@@ -1,4 +1,4 @@
-"""Security settings of driver and executor pods: pod security, and a custom CA for the store.
+"""Security settings that driver and executor pods share: pod security, and a custom CA for the store.
 
 The defaults meet the `restricted` standard of
 kubernetes.io/docs/concepts/security/pod-security-standards, with a read-only root file system on top; a

@@ -54,13 +54,11 @@ def total_mib(pod: PodSettings) -> int:
 
 IN_CLUSTER_MASTER = "k8s://https://kubernetes.default.svc"
 
-SCRATCH_FOLDER = "/var/tmp"  # noqa: S108 - a volume of the pod
-"""Where Spark spills and keeps its copy of the state. It is not below /tmp, so that either volume can be
-replaced alone, and it exists on every system.
-"""
+TEMPORARY_FOLDER, SCRATCH_FOLDER = "/tmp", "/var/tmp"  # noqa: S108 - volumes of the pod
+"""The second is where Spark spills and keeps its copy of the state. It exists on every system, and is not
+below the first, so that either volume can be replaced alone."""
 
-TEMPLATE_FOLDER = "/etc/sluicegate"
-TEMPLATE_FILE = f"{TEMPLATE_FOLDER}/executor.json"
+TEMPLATE_FOLDER, TEMPLATE_NAME = "/etc/sluicegate", "executor.json"
 """The executor template in the driver's container. Spark reads YAML, of which JSON is a subset."""
 
 _OPERATOR_SETS_IT = "the operator sets it"
@@ -165,7 +163,7 @@ def distributed_conf(job: Job, attempt: int) -> dict[str, str]:
         "spark.kubernetes.namespace": job.namespace,
         "spark.kubernetes.driver.pod.name": driver_name(job.name, attempt),
         "spark.kubernetes.executor.podNamePrefix": executor_prefix(job.name, attempt),
-        "spark.kubernetes.executor.podTemplateFile": TEMPLATE_FILE,
+        "spark.kubernetes.executor.podTemplateFile": f"{TEMPLATE_FOLDER}/{TEMPLATE_NAME}",
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR,
         "spark.kubernetes.container.image": spec.image,
         "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy,

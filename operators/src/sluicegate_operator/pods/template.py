@@ -2,14 +2,13 @@
 
 A template is laid over our defaults, and what we reserve is laid over the template: names, labels,
 finalizer, variables, command and restart policy, on which exactly-once or ownership depends. A template
-that sets a reserved field is rejected when the spec is read, so that nobody is surprised; a pod built
-from such a template nevertheless has our values.
+that sets a reserved field is rejected when the spec is read; a pod built from it still has our values.
 
-Two parts are merged like a strategic merge patch. Mappings are merged key by key, and a null removes a
-key. Lists of named items are merged by name: containers recursively, while smaller items (a variable, a
-volume) are replaced, because one with a `value` that gets a `valueFrom` would have both. Other lists are
-replaced. Unlike in a patch, the items of the upper layer come first, because Kubernetes resolves
-`$(NAME)` in a variable from the variables before it.
+Parts are merged like a strategic merge patch: mappings by key, where null removes a key, and lists of
+named items by name. Of these, containers are merged recursively, and smaller items are replaced, because
+a variable with a `value` that gets a `valueFrom` would have both. Other lists are replaced. Unlike in a
+patch, the items of the upper layer come first, because Kubernetes resolves `$(NAME)` in a variable from
+the variables before it.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ from typing import Any
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api.fields import GROUP, SPEC_REJECTED
+from sluicegate_operator.api.labels import DRIVER
+from sluicegate_operator.kube.resource import PODS
 
 MERGED_LISTS: Mapping[str, str] = {"containers": "name", "initContainers": "name"}
 """Lists whose items are merged recursively, and the field that names an item."""
@@ -79,8 +80,7 @@ RESERVED_ENV = frozenset(
     }
 )
 """Variables of driver and executors that only the operator sets, even if it sets some of them only at times:
-a template must not choose a savepoint to restore from. `envFrom` is not inspected.
-"""
+a template must not choose a savepoint to restore from. `envFrom` is not inspected."""
 
 _RESERVED_IN_CONTAINER: Mapping[str, str] = {
     "image": "set spec.image",
@@ -102,27 +102,15 @@ _RESERVED_IN_SPEC: Mapping[str, str] = {
 _MAPPING_FIELDS = ("labels", "annotations", "resources", "requests", "limits", "securityContext")
 
 
-def validate_template(
-    template: Mapping[str, Any], container: str, where: str, *, driver: bool
-) -> SettingsInvalid | None:
-    """Return why a template cannot be used, or None.
-
-    Args:
-        template: a PodTemplateSpec.
-        container: the name of our container in it.
-        where: the field of the spec, for the error.
-        driver: whether it is the driver's template; for an executor Spark sets some of the fields.
-    """
-    contradictions = _conflicts(template, container, driver=driver)
-    for problem in itertools.chain(
-        _shape_errors(template), contradictions
-    ):  # conflicts need the shape
-        return SettingsInvalid(
-            f"{where}: {problem}",
-            data=SPEC_REJECTED,
-            do="remove it from the template and apply the resource again",
-        )
-    return None
+def validate_template(template: Mapping[str, Any], container: str) -> SettingsInvalid | None:
+    """Return why a PodTemplateSpec cannot be used for the pod with our container, or None."""
+    # conflicts need the shape
+    problems = itertools.chain(_shape_errors(template), _conflicts(template, container))
+    problem = next(problems, None)
+    if problem is None:
+        return None
+    do = "remove it from the template and apply the resource again"
+    return SettingsInvalid(f"{container}.template: {problem}", data=SPEC_REJECTED, do=do)
 
 
 def build_pod(
@@ -131,7 +119,7 @@ def build_pod(
     ours: Mapping[str, Any],
     container: str,
 ) -> dict[str, Any]:
-    """Return metadata and spec of a pod.
+    """Return a pod.
 
     Args:
         defaults: metadata and spec that the template may change.
@@ -143,25 +131,20 @@ def build_pod(
         SettingsInvalid: the template does not have the shape of a pod template.
     """
     for problem in _shape_errors(template):
-        raise SettingsInvalid(
-            f"a pod template is invalid: {problem}",
-            data=SPEC_REJECTED,
-            do="correct the template",
-        )
+        what = f"a pod template is invalid: {problem}"
+        raise SettingsInvalid(what, data=SPEC_REJECTED, do="correct the template")
     base = _without_reserved(template, container)
     default = _without_overridden_resources(defaults, base, container)
-    return copy.deepcopy(merge(merge(default, base), ours))
+    return {**PODS.type_meta, **copy.deepcopy(merge(merge(default, base), ours))}
 
 
 def _without_reserved(template: Mapping[str, Any], container: str) -> dict[str, Any]:
     """Return a template without reserved fields, including those that we leave unset."""
     metadata, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
-    kept = {
-        part: {
-            key: value for key, value in (metadata.get(part) or {}).items() if not _is_reserved(key)
-        }
-        for part in ("labels", "annotations")
-    }
+    kept = {}
+    for part in ("labels", "annotations"):
+        given = (metadata.get(part) or {}).items()
+        kept[part] = {key: value for key, value in given if not _is_reserved(key)}
     containers = []
     for one in spec.get("containers") or ():
         if one["name"] == container:
@@ -180,28 +163,19 @@ def _without_overridden_resources(
 
     A template that sets only a limit also sets the request, by the rule of Kubernetes.
     """
-    ours_in_template: Mapping[str, Any] = next(
-        (c for c in template["spec"]["containers"] if c["name"] == container), {}
-    )
-    given = ours_in_template.get("resources") or {}
+    ours = [one for one in template["spec"]["containers"] if one["name"] == container]
+    given = (ours[0].get("resources") if ours else None) or {}
     named = {*(given.get("requests") or {}), *(given.get("limits") or {})}
-    if not named:
-        return defaults
-    spec = dict(defaults["spec"])
-    spec["containers"] = [
-        {
-            **one,
-            "resources": {
-                part: {name: amount for name, amount in amounts.items() if name not in named}
-                for part, amounts in one.get("resources", {}).items()
-            },
-        }
-        for one in spec["containers"]
-    ]
-    return {**defaults, "spec": spec}
+    kept = copy.deepcopy(dict(defaults))
+    for one in kept["spec"]["containers"]:
+        for amounts in one.get("resources", {}).values():
+            for name in named & amounts.keys():
+                del amounts[name]
+    return kept
 
 
-def _conflicts(template: Mapping[str, Any], container: str, *, driver: bool) -> Iterator[str]:
+def _conflicts(template: Mapping[str, Any], container: str) -> Iterator[str]:
+    driver = container == DRIVER  # for an executor Spark sets some of the fields
     yield from _metadata_conflicts(template.get("metadata") or {})
     spec = template.get("spec") or {}
     if spec.get("restartPolicy") not in (None, "Never"):
@@ -240,17 +214,13 @@ def _is_reserved(key: str) -> bool:
 
 def _shape_errors(template: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is not a mapping or list although Kubernetes requires one, outermost first."""
-    for part in ("metadata", "spec"):
-        value = template.get(part)
-        if value is None:
-            continue
-        if not isinstance(value, Mapping):
+    for part, value in template.items():
+        if part not in ("metadata", "spec"):
+            yield f"a PodTemplateSpec has no {part}, only metadata and spec"
+        elif isinstance(value, Mapping):
+            yield from _shape_errors_of(value, part)
+        elif value is not None:
             yield f"{part} must be a mapping"
-            return
-        yield from _shape_errors_of(value, part)
-    for key in template:
-        if key not in ("metadata", "spec"):
-            yield f"a PodTemplateSpec has no {key}, only metadata and spec"
 
 
 def _shape_errors_of(part: Mapping[str, Any], where: str) -> Iterator[str]:

@@ -36,7 +36,6 @@ class CreateDriver:
     """Create the pod `<job>-<attempt>-driver` with our finalizer; an existing pod counts as success.
 
     Args:
-        attempt: part of its name and labels.
         mode: what the driver is for (`streaming_job_status`): run the job, or only apply decided
             epochs and exit.
         spec_hash: digest of `spec`, for its annotations.
@@ -83,9 +82,7 @@ class DeletePod:
 class CreateSavepoint:
     """Create a Savepoint with `stop: true`; an existing one of this job counts as success.
 
-    Args:
-        name: of the resource.
-        attempt: the driver that it stops; it must not stop a later one.
+    It stops the driver of this attempt, and must not stop a later one.
     """
 
     name: str
@@ -118,10 +115,8 @@ class RunTask:
 
     The end of the task triggers the next reconciliation, which sees the result.
 
-    Args:
-        task: what to do.
-        volume: name of the CheckpointVolume in the same namespace that provides endpoint and keys.
-        timeout_s: the task is killed after this time.
+    The CheckpointVolume of the same namespace provides endpoint and keys. The task is killed after
+    `timeout_s`.
     """
 
     task: Task

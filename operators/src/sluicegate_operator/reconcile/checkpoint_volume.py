@@ -7,11 +7,12 @@ condition Maintenance says so and the volume stays ready.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from sluicegate_operator.api.checkpoint_volume import DELETE, CheckpointVolumeStatus
 from sluicegate_operator.api.locations import store_access_digest, volume_address
-from sluicegate_operator.reconcile.actions import AddFinalizer, RemoveFinalizer, StorageAction
+from sluicegate_operator.reconcile.actions import RemoveFinalizer, StorageAction
 from sluicegate_operator.reconcile.context import (
     Outcome,
     StorageContext,
@@ -28,6 +29,7 @@ from sluicegate_operator.reconcile.storage_tasks import (
     Measure,
     Prune,
     Pruned,
+    Task,
 )
 
 CHECK_INTERVAL_S = 600.0
@@ -50,8 +52,6 @@ _CHECK_TIMEOUT_S, _DELETE_TIMEOUT_S = 120.0, 3600.0
 _MEASURE_TIMEOUT_S, _PRUNE_TIMEOUT_S = 600.0, 1800.0
 
 _LISTED_USERS = 5
-"""How many users of a volume a message lists."""
-
 _NO_FAILURE = {"failures": 0, "failure_reason": "", "last_error": "", "next_retry_time": None}
 
 VolumeOutcome = Outcome[CheckpointVolumeStatus, StorageAction]
@@ -66,13 +66,7 @@ class VolumeContext(StorageContext[CheckpointVolumeStatus]):
 
 
 def reconcile_volume(volume: Volume, observed: VolumeObserved, now: float) -> VolumeOutcome:
-    """Decide what to do about a volume now.
-
-    Args:
-        volume: the resource, with the newest status that is known.
-        observed: what its reconciliation depends on.
-        now: seconds since 1970.
-    """
+    """Decide what to do about a volume now (seconds since 1970), by the newest status that is known."""
     now = round(now, 3)
     times = ("checked_time", "failed_time", "measured_time", "pruned_time")
     status = limit_to_now(volume.status, now, *times, "maintenance_failed_time")
@@ -83,20 +77,13 @@ def reconcile_volume(volume: Volume, observed: VolumeObserved, now: float) -> Vo
     if volume.deleted_at is not None:
         _finalize(context)
     else:
-        _update_finalizer(context)
+        # it stays while data is to be deleted with the volume, or jobs may need it to end
+        wanted = volume.spec.reclaim_policy == DELETE or bool(observed.jobs)
+        context.set_finalizer(wanted=wanted, present=volume.has_finalizer)
         if _check_store(context):
             _maintain(context)
         _check_quota(context)
     return context.outcome()
-
-
-def _update_finalizer(context: VolumeContext) -> None:
-    """Keep the finalizer while data is to be deleted with the volume, or jobs may need it to end."""
-    wanted = context.volume.spec.reclaim_policy == DELETE or bool(context.observed.jobs)
-    if wanted and not context.volume.has_finalizer:
-        context.add_action(AddFinalizer())
-    elif context.volume.has_finalizer and not wanted:
-        context.add_action(RemoveFinalizer())
 
 
 # --- checks ------------------------------------------------------------------------------------------
@@ -117,14 +104,10 @@ def _check_store(context: VolumeContext) -> bool:
         context.requeue_at(context.now + SECRET_RETRY_S)
     elif not context.status.failures:
         context.set(failure_reason="", last_error="")
-    due = _next_check(context, ready=ready)
-    if not secret_problem and not context.running(CheckVolume):
-        if context.now >= due:
-            make_bucket = context.status.checked_time is None
-            task = CheckVolume(volume_address(spec), make_bucket, spec.region, access)
-            context.run(task, context.volume.name, _CHECK_TIMEOUT_S)
-        else:
-            context.requeue_at(due)
+    if not secret_problem:
+        make_bucket = context.status.checked_time is None
+        task = CheckVolume(volume_address(spec), make_bucket, spec.region, access)
+        _run_when_due(context, task, _next_check(context, ready=ready), _CHECK_TIMEOUT_S)
     _set_phase(context, previous_phase, ready=ready)
     return ready
 
@@ -167,16 +150,13 @@ def _next_check(context: VolumeContext, *, ready: bool) -> float:
 def _set_phase(context: VolumeContext, previous: str, *, ready: bool) -> None:
     """Set the phase and the condition Ready, with an Event if the volume became ready or failed."""
     reason, message = context.status.failure_reason, context.status.last_error
+    phase = "Failed" if reason else "Pending"
     if ready:
-        context.set(phase="Ready")
-        context.set_condition("Ready", "Ready", holds=True)
-    elif reason:
-        context.set(phase="Failed")
-        context.set_condition("Ready", reason, message, holds=False)
-    else:
-        context.set(phase="Pending")
-        context.set_condition("Ready", "Checking", "the store is being checked", holds=False)
-    phase = context.status.phase
+        phase, reason, message = "Ready", "Ready", ""
+    elif not reason:
+        reason, message = "Checking", "the store is being checked"
+    context.set(phase=phase)
+    context.set_condition("Ready", reason, message, holds=ready)
     if previous != phase and phase == "Ready":
         message = "the store is reachable, grants access, and creates each object only once"
         context.emit_event("Ready", message)
@@ -190,33 +170,31 @@ def _set_phase(context: VolumeContext, previous: str, *, ready: bool) -> None:
 def _maintain(context: VolumeContext) -> None:
     """Measure and prune a volume when it is due."""
     _record_maintenance(context)
-    status, spec, name = context.status, context.volume.spec, context.volume.name
+    status, spec, observed = context.status, context.volume.spec, context.observed
     address, failed = volume_address(spec), status.maintenance_failed_time
     healthy = failed is None or context.condition_status("Maintenance")
     not_before = context.now if healthy or failed is None else failed + MAINTENANCE_RETRY_S
-    if not context.running(Measure):
-        due = max(not_before, _next(status.measured_time, MEASURE_INTERVAL_S, context.now))
-        if context.now >= due:
-            context.run(Measure(address), name, _MEASURE_TIMEOUT_S)
-        else:
-            context.requeue_at(due)
-    if not context.running(Prune):
-        due = max(not_before, _next(status.pruned_time, PRUNE_INTERVAL_S, context.now))
-        if context.now >= due:
-            task = Prune(
-                address,
-                spec.retention.savepoints,
-                spec.retention.epochs,
-                tuple(sorted(context.observed.referenced_savepoints)),
-                tuple(sorted(context.observed.folders_in_progress)),
-            )
-            context.run(task, name, _PRUNE_TIMEOUT_S)
-        else:
-            context.requeue_at(due)
+    due = max(not_before, (status.measured_time or -math.inf) + MEASURE_INTERVAL_S)
+    _run_when_due(context, Measure(address), due, _MEASURE_TIMEOUT_S)
+    prune = Prune(
+        address,
+        spec.retention.savepoints,
+        spec.retention.epochs,
+        tuple(sorted(observed.referenced_savepoints)),
+        tuple(sorted(observed.folders_in_progress)),
+    )
+    due = max(not_before, (status.pruned_time or -math.inf) + PRUNE_INTERVAL_S)
+    _run_when_due(context, prune, due, _PRUNE_TIMEOUT_S)
 
 
-def _next(last: float | None, interval_s: float, now: float) -> float:
-    return now if last is None else last + interval_s
+def _run_when_due(context: VolumeContext, task: Task, due: float, timeout_s: float) -> None:
+    """Start a task if it is due and none of its kind is running."""
+    if context.running(type(task)):
+        return
+    if context.now >= due:
+        context.run(task, context.volume.name, timeout_s)
+    else:
+        context.requeue_at(due)
 
 
 def _record_maintenance(context: VolumeContext) -> None:

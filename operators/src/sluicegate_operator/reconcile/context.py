@@ -14,16 +14,17 @@ from typing import Any, Generic, TypeVar
 from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.backoff import backoff_s
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeStatus
-from sluicegate_operator.api.conditions import (
-    FALSE,
-    TRUE,
-    Condition,
-    with_condition,
-    without_condition,
-)
+from sluicegate_operator.api.conditions import FALSE, TRUE, Condition
 from sluicegate_operator.api.savepoint import SavepointStatus
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
-from sluicegate_operator.reconcile.actions import EmitEvent, ForgetTask, RunTask, StorageAction
+from sluicegate_operator.reconcile.actions import (
+    AddFinalizer,
+    EmitEvent,
+    ForgetTask,
+    RemoveFinalizer,
+    RunTask,
+    StorageAction,
+)
 from sluicegate_operator.reconcile.storage_tasks import Running, Task, TaskState
 
 Status = TypeVar("Status", StreamingJobStatus, CheckpointVolumeStatus, SavepointStatus)
@@ -61,8 +62,6 @@ class ReconcileContext(Generic[Status, Action]):
         status: starts as the status that was read.
         generation: of the spec.
         now: seconds since 1970.
-        actions: what the controller is to perform.
-        requeue_time: the earliest time that a step requested; None if no step did.
         waiting: reason and message of what the resource waits for, for its Ready condition.
     """
 
@@ -95,33 +94,36 @@ class ReconcileContext(Generic[Status, Action]):
 
     def condition_status(self, kind: str) -> bool | None:
         """Return whether a condition is true; None if the status has no such condition."""
-        found = next((c for c in self.status.conditions if c.type == kind), None)
+        found = self._condition(kind)
         return None if found is None else found.status == TRUE
 
     def set_condition(self, kind: str, reason: str, message: str = "", *, holds: bool) -> None:
-        """Set a condition."""
+        """Set a condition. Its transition time stays while its status is the same."""
+        before, status = self._condition(kind), TRUE if holds else FALSE
+        since = before.last_transition_time if before and before.status == status else self.now
         wanted = Condition(
             type=kind,
-            status=TRUE if holds else FALSE,
+            status=status,
             reason=reason,
             message=message,
-            last_transition_time=self.now,
+            last_transition_time=since,
             observed_generation=self.generation,
         )
-        self.set(conditions=with_condition(self.status.conditions, wanted))
+        self.remove_condition(kind)
+        conditions = (*self.status.conditions, wanted)
+        self.set(conditions=tuple(sorted(conditions, key=lambda one: one.type)))
 
     def remove_condition(self, kind: str) -> None:
         """Remove a condition."""
-        self.set(conditions=without_condition(self.status.conditions, kind))
+        self.set(conditions=tuple(one for one in self.status.conditions if one.type != kind))
+
+    def _condition(self, kind: str) -> Condition | None:
+        return next((one for one in self.status.conditions if one.type == kind), None)
 
 
 @dataclass
 class StorageContext(ReconcileContext[StorageStatus, StorageAction]):
-    """The context of a resource whose work is done by storage tasks.
-
-    Args:
-        tasks: the resource's own tasks and their states.
-    """
+    """The context of a resource whose work is done by storage tasks."""
 
     tasks: Mapping[Task, TaskState] = field(kw_only=True)
 
@@ -132,6 +134,13 @@ class StorageContext(ReconcileContext[StorageStatus, StorageAction]):
     def tasks_of(self, kind: type[Any]) -> list[tuple[Any, TaskState]]:
         """Return the resource's tasks of a kind with their states."""
         return [(task, state) for task, state in self.tasks.items() if isinstance(task, kind)]
+
+    def set_finalizer(self, *, wanted: bool, present: bool) -> None:
+        """Add or remove our finalizer, if necessary."""
+        if wanted and not present:
+            self.add_action(AddFinalizer())
+        elif present and not wanted:
+            self.add_action(RemoveFinalizer())
 
     def running(self, kind: type[Any]) -> bool:
         """Return whether a task of a kind is queued or running."""
@@ -149,14 +158,7 @@ class StorageContext(ReconcileContext[StorageStatus, StorageAction]):
 def reject_spec(
     status: Status, generation: int, error: SettingsInvalid, now: float
 ) -> Outcome[Status, Any]:
-    """Return the outcome for a spec that is invalid: report it and leave everything running.
-
-    Args:
-        status: the newest status that is known.
-        generation: of the spec.
-        error: why the spec is invalid.
-        now: seconds since 1970.
-    """
+    """Return the outcome for a spec that is invalid: report it and leave everything running."""
     context: ReconcileContext[Status, Any] = ReconcileContext(status, generation, round(now, 3))
     context.set_condition("Accepted", "SpecInvalid", str(error), holds=False)
     return Outcome(context.status)
@@ -175,9 +177,8 @@ def backoff(tries: int) -> float:
 def limit_to_now(dated: Dated, now: float, *fields: str) -> Dated:
     """Return a status in which none of the given times is later than now.
 
-    A recorded time lies in the future if the clock was set back, or if the operator moved to a
-    machine whose clock is slow. A wait that is counted from such a time starts again, so this
-    never cuts one short.
+    One is later if the clock was set back, or if the operator moved to a machine whose clock is
+    slow. A wait that is counted from such a time starts again, so this never cuts one short.
     """
     times = {name: getattr(dated, name) for name in fields}
     late = {name: now for name, time in times.items() if time is not None and time > now}

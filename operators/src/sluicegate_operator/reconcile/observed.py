@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec, CheckpointVolumeStatus
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus
@@ -19,6 +20,9 @@ PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed
 """Phases of a pod; the kubelet sets the last two only when every container has ended."""
 
 READY = "Ready"
+
+Spec = TypeVar("Spec")
+Status = TypeVar("Status")
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,6 @@ class Pod:
     """A driver's pod.
 
     Args:
-        attempt: from its labels, like `mode` and `checkpoint_number`.
-        spec_hash: from its annotations, like `restore_from`.
-        phase: from its status.
         running_at: when its container started, by its node's clock; None before.
         seen_running_at: when the operator first observed that, by its own clock; None: unknown.
         ended_at: when its container ended; None: unknown.
@@ -110,28 +111,62 @@ class SavepointState:
     message: str = ""
 
 
-@dataclass(frozen=True)
-class Job:
-    """A StreamingJob.
-
-    Args:
-        created_at: its metadata.creationTimestamp.
-        deleted: somebody has deleted it; it disappears once all finalizers are removed.
-        has_finalizer: it has our finalizer.
-        skip_finish: it is annotated `sluicegate.dev/skip-finish: "true"`: it may be deleted although a
-            sink may lack a decided epoch.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Resource(Generic[Spec, Status]):
+    """One of the operator's own resources; `has_finalizer`: it has the finalizer of its kind."""
 
     namespace: str
     name: str
     uid: str
     generation: int
-    created_at: float
-    spec: StreamingJobSpec
-    status: StreamingJobStatus
-    deleted: bool = False
+    spec: Spec
+    status: Status
     has_finalizer: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Resource[StreamingJobSpec, StreamingJobStatus]):
+    """A StreamingJob.
+
+    Args:
+        created_at: its metadata.creationTimestamp.
+        deleted: somebody has deleted it; it disappears once all finalizers are removed.
+        skip_finish: it is annotated `sluicegate.dev/skip-finish: "true"`: it may be deleted although a
+            sink may lack a decided epoch.
+    """
+
+    created_at: float
+    deleted: bool = False
     skip_finish: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Volume(Resource[CheckpointVolumeSpec, CheckpointVolumeStatus]):
+    """A CheckpointVolume; `deleted_at`: its metadata.deletionTimestamp."""
+
+    deleted_at: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Savepoint(Resource[SavepointSpec, SavepointStatus]):
+    """A Savepoint.
+
+    Args:
+        created_at: its metadata.creationTimestamp.
+        deleted: somebody has deleted it; it disappears once all finalizers are removed.
+        attempt: its annotation `sluicegate.dev/attempt`: an upgrade created it, and it may stop this
+            driver and no other; None: a person created it.
+        job_uid: its annotation `sluicegate.dev/job-uid`: it belongs to the job of this uid and to no
+            later job of the same name; empty: it belongs to any.
+        force: it is annotated `sluicegate.dev/force-dispose: "true"`: it may be deleted although it is
+            the only way for a sealed job to continue.
+    """
+
+    created_at: float
+    deleted: bool = False
+    attempt: int | None = None
+    job_uid: str = ""
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,12 +174,9 @@ class Observed:
     """What a StreamingJob's reconciliation depends on.
 
     Args:
-        pods: its drivers' pods.
         as_of: the pod cache is known to be complete as of this time.
-        volume_ready: whether its volume has passed its check.
-        volume_message: why it has not.
+        volume_ready: whether its volume has passed its check; `volume_message`: why it has not.
         checkpoint_exists: whether the volume has any object of the job; None: unknown.
-        savepoints: by name.
         volume_usable_for_apply: whether a driver that only applies decided epochs may start: the volume
             is ready, or would be if it were not being deleted.
         spec_error: why the spec is invalid, in which case the job carries a placeholder; empty: it is
@@ -162,25 +194,6 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Volume:
-    """A CheckpointVolume.
-
-    Args:
-        deleted_at: its metadata.deletionTimestamp; it disappears once all finalizers are removed.
-        has_finalizer: it has the finalizer `sluicegate.dev/volume`.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    spec: CheckpointVolumeSpec
-    status: CheckpointVolumeStatus
-    deleted_at: float | None = None
-    has_finalizer: bool = False
-
-
-@dataclass(frozen=True)
 class VolumeObserved:
     """What a CheckpointVolume's reconciliation depends on.
 
@@ -193,7 +206,6 @@ class VolumeObserved:
             spec.volume or the job's volume.
         referenced_savepoints: addresses that Savepoints refer to.
         folders_in_progress: folders in which a savepoint may be in progress.
-        tasks: this volume's own tasks and their states.
     """
 
     as_of: float
@@ -207,57 +219,6 @@ class VolumeObserved:
 
 
 @dataclass(frozen=True)
-class Savepoint:
-    """A Savepoint.
-
-    Args:
-        created_at: its metadata.creationTimestamp.
-        deleted: somebody has deleted it; it disappears once all finalizers are removed.
-        has_finalizer: it has the finalizer `sluicegate.dev/savepoint`.
-        attempt: its annotation `sluicegate.dev/attempt`: an upgrade created it, and it may stop this
-            driver and no other; None: a person created it.
-        job_uid: its annotation `sluicegate.dev/job-uid`: it belongs to the job of this uid and to no
-            later job of the same name; empty: it belongs to any.
-        force: it is annotated `sluicegate.dev/force-dispose: "true"`: it may be deleted although it is
-            the only way for a sealed job to continue.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    created_at: float
-    spec: SavepointSpec
-    status: SavepointStatus
-    deleted: bool = False
-    has_finalizer: bool = False
-    attempt: int | None = None
-    job_uid: str = ""
-    force: bool = False
-
-
-@dataclass(frozen=True)
-class JobView:
-    """The StreamingJob that a Savepoint belongs to; `deleted`: it is being deleted."""
-
-    name: str
-    uid: str
-    spec: StreamingJobSpec
-    status: StreamingJobStatus
-    deleted: bool = False
-
-
-@dataclass(frozen=True)
-class VolumeView:
-    """A CheckpointVolume that a Savepoint uses, and its `readiness`."""
-
-    name: str
-    spec: CheckpointVolumeSpec
-    ready: bool
-    message: str = ""
-
-
-@dataclass(frozen=True)
 class SavepointObserved:
     """What a Savepoint's reconciliation depends on.
 
@@ -267,10 +228,9 @@ class SavepointObserved:
             job's.
         needed_by: names of the jobs whose checkpoint is still to be restored from it: by
             spec.checkpoint.restoreFrom, and no epoch was reported since.
-        tasks: this Savepoint's own tasks and their states.
     """
 
-    job: JobView | None = None
-    volumes: Mapping[str, VolumeView] = field(default_factory=dict)
+    job: Job | None = None
+    volumes: Mapping[str, Volume] = field(default_factory=dict)
     needed_by: tuple[str, ...] = ()
     tasks: Mapping[Task, TaskState] = field(default_factory=dict)

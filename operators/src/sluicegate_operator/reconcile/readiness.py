@@ -14,9 +14,7 @@ def readiness(spec: CheckpointVolumeSpec, status: CheckpointVolumeStatus) -> tup
     The answer applies to the endpoint and the Secret names in the current spec; any other change of the
     spec does not make a checked volume unready.
     """
-    if status.phase == READY and status.checked_access.partition("/")[0] == store_access_digest(
-        spec
-    ):
+    if status.phase == READY and _was_checked(spec, status):
         return True, ""
     if status.phase == "Deleting":
         return False, "the CheckpointVolume is being deleted"
@@ -32,8 +30,11 @@ def usable_for_apply(spec: CheckpointVolumeSpec, status: CheckpointVolumeStatus)
     """
     if status.phase != "Deleting":
         return readiness(spec, status)[0]
-    checked = status.checked_access.partition("/")[0] == store_access_digest(spec)
-    return checked and not status.data_deleted
+    return _was_checked(spec, status) and not status.data_deleted
+
+
+def _was_checked(spec: CheckpointVolumeSpec, status: CheckpointVolumeStatus) -> bool:
+    return status.checked_access.partition("/")[0] == store_access_digest(spec)
 
 
 def savepoint_state(status: SavepointStatus) -> SavepointState:

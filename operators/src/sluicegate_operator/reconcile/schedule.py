@@ -1,12 +1,12 @@
-"""When a schedule is due, by cron.
+"""When a job or savepoint with a schedule is due, by cron.
 
-The library cronsim interprets the fields as Debian's cron does, including changes to summer time. This
-short module is shared by scheduled jobs and scheduled savepoints.
+The library cronsim interprets the fields as Debian's cron does, including changes to summer time.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -14,6 +14,26 @@ from cronsim import CronSim, CronSimError
 from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api.fields import SPEC_REJECTED
 from sluicegate_operator.api.streaming_job import Schedule
+from sluicegate_operator.reconcile.context import ReconcileContext
+
+
+def due_tick(
+    context: ReconcileContext[Any, Any], schedule: Schedule, last: float | None, created_at: float
+) -> float | None:
+    """Return the newest time at which the schedule was due since its last one, or since the creation.
+
+    The resource is reconciled again at the schedule's next time.
+    """
+    upcoming = next_tick(schedule, context.now)
+    if upcoming is not None:
+        context.requeue_at(upcoming)
+    tick, since = newest_tick(schedule, context.now), created_at if last is None else last
+    return tick if tick is not None and tick > since else None
+
+
+def is_too_late(schedule: Schedule, tick: float, now: float) -> bool:
+    """Return whether what was due is to be skipped now."""
+    return 0 < schedule.starting_deadline_s < now - tick
 
 
 def newest_tick(schedule: Schedule, now: float) -> float | None:

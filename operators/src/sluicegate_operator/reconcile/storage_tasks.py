@@ -7,7 +7,6 @@ killed at any point. It carries no credentials; the CheckpointVolume that it run
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,6 @@ class CheckVolume:
     """Verify that a volume exists, grants access, and creates each object only once.
 
     Args:
-        volume: its address.
         make_bucket: create the bucket if it does not exist. Set only until the volume has passed its
             first check: a bucket that disappears later took checkpoints with it.
         region: where the bucket is created.
@@ -83,7 +81,7 @@ class TakeSavepoint:
         checkpoint: address of the job's checkpoint.
         folder: used by this savepoint alone.
         method: COPY, SEAL or REQUEST.
-        accept_timeout_s: with REQUEST: how long the driver may take to accept the request.
+        accept_timeout_s: how long the driver may take to accept a REQUEST.
     """
 
     checkpoint: str
@@ -97,7 +95,6 @@ class SavepointTaken:
     """A complete savepoint.
 
     Args:
-        location: its address.
         epoch: the last epoch that it contains.
         at: when it was taken, in seconds since 1970, by the clock of the process that took it.
         sealed: it closed its checkpoint, so its job can continue from it elsewhere.
@@ -114,7 +111,6 @@ class Dispose:
     """Delete savepoints; a savepoint that does not exist is no error.
 
     Args:
-        locations: their addresses.
         folder: delete everything in this folder too, complete or not; no process may be taking a
             savepoint there.
         force: also delete a savepoint that is the only way for a sealed job to continue.
@@ -137,7 +133,6 @@ class Prune:
     """Delete what exceeds the retention, and leftovers that nothing else cleans up.
 
     Args:
-        volume: its address.
         savepoints: how many of each job's newest savepoints are retained; 0: all.
         epochs: how many decided records are retained in each checkpoint.
         referenced: savepoints that a resource refers to; they are retained.
@@ -171,7 +166,7 @@ TASKS: Mapping[str, tuple[type[Any], type[Any]]] = {
     "dispose": (Dispose, Disposed),
     "prune": (Prune, Pruned),
 }
-"""Name of a task on the worker's command line -> its class and the class of its result."""
+"""Name of a task on the worker's command line -> its class and that of its result, both flat JSON objects."""
 
 
 @dataclass(frozen=True)
@@ -208,32 +203,21 @@ class FailedTask:
 TaskState = Running | Done | FailedTask
 
 
-class RequestNotAccepted(SluicegateError):
+class RequestNotAccepted(SluicegateError, restartable=True):
     """No driver accepted the stop request, which was withdrawn."""
 
-    restartable = True
 
-
-class NotAnswered(SluicegateError):
+class NotAnswered(SluicegateError, restartable=True):
     """A driver accepted the stop request and did not answer it in time."""
 
-    restartable = True
 
-
-class NotStopped(SluicegateError):
+class NotStopped(SluicegateError, restartable=True):
     """The driver accepted the stop request and ended without taking the savepoint."""
-
-    restartable = True
 
 
 def task_name(task: Task) -> str:
     """Return a task's name on the command line."""
     return next(name for name, (kind, _) in TASKS.items() if isinstance(task, kind))
-
-
-def to_json(value: Task | Result) -> dict[str, Any]:
-    """Return a task or result as a JSON object."""
-    return dataclasses.asdict(value)
 
 
 def parse_task(name: str, body: Mapping[str, Any]) -> Task:

@@ -15,12 +15,12 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sluicegate.errors import SluicegateError
-from sluicegate_operator.reconcile.storage_tasks import TASKS, parse_task, to_json
-from sluicegate_operator.storage_tasks.worker.check_volume import check_volume
-from sluicegate_operator.storage_tasks.worker.objects import delete, measure
+from sluicegate_operator.reconcile.storage_tasks import TASKS, parse_task
+from sluicegate_operator.storage_tasks.worker.objects import check_volume, delete, measure
 from sluicegate_operator.storage_tasks.worker.prune import prune
 from sluicegate_operator.storage_tasks.worker.savepoint import dispose, take
 
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.tethered:
         threading.Thread(target=_end_with_caller, daemon=True).start()
     try:
-        answer = {"result": to_json(_WORK[options.task](task))}
+        answer = {"result": asdict(_WORK[options.task](task))}
     except SluicegateError as error:
         parts = {"kind": type(error).__name__, "what": error.what}
         answer = {"error": {**parts, "data": error.data, "do": error.do}}

@@ -34,7 +34,6 @@ class TaskQueue:
         max_concurrent: worker processes of about 50 MB that run checks at a time, and the same number
             again for all other tasks. Further tasks wait; their timeout starts when they run.
         clock: seconds since 1970.
-        runner: runs a task.
     """
 
     def __init__(
@@ -55,11 +54,8 @@ class TaskQueue:
     def start(self, uid: str, task: Task, environment: Environment, timeout_s: float) -> None:
         """Start a task of a resource, unless it is running or its result has not been forgotten.
 
-        Args:
-            uid: of the resource.
-            task: what to do.
-            environment: called when the task runs; a `SluicegateError` that it raises fails the task.
-            timeout_s: the worker process is killed after this time.
+        `environment` is called when the task runs; a `SluicegateError` that it raises fails the task. The
+        worker process is killed after `timeout_s`.
         """
         states = self._states.setdefault(uid, {})
         if task in states:
@@ -101,10 +97,8 @@ class TaskQueue:
             async with self._check_slots if isinstance(task, CheckVolume) else self._other_slots:
                 result = await self._runner(task, await environment(), timeout_s)
             state = Done(self._clock(), result)
-        except TaskFailed as error:
-            state = FailedTask(self._clock(), error.kind, error.what, error.data, error.do)
         except SluicegateError as error:
-            kind = type(error).__name__
+            kind = error.kind if isinstance(error, TaskFailed) else type(error).__name__
             state = FailedTask(self._clock(), kind, error.what, error.data, error.do)
         except Exception as error:  # noqa: BLE001 - it becomes the task's result, so nothing is lost
             kind = type(error).__name__

@@ -13,16 +13,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from sluicegate.errors import SluicegateError
 from sluicegate_operator.api.locations import CA_FILE_VARIABLE
-from sluicegate_operator.reconcile.storage_tasks import (
-    Result,
-    Task,
-    parse_result,
-    task_name,
-    to_json,
-)
+from sluicegate_operator.reconcile.storage_tasks import Result, Task, parse_result, task_name
 
 _ERROR_CHARACTERS = 2000
 """How much of a process's log an error quotes; the end matters most."""
@@ -43,14 +38,12 @@ AUTHORITY_TEXT = "SLUICEGATE_AUTHORITY"
 _SECRET = "AWS_SECRET_ACCESS_KEY"  # noqa: S105 - a variable's name
 
 
-class TaskFailed(SluicegateError):
+class TaskFailed(SluicegateError, restartable=True):
     """A task on an object store failed; `kind` is the class of the error in the worker process.
 
     Two kinds come from here: TaskTimeout (the process took too long and was killed) and TaskDied (it ended
     without an answer, for example because it ran out of memory).
     """
-
-    restartable = True
 
     def __init__(self, kind: str, what: str, *, data: str = "", do: str = "") -> None:
         self.kind = kind
@@ -69,38 +62,29 @@ async def run(task: Task, environment: Mapping[str, str], timeout_s: float) -> R
     Raises:
         TaskFailed: it failed, was killed, or died; it can be run again.
     """
-    with _with_ca_file(environment) as variables:
-        return await _run(task, variables, timeout_s)
-
-
-async def _run(task: Task, environment: Mapping[str, str], timeout_s: float) -> Result:
     name = task_name(task)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "sluicegate_operator.storage_tasks",
-        name,
-        "--tethered",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=_environment(environment),
-    )
-    try:
-        out, log = await asyncio.wait_for(
-            _communicate(process, json.dumps(to_json(task))), timeout_s
+    with _with_ca_file(environment) as variables:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "sluicegate_operator.storage_tasks", name, "--tethered"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=_environment(variables),
         )
-    except TimeoutError as error:
-        raise TaskFailed(
-            "TaskTimeout",
-            f"the task {name} was not finished within {timeout_s:g} s and was killed",
-            data="a part of it may be done; a retry does the rest",
-            do="check the store: it is slow or does not answer",
-        ) from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        try:
+            request = json.dumps(asdict(task))
+            out, log = await asyncio.wait_for(_communicate(process, request), timeout_s)
+        except TimeoutError as error:
+            raise TaskFailed(
+                "TaskTimeout",
+                f"the task {name} was not finished within {timeout_s:g} s and was killed",
+                data="a part of it may be done; a retry does the rest",
+                do="check the store: it is slow or does not answer",
+            ) from error
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
     secret = environment.get(_SECRET, "")
     texts = (_redact(text.decode(errors="replace"), secret) for text in (out, log))
     return _parse_answer(name, process.returncode, *texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
@@ -20,7 +21,6 @@ from sluicegate_operator.reconcile.storage_tasks import (
     parse_result,
     parse_task,
     task_name,
-    to_json,
 )
 from sluicegate_operator.storage_tasks.queue import TaskQueue
 from sluicegate_operator.storage_tasks.runner import TaskFailed
@@ -198,5 +198,5 @@ def test_dropping_a_resource_cancels_its_own_tasks_only() -> None:
 
 def test_tasks_and_results_survive_conversion_to_json() -> None:
     for task in (Measure("s3://b/p"), TASK):
-        assert parse_task(task_name(task), to_json(task)) == task
-    assert parse_result("check", to_json(RESULT)) == RESULT
+        assert parse_task(task_name(task), dataclasses.asdict(task)) == task
+    assert parse_result("check", dataclasses.asdict(RESULT)) == RESULT

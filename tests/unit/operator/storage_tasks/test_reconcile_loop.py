@@ -19,23 +19,16 @@ import pytest
 from infra.local_services import S3Endpoint
 from sluicegate.storage.object_store import open_store
 from sluicegate.storage.s3_config import bucket_of
-from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec, CheckpointVolumeStatus
+from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.locations import environment
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus
 from sluicegate_operator.reconcile.actions import AddFinalizer, ForgetTask, RemoveFinalizer, RunTask
 from sluicegate_operator.reconcile.checkpoint_volume import reconcile_volume
-from sluicegate_operator.reconcile.observed import (
-    JobView,
-    Savepoint,
-    SavepointObserved,
-    Volume,
-    VolumeObserved,
-    VolumeView,
-)
-from sluicegate_operator.reconcile.readiness import readiness, restore_address
+from sluicegate_operator.reconcile.observed import Job, SavepointObserved, VolumeObserved
+from sluicegate_operator.reconcile.readiness import restore_address
 from sluicegate_operator.reconcile.savepoint.reconciler import reconcile_savepoint
 from sluicegate_operator.storage_tasks.queue import TaskQueue
-from tests.unit.operator import builders
+from tests.unit.operator import builders, savepoint_builders, volume_builders
 from tests.unit.savepoints.builders import checkpoint, restore
 
 TIMEOUT_S = 120.0
@@ -52,17 +45,13 @@ class World:
             reclaim_policy="Delete",
         )
         self.keys = environment(spec, bucket.access_key, bucket.secret_key)
-        self.volume = Volume("shop", "store", "u-vol", 1, spec, CheckpointVolumeStatus())
-        self.savepoint = Savepoint(
-            "shop",
-            "move",
-            "u-savepoint",
-            1,
-            time.time(),
+        self.volume = volume_builders.volume(spec)
+        self.savepoint = savepoint_builders.savepoint(
             SavepointSpec(job="clicks", stop=True, reclaim_policy="Delete"),
             SavepointStatus(),
+            created_at=time.time(),
         )
-        self.job: JobView | None = JobView("clicks", "u-job", builders.spec(), builders.ended())
+        self.job: Job | None = builders.job(status=builders.ended())
         self.gone: set[str] = set()
         self.ended = asyncio.Event()
         self.tasks = self.operator()
@@ -90,11 +79,8 @@ class World:
             outcome = reconcile_volume(self.volume, view, now)
             self.volume = dataclasses.replace(self.volume, status=outcome.status)
             self.volume = self.perform(self.volume, outcome.actions)
-        spec = self.volume.spec
         seen = SavepointObserved(
-            self.job,
-            {"store": VolumeView("store", spec, *readiness(spec, self.volume.status))},
-            tasks=self.tasks.states("u-savepoint"),
+            self.job, {"store": self.volume}, tasks=self.tasks.states("u-savepoint")
         )
         if "u-savepoint" not in self.gone:
             found = reconcile_savepoint(self.savepoint, seen, now)

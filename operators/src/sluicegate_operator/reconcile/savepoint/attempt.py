@@ -1,10 +1,9 @@
 """One savepoint, from the name of its folder to its address: how it is taken, retried, and given up.
 
-An attempt can fail in three ways. RETRIABLE errors come from a job that has no epoch yet, is starting or
-has an unfinished epoch; they are retried without limit. PERMANENT errors mean that the checkpoint is
-broken; they end the savepoint. Any other error, such as a store that does not answer, is retried up to
-MAX_FAILURES times. A savepoint of an upgrade never waits for anything that could stop another driver
-than its own.
+RETRIABLE errors come from a job that has no epoch yet, is starting or has an unfinished epoch; they are
+retried without limit. PERMANENT errors mean that the checkpoint is broken; they end the savepoint. Any
+other error, such as a store that does not answer, is retried up to MAX_FAILURES times. A savepoint of an
+upgrade never waits for anything that could stop another driver than its own.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ from sluicegate_operator.api.locations import access_parameters, checkpoint_addr
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus, TakenStatus
 from sluicegate_operator.api.streaming_job_status import ACTIVE, REQUESTED, RUN
 from sluicegate_operator.reconcile.context import StorageContext, backoff, ended_after
-from sluicegate_operator.reconcile.observed import JobView, Savepoint, SavepointObserved, VolumeView
+from sluicegate_operator.reconcile.observed import Job, Savepoint, SavepointObserved, Volume
+from sluicegate_operator.reconcile.readiness import readiness
 from sluicegate_operator.reconcile.storage_tasks import (
     COPY,
     REQUEST,
@@ -86,24 +86,29 @@ class SavepointContext(StorageContext[SavepointStatus]):
         return self.savepoint.spec
 
     @property
-    def source(self) -> VolumeView | None:
+    def source(self) -> Volume | None:
         """The volume of the job's checkpoint, if the cache has it."""
         job = self.observed.job
         return None if job is None else self.observed.volumes.get(job.spec.checkpoint.volume)
 
     @property
-    def target(self) -> VolumeView | None:
+    def target(self) -> Volume | None:
         """The volume that is copied to, if the cache has it. Once chosen it stays, even without the job."""
         name = self.status.volume or self.spec.volume
         return self.observed.volumes.get(name) if name else self.source
 
+    def start_over(self, folder: str) -> None:
+        """Begin the savepoint of a folder, or end the one in progress: without any failed attempt."""
+        self.set(folder=folder, attempts=0, failures=0, next_retry_time=None)
+        self.set(failure_reason="", last_error="")
+
     def no_target(self) -> tuple[str, str]:
         """Return why there is no volume to copy to."""
         name, job = self.status.volume or self.spec.volume, self.observed.job
-        if not name and job is None:
-            message = f"there is no StreamingJob {self.spec.job}, and spec.volume is not set"
-            return "JobMissing", message
-        if not name and job is not None:
+        if not name:
+            if job is None:
+                message = f"there is no StreamingJob {self.spec.job}, and spec.volume is not set"
+                return "JobMissing", message
             name = job.spec.checkpoint.volume
         return "VolumeMissing", f"there is no CheckpointVolume {name}"
 
@@ -128,9 +133,7 @@ def _record_success(context: SavepointContext, result: SavepointTaken) -> None:
     )
     others = (one for one in context.status.taken if one.location != newest.location)
     context.set(taken=(newest, *others))
-    context.set(
-        folder="", attempts=0, failures=0, next_retry_time=None, failure_reason="", last_error=""
-    )
+    context.start_over(folder="")
     sealed = "; the checkpoint is sealed, and the job can continue from it" if result.sealed else ""
     context.emit_event("Taken", f"epoch {result.epoch} at {result.location}{sealed}")
 
@@ -141,12 +144,8 @@ def _record_failure(context: SavepointContext, state: FailedTask) -> None:
     counts = final_for_upgrade or state.kind not in RETRIABLE
     failures = context.status.failures + (1 if counts else 0)
     attempts = context.status.attempts + 1
-    context.set(
-        attempts=attempts,
-        failures=failures,
-        failed_time=round(state.at, 3),
-        last_error=state.summary,
-    )
+    context.set(attempts=attempts, failures=failures)
+    context.set(failed_time=round(state.at, 3), last_error=state.summary)
     if state.kind in PERMANENT or final_for_upgrade or failures >= MAX_FAILURES:
         _give_up(context, state.kind, state.summary)
         return
@@ -175,9 +174,12 @@ def attempt_savepoint(context: SavepointContext) -> None:
     if job is None or not _is_same_job(savepoint, job):
         context.wait("JobMissing", f"there is no StreamingJob {context.spec.job}")
         return
-    if source is None or target is None or not _volumes_usable(source, target):
-        context.wait(*_volume_problem(context, job, source, target))
+    problem = _volume_problem(context, job)
+    if problem is not None:
+        context.wait(*problem)
         return
+    assert source is not None
+    assert target is not None
     method = _method(context, job)
     if method is None:
         message = f"the driver of job {job.name} is starting, stopping or only applying epochs"
@@ -192,7 +194,7 @@ def attempt_savepoint(context: SavepointContext) -> None:
         context.taking = True
 
 
-def _is_same_job(savepoint: Savepoint, job: JobView) -> bool:
+def _is_same_job(savepoint: Savepoint, job: Job) -> bool:
     return savepoint.job_uid in ("", job.uid)
 
 
@@ -209,30 +211,29 @@ def _upgrade_waits(context: SavepointContext, attempt: int) -> bool:
     return named and job.status.attempt == attempt
 
 
-def _volumes_usable(source: VolumeView, target: VolumeView) -> bool:
-    """Return whether both are ready and reached with one set of variables, all that a process has."""
-    same_store = access_parameters(source.spec) == access_parameters(target.spec)
-    return source.ready and target.ready and same_store
+def _volume_problem(context: SavepointContext, job: Job) -> tuple[str, str] | None:
+    """Return why the volumes are not usable, or None.
 
-
-def _volume_problem(
-    context: SavepointContext, job: JobView, source: VolumeView | None, target: VolumeView | None
-) -> tuple[str, str]:
-    """Return why the volumes are not usable."""
+    Both must be ready and reached with one set of variables, all that a process has.
+    """
+    source, target = context.source, context.target
     if source is None:
         return "VolumeMissing", f"there is no CheckpointVolume {job.spec.checkpoint.volume}"
     if target is None:
         return context.no_target()
     for volume in (source, target):
-        if not volume.ready:
-            return "VolumeNotReady", f"CheckpointVolume {volume.name}: {volume.message}"
+        ready, message = readiness(volume.spec, volume.status)
+        if not ready:
+            return "VolumeNotReady", f"CheckpointVolume {volume.name}: {message}"
+    if access_parameters(source.spec) == access_parameters(target.spec):
+        return None
     return "OtherStore", (
         f"CheckpointVolumes {source.name} and {target.name} differ in endpoint, region, "
         "credentialsSecret or authoritySecret: a savepoint can only be copied within one store"
     )
 
 
-def _method(context: SavepointContext, job: JobView) -> str | None:
+def _method(context: SavepointContext, job: Job) -> str | None:
     """Return how the savepoint is to be taken; None: not while the driver changes its state."""
     if not context.spec.stop:
         return COPY

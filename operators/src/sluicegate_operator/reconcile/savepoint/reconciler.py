@@ -12,7 +12,7 @@ from sluicegate.errors import SavepointRefused
 from sluicegate_operator.api.checkpoint_volume import DELETE
 from sluicegate_operator.api.locations import savepoint_folder
 from sluicegate_operator.api.savepoint import DeletionStatus, SavepointStatus
-from sluicegate_operator.reconcile.actions import AddFinalizer, RemoveFinalizer, StorageAction
+from sluicegate_operator.reconcile.actions import RemoveFinalizer, StorageAction
 from sluicegate_operator.reconcile.context import Outcome, backoff, ended_after, limit_to_now
 from sluicegate_operator.reconcile.observed import Savepoint, SavepointObserved
 from sluicegate_operator.reconcile.savepoint.attempt import (
@@ -20,14 +20,12 @@ from sluicegate_operator.reconcile.savepoint.attempt import (
     attempt_savepoint,
     record_attempts,
 )
-from sluicegate_operator.reconcile.schedule import newest_tick, next_tick
+from sluicegate_operator.reconcile.schedule import due_tick, is_too_late
 from sluicegate_operator.reconcile.storage_tasks import Dispose, Done, FailedTask, TakeSavepoint
 
 _DISPOSE_TIMEOUT_S = 1800.0
 _REFUSED = SavepointRefused.__name__
-
 _LISTED_JOBS = 5
-"""How many jobs a message lists."""
 
 SavepointOutcome = Outcome[SavepointStatus, StorageAction]
 
@@ -35,12 +33,7 @@ SavepointOutcome = Outcome[SavepointStatus, StorageAction]
 def reconcile_savepoint(
     savepoint: Savepoint, observed: SavepointObserved, now: float
 ) -> SavepointOutcome:
-    """Decide what to do about a savepoint now.
-
-    Args:
-        savepoint: the resource, with the newest status that is known.
-        observed: what its reconciliation depends on.
-        now: seconds since 1970.
+    """Decide what to do about a savepoint now (seconds since 1970), by the newest status that is known.
 
     Raises:
         SettingsInvalid: the schedule is invalid; the caller answers with `reject_spec`.
@@ -60,7 +53,10 @@ def reconcile_savepoint(
     if savepoint.deleted:
         _finalize(context)
         return context.outcome()
-    _update_finalizer(context)
+    # it stays only while data is to be deleted with the Savepoint
+    kept = savepoint.has_finalizer and bool(context.status.pending_deletion)
+    wanted = savepoint.spec.reclaim_policy == DELETE or kept
+    context.set_finalizer(wanted=wanted, present=savepoint.has_finalizer)
     if savepoint.generation != savepoint.status.observed_generation:
         # a person who changes the spec wants another attempt
         context.set(failure_reason="", failures=0, next_retry_time=None)
@@ -78,15 +74,6 @@ def _limited_to_now(status: SavepointStatus, now: float) -> SavepointStatus:
     return dataclasses.replace(status, deletion=deletion)
 
 
-def _update_finalizer(context: SavepointContext) -> None:
-    """Keep the finalizer only while data is to be deleted with the Savepoint."""
-    wanted = context.spec.reclaim_policy == DELETE
-    if wanted and not context.savepoint.has_finalizer:
-        context.add_action(AddFinalizer())
-    elif context.savepoint.has_finalizer and not wanted and not context.status.pending_deletion:
-        context.add_action(RemoveFinalizer())
-
-
 # --- planning ----------------------------------------------------------------------------------------
 
 
@@ -97,18 +84,12 @@ def _plan(context: SavepointContext) -> None:
         if not status.taken and not status.failure_reason:
             _assign_folder(context, None)
         return
-    upcoming = next_tick(schedule, context.now)
-    if upcoming is not None:
-        context.requeue_at(upcoming)
-    tick, since = newest_tick(schedule, context.now), status.last_schedule_time
+    tick = due_tick(context, schedule, status.last_schedule_time, context.savepoint.created_at)
     if status.folder or tick is None:
         return  # the savepoints of a schedule never overlap
-    if tick <= (context.savepoint.created_at if since is None else since):
-        return
-    late_s, limit_s = context.now - tick, schedule.starting_deadline_s
-    if limit_s and late_s > limit_s:
+    if is_too_late(schedule, tick, context.now):
         context.set(last_schedule_time=tick, failure_reason="")
-        message = f"a savepoint is {late_s:.0f} s late and was skipped"
+        message = f"a savepoint is {context.now - tick:.0f} s late and was skipped"
         context.emit_event("SavepointMissed", message, warning=True)
         return
     _assign_folder(context, tick)
@@ -123,15 +104,8 @@ def _assign_folder(context: SavepointContext, tick: float | None) -> None:
     if context.status.folder:
         return
     folder = savepoint_folder(volume.spec, context.spec.job, savepoint.name, savepoint.uid, tick)
-    context.set(
-        volume=volume.name,
-        folder=folder,
-        attempts=0,
-        failures=0,
-        next_retry_time=None,
-        failure_reason="",
-        last_error="",
-    )
+    context.start_over(folder)
+    context.set(volume=volume.name)
     if tick is not None:
         context.set(last_schedule_time=tick)
 

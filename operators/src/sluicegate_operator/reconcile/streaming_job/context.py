@@ -27,8 +27,8 @@ REQUEST_DEADLINE_S = 30.0
 """Every request to create a pod has taken effect by this time after it was sent, or never will: the
 client gives each request a much shorter timeout, and a leader keeps its lease until they are over."""
 
-ERROR_BYTES = 1000
-"""Limit of `status.lastError`; the pod and the Event carry the whole message."""
+_ERROR_BYTES, _MESSAGE_BYTES = 1000, 500
+"""Limits of `status.lastError` and of a condition's message. The pod and the Event carry the whole text."""
 
 SUSPEND, RESTART, UPGRADE, ROLLBACK, DELETE = "Suspend", "Restart", "Upgrade", "Rollback", "Delete"
 FOR_SAVEPOINT = "Savepoint"
@@ -39,17 +39,12 @@ itself once its savepoint is taken. STUCK, IMAGE and SCHEDULING count as failure
 
 @dataclass
 class JobContext(ReconcileContext[StreamingJobStatus, JobAction]):
-    """The context of one StreamingJob.
-
-    Args:
-        job: as it was read.
-        observed: the job's pods, volume and savepoints.
-        new_failures: kinds of the driver failures recorded in this reconciliation.
-    """
+    """The context of one StreamingJob, as it was read."""
 
     job: Job = field(kw_only=True)
     observed: Observed = field(kw_only=True)
     new_failures: list[str] = field(default_factory=list)
+    """Kinds of the driver failures recorded in this reconciliation."""
     _parsed: tuple[StableSpecStatus, StreamingJobSpec | None] | None = None
 
     @property
@@ -113,7 +108,11 @@ class JobContext(ReconcileContext[StreamingJobStatus, JobAction]):
 
     def set_last_error(self, message: str) -> None:
         """Record what went wrong with the newest driver."""
-        self.set(last_error=truncate(f"attempt {self.status.attempt}: {message}", ERROR_BYTES))
+        self.set(last_error=_truncate(f"attempt {self.status.attempt}: {message}", _ERROR_BYTES))
+
+    def set_condition(self, kind: str, reason: str, message: str = "", *, holds: bool) -> None:
+        """Set a condition, with a message of limited length."""
+        super().set_condition(kind, reason, _truncate(message, _MESSAGE_BYTES), holds=holds)
 
 
 def _parse(stable: StableSpecStatus) -> StreamingJobSpec | None:
@@ -124,7 +123,7 @@ def _parse(stable: StableSpecStatus) -> StreamingJobSpec | None:
     return spec if spec.running_hash() == stable.spec_hash else None
 
 
-def truncate(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     """Return a text cut to a number of bytes in UTF-8."""
     raw = text.encode()
     return text if len(raw) <= limit else raw[: limit - 3].decode(errors="ignore") + "…"

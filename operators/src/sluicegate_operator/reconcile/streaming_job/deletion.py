@@ -24,13 +24,11 @@ def finalize(context: JobContext) -> None:
     """Take the next step of a deleted job."""
     if not context.job.has_finalizer:
         return
-    if context.status.phase != "Deleting":
-        _reset(context)  # earlier failures do not prevent the apply
-    elif (
-        not context.driver_active
-        and context.job.spec.restart_nonce != context.status.observed_restart_nonce
-    ):
-        _reset(context)
+    restart = context.job.spec.restart_nonce != context.status.observed_restart_nonce
+    if context.status.phase != "Deleting" or (restart and not context.driver_active):
+        # earlier failures do not prevent the apply
+        context.reset_failures()
+        context.set(apply_failures=0, observed_restart_nonce=context.job.spec.restart_nonce)
     if _apply_only_driver_active(context):
         retry_request(context)
         return
@@ -64,11 +62,6 @@ def _apply_decided_epochs(context: JobContext) -> None:
         request_driver(context, APPLY_ONLY)
 
 
-def _reset(context: JobContext) -> None:
-    context.reset_failures()
-    context.set(apply_failures=0, observed_restart_nonce=context.job.spec.restart_nonce)
-
-
 def _apply_only_driver_active(context: JobContext) -> bool:
     """Return whether an apply-only driver is active and must not be stopped."""
     if not context.driver_active or context.driver.mode != APPLY_ONLY or context.job.skip_finish:
@@ -84,11 +77,9 @@ def _retry_due(context: JobContext) -> bool:
     growing intervals.
     """
     if context.status.next_start_time is None:
-        delay = backoff_s(context.status.apply_failures + 1, _FIRST_RETRY_S, _LONGEST_RETRY_S)
-        context.set(
-            apply_failures=context.status.apply_failures + 1,
-            next_start_time=round(context.now + delay, 3),
-        )
+        tries = context.status.apply_failures + 1
+        delay = backoff_s(tries, _FIRST_RETRY_S, _LONGEST_RETRY_S)
+        context.set(apply_failures=tries, next_start_time=round(context.now + delay, 3))
     due = context.status.next_start_time or context.now
     if context.now < due:
         context.requeue_at(due)
@@ -98,10 +89,8 @@ def _retry_due(context: JobContext) -> bool:
 
 
 def _release(context: JobContext) -> None:
-    if (
-        context.spec.epochs.on_cancel == "delete"
-        and context.observed.checkpoint_exists is not False
-    ):
+    delete = context.spec.epochs.on_cancel == "delete"
+    if delete and context.observed.checkpoint_exists is not False:
         context.add_action(DeleteCheckpoint(context.job.uid))
         context.wait("DeletingCheckpoint", "everything below the job's path is being deleted")
         return

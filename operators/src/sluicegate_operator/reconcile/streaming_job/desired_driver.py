@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluicegate_operator.api.streaming_job_status import RUN
-from sluicegate_operator.reconcile.schedule import newest_tick, next_tick
+from sluicegate_operator.reconcile.schedule import due_tick, is_too_late
 from sluicegate_operator.reconcile.streaming_job import rollback, upgrade
 from sluicegate_operator.reconcile.streaming_job.context import RESTART, SUSPEND, JobContext
 from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
@@ -68,19 +68,13 @@ def _is_due(context: JobContext) -> bool:
     open_run = context.status.last_schedule_time is not None and not context.status.finished
     if open_run and not context.status.failure_reason:
         return True
-    upcoming = next_tick(schedule, context.now)
-    if upcoming is not None:
-        context.requeue_at(upcoming)
-    tick = newest_tick(schedule, context.now)
-    since = context.status.last_schedule_time
-    if tick is None or tick <= (context.job.created_at if since is None else since):
+    tick = due_tick(context, schedule, context.status.last_schedule_time, context.job.created_at)
+    if tick is None:
         return False
     context.reset_failures()
-    late = schedule.starting_deadline_s
-    missed = bool(late) and context.now - tick > late
+    missed = is_too_late(schedule, tick, context.now)
     context.set(last_schedule_time=tick, finished=missed)
     if missed:
-        context.emit_event(
-            "RunMissed", f"a run is {context.now - tick:.0f} s late and was skipped", warning=True
-        )
+        message = f"a run is {context.now - tick:.0f} s late and was skipped"
+        context.emit_event("RunMissed", message, warning=True)
     return not missed

@@ -49,11 +49,10 @@ def adopt_orphan(context: JobContext) -> None:
         last_epoch=None,
         last_epoch_time=None,
     )
-    context.set(
-        driver=DriverStatus(state=REQUESTED, request_time=min(newest.created_at, context.now))
-    )
+    requested = min(newest.created_at, context.now)
+    context.set(driver=DriverStatus(state=REQUESTED, request_time=requested))
     if context.spec_unproven() and context.status.trial_start_time is None:
-        context.set(trial_start_time=context.driver.request_time)
+        context.set(trial_start_time=requested)
     context.emit_event(
         "Adopted", f"attempt {newest.attempt} exists but was missing from the status", warning=True
     )
@@ -75,41 +74,32 @@ def observe(context: JobContext) -> None:
         context.set_driver(start_time=pod.running_at)
         context.set(all_epochs_applied=False)
     if pod.dead:
-        _record_end(
-            context, pod, failures.classify_end(pod, context.driver, finite=context.spec.finite)
-        )
+        end = failures.classify_end(pod, context.driver, finite=context.spec.finite)
+        _record_end(context, pod, end)
     elif check_deadlines(context, pod):
         _replace_unconfirmed(context, pod)
 
 
 def clean_up(context: JobContext) -> None:
     """Stop drivers that are not wanted, and release or delete pods that are dead."""
-    alive = {pod.attempt for pod in context.observed.pods if not pod.dead}
-    known = (
-        {pod.attempt for pod in context.observed.pods} if not context.absence_confirmed() else None
-    )
     for pod in context.observed.pods:
         newest = pod.attempt == context.status.attempt
         if newest and context.driver_active:
             continue
         if not pod.dead:
             if not pod.terminating:
-                context.add_action(
-                    StopDriver(pod.name, pod.uid, context.spec.termination_grace_period_s)
-                )
+                _add_stop(context, pod)
         elif not newest or context.job.deleted:
             if pod.has_finalizer or not pod.terminating:
                 context.add_action(DeletePod(pod.name, pod.uid))
         elif pod.has_finalizer:
             context.add_action(RemovePodFinalizer(pod.name, pod.uid))
     # an attempt that the cache lacks is dropped only if the cache is newer than its replacement
-    context.set(
-        unconfirmed_attempts=tuple(
-            n
-            for n in context.status.unconfirmed_attempts
-            if n in alive or (known is not None and n not in known)
-        )
-    )
+    alive = {pod.attempt for pod in context.observed.pods if not pod.dead}
+    dead = {pod.attempt for pod in context.observed.pods} - alive
+    kept = alive if context.absence_confirmed() else {*context.status.unconfirmed_attempts} - dead
+    unconfirmed = (n for n in context.status.unconfirmed_attempts if n in kept)
+    context.set(unconfirmed_attempts=tuple(unconfirmed))
 
 
 def older_attempts_alive(context: JobContext) -> tuple[int, ...]:
@@ -186,7 +176,11 @@ def enforce_stop(context: JobContext) -> None:
     if not context.driver_active or pod is None or pod.terminating:
         return
     if context.driver.stop_reason and context.driver.stop_reason != FOR_SAVEPOINT:
-        context.add_action(StopDriver(pod.name, pod.uid, context.spec.termination_grace_period_s))
+        _add_stop(context, pod)
+
+
+def _add_stop(context: JobContext, pod: Pod) -> None:
+    context.add_action(StopDriver(pod.name, pod.uid, context.spec.termination_grace_period_s))
 
 
 def _spec_to_run(context: JobContext, mode: str) -> StreamingJobSpec:
@@ -262,9 +256,8 @@ def _record_end(context: JobContext, pod: Pod, end: failures.DriverEnd) -> None:
         context.set(failures=context.status.failures if end.reason == "Stopped" else ())
         if end.reason == "Finished" and context.driver.mode != APPLY_ONLY:
             context.set(finished=True)
-            context.emit_event(
-                "Finished", f"attempt {pod.attempt} has processed all available data"
-            )
+            message = f"attempt {pod.attempt} has processed all available data"
+            context.emit_event("Finished", message)
         return
     _record_failure(context, end, max(0.0, ended - began) if began is not None else 0.0)
 
@@ -280,14 +273,12 @@ def _record_failure(context: JobContext, end: failures.DriverEnd, run_s: float) 
         return
     newest = FailureStatus(kind=end.kind, time=context.now, run_s=round(run_s, 3))
     context.set(failures=failures.add_failure(context.spec, context.status.failures, newest))
-    following = failures.next_start(
-        context.spec, context.status.failures, f"{context.job.uid}/{context.status.attempt}"
-    )
+    seed = f"{context.job.uid}/{context.status.attempt}"
+    following = failures.next_start(context.spec, context.status.failures, seed)
     if following.delay_s is None:
         context.set(failure_reason=end.reason)
-        context.emit_event(end.reason, f"{what}; not restarted ({following.why})", warning=True)
-        return
-    context.set(next_start_time=round(context.now + following.delay_s, 3))
-    context.emit_event(
-        end.reason, f"{what}; restart in {following.delay_s:.3g} s ({following.why})", warning=True
-    )
+        consequence = "not restarted"
+    else:
+        context.set(next_start_time=round(context.now + following.delay_s, 3))
+        consequence = f"restart in {following.delay_s:.3g} s"
+    context.emit_event(end.reason, f"{what}; {consequence} ({following.why})", warning=True)

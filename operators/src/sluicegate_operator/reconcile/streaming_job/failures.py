@@ -27,19 +27,18 @@ SEALED = Sealed.__name__
 
 _BEFORE_RUNNING = (IMAGE, SCHEDULING)
 
-_NOT_STARTED = {IMAGE: "ImageNotPulled", SCHEDULING: "NotScheduled"}
+REASONS = {STUCK: "Stuck", IMAGE: "ImageNotPulled", SCHEDULING: "NotScheduled"}
+"""Reasons of Events and ends, by why the driver was stopped."""
 
 _MAX_COUNT = 50
 """How many failures of a kind are counted, unless a limit of the spec is higher. By then an exponential
-delay has reached its maximum, unless its multiplier is close to 1.
-"""
+delay has reached its maximum, unless its multiplier is close to 1."""
 
 _MAX_ENTRIES = {APPLICATION: 30}
 _MAX_ENTRIES_ELSE = 10
 """How many failures of a kind have an entry of their own in the status; older ones share one entry with a
 count. The FailureRate strategy takes all failures of that entry to be as recent as its last one, so it may
-fail a job early if it allows more than 30.
-"""
+fail a job early if it allows more than 30."""
 
 _UNLIMITED = RestartSettings()
 """Delays of every kind but the application's: 1 s, doubling, at most a minute."""
@@ -55,23 +54,19 @@ class DriverEnd:
 
 
 def classify_end(pod: Pod, driver: DriverStatus, *, finite: bool) -> DriverEnd:
-    """Return how a dead pod ended.
+    """Return how a dead pod ended, by the operator's own record of its driver.
 
-    Args:
-        pod: the pod.
-        driver: the operator's own record of it: its mode, and whether it was being stopped.
-        finite: whether the job ends by itself.
+    `finite`: whether the job ends by itself.
     """
     code = pod.exit_code
     message = pod.message or "no termination message"
     if driver.stop_reason == STUCK:
-        return DriverEnd(APPLICATION, "Stuck", "the driver made no progress and was stopped")
+        return DriverEnd(APPLICATION, REASONS[STUCK], "the driver made no progress and was stopped")
     if driver.stop_reason in (IMAGE, SCHEDULING):
-        return DriverEnd(driver.stop_reason, _NOT_STARTED[driver.stop_reason], message)
+        return DriverEnd(driver.stop_reason, REASONS[driver.stop_reason], message)
     if driver.stop_reason:
-        return DriverEnd(
-            SUCCESS, "Stopped", "" if code in (0, None) else f"exit code {code}: {message}"
-        )
+        details = f"exit code {code}: {message}" if code else ""
+        return DriverEnd(SUCCESS, "Stopped", details)
     if pod.terminating or pod.disrupted or code is None:
         # a batch driver that somebody stopped exits 0 too, but is not finished
         return DriverEnd(DISRUPTED, "Disrupted", f"its pod was deleted, evicted or lost: {message}")
@@ -83,11 +78,8 @@ def classify_end(pod: Pod, driver: DriverStatus, *, finite: bool) -> DriverEnd:
 def _classify_exit(code: int, termination: str) -> DriverEnd:
     message = f"exit code {code}: {termination}"
     if code == 0:
-        return DriverEnd(
-            APPLICATION,
-            "UnexpectedExit",
-            "the driver exited with 0, but a stream never ends by itself",
-        )
+        message = "the driver exited with 0, but a stream never ends by itself"
+        return DriverEnd(APPLICATION, "UnexpectedExit", message)
     if code == PreflightFailed.exit_code:
         return DriverEnd(FINAL, "SettingsRefused", message)
     if code == RecordOfAnotherJob.exit_code:
@@ -116,12 +108,9 @@ def add_failure(
 
 
 def next_start(spec: StreamingJobSpec, failures: tuple[FailureStatus, ...], seed: str) -> Restart:
-    """Return when the driver after the last of these failures starts.
+    """Return when the driver after the last of these failures starts: of all kinds, oldest first.
 
-    Args:
-        spec: the job's.
-        failures: of all kinds, oldest first; at least one.
-        seed: determines the jitter: the same failure must always give the same delay.
+    `seed` determines the jitter: the same failure must always give the same delay.
     """
     kind = failures[-1].kind
     same = [one for f in failures if f.kind == kind for one in _expand(f)]

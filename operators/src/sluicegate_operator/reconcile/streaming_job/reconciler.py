@@ -2,7 +2,7 @@
 
 It is level-based: it may run at any time, with a cache of any age, and again with the same one. The
 controller writes the status first, with the resourceVersion that was read, and performs the actions
-only if that write was accepted.
+only if that write was accepted. The module is the top layer of the steps, so no other one can hold it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,7 @@ JobOutcome = Outcome[StreamingJobStatus, JobAction]
 
 
 def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
-    """Decide what to do about a job now.
-
-    Args:
-        job: the resource, with the newest status that is known.
-        observed: its pods, volume and savepoints.
-        now: seconds since 1970.
+    """Decide what to do about a job now (seconds since 1970), by the newest status that is known.
 
     Raises:
         SettingsInvalid: the schedule is invalid; the caller answers with `reject_spec`.

@@ -89,10 +89,8 @@ def _failure_reason(context: JobContext) -> str:
     status, spec = context.status, context.job.spec
     if not context.spec_unproven() or status.upgrade is not None:
         return ""
-    if (
-        context.driver.spec_hash != spec.running_hash()
-        or spec.restart_nonce != status.observed_restart_nonce
-    ):
+    restart = spec.restart_nonce != status.observed_restart_nonce
+    if restart or context.driver.spec_hash != spec.running_hash():
         return ""  # it has not been tried yet, or a restart was requested
     if status.failure_reason:
         # no spec can continue on a sealed checkpoint
@@ -114,9 +112,8 @@ def _has_other_cause(context: JobContext) -> bool:
     pod = context.pod if context.driver_active else None
     if pod is None:
         return False
-    return pod.progress is not None or (
-        pod.node is not None and pod.node.unresponsive_since is not None
-    )
+    lost = pod.node is not None and pod.node.unresponsive_since is not None
+    return lost or pod.progress is not None
 
 
 def _begin(context: JobContext, why: str) -> None:
@@ -146,12 +143,9 @@ def _complete(context: JobContext, rollback: RollbackStatus) -> None:
 
 
 def _discard(context: JobContext) -> None:
-    large = context.status.last_stable_spec is not None and not context.status.last_stable_spec.spec
+    stable = context.status.last_stable_spec
+    large = stable is not None and not stable.spec
+    why = "was too large to be kept" if large else "in the status cannot be read"
     context.set(last_stable_spec=None, rollback=None, trial_start_time=None)
-    context.emit_event(
-        "NoRollback",
-        "the last stable spec "
-        + ("was too large to be kept" if large else "in the status cannot be read")
-        + "; the job keeps the spec of the resource",
-        warning=True,
-    )
+    message = f"the last stable spec {why}; the job keeps the spec of the resource"
+    context.emit_event("NoRollback", message, warning=True)

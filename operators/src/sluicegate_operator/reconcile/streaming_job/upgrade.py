@@ -38,11 +38,8 @@ def begin(context: JobContext) -> None:
         context.reset_failures()
         context.set(upgrade=UpgradeStatus(mode=mode))
         return
-    if (
-        context.spec.schedule is not None
-        or context.driver.state != ACTIVE
-        or context.driver.mode != RUN
-    ):
+    runs = context.driver.state == ACTIVE and context.driver.mode == RUN
+    if context.spec.schedule is not None or not runs:
         return  # the next run uses the new spec, or there is no driver yet that could be stopped
     mode = context.spec.upgrade_mode
     if mode == SAVEPOINT and context.driver.start_time is None:
@@ -67,18 +64,14 @@ def advance(context: JobContext) -> bool:
     if context.driver_active:
         return False
     upgrade = context.status.upgrade or upgrade  # the savepoint may have been abandoned
-    if (
-        upgrade.mode == STATELESS
-        and not context.status.all_epochs_applied
-        and not context.job.skip_finish
-    ):
+    nothing_to_apply = context.status.all_epochs_applied or context.job.skip_finish
+    if upgrade.mode == STATELESS and not nothing_to_apply:
         return _apply_old_checkpoint(context)
     if upgrade.mode in (SAVEPOINT, STATELESS):
         _switch_checkpoint(context, upgrade.savepoint)
     context.reset_failures()
-    context.set(
-        upgrade=None, finished=context.status.finished and context.spec.schedule is not None
-    )
+    finished = context.status.finished and context.spec.schedule is not None
+    context.set(upgrade=None, finished=finished)
     context.set_driver(spec_hash=context.spec.running_hash())
     return True
 
@@ -89,15 +82,11 @@ def resume_from_late_savepoint(context: JobContext) -> None:
     This happens only after a driver has found the seal, and only once: the new checkpoint starts without
     abandoned savepoints.
     """
-    if (
-        context.driver_active
-        or context.status.upgrade is not None
-        or context.status.failure_reason != SEALED
-    ):
+    changing = context.driver_active or context.status.upgrade is not None
+    if changing or context.status.failure_reason != SEALED:
         return
     for name in reversed(context.status.checkpoint.abandoned_savepoints):
-        taken = context.observed.savepoints.get(name)
-        if taken is not None and taken.phase == READY:
+        if _taken(context, name):
             _switch_checkpoint(context, name)
             context.reset_failures()
             context.emit_event(
@@ -112,11 +101,8 @@ def resume_from_late_savepoint(context: JobContext) -> None:
 def _switch_checkpoint(context: JobContext, savepoint: str) -> None:
     """Leave the checkpoint for a new one that starts empty or from a savepoint of the old one."""
     status = context.status
-    used = (
-        status.latest_checkpoint_number,
-        *(pod.checkpoint_number for pod in context.observed.pods),
-    )
-    number = max(status.checkpoint.number, *used) + 1
+    used = (pod.checkpoint_number for pod in context.observed.pods)
+    number = max(status.checkpoint.number, status.latest_checkpoint_number, *used) + 1
     stable = status.last_stable_spec
     if stable is not None and stable.checkpoint.number == status.checkpoint.number:
         context.set(last_stable_spec=_stable_spec_after(stable, status, number, savepoint))
@@ -141,20 +127,26 @@ def _stable_spec_after(
     )
 
 
+def _taken(context: JobContext, name: str) -> bool:
+    """Return whether a Savepoint exists and is complete."""
+    savepoint = context.observed.savepoints.get(name)
+    return savepoint is not None and savepoint.phase == READY
+
+
 def _await_savepoint(context: JobContext, name: str) -> bool:
     """Request the upgrade's savepoint; return True when it is ready, or abandoned."""
-    taken = context.observed.savepoints.get(name)
-    if taken is not None and taken.phase == READY:
+    if _taken(context, name):
         return True
+    savepoint = context.observed.savepoints.get(name)
     deadline = (context.driver.stop_time or context.now) + context.spec.savepoint_timeout_s
-    failed = taken is not None and taken.phase == "Failed"
+    failed = savepoint is not None and savepoint.phase == "Failed"
     if not failed and context.now < deadline:
-        if taken is None:
+        if savepoint is None:
             context.add_action(CreateSavepoint(name, context.status.attempt))
         context.wait("TakingSavepoint", f"savepoint {name} is being taken")
         context.requeue_at(deadline)
         return False
-    why = taken.message if taken is not None and failed else "it timed out"
+    why = savepoint.message if savepoint is not None and failed else "it timed out"
     abandoned = (*context.status.checkpoint.abandoned_savepoints, name)
     context.set(upgrade=UpgradeStatus(mode=LAST_STATE))
     context.set_checkpoint(abandoned_savepoints=abandoned[-_ABANDONED_KEPT:])
@@ -191,11 +183,11 @@ def can_start(context: JobContext, mode: str = RUN) -> bool:
         context.wait("BackingOff", context.status.last_error)
         context.requeue_at(context.status.next_start_time)
         return False
-    usable = mode == APPLY_ONLY and context.observed.volume_usable_for_apply
-    if not (context.observed.volume_ready or usable):
-        context.wait(
-            "VolumeNotReady", context.observed.volume_message or "the CheckpointVolume is not ready"
-        )
+    observed = context.observed
+    usable = mode == APPLY_ONLY and observed.volume_usable_for_apply
+    if not (observed.volume_ready or usable):
+        message = observed.volume_message or "the CheckpointVolume is not ready"
+        context.wait("VolumeNotReady", message)
         return False
     return mode == APPLY_ONLY or _initial_savepoint_ready(context)
 
@@ -203,12 +195,11 @@ def can_start(context: JobContext, mode: str = RUN) -> bool:
 def _initial_savepoint_ready(context: JobContext) -> bool:
     """Return whether the savepoint that the checkpoint starts from exists, or is no longer needed."""
     name = context.status.checkpoint.restored_from
-    if not name or context.status.checkpoint.last_epoch is not None:
+    if not name or context.status.checkpoint.last_epoch is not None or _taken(context, name):
         return True
-    taken = context.observed.savepoints.get(name)
-    if taken is not None and taken.phase == READY:
-        return True
-    state = "does not exist" if taken is None else f"is {taken.phase}: {taken.message}".rstrip(": ")
+    found, state = context.observed.savepoints.get(name), "does not exist"
+    if found is not None:
+        state = f"is {found.phase}: {found.message}".rstrip(": ")
     context.wait(
         "SavepointNotReady",
         f"checkpoint {context.status.checkpoint.number} starts from Savepoint {name}, which {state}",

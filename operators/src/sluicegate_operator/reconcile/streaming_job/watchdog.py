@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from sluicegate_operator.api.streaming_job import RESTART
 from sluicegate_operator.reconcile.observed import Pod
-from sluicegate_operator.reconcile.streaming_job.context import (
-    IMAGE,
-    SCHEDULING,
-    STUCK,
-    JobContext,
-)
+from sluicegate_operator.reconcile.streaming_job.context import IMAGE, SCHEDULING, STUCK, JobContext
+from sluicegate_operator.reconcile.streaming_job.failures import REASONS
 
-_IMAGE_ERRORS = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
-)
+_IMAGE_ERRORS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 """Reasons of the kubelet for a container that waits because its image is missing."""
 
 _MESSAGES = {
@@ -44,20 +38,18 @@ def may_replace_on_lost_node(context: JobContext) -> bool:
 
 
 def _check_lost_node(context: JobContext, since: float) -> bool:
+    message = f"attempt {context.status.attempt} may be alive on a node that does not respond"
     if not may_replace_on_lost_node(context):
-        context.wait(
-            "NodeLost",
-            f"attempt {context.status.attempt} may be alive on a node that does not respond; a stateful "
-            "job waits until the node returns, is deleted, or has the taint "
-            "node.kubernetes.io/out-of-service",
+        message += (
+            "; a stateful job waits until the node returns, is deleted, or has the taint "
+            "node.kubernetes.io/out-of-service"
         )
+        context.wait("NodeLost", message)
         return False
     deadline = since + context.spec.node_lost.deadline_s
     if context.now >= deadline:
         return True
-    context.wait(
-        "NodeLost", f"attempt {context.status.attempt} may be alive on a node that does not respond"
-    )
+    context.wait("NodeLost", message)
     context.requeue_at(deadline)
     return False
 
@@ -77,7 +69,7 @@ def _stop_after(context: JobContext, since: float, limit_s: float, why: str) -> 
         return
     context.set_driver(stop_reason=why, stop_time=context.now)
     context.emit_event(
-        {STUCK: "Stuck", IMAGE: "ImageNotPulled", SCHEDULING: "NotScheduled"}[why],
+        REASONS[why],
         f"attempt {context.status.attempt} is being stopped: {_MESSAGES[why]} for "
         f"{context.now - since:.0f} s",
         warning=True,

@@ -1,6 +1,6 @@
 """Creation of a bucket, which obstore cannot do. Only this module uses minio's client.
 
-`check_volume` imports it only if the bucket does not exist.
+`objects.check_volume` imports it only if the bucket does not exist.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from minio.error import MinioException, S3Error
 from sluicegate.errors import AccessDenied, SluicegateError, StoreUnavailable
 from sluicegate.storage.s3_config import S3Config
 
-_EXISTS = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
-_DENIED = frozenset(
-    {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled"}
-)
+_EXISTS = ("BucketAlreadyOwnedByYou", "BucketAlreadyExists")
+_DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled")
 _TIMEOUT_S = 15.0
 
 
@@ -35,7 +33,7 @@ def create_bucket(bucket: str, region: str) -> bool:
     except S3Error as error:
         if error.code in _EXISTS:
             return False
-        raise _store_error(bucket, error.code or "", str(error.message)) from error
+        raise _store_error(bucket, error) from error
     except (MinioException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
         raise StoreUnavailable(
             f"bucket {bucket} could not be created: {error}",
@@ -61,15 +59,16 @@ def _client(region: str) -> Minio:
     )
 
 
-def _store_error(bucket: str, code: str, message: str) -> SluicegateError:
-    if code in _DENIED:
+def _store_error(bucket: str, error: S3Error) -> SluicegateError:
+    reason = f"{error.code or ''}: {error.message}"
+    if error.code in _DENIED:
         return AccessDenied(
-            f"the store denied the creation of bucket {bucket}: {code}: {message}",
+            f"the store denied the creation of bucket {bucket}: {reason}",
             data="nothing was started",
             do="create the bucket by hand, or permit the keys of credentialsSecret to create it",
         )
     return StoreUnavailable(
-        f"bucket {bucket} could not be created: {code}: {message}",
+        f"bucket {bucket} could not be created: {reason}",
         data="nothing was started",
         do="create the bucket by hand, or check its name and region; the operator keeps trying",
     )

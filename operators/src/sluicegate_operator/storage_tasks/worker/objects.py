@@ -1,4 +1,4 @@
-"""Objects below an address: listed page by page with size and time, measured, and deleted in bulk.
+"""A volume and its objects: checked, listed page by page with size and time, measured, deleted in bulk.
 
 The library's own `ObjectStore` returns names only.
 """
@@ -14,12 +14,16 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from sluicegate.errors import SettingsInvalid, StoreUnavailable
+from sluicegate.errors import SettingsInvalid, StoreUnavailable, TargetMissing
+from sluicegate.storage.preflight import verify_conditional_create
+from sluicegate.storage.s3_config import bucket_of
 from sluicegate_operator.reconcile.storage_tasks import (
+    CheckVolume,
     Delete,
     Deleted,
     Measure,
     Measured,
+    VolumeChecked,
 )
 
 _PAGE = 1000
@@ -31,6 +35,32 @@ _MAX_PASSES = 10
 _RETRY_TIMEOUT_S = 60.0
 
 _EPOCH_RECORD = re.compile(r"(?:.*/)?epochs/\d+")
+
+
+def check_volume(task: CheckVolume) -> VolumeChecked:
+    """Verify that a volume is usable, and create its bucket if that is allowed.
+
+    Raises:
+        TargetMissing: the bucket does not exist and must not be created again.
+        AccessDenied, StoreUnsafe, PreflightFailed, StoreUnavailable: see `verify_conditional_create`.
+    """
+    try:
+        verify_conditional_create(task.volume)
+    except TargetMissing as error:
+        if not task.make_bucket:
+            raise TargetMissing(
+                f"{error.what}; it existed before",
+                data="the checkpoints and savepoints in it may be lost; no driver is started",
+                do="restore the bucket, or create an empty one if everything in it may be given up",
+            ) from error
+    else:
+        return VolumeChecked(bucket_created=False)
+    # imported only when needed: creating a bucket needs another client
+    from sluicegate_operator.storage_tasks.worker.buckets import create_bucket  # noqa: PLC0415
+
+    created = create_bucket(bucket_of(task.volume), task.region)
+    verify_conditional_create(task.volume)
+    return VolumeChecked(bucket_created=created)
 
 
 def measure(task: Measure) -> Measured:

@@ -1,27 +1,24 @@
 """Pruning of a volume: what exceeds the retention, and leftovers that nothing else cleans up.
 
 A driver prunes its own epoch log and staged data; Spark prunes its offsets, commits and state, orphans
-included. That leaves the records and staged data of jobs that do not run, savepoints beyond the
-retention, savepoints whose process has died, and probes of a preflight that has died. Nothing is deleted
-for its age alone. Of the savepoints only those in the layout of Savepoint resources are considered;
-anything that people put next to them belongs to them.
+included. That leaves the data of jobs that do not run, savepoints beyond the retention, and what a process
+that died has left. Nothing is deleted for its age alone. Of the savepoints only those in the layout of
+Savepoint resources are considered; what people put next to them is theirs.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sluicegate.errors import SluicegateError
 from sluicegate.savepoints.catalog import moved_to
 from sluicegate.savepoints.manifest import MANIFEST, read_manifest
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import open_store
 from sluicegate_operator.reconcile.storage_tasks import Prune, Pruned
 from sluicegate_operator.storage_tasks.worker.objects import pages, remove
-from sluicegate_operator.storage_tasks.worker.savepoint import delete_savepoint
+from sluicegate_operator.storage_tasks.worker.savepoint import Steps, delete_savepoint
 
 MIN_EPOCHS = 2
 """A savepoint of a running job may need the epoch before the newest one."""
@@ -64,7 +61,7 @@ def prune(task: Prune) -> Pruned:
     Raises:
         SluicegateError: the first error.
     """
-    inventory, steps = _list(task.volume), _Steps()
+    inventory, steps = _list(task.volume), Steps()
     unfinished = sum(steps.run(delete_savepoint, url) for url in _abandoned(task, inventory))
     expired: list[str] = []
     steps.run(_find_expired, task, inventory, expired)
@@ -74,24 +71,8 @@ def prune(task: Prune) -> Pruned:
         for name in inventory.checkpoints
     )
     objects += steps.run(_remove_probes, task.volume, inventory)
-    if steps.first_error is not None:
-        raise steps.first_error
+    steps.check()
     return Pruned(savepoints, unfinished, objects)
-
-
-class _Steps:
-    """Runs steps, continues after one that fails, and remembers the first error."""
-
-    def __init__(self) -> None:
-        self.first_error: SluicegateError | None = None
-
-    def run(self, step: Callable[..., int], *arguments: object) -> int:
-        """Return how many things a step deleted, 0 if it failed."""
-        try:
-            return int(step(*arguments))
-        except SluicegateError as error:
-            self.first_error = self.first_error or error
-            return 0
 
 
 def _list(volume: str) -> _Inventory:

@@ -5,6 +5,9 @@ The library does the work (`sluicegate.savepoints`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from sluicegate.errors import SavepointRefused, SluicegateError
 from sluicegate.savepoints import stop_request
 from sluicegate.savepoints.catalog import Savepoint, dispose_savepoint, list_savepoints
@@ -98,6 +101,26 @@ def _request(task: TakeSavepoint, checkpoint: ObjectStore) -> SavepointTaken:
     )
 
 
+class Steps:
+    """Runs steps, continues after one that fails, and remembers the first error."""
+
+    def __init__(self) -> None:
+        self._error: SluicegateError | None = None
+
+    def run(self, step: Callable[..., int], *arguments: object) -> int:
+        """Return how many things a step deleted, 0 if it failed."""
+        try:
+            return int(step(*arguments))
+        except SluicegateError as error:
+            self._error = self._error or error
+            return 0
+
+    def check(self) -> None:
+        """Raise the first error, if any."""
+        if self._error is not None:
+            raise self._error
+
+
 def dispose(task: Dispose) -> Disposed:
     """Delete savepoints; if one cannot be deleted, the others still are.
 
@@ -106,14 +129,9 @@ def dispose(task: Dispose) -> Disposed:
         SluicegateError: see `dispose_savepoint`.
     """
     in_folder = [one.url for one in list_savepoints(task.folder)] if task.folder else []
-    deleted, first_error = 0, None
-    for url in dict.fromkeys((*task.locations, *in_folder)):
-        try:
-            deleted += delete_savepoint(url, force=task.force)
-        except SluicegateError as error:
-            first_error = first_error or error
-    if first_error is not None:
-        raise first_error
+    steps, delete = Steps(), partial(delete_savepoint, force=task.force)
+    deleted = sum(steps.run(delete, url) for url in dict.fromkeys((*task.locations, *in_folder)))
+    steps.check()
     return Disposed(deleted)
 
 
