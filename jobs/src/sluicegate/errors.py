@@ -3,11 +3,13 @@
 An error has three parts, always in this order: what happened, what it means for the data, and what
 to do. `restartable` says whether an unchanged restart of the same driver can help. A driver ends
 with the `exit_code` of its error, and its supervisor (`sluicegate run`, the operator) acts on that.
+The order is that of a job: before its start, decisions, savepoints, staging, applying.
 """
 
 from __future__ import annotations
 
 import enum
+from functools import partial
 from typing import ClassVar
 
 
@@ -33,6 +35,8 @@ FINAL_EXIT_CODES = frozenset({ExitCode.CANNOT_START, ExitCode.SUPERSEDED, ExitCo
 class SluicegateError(Exception):
     """The base class of all errors of this library.
 
+    A subclass states its outcome: `class Fenced(SluicegateError, exit_code=ExitCode.SUPERSEDED)`.
+
     Args:
         what: what happened, in one sentence that names the thing.
         data: what it means for the data: whether anything is lost, repeated or at risk.
@@ -42,29 +46,28 @@ class SluicegateError(Exception):
     restartable: ClassVar[bool] = False
     exit_code: ClassVar[int] = ExitCode.FAILED
 
+    def __init_subclass__(
+        cls, *, restartable: bool | None = None, exit_code: ExitCode | None = None
+    ) -> None:
+        """Set the outcome; a part that is not given is inherited."""
+        super().__init_subclass__()
+        if restartable is not None:
+            cls.restartable = restartable
+        if exit_code is not None:
+            cls.exit_code = exit_code
+
     def __init__(self, what: str, *, data: str = "", do: str = "") -> None:
         self.what, self.data, self.do = what, data, do
-        parts = "".join(
-            f"\n  {label}: {text}" for label, text in (("data", data), ("do", do)) if text
-        )
-        super().__init__(f"{what}{parts}")
+        labelled = (("data", data), ("do", do))
+        super().__init__(what + "".join(f"\n  {label}: {t}" for label, t in labelled if t))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep all three parts when the error travels from an executor to the driver."""
-        return _rebuild, (type(self), self.what, self.data, self.do)
+        return partial(type(self), self.what, data=self.data, do=self.do), ()
 
 
-def _rebuild(kind: type[SluicegateError], what: str, data: str, do: str) -> SluicegateError:
-    return kind(what, data=data, do=do)
-
-
-# --- before a job starts ---------------------------------------------------------------------
-
-
-class PreflightFailed(SluicegateError):
+class PreflightFailed(SluicegateError, exit_code=ExitCode.CANNOT_START):
     """Raised before a job starts, when its settings, sinks and checkpoint do not fit together."""
-
-    exit_code = ExitCode.CANNOT_START
 
 
 class SettingsInvalid(PreflightFailed):
@@ -99,99 +102,66 @@ class InputChanged(PreflightFailed):
     """Raised when the input of a batch is not the input that its checkpoint was created for."""
 
 
-# --- the decision ----------------------------------------------------------------------------
-
-
-class Fenced(SluicegateError):
+class Fenced(SluicegateError, exit_code=ExitCode.SUPERSEDED):
     """Raised when another driver has taken over the checkpoint; this one writes nothing more."""
 
-    exit_code = ExitCode.SUPERSEDED
 
-
-class Sealed(SluicegateError):
+class Sealed(SluicegateError, exit_code=ExitCode.SUPERSEDED):
     """Raised when the lineage was sealed for a savepoint that moves the job elsewhere."""
 
-    exit_code = ExitCode.SUPERSEDED
 
-
-class OffsetLogDiverged(SluicegateError):
+class OffsetLogDiverged(SluicegateError, exit_code=ExitCode.HISTORY_BROKEN):
     """Raised when Spark's offset log differs from what an epoch was decided with (rule 3)."""
 
-    exit_code = ExitCode.HISTORY_BROKEN
 
-
-class RecordOfAnotherJob(SluicegateError):
+class RecordOfAnotherJob(SluicegateError, exit_code=ExitCode.HISTORY_BROKEN):
     """Raised when a decided epoch names sinks that this job does not have (rule 4)."""
 
-    exit_code = ExitCode.HISTORY_BROKEN
 
-
-class EpochLogBroken(SluicegateError):
+class EpochLogBroken(SluicegateError, exit_code=ExitCode.HISTORY_BROKEN):
     """Raised when a record of the epoch log is missing, unreadable or of a newer format."""
 
-    exit_code = ExitCode.HISTORY_BROKEN
 
-
-class DecisionUnknown(SluicegateError):
+class DecisionUnknown(SluicegateError, restartable=True):
     """Raised when the store does not confirm whether a record was created (rule 1).
 
     Nothing of the epoch was applied.
     """
 
-    restartable = True
 
-
-class StoreUnavailable(SluicegateError):
+class StoreUnavailable(SluicegateError, restartable=True):
     """Raised when the checkpoint store gives no clear answer; a write may have succeeded."""
 
-    restartable = True
 
-
-class EpochUnfinished(SluicegateError):
+class EpochUnfinished(SluicegateError, restartable=True):
     """Raised when a decided epoch may not be in every sink yet, but should be.
 
     A lineage cannot be sealed in that state, and a driver cannot end with exit code 0.
     """
 
-    restartable = True
 
-
-# --- savepoints ------------------------------------------------------------------------------
-
-
-class SavepointInvalid(SluicegateError):
+class SavepointInvalid(SluicegateError, exit_code=ExitCode.CANNOT_START):
     """Raised when a savepoint does not exist, is incomplete or has changed since it was taken."""
-
-    exit_code = ExitCode.CANNOT_START
 
 
 class SavepointRefused(PreflightFailed):
     """Raised when a savepoint cannot be taken, restored or deleted as requested."""
 
 
-class SavepointFailed(SluicegateError):
+class SavepointFailed(SluicegateError, restartable=True):
     """Raised when a driver could not take the savepoint requested of it; its job can go on."""
-
-    restartable = True
 
 
 class SinksStillOwned(PreflightFailed):
     """Raised when a branch would write to the sinks of the job that it was branched from."""
 
 
-# --- staging ---------------------------------------------------------------------------------
-
-
-class StageFailed(SluicegateError):
+class StageFailed(SluicegateError, restartable=True):
     """Raised when staging fails; the epoch is undecided and nothing of it is visible."""
 
-    restartable = True
 
-
-class LookupUnanswered(SluicegateError):
+class LookupUnanswered(SluicegateError, restartable=True):
     """Raised when the store of a lookup does not answer after all retries; the epoch is undecided."""
-
-    restartable = True
 
 
 class StateIncomplete(SluicegateError):
@@ -202,49 +172,32 @@ class RowRefused(SluicegateError):
     """Raised when a row does not fit its sink and there is no dead-letter sink (rule 10)."""
 
 
-class EpochTimeout(SluicegateError):
+class EpochTimeout(SluicegateError, restartable=True, exit_code=ExitCode.LATE):
     """Raised when an epoch exceeds its timeout; the process ends and is restarted (rule 18)."""
 
-    restartable = True
-    exit_code = ExitCode.LATE
 
-
-# --- applying --------------------------------------------------------------------------------
-
-
-class SinkUnavailable(SluicegateError):
+class SinkUnavailable(SluicegateError, restartable=True):
     """Raised when a sink gives no clear answer; the apply is retried from the marker."""
 
-    restartable = True
 
-
-class RowsLost(SluicegateError):
+class RowsLost(SluicegateError, restartable=True):
     """Raised at at-most-once when an apply failed or is in doubt; it is not retried."""
-
-    restartable = True
 
 
 class SinkRejected(SluicegateError):
     """Raised when a sink rejects decided rows permanently; only a change of the sink can help."""
 
 
-class SinkRegressed(SluicegateError):
+class SinkRegressed(SluicegateError, exit_code=ExitCode.HISTORY_BROKEN):
     """Raised when a marker is older than the one before this epoch: the sink was reset (rule 11)."""
 
-    exit_code = ExitCode.HISTORY_BROKEN
 
-
-class MarkerMismatch(SluicegateError):
+class MarkerMismatch(SluicegateError, exit_code=ExitCode.HISTORY_BROKEN):
     """Raised when a marker is absent, or of an attempt that this lineage never decided (rule 11)."""
 
-    exit_code = ExitCode.HISTORY_BROKEN
 
-
-class Stuck(SluicegateError):
+class Stuck(SluicegateError, restartable=True, exit_code=ExitCode.LATE):
     """Raised when a decided epoch cannot be applied.
 
     It stays decided and is never skipped automatically (rule 14).
     """
-
-    restartable = True
-    exit_code = ExitCode.LATE

@@ -63,10 +63,6 @@ class Failpoint:
     action: str
     once: Path | None
 
-    def matches(self, epoch: int, sink: str) -> bool:
-        """Return whether it is armed for this epoch and sink."""
-        return self.epoch in (None, epoch) and self.sink in ("", sink)
-
     def fire(self) -> None:
         """Perform the action, at most once if there is a once-file."""
         if self.once is not None:
@@ -74,7 +70,10 @@ class Failpoint:
                 self.once.touch(exist_ok=False)
             except FileExistsError:
                 return
-        _ACTIONS.get(self.action, _hooks.get(self.action, _unknown))()
+        act = _ACTIONS.get(self.action) or _hooks.get(self.action)
+        if act is None:
+            raise ValueError(f"{VARIABLE}: unknown action")
+        act()
 
 
 def parse(text: str) -> dict[str, list[Failpoint]]:
@@ -115,20 +114,12 @@ def hook(action: str, do: Callable[[], None]) -> None:
 def reach(point: str, *, epoch: int, sink: str = "") -> None:
     """Pass a failpoint; it fires only if it is armed for this epoch and sink."""
     for failpoint in _armed.get(point, ()):
-        if failpoint.matches(epoch, sink):
+        if failpoint.epoch in (None, epoch) and failpoint.sink in ("", sink):
             failpoint.fire()
-
-
-def _unknown() -> None:
-    raise ValueError(f"{VARIABLE}: unknown action")
 
 
 def _raise() -> None:
     raise FailpointHit
-
-
-def _hang() -> None:
-    time.sleep(3600)
 
 
 def _kill_executor() -> None:
@@ -145,5 +136,5 @@ _ACTIONS: dict[str, Callable[[], None]] = {
     "kill-executor": _kill_executor,
     "stop-group": lambda: os.killpg(os.getpgrp(), signal.SIGSTOP),
     "raise": _raise,
-    "hang": _hang,
+    "hang": lambda: time.sleep(3600),
 }

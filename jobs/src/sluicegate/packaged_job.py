@@ -27,12 +27,6 @@ class JobSettings(EpochSettings, RestartSettings):
     """The settings that all packaged jobs share; a job adds fields or changes defaults.
 
     It can be passed to `epochs(settings=...)` because it is an `EpochSettings`.
-
-    Args:
-        checkpoint: address of the checkpoint, used by this job alone.
-        kafka: bootstrap servers; empty: SLUICEGATE_KAFKA.
-        mysql: a URL; empty: SLUICEGATE_MYSQL.
-        max_records: most records that one epoch reads from each source, default 200,000.
     """
 
     checkpoint: str = option(
@@ -52,6 +46,11 @@ class JobSettings(EpochSettings, RestartSettings):
         RestartSettings.__post_init__(self)
 
 
+def with_default(name: str, default: object) -> Any:  # noqa: ANN401 - as of `option`
+    """Return a field of `JobSettings` with another default, for the settings of a job."""
+    return field(default=default, metadata=JobSettings.__dataclass_fields__[name].metadata)
+
+
 @dataclass(frozen=True)
 class PackagedJob:
     """The declaration of a job.
@@ -62,7 +61,8 @@ class PackagedJob:
         settings: the job's settings; each field becomes an option.
         build: wires the job on a Spark session; a batch job returns a `BatchWriter`.
         create_targets: creates the missing topics and tables and returns their names.
-        verify: recomputes the result independently; None: the job has no check.
+        verify: recomputes the result independently; raises a SluicegateError if something cannot be
+            read, nothing was ever decided, or the job ran meanwhile. None: the job has no check.
         generate: generates example input for a number of records and a seed, and returns a
             description of it; None: the job has no generator.
     """

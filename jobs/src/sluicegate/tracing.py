@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from opentelemetry import trace
@@ -38,19 +37,16 @@ class FileExporter(SpanExporter):
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8")
-        self._lock = threading.Lock()
+        # unbuffered: a line is one append, also if several threads end spans
+        self._file = path.open("ab", buffering=0)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        with self._lock:
-            for span in spans:
-                self._file.write(json.dumps(_as_dict(span)) + "\n")
-            self._file.flush()
+        for span in spans:
+            self._file.write(json.dumps(_as_dict(span)).encode() + b"\n")
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
-        with self._lock:
-            self._file.close()
+        self._file.close()
 
 
 def _as_dict(span: ReadableSpan) -> dict[str, object]:
@@ -68,33 +64,26 @@ def _as_dict(span: ReadableSpan) -> dict[str, object]:
 
 
 class Tracing:
-    """The tracer of one driver.
+    """The tracer of one driver; the job's name is part of every span."""
 
-    Args:
-        job: the job's name, part of every span.
-        file: where spans are appended; default: the file in SLUICEGATE_TRACE_FILE.
-    """
-
-    def __init__(self, job: str, file: Path | None = None) -> None:
+    def __init__(self, job: str) -> None:
         resource = Resource.create({"service.name": f"sluicegate.{job}"})
         self._provider = TracerProvider(resource=resource)
-        path = file or (Path(p) if (p := os.environ.get(TRACE_FILE_VARIABLE)) else None)
-        if path is not None:
-            self._provider.add_span_processor(SimpleSpanProcessor(FileExporter(path)))
+        file = os.environ.get(TRACE_FILE_VARIABLE)
+        if file:
+            self._provider.add_span_processor(SimpleSpanProcessor(FileExporter(Path(file))))
         if os.environ.get(OTLP_VARIABLE):
             self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("sluicegate")
 
-    @contextmanager
-    def span(self, name: str, **attributes: str | int | bool) -> Iterator[Span]:
+    def span(self, name: str, **attributes: str | int | bool) -> AbstractContextManager[Span]:
         """Time a block as a child of the current span; an error is recorded and re-raised."""
-        with self._tracer.start_as_current_span(name, attributes=dict(attributes)) as span:
-            yield span
+        return self._tracer.start_as_current_span(name, attributes=attributes)
 
     @contextmanager
     def root(self, name: str, **attributes: str | int | bool) -> Iterator[Span]:
         """Start a trace; its span outlives the block and must be ended, unless the block raises."""
-        span = self._tracer.start_span(name, context=Context(), attributes=dict(attributes))
+        span = self._tracer.start_span(name, context=Context(), attributes=attributes)
         with self.within(span):
             yield span
 
@@ -108,10 +97,9 @@ class Tracing:
             span.end()
             raise
 
-    def record(self, name: str, start_ns: int, end_ns: int, **attributes: str | int) -> None:
+    def record(self, name: str, start_ns: int, end_ns: int, /, **attributes: str | int) -> None:
         """Add a span that was timed elsewhere, such as in an executor."""
-        span = self._tracer.start_span(name, start_time=start_ns, attributes=dict(attributes))
-        span.end(end_time=end_ns)
+        self._tracer.start_span(name, start_time=start_ns, attributes=attributes).end(end_ns)
 
     @staticmethod
     def traceparent() -> str:

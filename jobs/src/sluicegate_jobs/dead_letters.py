@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from sluicegate import KafkaSink, MySQLSink
+from sluicegate.packaged_job import JobSettings
 from sluicegate.sinks.contract import Sink
 from sluicegate_jobs.targets import create_table, create_topics
 
@@ -18,8 +19,7 @@ PAYLOAD_CHARACTERS = 65_536
 COLUMNS = ("reason", "payload", "payload_sha256", "payload_of", "source")
 """The columns of a dead letter in a table."""
 
-TABLE = """
-CREATE TABLE IF NOT EXISTS {table} (
+TABLE_COLUMNS = """
   id BIGINT NOT NULL AUTO_INCREMENT,
   reason TEXT NOT NULL,
   payload MEDIUMTEXT,
@@ -30,7 +30,6 @@ CREATE TABLE IF NOT EXISTS {table} (
   source_partition INT GENERATED ALWAYS AS (JSON_EXTRACT(source, '$.partition')) STORED,
   source_offset BIGINT GENERATED ALWAYS AS (JSON_EXTRACT(source, '$.offset')) STORED,
   PRIMARY KEY (id)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 """
 
 
@@ -57,17 +56,16 @@ def letter_columns(
     return [value.alias("value"), *(table[name].alias(name) for name in COLUMNS)]
 
 
-def dead_letter_sink(
-    topic: str, table: str, *, kafka: str, mysql: str, of: str | None = None
-) -> Sink:
-    """Return the sink of dead letters: the table if one is named, otherwise the topic."""
+def dead_letter_sink(settings: JobSettings, topic: str, table: str = "") -> Sink:
+    """Return the sink of the output `dead_letters`: the table if one is named, otherwise the topic."""
+    of = "dead_letters"
     if table:
-        return MySQLSink(table, on_conflict="error", columns=COLUMNS, url=mysql or None, of=of)
-    return KafkaSink(topic, value="value", of=of, bootstrap=kafka or None)
+        return MySQLSink(table, on_conflict="error", columns=COLUMNS, url=settings.mysql, of=of)
+    return KafkaSink(topic, value="value", of=of, bootstrap=settings.kafka)
 
 
-def create_dead_letter_target(topic: str, table: str, *, kafka: str, mysql: str) -> list[str]:
+def create_dead_letter_target(settings: JobSettings, topic: str, table: str) -> list[str]:
     """Create the table or topic of dead letters if it is missing; return what was created."""
     if table:
-        return create_table(mysql, table, TABLE)
-    return create_topics(kafka, (topic,), partitions=4)
+        return create_table(settings.mysql, table, TABLE_COLUMNS)
+    return create_topics(settings.kafka, (topic,))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
@@ -35,12 +35,7 @@ class Message(NamedTuple):
 
 
 def to_topic(bootstrap: str, topic: str, messages: Iterable[Message]) -> str:
-    """Send messages; return a description of what was sent.
-
-    Raises:
-        TargetMissing: the topic does not exist.
-        SinkUnavailable: the broker did not accept all messages.
-    """
+    """Send messages; return a description of what was sent."""
     servers = servers_of(bootstrap)
     check_topic(servers, topic)
     producer = Producer(
@@ -73,6 +68,20 @@ def to_topic(bootstrap: str, topic: str, messages: Iterable[Message]) -> str:
             do="check the broker and the topic",
         )
     return f"{count:,} records into topic {topic}"
+
+
+def into_source(
+    messages: Callable[[int, int], Iterable[Message]],
+) -> Callable[[Any, int, int], str]:
+    """Return a `PackagedJob.generate` that sends messages to the topic `source` of a job's settings."""
+    return lambda settings, records, seed: to_topic(
+        settings.kafka, settings.source, messages(records, seed)
+    )
+
+
+def numbered(count: int, _seed: int) -> Iterator[Message]:
+    """Yield numbered records."""
+    return (Message(f"record {i}".encode()) for i in range(count))
 
 
 def text_lines(count: int, seed: int) -> Iterator[Message]:

@@ -18,16 +18,14 @@ def kafka_source(
 ) -> DataFrame:
     """Return a topic from its beginning: read_committed, with offsets only in the checkpoint.
 
+    Fails if the topic does not exist: Spark itself would fail only in its first epoch.
+
     Args:
         spark: the session.
         topic: its name.
         bootstrap: servers; empty: SLUICEGATE_KAFKA.
         max_records: most records of one epoch.
-        headers: add the records' headers as the column `headers`.
-
-    Raises:
-        TargetMissing: the topic does not exist; Spark itself would fail only in its first epoch.
-        SinkUnavailable: no broker answers.
+        headers: add the column `headers`.
     """
     check_topic(bootstrap, topic)
     return (
@@ -44,11 +42,7 @@ def kafka_source(
 
 
 def check_topic(bootstrap: str, topic: str) -> None:
-    """Check that a topic exists; never creates it.
-
-    Raises:
-        TargetMissing, AccessDenied, SinkUnavailable.
-    """
+    """Check that a topic exists; raises TargetMissing, AccessDenied or SinkUnavailable."""
     connection = Connection.of(bootstrap)
     if KafkaAdmin(connection).wait_for(topic) is None:
         servers = connection.bootstrap

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import KafkaSink, epochs
-from sluicegate.packaged_job import JobSettings, PackagedJob
+from sluicegate.packaged_job import JobSettings, PackagedJob, with_default
 from sluicegate.settings.schema import option
 from sluicegate.spark.epochs import EpochsWriter
 from sluicegate.storage.object_store import open_store
-from sluicegate_jobs.generators import Message, to_topic
+from sluicegate_jobs.generators import into_source, numbered
 from sluicegate_jobs.kafka_source import kafka_source
 from sluicegate_jobs.targets import create_topics
 
@@ -36,12 +36,9 @@ class SourceFailure(Exception):
 class RestartDemoSettings(JobSettings):
     """The settings of restart_demo."""
 
-    checkpoint: str = option(
-        "checkpoints/restart_demo",
-        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
-    )
-    interval: str = option("1 second", "Time between epochs, or available-now.")
-    max_records: int = option(10, "Maximum number of records that an epoch reads from each source.")
+    checkpoint: str = with_default("checkpoint", "checkpoints/restart_demo")
+    interval: str = with_default("interval", "1 second")
+    max_records: int = with_default("max_records", 10)
     source: str = option("restart_demo_source", "Topic to read.")
     topic: str = option("restart_demo_sink", "Topic to write.")
     failures: str = option(
@@ -58,9 +55,7 @@ def build(spark: SparkSession, settings: RestartDemoSettings) -> EpochsWriter:
     return epochs(
         rows.select("key", "value", F.col("partition").alias("from")),
         name="restart_demo",
-        sinks=[
-            KafkaSink(settings.topic, key="key", value="value", bootstrap=settings.kafka or None)
-        ],
+        sinks=[KafkaSink(settings.topic, key="key", value="value", bootstrap=settings.kafka)],
         checkpoint=settings.checkpoint,
         settings=settings,
     )
@@ -93,17 +88,11 @@ def create_targets(settings: RestartDemoSettings) -> list[str]:
     return create_topics(settings.kafka, (settings.source, settings.topic), partitions=1)
 
 
-def generate(settings: RestartDemoSettings, records: int, _seed: int) -> str:
-    """Put numbered records into the source; return a description."""
-    messages = (Message(f"record {i}".encode()) for i in range(records))
-    return to_topic(settings.kafka, settings.source, messages)
-
-
 JOB = PackagedJob(
     name="restart_demo",
-    summary="a source that fails on every 5th record, to see a restart strategy at work",
+    summary="Copy a topic with a source that fails on every 5th record, to show restart strategies.",
     settings=RestartDemoSettings,
     build=build,
     create_targets=create_targets,
-    generate=generate,
+    generate=into_source(numbered),
 )

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import AVAILABLE_NOW, KafkaSink, epochs
-from sluicegate.packaged_job import JobSettings, PackagedJob
+from sluicegate.packaged_job import JobSettings, PackagedJob, with_default
 from sluicegate.settings.schema import option
 from sluicegate.sinks.reserved_columns import SOURCE
 from sluicegate.spark.epochs import EpochsWriter
@@ -27,19 +27,16 @@ from sluicegate_jobs.targets import create_topics
 class SocketToKafkaSettings(JobSettings):
     """The settings of socket_to_kafka; `max_records` limits the lines received ahead of an epoch."""
 
-    checkpoint: str = option(
-        "checkpoints/socket_to_kafka",
-        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
-    )
-    interval: str = option("1 second", "Time between epochs, or available-now.")
-    address: str = option("localhost:9999", "Server of lines, as host:port.")
+    checkpoint: str = with_default("checkpoint", "checkpoints/socket_to_kafka")
+    interval: str = with_default("interval", "1 second")
+    address: str = option("localhost:9999", "Server that sends the lines, as host:port.")
     topic: str = option("socket_lines", "Topic of the lines.")
     dead_letters: str = option(
         "socket_dead_letters", "Topic of dead letters: lines that are too long or truncated."
     )
     dead_letter_table: str = option("", "Table of dead letters, used instead of the topic.")
     max_line_bytes: int = option(
-        1_000_000, "Maximum length of a line in bytes; a longer line becomes a dead letter."
+        1_000_000, "Maximum length of a line in bytes. A longer line becomes a dead letter."
     )
 
 
@@ -53,18 +50,11 @@ def build(spark: SparkSession, settings: SocketToKafkaSettings) -> EpochsWriter:
     letters = received.where("broken IS NOT NULL").select(
         *letter_columns(F.col("broken"), F.col("line"), source, F.col("sha256"))
     )
-    kafka, mysql = settings.kafka, settings.mysql
     return epochs(
         {"lines": valid, "dead_letters": letters},
         name="socket_to_kafka",
-        sinks=[KafkaSink(settings.topic, value="line", of="lines", bootstrap=kafka or None)],
-        dead_letters=dead_letter_sink(
-            settings.dead_letters,
-            settings.dead_letter_table,
-            kafka=kafka,
-            mysql=mysql,
-            of="dead_letters",
-        ),
+        sinks=[KafkaSink(settings.topic, value="line", of="lines", bootstrap=settings.kafka)],
+        dead_letters=dead_letter_sink(settings, settings.dead_letters, settings.dead_letter_table),
         checkpoint=settings.checkpoint,
         settings=settings,
         services=() if settings.interval == AVAILABLE_NOW else (receiver,),
@@ -75,16 +65,13 @@ def create_targets(settings: SocketToKafkaSettings) -> list[str]:
     """Create missing topics, with one partition, so that lines stay in order."""
     created = create_topics(settings.kafka, (settings.topic,), partitions=1)
     return created + create_dead_letter_target(
-        settings.dead_letters,
-        settings.dead_letter_table,
-        kafka=settings.kafka,
-        mysql=settings.mysql,
+        settings, settings.dead_letters, settings.dead_letter_table
     )
 
 
 JOB = PackagedJob(
     name="socket_to_kafka",
-    summary="lines from a TCP socket into a Kafka topic, each exactly once after its receipt",
+    summary="Write lines from a TCP socket to a Kafka topic, each exactly once after its receipt.",
     settings=SocketToKafkaSettings,
     build=build,
     create_targets=create_targets,

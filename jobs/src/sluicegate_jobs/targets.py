@@ -6,6 +6,7 @@ A job never creates them by itself: a missing target is an error at its start.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from sluicegate.sinks.kafka.admin import KafkaAdmin
 from sluicegate.sinks.kafka.connection import Connection
@@ -14,20 +15,28 @@ from sluicegate.sinks.mysql.connection import Address, connect
 _TIMEOUT_S = 30.0
 
 
-def create_topics(bootstrap: str, topics: Sequence[str], *, partitions: int) -> list[str]:
+def create_topics(bootstrap: str, topics: Sequence[str], *, partitions: int = 4) -> list[str]:
     """Create the topics that are missing; return their names; raises as `KafkaAdmin`."""
     admin = KafkaAdmin(Connection.of(bootstrap))
     return [f"topic {topic}" for topic in topics if admin.ensure(topic, partitions)]
 
 
-def create_table(url: str, table: str, ddl: str) -> list[str]:
+def table_ddl(table: str, columns: str) -> str:
+    """Return the statement that creates a table unless it exists.
+
+    The collation is binary: with others, `Cafe` and `café` are one key in MySQL and two words in Spark.
+    """
+    form = "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
+    return f"CREATE TABLE IF NOT EXISTS `{table}` ({columns}) {form}"
+
+
+def create_table(url: str, table: str, columns: str) -> list[str]:
     """Create a table if it is missing; return its name if it was created."""
-    connection = connect(Address.parse(url or None), timeout_s=_TIMEOUT_S)
-    try:
-        with connection.cursor() as cursor:
-            if cursor.execute("SHOW TABLES LIKE %s", (table,)):
-                return []
-            cursor.execute(ddl.format(table=f"`{table}`"))
-    finally:
-        connection.close()
+    with (
+        closing(connect(Address.parse(url), timeout_s=_TIMEOUT_S)) as connection,
+        connection.cursor() as cursor,
+    ):
+        if cursor.execute("SHOW TABLES LIKE %s", (table,)):
+            return []
+        cursor.execute(table_ddl(table, columns))
     return [f"table {table}"]

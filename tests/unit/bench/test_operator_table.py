@@ -21,7 +21,7 @@ def test_a_row_has_median_and_spread_beside_what_is_asked() -> None:
 
 def test_ratios_are_of_the_same_round() -> None:
     text = printed(
-        {report.RATE: 10.0, report.peers(1): 1.0}, {report.RATE: 40.0, report.peers(1): 2.0}
+        {report.RATE: 10.0, report.rate_key(1): 1.0}, {report.RATE: 40.0, report.rate_key(1): 2.0}
     )
     assert "15 (10 - 20)" in text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.bench.epochs import Epoch
-from tests.bench.phases import AROUND, phase_times, repeated
+from tests.bench.phases import OUTSIDE_CALLBACK, phase_times, repeated
 
 
 def span(
@@ -54,13 +54,13 @@ def test_the_steps_of_an_apply_are_known_by_their_parent() -> None:
 
 
 def test_what_spark_does_around_an_epoch_is_the_rest_of_its_trigger() -> None:
-    assert phase_times([span("epoch", 40.0, epoch=3)], EPOCHS) == {AROUND: [10.0]}
+    assert phase_times([span("epoch", 40.0, epoch=3)], EPOCHS) == {OUTSIDE_CALLBACK: [10.0]}
 
 
 def test_phases_are_in_the_order_of_the_protocol() -> None:
     names = ("epoch", "apply", "decide", "stage")
     spans = [span(name, 1.0, epoch=2, sink="a") for name in names]
-    assert list(phase_times(spans, EPOCHS)) == ["stage", "decide", "apply a", AROUND]
+    assert list(phase_times(spans, EPOCHS)) == ["stage", "decide", "apply a", OUTSIDE_CALLBACK]
 
 
 def test_a_run_without_repeats_has_nothing_to_tell() -> None:

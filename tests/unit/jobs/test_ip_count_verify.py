@@ -11,8 +11,9 @@ import pytest
 
 from sluicegate.packaged_job import Verification
 from sluicegate.sinks.kafka.reader import Record
-from sluicegate_jobs.access_log import Hit, LineReader, interval_ms
+from sluicegate_jobs.access_log import Hit, interval_ms, read_line
 from sluicegate_jobs.ip_count.expected import Rules, TableRow, compare
+from sluicegate_jobs.verification.epoch_log import SourceRecords
 
 TOPIC = "lines"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -89,12 +90,13 @@ class World:
     covered: int = 8
 
     def verify(self) -> Verification:
+        source = [Record(0, offset, None, value) for offset, value in enumerate(self.source)]
         return compare(
-            [Record(0, offset, None, value) for offset, value in enumerate(self.source)],
+            SourceRecords(TOPIC, source, {0: self.covered}),
             [(count["ip"].encode(), json.dumps(count).encode()) for count in self.kafka],
             self.mysql,
             [json.dumps(fields).encode() for fields in self.letters],
-            Rules(TOPIC, {0: self.covered}, 5000, 5000),
+            Rules(5000, 5000),
         )
 
 
@@ -263,17 +265,17 @@ def test_a_count_under_another_key_is_wrong() -> None:
     value = json.dumps(record(0, "10.0.0.1", 1)).encode()
     world = World(source=[line(0)], mysql=[row(0, "10.0.0.1", 1)], covered=1)
     outcome = compare(
-        [Record(0, 0, None, world.source[0])],
+        SourceRecords(TOPIC, [Record(0, 0, None, world.source[0])], {0: 1}),
         [(b"10.0.0.2", value)],
         world.mysql,
         [],
-        Rules(TOPIC, {0: 1}, 5000, 5000),
+        Rules(5000, 5000),
     )
     assert kinds(outcome) == {"wrong": 1}
 
 
 def test_a_dead_letter_that_is_not_json_is_wrong() -> None:
-    outcome = compare([], [], [], [b"\xff{", None], Rules(TOPIC, {}, 5000, 5000))
+    outcome = compare(SourceRecords(TOPIC, [], {}), [], [], [b"\xff{", None], Rules(5000, 5000))
     assert kinds(outcome) == {"wrong": 2}
 
 
@@ -328,18 +330,18 @@ def test_the_number_of_examples_is_limited() -> None:
     ],
 )
 def test_an_invalid_line_is_unparsed(value: bytes) -> None:
-    assert LineReader().read(value) == "unparsed"
+    assert read_line(value) == "unparsed"
 
 
 def test_a_record_without_a_value_is_empty() -> None:
-    assert LineReader().read(None) == "empty"
+    assert read_line(None) == "empty"
 
 
 @pytest.mark.parametrize(("zone", "hours"), [(b"+0200", -2), (b"-0800", 8), (b"-0000", 0)])
 def test_a_time_is_converted_from_its_zone(zone: bytes, hours: int) -> None:
     time = START + timedelta(hours=hours)
     expected = Hit(int(time.timestamp()) * 1000, "10.0.0.1")
-    assert LineReader().read(line(0).replace(b"+0000", zone)) == expected
+    assert read_line(line(0).replace(b"+0000", zone)) == expected
 
 
 def test_an_interval_may_have_any_fixed_unit() -> None:

@@ -17,9 +17,8 @@ from sluicegate_jobs.orders import batch_verify, stream_verify
 from sluicegate_jobs.orders.expected import Order, read_order
 from sluicegate_jobs.two_sinks import verify as two_sinks_verify
 from sluicegate_jobs.two_sinks.verify import Delivered, read_row
+from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.word_count import verify as word_count_verify
-
-ALL = {0: 100}
 
 
 def kinds(outcome: Verification) -> list[str]:
@@ -36,6 +35,11 @@ def records(*values: bytes | None) -> list[Record]:
     return [Record(0, offset, None, value) for offset, value in enumerate(values)]
 
 
+def read(*source: Record) -> SourceRecords:
+    """Return a source that was read completely."""
+    return SourceRecords("t", source, {0: 100})
+
+
 # --- word_count -----------------------------------------------------------------------------
 
 
@@ -50,21 +54,22 @@ def records(*values: bytes | None) -> list[Record]:
     ],
 )
 def test_word_count(table: dict[str, int], expected: list[str]) -> None:
-    outcome = word_count_verify.compare("t", records(b"a b\t", b"", b" a"), ALL, table, ())
+    outcome = word_count_verify.compare(read(*records(b"a b\t", b"", b" a")), table, ())
     assert kinds(outcome) == expected
 
 
 def test_word_count_with_unread_records() -> None:
     """Words that no epoch has read are in no row."""
-    assert kinds(word_count_verify.compare("t", records(b"a", b"b"), {0: 1}, {"a": 1}, ())) == []
+    source = SourceRecords("t", records(b"a", b"b"), {0: 1})
+    assert kinds(word_count_verify.compare(source, {"a": 1}, ())) == []
 
 
 def test_word_count_with_lines_that_are_not_text() -> None:
     source = records(b"a \xff", None)
     letters = [letter(source[0], "unparsed: so"), letter(source[1], "empty: so")]
-    assert kinds(word_count_verify.compare("t", source, ALL, {}, letters)) == []
-    assert kinds(word_count_verify.compare("t", source, ALL, {}, letters[:1])) == ["lost"]
-    assert kinds(word_count_verify.compare("t", source, ALL, {}, [*letters, letters[0]])) == [
+    assert kinds(word_count_verify.compare(read(*source), {}, letters)) == []
+    assert kinds(word_count_verify.compare(read(*source), {}, letters[:1])) == ["lost"]
+    assert kinds(word_count_verify.compare(read(*source), {}, [*letters, letters[0]])) == [
         "duplicated"
     ]
 
@@ -79,8 +84,8 @@ def test_word_count_with_a_refused_word() -> None:
         return json.dumps({"reason": "refused by mysql.t: long", "payload": payload}).encode()
 
     compare = word_count_verify.compare
-    assert kinds(compare("t", source, ALL, {}, [refused(1), refused(2)])) == []
-    assert kinds(compare("t", source, ALL, {}, [refused(1)])) == ["lost"]
+    assert kinds(compare(read(*source), {}, [refused(1), refused(2)])) == []
+    assert kinds(compare(read(*source), {}, [refused(1)])) == ["lost"]
 
 
 # --- kafka_to_kafka -------------------------------------------------------------------------
@@ -113,13 +118,13 @@ SINK = [
     ids=["exact", "lost", "twice", "order", "partitions", "headers", "time", "value"],
 )
 def test_kafka_to_kafka(sink: list[Record], expected: list[str]) -> None:
-    outcome = kafka_to_kafka_verify.compare(("t", SOURCE, ALL), sink, (), UPPER)
+    outcome = kafka_to_kafka_verify.compare(read(*SOURCE), sink, (), UPPER)
     assert kinds(outcome) == expected
 
 
 def test_kafka_to_kafka_ignores_values_that_it_cannot_compute() -> None:
     other = [SINK[0]._replace(value=b"?"), *SINK[1:]]
-    assert kinds(kafka_to_kafka_verify.compare(("t", SOURCE, ALL), other, (), None)) == []
+    assert kinds(kafka_to_kafka_verify.compare(read(*SOURCE), other, (), None)) == []
 
 
 # --- two_sinks ------------------------------------------------------------------------------
@@ -158,7 +163,7 @@ def test_two_sinks(
     kafka: list[bytes], mysql: int, decided: list[bytes], expected: list[str]
 ) -> None:
     delivered = Delivered(kafka, {KEY: mysql}, (), Counter(decided))
-    assert kinds(two_sinks_verify.compare("t", records(ROW, ROW), ALL, delivered)) == expected
+    assert kinds(two_sinks_verify.compare(read(*records(ROW, ROW)), delivered)) == expected
 
 
 @pytest.mark.parametrize(
@@ -234,7 +239,7 @@ TOPIC_ROW = (
 )
 def test_orders_stream(topic: list[bytes], expected: list[str]) -> None:
     source = records(order("1"), order("2.5"))
-    outcome = stream_verify.compare(("t", source, ALL), topic, [WINDOW], ())
+    outcome = stream_verify.compare(read(*source), topic, [WINDOW], ())
     assert kinds(outcome) == expected
 
 
@@ -242,5 +247,5 @@ def test_orders_stream_checks_late_dead_letters() -> None:
     """An order within the lateness of the newest order cannot have been late."""
     source = records(order("1"), order("2.5"), order("9", time="2026-01-07T12:00:02Z"))
     letters = [letter(source[2], "late: so")]
-    outcome = stream_verify.compare(("t", source, ALL), [TOPIC_ROW % 2], [WINDOW], letters)
+    outcome = stream_verify.compare(read(*source), [TOPIC_ROW % 2], [WINDOW], letters)
     assert kinds(outcome) == ["wrong"]

@@ -14,7 +14,7 @@ from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.sinks.contract import BoundSink, PartDecision
 from sluicegate.sinks.memory import MemorySink
 from sluicegate_jobs import generators
-from sluicegate_jobs.access_log import LineReader
+from sluicegate_jobs.access_log import read_line
 from sluicegate_jobs.generators import Message
 from sluicegate_jobs.orders.expected import Order, read_order
 from sluicegate_jobs.restart_demo import SourceFailure
@@ -125,7 +125,7 @@ def test_one_in_fifty_is_broken() -> None:
     assert [i for i, o in enumerate(orders) if not isinstance(o, Order)] == [49, 99]
     sums = [read_row(message.value) for message in generators.indicators(100, 7)]
     assert [i for i, row in enumerate(sums) if isinstance(row, str)] == [49, 99]
-    hits = [LineReader().read(message.value) for message in generators.access_lines(100, 7)]
+    hits = [read_line(message.value) for message in generators.access_lines(100, 7)]
     assert [i for i, hit in enumerate(hits) if isinstance(hit, str)] == [49, 99]
 
 

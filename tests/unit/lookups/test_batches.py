@@ -186,6 +186,9 @@ def test_a_process_reuses_its_client_between_tasks() -> None:
             assert done.column(task.settings.into).to_pylist() == ["1"]
         assert Counted.opened == 2
     finally:
-        worker.worker_state().close()
-        worker._state = None
+        state = worker.worker_state()
+        for fetcher in state._fetchers.values():
+            state.loop.submit(fetcher.close()).result()
+        state.loop.close()
+        worker._state_of.cache_clear()
     assert Counted.opened == 0

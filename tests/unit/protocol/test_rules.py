@@ -101,7 +101,7 @@ def test_rule_01_a_late_request_of_a_dead_driver_decides_only_once() -> None:
     dead.crash()
     successor = world.start("B", last=0)
     until(successor, "CreateRecord")
-    world.end_late_request(0, land=True)
+    world.end_late_request(0, deliver=True)
     to_the_end(successor)
     died_of(successor, Fenced)
     assert recover(world).error is None

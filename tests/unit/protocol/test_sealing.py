@@ -16,7 +16,7 @@ from sluicegate.protocol.effects import LatestEpoch
 from sluicegate.protocol.record import Seal, decode_seal, encode_seal, is_seal
 from tests.robustness.model.protocol.exhaustive_search import everywhere, recover, to_the_end, until
 from tests.robustness.model.protocol.simulated_sealer import start_sealer
-from tests.robustness.model.protocol.test_simulation import MOST_ALIVE, SETTINGS, Machine
+from tests.robustness.model.protocol.test_simulation import MAX_ALIVE, SETTINGS, Machine
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import WorldConfig
 from tests.robustness.validate import invariants
@@ -96,7 +96,7 @@ def test_two_sealers_seal_once() -> None:
 class Sealing(Machine):
     """The protocol machine with sealers; no sink regresses, because a seal cannot detect it."""
 
-    @precondition(lambda self: len(self.world.alive()) < MOST_ALIVE)
+    @precondition(lambda self: len(self.world.alive()) < MAX_ALIVE)
     @rule()
     def start_sealing(self) -> None:
         start_sealer(self.world, next(self.names))

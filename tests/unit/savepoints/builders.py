@@ -14,7 +14,7 @@ from pathlib import Path
 from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.record import Chunk, EpochRecord, SinkBinding
 from sluicegate.savepoints.catalog import Savepoint
-from sluicegate.savepoints.restore import RestoreOptions, restore_savepoint
+from sluicegate.savepoints.restore import restore_savepoint
 from sluicegate.savepoints.take import take_savepoint
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import Lineage, claim_lineage
@@ -88,6 +88,9 @@ def take(checkpoint: str, folder: str, *, seal: bool = False) -> Savepoint:
     return take_savepoint(open_store(checkpoint), folder, seal=seal)
 
 
-def restore(savepoint: str, checkpoint: str, options: RestoreOptions | None = None) -> Lineage:
+def restore(
+    savepoint: str, checkpoint: str, *, branch: bool = False, same_sinks: bool = False
+) -> Lineage:
     """Restore the savepoint at an address into the checkpoint at another."""
-    return restore_savepoint(open_store(savepoint), open_store(checkpoint), options)
+    stores = open_store(savepoint), open_store(checkpoint)
+    return restore_savepoint(*stores, branch=branch, same_sinks=same_sinks)

@@ -22,7 +22,6 @@ from sluicegate.savepoints import copy
 from sluicegate.savepoints import take as savepoints_take
 from sluicegate.savepoints.catalog import Savepoint, dispose_savepoint, list_savepoints
 from sluicegate.savepoints.manifest import MANIFEST, read_ancestry, read_manifest
-from sluicegate.savepoints.restore import RestoreOptions
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import claim_lineage, read_lineage
 from sluicegate.storage.object_store import LocalObjectStore, open_store
@@ -270,7 +269,7 @@ def test_a_sealed_savepoint_moves_once_and_branches_on_request(
     assert restore(savepoint.url, str(tmp_path / "moved")).moved
     with pytest.raises(SavepointRefused, match="moved"):
         restore(savepoint.url, str(tmp_path / "again"))
-    assert not restore(savepoint.url, str(tmp_path / "branch"), RestoreOptions(branch=True)).moved
+    assert not restore(savepoint.url, str(tmp_path / "branch"), branch=True).moved
 
 
 def test_a_restored_job_that_has_not_run_cannot_be_saved(

@@ -79,46 +79,35 @@ def _generate(job: PackagedJob, settings: Any, *, records: int, seed: int) -> No
     click.echo(job.generate(settings, records, seed))
 
 
-_SUPERVISED = click.Option(
-    ["--supervised/--once"],
-    default=True,
-    help="Restart the driver when it fails, or run it once in this process.",
+_RUN_OPTIONS = (
+    click.Option(
+        ["--supervised/--once"],
+        default=True,
+        help="Restart the driver when it fails, or run it once in this process.",
+    ),
+    click.Option(
+        ["--create-targets"], is_flag=True, help="Create missing topics and tables first."
+    ),
 )
-_CREATE = click.Option(
-    ["--create-targets"], is_flag=True, help="Create missing topics and tables first."
+_GENERATE_OPTIONS = (
+    click.Option(
+        ["--records"], default=1000, type=click.IntRange(min=1), help="Number of records."
+    ),
+    click.Option(["--seed"], default=7, help="Seed of the random generator."),
 )
+_RUN = "Run a job until it is stopped. Ctrl-C stops it at the end of an epoch."
+_VERIFY = "Verify the sinks of a job. Recomputes its result from the source and compares the rows."
+_GENERATE = "Generate example input for a job. The same seed generates the same input."
 
-app.add_command(
-    JobGroup(
-        "run",
-        "Run a job until it is stopped. Ctrl-C stops it at the end of an epoch.",
-        _run,
-        (_SUPERVISED, _CREATE),
-    )
-)
-app.add_command(JobGroup("targets", "Create the missing topics and tables of a job.", _targets))
-app.add_command(
-    JobGroup(
-        "verify",
-        "Verify the sinks of a job. Recomputes its result from the source and compares the rows.",
-        _verify,
-    )
-)
-app.add_command(
-    JobGroup(
-        "generate",
-        "Generate example input for a job. The same seed generates the same input.",
-        _generate,
-        (
-            click.Option(
-                ["--records"], default=1000, type=click.IntRange(min=1), help="Number of records."
-            ),
-            click.Option(["--seed"], default=7, help="Seed of the random generator."),
-        ),
-    )
-)
-app.add_command(epochs)
-app.add_command(tail)
-app.add_command(savepoint)
-app.add_command(stop)
-app.add_command(dead_letters)
+for _command in (
+    JobGroup("run", _RUN, _run, _RUN_OPTIONS),
+    JobGroup("targets", "Create the missing topics and tables of a job.", _targets),
+    JobGroup("verify", _VERIFY, _verify),
+    JobGroup("generate", _GENERATE, _generate, _GENERATE_OPTIONS),
+    epochs,
+    tail,
+    savepoint,
+    stop,
+    dead_letters,
+):
+    app.add_command(_command)

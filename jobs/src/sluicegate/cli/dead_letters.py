@@ -5,20 +5,21 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
 
 import click
 
+from sluicegate.cli.common import KAFKA, format_time
 from sluicegate.dead_letters.replay import Replay, ReplayStep
 from sluicegate.dead_letters.topic import (
     DeadLetter,
-    ReplayRecord,
     parse_dead_letter,
     read_dead_letters,
 )
 from sluicegate.sinks.kafka.connection import Connection
-from sluicegate.sinks.kafka.reader import CommittedReader, Position
+from sluicegate.sinks.kafka.reader import CommittedReader, Position, Record
 
 _AGO = re.compile(r"(\d+)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -49,24 +50,16 @@ class _Since(click.ParamType):
 
 
 def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that select dead letters."""
-    for option in (
-        click.option(
-            "--reason",
-            default="",
-            help="Only those whose reason starts with this, such as late.",
-        ),
-        click.option(
-            "--since",
-            type=_Since(),
-            help="Only newer ones: 36h, 2026-01-31T12:00:00.",
-        ),
-        click.option(
-            "--kafka", envvar="SLUICEGATE_KAFKA", default="", help="Kafka bootstrap servers."
-        ),
-    ):
-        command = option(command)
-    return click.argument("topic")(command)
+    """Add the topic and the options that select dead letters."""
+    reason = click.option(
+        "--reason", default="", help="Only those whose reason starts with this text, such as late."
+    )
+    since = click.option(
+        "--since",
+        type=_Since(),
+        help="Only those since a time, such as 2026-01-31T12:00:00 (UTC), or of the last hours, such as 36h.",
+    )
+    return click.argument("topic")(KAFKA(since(reason(command))))
 
 
 @click.group("dead-letters")
@@ -76,11 +69,11 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @_filter_options
-@click.option("--examples", default=2, help="Number of examples to show of each reason.")
+@click.option("--examples", default=2, help="Number of examples to show for each reason.")
 def list_(topic: str, kafka: str, since: int | None, reason: str, examples: int) -> None:
-    """List dead letters by reason: count, replayed count, newest, examples."""
+    """List dead letters by reason, with counts, the time of the newest one, and examples."""
     connection = Connection.of(kafka)
-    with _replay(connection, topic) as replay:
+    with closing(Replay(connection, topic)) as replay:
         replayed = replay.replayed().positions
     counts: Counter[str] = Counter()
     replayed_counts: Counter[str] = Counter()
@@ -96,16 +89,17 @@ def list_(topic: str, kafka: str, since: int | None, reason: str, examples: int)
     for group, count in counts.most_common():
         last = newest[group][-1]
         click.echo(
-            f"{count:>10,}  {group}  (replayed {replayed_counts[group]:,}; newest {_when(last.time_ms)})"
+            f"{count:>10,}  {group}  (replayed {replayed_counts[group]:,}; "
+            f"newest {format_time(last.time_ms)})"
         )
-        for letter in newest[group][len(newest[group]) - examples :] if examples else []:
+        for letter in newest[group] if examples else []:
             click.echo(f"            {_address(letter)}: {_excerpt(letter)}")
 
 
 @dead_letters.command()
 @click.argument("topic")
 @click.argument("position")
-@click.option("--kafka", envvar="SLUICEGATE_KAFKA", default="", help="Kafka bootstrap servers.")
+@KAFKA
 def show(topic: str, position: str, kafka: str) -> None:
     """Show the dead letter at POSITION (partition/offset), and whether its record can be sent again."""
     match = re.fullmatch(r"(\d+)[/:](\d+)", position)
@@ -115,15 +109,15 @@ def show(topic: str, position: str, kafka: str) -> None:
         )
     connection = Connection.of(kafka)
     letter = _letter_at(connection, Position(topic, int(match[1]), int(match[2])))
-    with _replay(connection, topic) as replay:
+    with closing(Replay(connection, topic)) as replay:
         (step,) = replay.plan([letter])
         replayed = letter.position in replay.replayed().positions
-    click.echo(f"letter    {_address(letter)}, {_when(letter.time_ms)}")
+    click.echo(f"letter    {_address(letter)}, {format_time(letter.time_ms)}")
     click.echo(f"reason    {letter.reason}")
-    time = f", {_when(letter.source_ms)}" if letter.source_ms is not None else ""
+    time = f", {format_time(letter.source_ms)}" if letter.source_ms is not None else ""
     click.echo(f"source    {letter.source}{time}" if letter.source else "source    names no topic")
     click.echo(f"replay    {'done' if replayed else _outcome(step)}")
-    if isinstance(step.record, ReplayRecord) and step.record.complete:
+    if isinstance(step.record, Record) and step.complete:
         click.echo(f"key       {step.record.key!r}")
         click.echo(f"headers   {list(step.record.headers)!r}")
         click.echo(f"record    {step.record.value!r}")
@@ -137,7 +131,11 @@ def show(topic: str, position: str, kafka: str) -> None:
     "--to", default="", help="Send to this topic instead of the one that a dead letter names."
 )
 @click.option("--refused", is_flag=True, help="Also send the records of rows that a sink refused.")
-@click.option("--yes", is_flag=True, help="Send. Without it, only print what would be sent.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Send the records. Without this option, only print what would be sent.",
+)
 def replay(  # noqa: PLR0913 - an option each
     topic: str, kafka: str, since: int | None, reason: str, to: str, *, refused: bool, yes: bool
 ) -> None:
@@ -150,7 +148,7 @@ def replay(  # noqa: PLR0913 - an option each
     if to == topic:
         raise click.UsageError("--to names the dead-letter topic itself; name another topic")
     connection = Connection.of(kafka)
-    with _replay(connection, topic, to) as run:
+    with closing(Replay(connection, topic, to or None)) as run:
         if yes:
             run.take_over()
         replayed = run.replayed()
@@ -158,7 +156,7 @@ def replay(  # noqa: PLR0913 - an option each
         unreplayed = (letter for letter in letters if letter.position not in replayed.positions)
         skipped: Counter[str] = Counter()
         sent: Counter[str] = Counter()
-        for page in _pages(unreplayed):
+        while page := list(islice(unreplayed, _PAGE)):
             steps = run.plan([letter for letter in page if letter.of_record or refused])
             sendable = [step for step in steps if step.target is not None]
             skipped["of a refused row; use --refused"] += len(page) - len(steps)
@@ -175,21 +173,11 @@ def replay(  # noqa: PLR0913 - an option each
         click.echo("nothing was sent; use --yes to send them")
 
 
-@contextmanager
-def _replay(connection: Connection, topic: str, to: str = "") -> Iterator[Replay]:
-    run = Replay(connection, topic, to or None)
-    try:
-        yield run
-    finally:
-        run.close()
-
-
 def _letters(
     connection: Connection, topic: str, since: int | None, reason: str
 ) -> Iterator[DeadLetter]:
-    for letter in read_dead_letters(connection, topic, since):
-        if letter.reason.startswith(reason):
-            yield letter
+    letters = read_dead_letters(connection, topic, since)
+    return (letter for letter in letters if letter.reason.startswith(reason))
 
 
 def _letter_at(connection: Connection, position: Position) -> DeadLetter:
@@ -201,22 +189,10 @@ def _letter_at(connection: Connection, position: Position) -> DeadLetter:
     )
 
 
-def _pages(letters: Iterable[DeadLetter]) -> Iterator[Sequence[DeadLetter]]:
-    page: list[DeadLetter] = []
-    for letter in letters:
-        page.append(letter)
-        if len(page) == _PAGE:
-            yield page
-            page = []
-    if page:
-        yield page
-
-
 def _outcome(step: ReplayStep) -> str:
     if isinstance(step.record, str):
         return f"not possible: {step.record}"
-    complete = step.record.complete
-    form = "as it was" if complete else "from its dead letter, without key and headers"
+    form = "as it was" if step.complete else "from its dead letter, without key and headers"
     return f"sent to {step.target} {form}"
 
 
@@ -226,12 +202,7 @@ def _address(letter: DeadLetter) -> str:
 
 def _excerpt(letter: DeadLetter) -> str:
     source = f"{letter.source} " if letter.source else ""
-    payload = (
-        letter.payload if letter.payload is not None else letter.value.decode(errors="replace")
-    )
+    whole = letter.payload
+    payload = letter.value.decode(errors="replace") if whole is None else whole
     cut = payload[:_EXAMPLE_CHARACTERS]
     return f"{source}{cut!r}{'…' if len(payload) > _EXAMPLE_CHARACTERS else ''}"
-
-
-def _when(time_ms: int) -> str:
-    return dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S")

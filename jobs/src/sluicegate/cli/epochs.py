@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
+from functools import partial
 
 import click
 
+from sluicegate.cli.common import KAFKA, format_time
 from sluicegate.errors import EpochLogBroken, SluicegateError
 from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.protocol.record import DEAD_LETTERS, EpochRecord
@@ -24,32 +25,19 @@ MarkerReader = Callable[[str, str, int], Marker | None]
 
 
 def marker_readers(kafka: str, mysql: str) -> dict[str, MarkerReader]:
-    """Return a marker reader for each kind of sink whose server is given.
-
-    Raises:
-        SettingsInvalid: the URL of MySQL is malformed.
-    """
+    """Return a marker reader for each kind of sink whose server is given."""
     readers: dict[str, MarkerReader] = {}
     if kafka:
-        connection = Connection.of(kafka)
-        readers["kafka"] = lambda lineage, sink, part: kafka_marker(connection, lineage, sink, part)
+        readers["kafka"] = partial(kafka_marker, Connection.of(kafka))
     if mysql:
-        address = Address.parse(mysql)
-        readers["mysql"] = lambda lineage, sink, part: mysql_marker(address, lineage, sink, part)
+        readers["mysql"] = partial(mysql_marker, Address.parse(mysql))
     return readers
 
 
 def describe_apply(
     record: EpochRecord, sink: str, part: int, readers: dict[str, MarkerReader]
 ) -> str:
-    """Describe whether an epoch is applied to a part of a sink.
-
-    Args:
-        record: the decided epoch.
-        sink: one of its sinks.
-        part: one of the sink's parts with rows.
-        readers: see `marker_readers`.
-    """
+    """Describe whether a decided epoch is applied to a part of a sink."""
     kind = record.sinks[sink].kind
     if record.delivery != EXACTLY_ONCE:
         return f"unknown: {record.delivery} writes no markers"
@@ -80,7 +68,7 @@ def epochs() -> None:
 @click.argument("checkpoint")
 @click.option("--last", default=20, help="Number of epochs to list.")
 def list_(checkpoint: str, last: int) -> None:
-    """List the newest decided epochs, newest last: decision time, state, staged bytes, rows by sink."""
+    """List the newest decided epochs, newest last, with time, state, staged bytes and rows by sink."""
     store = open_store(checkpoint)
     log, lineage = StoredEpochLog(store), read_lineage(store)
     retained, seal = log.decided(), log.seal()
@@ -94,7 +82,8 @@ def list_(checkpoint: str, last: int) -> None:
         record = _read(log, epoch)
         rows = "  ".join(f"{sink} {record.rows(sink):,}" for sink in record.sinks)
         state = "committed" if store.read(f"commits/{epoch}") is not None else "decided"
-        click.echo(f"{epoch:>8}  {_when(record)}  {state:<9}  {_bytes(record):>12,} B  {rows}")
+        size = sum(chunk.size for chunk in record.chunks)
+        click.echo(f"{epoch:>8}  {_when(record)}  {state:<9}  {size:>12,} B  {rows}")
     if seal is not None:
         click.echo(f"{seal.epoch:>8}  sealed: {seal.why}")
 
@@ -102,20 +91,15 @@ def list_(checkpoint: str, last: int) -> None:
 @epochs.command()
 @click.argument("checkpoint")
 @click.argument("epoch", type=int)
-@click.option(
-    "--kafka",
-    envvar="SLUICEGATE_KAFKA",
-    default="",
-    help="Kafka, to read its markers.",
-)
+@KAFKA
 @click.option(
     "--mysql",
     envvar="SLUICEGATE_MYSQL",
     default="",
-    help="MySQL, to read its markers.",
+    help="URL of the MySQL server, to read the markers there.",
 )
 def show(checkpoint: str, epoch: int, kafka: str, mysql: str) -> None:
-    """Show one epoch: when and by which attempt it was decided, and what each sink gets and has."""
+    """Show when and by which attempt an epoch was decided, and whether each sink has its rows."""
     readers = marker_readers(kafka, mysql)
     store = open_store(checkpoint)
     log = StoredEpochLog(store)
@@ -176,9 +160,4 @@ def _read(log: StoredEpochLog, epoch: int) -> EpochRecord:
 
 
 def _when(record: EpochRecord) -> str:
-    at = dt.datetime.fromtimestamp(record.decided_at_ms / 1000, tz=dt.UTC)
-    return at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-
-
-def _bytes(record: EpochRecord) -> int:
-    return sum(chunk.size for chunk in record.chunks)
+    return f"{format_time(record.decided_at_ms)}.{record.decided_at_ms % 1000:03}"

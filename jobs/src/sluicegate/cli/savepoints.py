@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 import click
 
+from sluicegate.cli.common import format_time
 from sluicegate.errors import SavepointRefused, SluicegateError
 from sluicegate.savepoints.catalog import Savepoint, dispose_savepoint, list_savepoints
-from sluicegate.savepoints.restore import RestoreOptions, restore_savepoint
+from sluicegate.savepoints.restore import restore_savepoint
 from sluicegate.savepoints.stop_request import await_answer, request_stop
 from sluicegate.savepoints.take import take_savepoint
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -74,7 +73,7 @@ def restore(savepoint_: str, checkpoint: str, branch: bool, same_sinks: bool) ->
     A sealed savepoint moves its job, once. Any other creates a branch, which needs other sinks.
     """
     lineage = restore_savepoint(
-        open_store(savepoint_), open_store(checkpoint), RestoreOptions(branch, same_sinks)
+        open_store(savepoint_), open_store(checkpoint), branch=branch, same_sinks=same_sinks
     )
     how = "replaces" if lineage.moved else "is a branch of"
     click.echo(
@@ -107,13 +106,13 @@ def dispose(savepoint_: str, unfinished: bool, force: bool) -> None:  # noqa: FB
     "--savepoint",
     "folder",
     default="",
-    help="Folder for a savepoint. The job is sealed, so that the savepoint can move it.",
+    help="Take a savepoint in this folder and seal the job, so that the savepoint can move it.",
 )
 @click.option(
     "--timeout",
     "timeout_s",
     default=60.0,
-    help="Seconds within which a driver must accept the request.",
+    help="Time limit in seconds for a driver to accept the request.",
 )
 def stop(checkpoint: str, folder: str, timeout_s: float) -> None:
     """Stop the running job of a checkpoint at the end of an epoch. Its supervisor stops too."""
@@ -159,10 +158,10 @@ def _line(savepoint: Savepoint) -> str:
     manifest = savepoint.manifest
     if manifest is None:
         return f"{savepoint.url}  INCOMPLETE: cannot be restored"
-    at = dt.datetime.fromtimestamp(manifest.created_at_ms / 1000, tz=dt.UTC)
     kind = "moves the job" if manifest.sealed else "branch"
     state = f"restored into {savepoint.moved_to}" if savepoint.moved_to else kind
     return (
-        f"{savepoint.url}  {at:%Y-%m-%d %H:%M:%S}  job {manifest.job}  epoch {manifest.epoch}  "
+        f"{savepoint.url}  {format_time(manifest.created_at_ms)}  job {manifest.job}  "
+        f"epoch {manifest.epoch}  "
         f"{len(manifest.files):,} files  {manifest.size:,} B  {state}"
     )

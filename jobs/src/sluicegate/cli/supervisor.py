@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -33,11 +33,7 @@ log = logging.getLogger("sluicegate.run")
 
 
 def supervise(job: PackagedJob, settings: JobSettings) -> int:
-    """Run drivers until one succeeds, a restart cannot help, or the strategy gives up.
-
-    Returns:
-        The exit code of the last driver.
-    """
+    """Run drivers until one succeeds, a restart cannot help, or the strategy gives up; return its exit code."""
     failures: list[Failure] = []
     with _Stopper() as stopper, tempfile.TemporaryDirectory() as folder:
         termination_file = Path(folder) / "termination"
@@ -51,7 +47,7 @@ def supervise(job: PackagedJob, settings: JobSettings) -> int:
             termination_file.unlink(missing_ok=True)
             started = time.monotonic()
             code = stopper.run([*command, *as_arguments(settings, empty=True)], environment)
-            if code == 0 or stopper.requested:
+            if code == 0 or stopper.requested.is_set():
                 return code
             ended = time.monotonic()
             failures.append(Failure(ended, ended - started))
@@ -69,7 +65,7 @@ def supervise(job: PackagedJob, settings: JobSettings) -> int:
             log.warning(
                 "%s: %s; restart in %.3g s (%s)", failed, why, decision.delay_s, decision.why
             )
-            if stopper.wait(decision.delay_s):
+            if stopper.requested.wait(decision.delay_s):
                 return code
 
 
@@ -77,8 +73,7 @@ class _Stopper:
     """Forwards SIGINT and SIGTERM to the driver, which then stops at the end of an epoch."""
 
     def __init__(self) -> None:
-        self.requested = False
-        self._event = threading.Event()
+        self.requested = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -91,7 +86,7 @@ class _Stopper:
 
     def run(self, command: list[str], environment: Mapping[str, str]) -> int:
         """Run a driver in its own session and return its exit code."""
-        if self.requested:
+        if self.requested.is_set():
             return 0
         self._child = subprocess.Popen(command, env=environment, start_new_session=True)
         try:
@@ -100,33 +95,22 @@ class _Stopper:
             # the JVM of a killed Python lives on for a moment; two drivers must never overlap
             self._kill_group()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait before a restart; return True if a stop was requested meanwhile."""
-        return self._event.wait(seconds)
-
     def _stop(self, number: int, _frame: FrameType | None) -> None:
-        self.requested = True
-        self._event.set()
+        self.requested.set()
         if self._child is not None and self._child.poll() is None:
             self._child.send_signal(number)
 
     def _kill_group(self) -> None:
-        if self._child is None:
-            return
-        try:
-            os.killpg(self._child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return  # all its processes have ended already
+        if self._child is not None:
+            with suppress(ProcessLookupError):  # all its processes have ended already
+                os.killpg(self._child.pid, signal.SIGKILL)
 
 
 def drive(job: PackagedJob, settings: JobSettings) -> int:
-    """Run one driver in this process until it ends.
+    """Run one driver in this process until it ends; return 0 or the exit code of its error.
 
     SIGTERM stops it at the end of an epoch. SIGINT (Ctrl-C) cancels it, which is the same unless
     `on_cancel` is 'delete'.
-
-    Returns:
-        0, or the exit code of the error that ended it, which is logged.
     """
     from sluicegate.spark.session import session  # noqa: PLC0415 - only a driver needs Spark
 

@@ -9,13 +9,14 @@ import sys
 
 import click
 
+from sluicegate.cli.common import KAFKA
 from sluicegate.sinks.kafka.connection import Connection
 from sluicegate.sinks.kafka.reader import CommittedReader, Record
 
 
 @click.command()
 @click.argument("topic")
-@click.option("--kafka", envvar="SLUICEGATE_KAFKA", default="", help="Kafka bootstrap servers.")
+@KAFKA
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest record, not at the end.")
 @click.option("--max", "limit", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--until-end", is_flag=True, help="Stop at the current end of the topic.")
@@ -24,7 +25,8 @@ from sluicegate.sinks.kafka.reader import CommittedReader, Record
     "--isolation",
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed",
-    help="read_uncommitted also prints records of open and aborted transactions.",
+    help="read_committed: print only records of committed transactions. read_uncommitted: also those of "
+    "open and aborted ones.",
 )
 def tail(  # noqa: PLR0913 - one for each option
     *,
@@ -38,7 +40,7 @@ def tail(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Print the records of a topic. Ctrl-C stops it.
 
-    A line has partition, offset, time, key, value and headers.
+    Each line shows partition, offset, time, key, value and headers.
     """
     committed = isolation == "read_committed"
     try:

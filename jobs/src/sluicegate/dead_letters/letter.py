@@ -55,15 +55,15 @@ def refused_letter(row: pa.RecordBatch, reason: str) -> Fields:
 
 def letter_of_row(row: Mapping[str, object] | None) -> Fields | None:
     """Return the dead letter in a row of the dead letters' output, None if its payload cannot be cut."""
-    fields: Fields | None = row
-    if row is not None and "value" in row:
-        fields = _json_object(row["value"])
-    elif row is not None:
-        fields = {name.lower(): value for name, value in row.items() if name != PART}
-    return fields if fields is not None and isinstance(fields.get("payload"), str) else None
+    if row is None:
+        return None
+    if "value" in row:
+        return letter_of_reason(row["value"])
+    fields = {name.lower(): value for name, value in row.items() if name != PART}
+    return fields if isinstance(fields.get("payload"), str) else None
 
 
-def letter_of_reason(reason: str) -> Fields | None:
+def letter_of_reason(reason: object) -> Fields | None:
     """Return the dead letter that a job gave as its reason, None if the reason is plain text."""
     fields = _json_object(reason)
     return fields if fields is not None and isinstance(fields.get("payload"), str) else None
@@ -71,11 +71,6 @@ def letter_of_reason(reason: str) -> Fields | None:
 
 def stage_letter(sink: BoundSink, schema: pa.Schema, letter: Fields) -> pa.RecordBatch:
     """Return a dead letter as a staged row, its payload cut until the sink accepts it (rule 10).
-
-    Args:
-        sink: of the dead letters.
-        schema: of its staged rows.
-        letter: see the module.
 
     Raises:
         RowRefused: the sink refuses it even without a payload.

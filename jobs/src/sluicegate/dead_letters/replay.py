@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaException
 
 from sluicegate import failpoints
-from sluicegate.dead_letters.topic import DeadLetter, ReplayRecord, record_to_replay
+from sluicegate.dead_letters.topic import DeadLetter, record_to_replay
 from sluicegate.errors import Fenced, SinkUnavailable, SluicegateError, TargetMissing
 from sluicegate.sinks.kafka import errors as kafka_errors
 from sluicegate.sinks.kafka.admin import KafkaAdmin
 from sluicegate.sinks.kafka.connection import Connection, Deadline
 from sluicegate.sinks.kafka.errors import Undelivered
-from sluicegate.sinks.kafka.producer import ProducerLimits, TransactionalProducer, producer_settings
+from sluicegate.sinks.kafka.producer import TransactionalProducer, producer_settings
 from sluicegate.sinks.kafka.reader import CommittedReader, Position, Record
 
 REPLAYED_TOPIC = "sluicegate.replayed"
@@ -63,13 +63,18 @@ class ReplayStep:
 
     Args:
         letter: the dead letter.
-        record: what it sends, or why it can send nothing.
+        record: what it sends, or why it can send nothing; see `record_to_replay`.
         target: the topic that it sends to; None if it sends nothing.
     """
 
     letter: DeadLetter
-    record: ReplayRecord | str
+    record: Record | str
     target: str | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether key, headers and timestamp of the record are known."""
+        return isinstance(self.record, Record) and self.record.offset >= 0
 
 
 class Replay:
@@ -140,10 +145,14 @@ class Replay:
         config = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
         self._admin.ensure(REPLAYED_TOPIC, 1, config)
         self._admin.wait_for(REPLAYED_TOPIC)
-        limits = ProducerLimits(
-            _MAX_RECORD_BYTES, _TRANSACTION_TIMEOUT_MS, _TRANSACTION_TIMEOUT_MS // 2, "lz4"
+        settings = producer_settings(
+            self._connection,
+            _TRANSACTIONAL_ID,
+            record_bytes=_MAX_RECORD_BYTES,
+            transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
+            delivery_timeout_ms=_TRANSACTION_TIMEOUT_MS // 2,
+            compression="lz4",
         )
-        settings = producer_settings(self._connection, _TRANSACTIONAL_ID, limits)
         # One batch per record: a broker refuses a batch over its topic's limit, librdkafka does not
         # split batches, and the topics are not known yet.
         settings["batch.size"] = 1
@@ -220,9 +229,9 @@ class Replay:
         original = originals.get(letter.source) if letter.source else None
         record = record_to_replay(letter, original)
         target = self._target or (letter.source.topic if letter.source else None)
-        if isinstance(record, ReplayRecord) and target is None:
+        if isinstance(record, Record) and target is None:
             record = "it names no topic; name one with --to"
-        elif isinstance(record, ReplayRecord) and target not in topics:
+        elif isinstance(record, Record) and target not in topics:
             record = f"topic {target} does not exist"
         return ReplayStep(letter, record, None if isinstance(record, str) else target)
 
@@ -240,7 +249,7 @@ class Replay:
         return originals
 
     def _error(self, raised: KafkaException | Undelivered) -> SluicegateError:
-        if kafka_errors.is_fenced(kafka_errors.error_of(raised)):
+        if kafka_errors.is_fenced(raised):
             return Fenced(
                 "another replay has started",
                 data="this replay's open transaction was aborted; the other replay handles the rest",
@@ -259,8 +268,7 @@ class Replay:
 def _produce_arguments(step: ReplayStep) -> tuple[object, ...]:
     """Return the arguments of `produce` after the topic; in its own topic a record keeps its partition."""
     record, source = step.record, step.letter.source
-    assert isinstance(record, ReplayRecord)
-    returns = record.partition is not None and source is not None and source.topic == step.target
+    assert isinstance(record, Record)
     headers = [*record.headers, (FROM_HEADER, str(step.letter.position).encode())]
-    partition = record.partition if returns else -1
-    return record.value, record.key, partition, None, None, record.timestamp_ms, headers
+    partition = record.partition if source is not None and source.topic == step.target else -1
+    return record.value, record.key, partition, None, None, max(0, record.timestamp_ms), headers

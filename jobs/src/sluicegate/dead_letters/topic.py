@@ -55,27 +55,6 @@ class DeadLetter:
         return None if self.source is None else f"{self.source}@{self.source_ms}"
 
 
-@dataclass(frozen=True)
-class ReplayRecord:
-    """A record to send again.
-
-    Args:
-        value: as it was.
-        key: as it was; also None if only the value is known.
-        headers: as they were.
-        timestamp_ms: as it was; 0 for now.
-        partition: as it was; None if unknown.
-        complete: key, headers and timestamp are known.
-    """
-
-    value: bytes | None
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    timestamp_ms: int = 0
-    partition: int | None = None
-    complete: bool = False
-
-
 def read_dead_letters(
     connection: Connection, topic: str, since_ms: int | None = None
 ) -> Iterator[DeadLetter]:
@@ -123,22 +102,15 @@ def _parse_source(source: dict[str, object]) -> tuple[Position | None, int | Non
     return Position(topic, partition, offset), round(time.timestamp() * 1000)
 
 
-def record_to_replay(letter: DeadLetter, original: Record | None) -> ReplayRecord | str:
+def record_to_replay(letter: DeadLetter, original: Record | None) -> Record | str:
     """Return the record that a dead letter stands for, or why it cannot be sent again. Pure.
 
     Args:
-        letter: a dead letter.
+        letter: if it is all that is left, only the value is known: partition and offset are -1.
         original: the record at its source, None if it no longer exists.
     """
     if original is not None and _is_original(letter, original):
-        return ReplayRecord(
-            value=original.value,
-            key=original.key,
-            headers=original.headers,
-            timestamp_ms=max(0, original.timestamp_ms),
-            partition=original.partition,
-            complete=True,
-        )
+        return original
     if not letter.of_record:
         problem = (
             "names no record of a topic" if letter.source is None else "the record no longer exists"
@@ -147,7 +119,7 @@ def record_to_replay(letter: DeadLetter, original: Record | None) -> ReplayRecor
     if letter.payload is not None:
         payload = letter.payload.encode(errors="surrogatepass")
         if hashlib.sha256(payload).hexdigest() == letter.sha256:
-            return ReplayRecord(payload)
+            return Record(partition=-1, offset=-1, key=None, value=payload)
     problem = "another record is now at its source" if original else "its record no longer exists"
     if letter.source is None:
         problem = "it names no record of a topic"

@@ -33,9 +33,6 @@ _NUMBERS_AHEAD = 3
 def main(arguments: Sequence[str]) -> int:
     """Run a driver. The reason for an exit code other than 0 is in the termination file.
 
-    Args:
-        arguments: see `parse_arguments`.
-
     Returns:
         The exit code: of the SluicegateError or the SystemExit that ended the driver, or 1 for any
         other exception. 0 only if every decided epoch of the checkpoint is known to be in every sink.
@@ -49,9 +46,7 @@ def stopped() -> int:
 
 
 def unapplied_epoch(checkpoint: ObjectStore) -> int | None:
-    """Return the decided epoch that may not be in every sink, None if there is none.
-
-    Reads only the checkpoint: needs neither Spark nor the sinks.
+    """Return the decided epoch that may not be in every sink, according to the checkpoint alone.
 
     Raises:
         StoreUnavailable: no reply.
@@ -66,9 +61,7 @@ def unapplied_epoch(checkpoint: ObjectStore) -> int | None:
 def _reporting(work: Callable[[], int]) -> int:
     """Do the work; log the error that ends it and write it to the termination file."""
     logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        stream=sys.stderr,
+        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
     try:
         code = work()
@@ -99,7 +92,7 @@ def _run(arguments: Sequence[str]) -> int:
         environment.job or "no resource",
         environment.attempt or "unknown",
         environment.mode,
-        user_main.name,
+        user_main.module or user_main.file,
         environment.checkpoint or "set by the code",
     )
     if environment.apply_only and _unapplied_epoch_of(environment) is None:
@@ -121,17 +114,13 @@ def _reject_outdated_checkpoint(environment: DriverEnvironment) -> None:
     """Reject a checkpoint that an earlier job of the same path has replaced by a newer one.
 
     An upgrade goes from checkpoint N to N+1, and a stateless one does not seal N. A job that is
-    created again under the same name would start at the old checkpoint and read input again that the
-    newer one has in the sinks.
-
-    Raises:
-        SettingsInvalid: a checkpoint exists that is newer than the newest one of this job.
+    created again under the same name would start at the old one.
     """
     if not environment.newest_checkpoint or not environment.checkpoint:
         return
     path, _, number = environment.checkpoint.rstrip("/").rpartition("/")
-    first = environment.newest_checkpoint + 1
-    for newer in range(first, first + _NUMBERS_AHEAD):
+    for ahead in range(1, _NUMBERS_AHEAD + 1):
+        newer = environment.newest_checkpoint + ahead
         if read_lineage(open_store(f"{path}/{newer}")) is None:
             continue
         raise SettingsInvalid(
@@ -166,15 +155,9 @@ def _restore(environment: DriverEnvironment) -> None:
 
 
 def _exit_code_of_success() -> int:
-    """Return 0, unless an epoch must still be applied: after a 0 nobody would apply it.
-
-    Raises:
-        EpochUnfinished: a decided epoch may not be in every sink.
-    """
+    """Return 0, unless an epoch must still be applied: after a 0 nobody would apply it."""
     environment = DriverEnvironment.read()
-    if not environment.checkpoint:
-        return 0
-    epoch = _unapplied_epoch_of(environment)
+    epoch = _unapplied_epoch_of(environment) if environment.checkpoint else None
     if epoch is not None:
         raise EpochUnfinished(
             f"epoch {epoch} is decided but may not be in every sink yet, and this driver has ended",
@@ -198,27 +181,13 @@ def _checkpoint_of(environment: DriverEnvironment, purpose: str) -> ObjectStore:
     return open_store(environment.checkpoint)
 
 
-# --- the user's main -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class UserMain:
-    """A user's main program.
-
-    Args:
-        module: run like `python -m`; empty for a file.
-        file: run like `python FILE`.
-        arguments: its command-line arguments.
-    """
+    """A user's main program: a module, run like `python -m`, or a file, and its arguments."""
 
     module: str
     file: str
     arguments: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The module or the file."""
-        return self.module or self.file
 
 
 def parse_arguments(arguments: Sequence[str]) -> UserMain:
@@ -264,9 +233,7 @@ def _run_main(user_main: UserMain) -> None:
 
 def _code_of(end: SystemExit) -> int:
     """Return the exit code as the interpreter would; a message is printed and means 1."""
-    if end.code is None:
-        return 0
-    if isinstance(end.code, int):
-        return end.code
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
     sys.stderr.write(f"{end.code}\n")
     return 1

@@ -11,13 +11,13 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluicegate.errors import SchemaMismatch
-from sluicegate.lookups.client import LookupClient
 from sluicegate.lookups.fetcher import KeyFetcher, NoAnswer
 from sluicegate.lookups.settings import LookupSettings
 from sluicegate.lookups.worker import LoopThread, worker_state
@@ -56,8 +56,7 @@ class LookupPlan:
 
     def create_fetcher(self) -> KeyFetcher:
         """Return a new fetcher."""
-        client: LookupClient = pickle.loads(self.client)  # noqa: S301 - pickled by the driver
-        return KeyFetcher(client, self.settings)
+        return KeyFetcher(pickle.loads(self.client), self.settings)  # noqa: S301 - pickled by us
 
 
 def lookup_function(plan: LookupPlan) -> Callable[[Batches], Batches]:
@@ -84,18 +83,14 @@ class BatchLookup:
         """Yield each batch with its answers, in order or as the answers arrive."""
         pending: list[Pending] = []
         source = iter(batches)
-        more = True
         try:
-            while more or pending:
-                while more and len(pending) < _BATCHES_IN_FLIGHT:
-                    batch = next(source, None)
-                    if batch is None:
-                        more = False
-                    else:
-                        pending.append(self._send(batch))
-                if pending:
-                    batch, answers = pending.pop(self._next(pending))
-                    yield self._with_answers(batch, answers.result())
+            while True:
+                missing = _BATCHES_IN_FLIGHT - len(pending)
+                pending.extend(self._send(batch) for batch in islice(source, missing))
+                if not pending:
+                    break
+                batch, answers = pending.pop(self._next(pending))
+                yield self._with_answers(batch, answers.result())
         finally:
             for _, answers in pending:
                 answers.cancel()

@@ -18,8 +18,8 @@ from sluicegate.lookups.client import Answer, Key, LookupClient
 from sluicegate.lookups.settings import LookupSettings
 from sluicegate.settings.backoff import backoff_s
 
-_INITIAL_BACKOFF_S = 0.05
-_MAX_BACKOFF_S = 2.0
+_INITIAL_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 2.0
+_MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,7 @@ class NoAnswer:
 
 
 class KeyFetcher:
-    """Fetches keys from one client.
-
-    Args:
-        client: not opened yet.
-        settings: of the lookup.
-        sleep: waits between attempts, in seconds; `asyncio.sleep`.
-        clock: of the cache, in seconds; `time.monotonic`.
-    """
+    """Fetches keys from one client; tests replace `sleep` between attempts and the cache's `clock`."""
 
     def __init__(
         self,
@@ -51,10 +44,9 @@ class KeyFetcher:
         self._slots = asyncio.Semaphore(settings.capacity)
         self._opening = asyncio.Lock()
         self._is_open = False
-        cache = settings.cache
-        self._cache: MutableMapping[Key, Answer] = (
-            TTLCache(cache.rows, cache.ttl_s, timer=clock) if cache else {}
-        )
+        self._cache: MutableMapping[Key, Answer] = {}
+        if settings.cache:
+            self._cache = TTLCache(settings.cache.rows, settings.cache.ttl_s, clock)
 
     async def fetch(self, keys: Iterable[Key]) -> dict[Key, Answer | NoAnswer]:
         """Return the value of each key, None for a key without a value.
@@ -63,13 +55,8 @@ class KeyFetcher:
             LookupUnanswered: a key has no answer after all attempts, and `on_timeout` is 'fail'.
             SchemaMismatch: the client returned more or fewer answers than keys.
         """
-        answers: dict[Key, Answer | NoAnswer] = dict.fromkeys(keys)
-        missing = []
-        for key in answers:
-            try:
-                answers[key] = self._cache[key]
-            except KeyError:
-                missing.append(key)
+        answers = {key: self._cache.get(key, _MISSING) for key in keys}
+        missing = [key for key, answer in answers.items() if answer is _MISSING]
         size = self._client.keys_per_request
         requests = [missing[i : i + size] for i in range(0, len(missing), size)]
         try:
@@ -90,20 +77,16 @@ class KeyFetcher:
     async def _request(self, keys: Sequence[Key]) -> dict[Key, Answer | NoAnswer]:
         """Request some keys until they are answered or all attempts are used."""
         settings = self._settings
-        attempts = settings.retries + 1
-        last_error: OSError | None = None
+        attempts, cause = settings.retries + 1, ""
         for attempt in range(attempts):
             if attempt:
                 await self._sleep(jittered_backoff_s(attempt))
             try:
                 answers = await self._get_many(keys)
             except OSError as error:  # including TimeoutError
-                last_error = error
-                continue
-            return self._cached(keys, answers)
-        cause = (
-            f"{type(last_error).__name__}: {last_error}" if str(last_error) else "no answer in time"
-        )
+                cause = f"{type(error).__name__}: {error}" if str(error) else "no answer in time"
+            else:
+                return self._cached(keys, answers)
         reason = (
             f"lookup into {settings.into}: unanswered after {attempts} attempts "
             f"of {settings.timeout_s:g} s ({cause})"

@@ -28,7 +28,6 @@ _DENIED = (
     exceptions.AuthorizationError,
     exceptions.NoPermissionError,
 )
-_UNAVAILABLE = (exceptions.ConnectionError, exceptions.TimeoutError)
 
 
 @dataclass
@@ -47,27 +46,17 @@ class _RedisClient(ABC):
     def __post_init__(self) -> None:
         """Resolve the server's address on the driver: executors may have other variables."""
         self.url = self.url or os.environ.get(REDIS_VARIABLE)
-        for wrong, what, do in (
-            (
-                not self.url,
-                "has no address of Redis",
-                f"set url='redis://host:port' or {REDIS_VARIABLE}",
-            ),
-            (
-                self.answer not in ("string", "binary"),
-                f"has answer={self.answer!r}",
-                "use 'string' or 'binary'",
-            ),
-            (
-                self.keys_per_request < 1,
-                f"has keys_per_request={self.keys_per_request}",
-                "set it to 1 or more",
-            ),
-        ):
-            if wrong:
-                raise SettingsInvalid(
-                    f"{type(self).__name__}({self.name!r}) {what}", data="nothing was read", do=do
-                )
+        if not self.url:
+            what, do = "no address of Redis", f"set url='redis://host:port' or {REDIS_VARIABLE}"
+        elif self.answer not in ("string", "binary"):
+            what, do = f"answer={self.answer!r}", "use 'string' or 'binary'"
+        elif self.keys_per_request < 1:
+            what, do = f"keys_per_request={self.keys_per_request}", "set it to 1 or more"
+        else:
+            return
+        raise SettingsInvalid(
+            f"{type(self).__name__}({self.name!r}) has {what}", data="nothing was read", do=do
+        )
 
     async def open(self) -> None:
         """Create the connection pool; it connects at the first request."""
@@ -115,13 +104,7 @@ class _RedisClient(ABC):
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Translate the errors of Redis.
-
-        Raises:
-            AccessDenied: a retry cannot help.
-            SchemaMismatch: the key has another type.
-            ConnectionError: the server is unavailable, or still loading its data.
-        """
+        """Translate errors; a ConnectionError: the server is unavailable, or still loading its data."""
         try:
             yield
         except _DENIED as error:  # first: in redis-py a refused password is a ConnectionError
@@ -130,7 +113,7 @@ class _RedisClient(ABC):
                 data="nothing was read; no row was written",
                 do=f"correct the user and the password in url= or {REDIS_VARIABLE}, or the ACL",
             ) from error
-        except _UNAVAILABLE as error:
+        except (exceptions.ConnectionError, exceptions.TimeoutError) as error:
             raise ConnectionError(f"{self._where}: {error}") from error
         except exceptions.ResponseError as error:
             if not str(error).startswith("WRONGTYPE"):
@@ -157,12 +140,7 @@ class RedisHash(_RedisClient):
     """
 
     async def check(self) -> None:
-        """Check that the hash exists; see `client.CheckedClient`.
-
-        Raises:
-            TargetMissing: the key does not exist; Redis has no empty hashes.
-            SchemaMismatch: the key is not a hash.
-        """
+        """Check that the key exists (Redis has no empty hashes) and is a hash."""
         with self._translate_errors():
             fields = await self._open_redis().hlen(self.name)
         if not fields:
@@ -182,16 +160,11 @@ class RedisKeys(_RedisClient):
 
     Args:
         name: the prefix of the keys, such as 'city:'; may be empty.
-        url: as for RedisHash.
-        answer: 'string' (UTF-8, the default) or 'binary'.
-        keys_per_request: most keys in one MGET; default 500.
-
-    Raises:
-        SettingsInvalid: there is no URL, or a value is invalid.
+        url: as for RedisHash, like the other arguments and the error.
     """
 
     async def check(self) -> None:
-        """Check that the login works; see `client.CheckedClient`."""
+        """Check that the login works."""
         with self._translate_errors():
             await self._open_redis().ping()
 

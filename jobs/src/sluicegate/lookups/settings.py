@@ -29,7 +29,6 @@ class Cache:
     ttl_s: float = 60.0
 
     def __post_init__(self) -> None:
-        """Reject invalid values."""
         if self.rows < 1 or self.ttl_s <= 0:
             raise SettingsInvalid(
                 f"Cache(rows={self.rows}, ttl_s={self.ttl_s:g}) caches nothing",
@@ -40,11 +39,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class LookupSettings:
-    """The arguments of `sluicegate.lookup`; see there.
-
-    Raises:
-        SettingsInvalid: names the invalid value.
-    """
+    """The arguments of `sluicegate.lookup`; see there. SettingsInvalid names an invalid one."""
 
     into: str
     mode: Mode = "ordered"
@@ -55,12 +50,12 @@ class LookupSettings:
     cache: Cache | None = None
 
     def __post_init__(self) -> None:
-        """Reject invalid values."""
+        modes, outcomes = get_args(Mode), get_args(OnTimeout)
         for wrong, what in (
-            (self.mode not in get_args(Mode), f"mode={self.mode!r}; use {_either(Mode)}"),
+            (self.mode not in modes, f"mode={self.mode!r}; use {_either(modes)}"),
             (
-                self.on_timeout not in get_args(OnTimeout),
-                f"on_timeout={self.on_timeout!r}; use {_either(OnTimeout)}",
+                self.on_timeout not in outcomes,
+                f"on_timeout={self.on_timeout!r}; use {_either(outcomes)}",
             ),
             (self.capacity < 1, f"capacity={self.capacity} is not 1 or more"),
             (self.timeout_s <= 0, f"timeout_s={self.timeout_s:g} is not above 0"),
@@ -74,5 +69,5 @@ class LookupSettings:
                 )
 
 
-def _either(literal: object) -> str:
-    return " or ".join(repr(choice) for choice in get_args(literal))
+def _either(choices: tuple[str, ...]) -> str:
+    return " or ".join(map(repr, choices))

@@ -1,7 +1,6 @@
 """The state that a Python worker process keeps between tasks: an event loop in a thread, and fetchers.
 
 A Spark worker process runs one task at a time, so a fetcher's concurrency limit is that of a task.
-Nothing outlives the process, and nothing depends on being closed.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import cache
 from typing import Any, TypeVar
 
 from sluicegate.lookups.fetcher import KeyFetcher
@@ -44,7 +44,6 @@ class WorkerState:
 
     def __init__(self) -> None:
         self.loop = LoopThread()
-        self.pid = os.getpid()
         self._fetchers: dict[str, KeyFetcher] = {}
 
     def fetcher(self, identity: str, create: Callable[[], KeyFetcher]) -> KeyFetcher:
@@ -53,19 +52,12 @@ class WorkerState:
             self._fetchers[identity] = create()
         return self._fetchers[identity]
 
-    def close(self) -> None:
-        """Close the clients and the loop; only tests do, worker processes just exit."""
-        for fetcher in self._fetchers.values():
-            self.loop.submit(fetcher.close()).result()
-        self.loop.close()
-
-
-_state: WorkerState | None = None
-
 
 def worker_state() -> WorkerState:
     """Return the state of this process; a forked child gets its own, because a fork has no threads."""
-    global _state  # noqa: PLW0603 - one per process by design
-    if _state is None or _state.pid != os.getpid():
-        _state = WorkerState()
-    return _state
+    return _state_of(os.getpid())
+
+
+@cache
+def _state_of(_pid: int) -> WorkerState:
+    return WorkerState()

@@ -25,29 +25,8 @@ from sluicegate.errors import (
     StoreUnavailable,
     Stuck,
 )
-from sluicegate.protocol.effects import (
-    Apply,
-    ApplySteps,
-    AwaitApplies,
-    BeginAttempt,
-    CheckState,
-    CreateRecord,
-    Effect,
-    EpochSteps,
-    HitFailpoint,
-    IsMarkedApplied,
-    LatestEpoch,
-    LogSteps,
-    Now,
-    Pause,
-    PruneLog,
-    ReadDiscarded,
-    ReadOffsets,
-    ReadRecord,
-    RestoreWatermark,
-    Stage,
-    StartApply,
-)
+from sluicegate.protocol import effects
+from sluicegate.protocol.effects import Apply, ApplySteps, Effect, EpochSteps, LogSteps, Pause
 from sluicegate.protocol.phases import DecidedEpoch, EpochPhase, Phase
 from sluicegate.protocol.ports import LogPorts, Staged
 from sluicegate.protocol.record import EpochRecord, SinkBinding
@@ -111,7 +90,7 @@ def run_epoch(job: Job, epoch: int) -> EpochSteps[DecidedEpoch]:
     phase.advance(Phase.DECIDED)
     decided = DecidedEpoch(record, replayed=found is not None, phase=phase)
     if job.overlap:
-        yield StartApply(decided)
+        yield effects.StartApply(decided)
     else:
         yield from apply(job, decided)
     return decided
@@ -119,11 +98,11 @@ def run_epoch(job: Job, epoch: int) -> EpochSteps[DecidedEpoch]:
 
 def _find_decision(job: Job, epoch: int) -> EpochSteps[EpochRecord | None]:
     """Return the epoch's record if an earlier attempt decided it."""
-    record: EpochRecord | None = yield ReadRecord(epoch)
+    record: EpochRecord | None = yield effects.ReadRecord(epoch)
     yield from _no_later_decision(epoch, "before this epoch was run")
     if record is not None:
         yield from verify_record(job, record)
-        yield RestoreWatermark(record.event_times)
+        yield effects.RestoreWatermark(record.event_times)
     return record
 
 
@@ -135,7 +114,7 @@ def _previous_record(job: Job, epoch: int) -> LogSteps[EpochRecord | None]:
         )
     if epoch == job.first_epoch:
         return None
-    previous: EpochRecord | None = yield ReadRecord(epoch - 1)
+    previous: EpochRecord | None = yield effects.ReadRecord(epoch - 1)
     if previous is None:
         yield from _no_later_decision(epoch, "while this driver was paused")
         raise EpochLogBroken(
@@ -177,7 +156,7 @@ def _verify_lineage(job: Job, record: EpochRecord) -> None:
 
 
 def _verify_offsets(record: EpochRecord) -> LogSteps[None]:
-    digest: str | None = yield ReadOffsets(record.epoch)
+    digest: str | None = yield effects.ReadOffsets(record.epoch)
     if digest == record.offsets_digest:
         return
     yield from _no_later_decision(record.epoch, "while this driver was paused")
@@ -187,24 +166,24 @@ def _verify_offsets(record: EpochRecord) -> LogSteps[None]:
 
 def _no_later_decision(epoch: int, when: str) -> LogSteps[None]:
     """Raise Fenced if another driver has decided a later epoch (rule 2)."""
-    newest: int | None = yield LatestEpoch()
+    newest: int | None = yield effects.LatestEpoch()
     if newest is not None and newest > epoch:
-        yield ReadRecord(newest)  # raises Sealed if it is a seal
+        yield effects.ReadRecord(newest)  # raises Sealed if it is a seal
         raise _fenced(epoch, f"is outdated: epoch {newest} is already decided ({when})")
 
 
 def _stage(job: Job, epoch: int, previous: EpochRecord | None) -> EpochSteps[EpochRecord]:
     """Run the plan under a new attempt id and return the record to decide."""
-    digest: str | None = yield ReadOffsets(epoch)
+    digest: str | None = yield effects.ReadOffsets(epoch)
     if digest is None:
         # the files of a driver that was paused for long are pruned: it is fenced, the log is intact
         yield from _no_later_decision(epoch, "while this driver was paused")
         raise _diverged(epoch, "does not exist, but Spark runs the epoch")
-    attempt, traceparent = yield BeginAttempt()
-    yield HitFailpoint("before-stage", epoch)
-    staged: Staged = yield Stage(epoch, attempt)
-    yield CheckState(epoch)
-    yield HitFailpoint("after-stage", epoch)
+    attempt, traceparent = yield effects.BeginAttempt()
+    yield effects.HitFailpoint("before-stage", epoch)
+    staged: Staged = yield effects.Stage(epoch, attempt)
+    yield effects.CheckState(epoch)
+    yield effects.HitFailpoint("after-stage", epoch)
     return EpochRecord(
         lineage=job.lineage,
         job=job.name,
@@ -224,7 +203,7 @@ def _stage(job: Job, epoch: int, previous: EpochRecord | None) -> EpochSteps[Epo
 
 def _await_previous_apply(job: Job, previous: EpochRecord | None) -> ApplySteps[None]:
     """Wait until every sink has the epoch before, so that at most one decided epoch is unapplied."""
-    applied: int | None = yield AwaitApplies()
+    applied: int | None = yield effects.AwaitApplies()
     if previous is not None and previous.epoch != applied:
         # another driver decided it, and may have died after this one checked at its start
         pending = yield from overlapped_apply(job, previous)
@@ -234,7 +213,7 @@ def _await_previous_apply(job: Job, previous: EpochRecord | None) -> ApplySteps[
 
 def overlapped_apply(job: Job, record: EpochRecord) -> LogSteps[DecidedEpoch | None]:
     """Return an overlapped epoch of another driver, None if it is marked as applied."""
-    if not record.overlapped or (yield IsMarkedApplied(record.epoch)):
+    if not record.overlapped or (yield effects.IsMarkedApplied(record.epoch)):
         return None
     yield from verify_record(job, record)
     return DecidedEpoch.replay(record)
@@ -242,12 +221,12 @@ def overlapped_apply(job: Job, record: EpochRecord) -> LogSteps[DecidedEpoch | N
 
 def _decide(job: Job, candidate: EpochRecord) -> LogSteps[EpochRecord]:
     """Create the record and read it back: the commit point (rules 1 and 2)."""
-    now: int = yield Now()
+    now: int = yield effects.Now()
     record = replace(candidate, decided_at_ms=now)
-    yield HitFailpoint("before-decide", record.epoch)
+    yield effects.HitFailpoint("before-decide", record.epoch)
     stored: EpochRecord | None = yield from create_and_read_back(
-        CreateRecord(record),
-        ReadRecord(record.epoch),
+        effects.CreateRecord(record),
+        effects.ReadRecord(record.epoch),
         map(job.pause, range(1, job.decide_tries + 1)),
     )
     if stored is None:
@@ -260,7 +239,7 @@ def _decide(job: Job, candidate: EpochRecord) -> LogSteps[EpochRecord]:
     if stored.attempt != record.attempt:
         raise _fenced(record.epoch, f"was decided by attempt {stored.attempt}, not by ours")
     yield from _no_later_decision(record.epoch, "after it was decided")
-    yield HitFailpoint("after-decide", record.epoch)
+    yield effects.HitFailpoint("after-decide", record.epoch)
     return stored
 
 
@@ -292,18 +271,18 @@ def apply(job: Job, decided: DecidedEpoch) -> ApplySteps[None]:
     decided.phase.advance(Phase.APPLYING)
     discarded: frozenset[str] = frozenset()
     if decided.replayed:
-        discarded = yield ReadDiscarded(record.epoch)
+        discarded = yield effects.ReadDiscarded(record.epoch)
     lost = decided.replayed and record.delivery == AT_MOST_ONCE
     for sink in record.sinks:
         parts = record.parts_with_rows(sink)
         if not parts or lost:
             continue
-        yield HitFailpoint("before-apply", record.epoch, sink)
+        yield effects.HitFailpoint("before-apply", record.epoch, sink)
         yield from _apply_sink(job, record, sink, parts, discard=sink in discarded)
-        yield HitFailpoint("after-apply", record.epoch, sink)
+        yield effects.HitFailpoint("after-apply", record.epoch, sink)
     decided.phase.advance(Phase.DONE)
-    yield PruneLog(record)
-    yield HitFailpoint("before-done", record.epoch)
+    yield effects.PruneLog(record)
+    yield effects.HitFailpoint("before-done", record.epoch)
 
 
 def _apply_sink(
@@ -345,7 +324,7 @@ def _bring_forward(newest: Apply) -> ApplySteps[None]:
         except SinkRegressed:
             missing.append(redo)
         prev = redo.record.prev_of(sink, part)
-        found: EpochRecord | None = yield ReadRecord(prev.epoch)
+        found: EpochRecord | None = yield effects.ReadRecord(prev.epoch)
         # where the decided record was pruned, a zombie may have created its own too late
         if found is None or found.marker != prev:
             raise SinkRegressed(
@@ -356,7 +335,7 @@ def _bring_forward(newest: Apply) -> ApplySteps[None]:
             )
         if found.sinks[sink] != newest.record.sinks[sink]:
             raise _sink_changed(found, sink, newest.record.sinks[sink])
-        discarded: frozenset[str] = yield ReadDiscarded(found.epoch)
+        discarded: frozenset[str] = yield effects.ReadDiscarded(found.epoch)
         redo = Apply(found, sink, (part,), sink in discarded)
     for redo in reversed(missing):
         yield redo

@@ -47,11 +47,7 @@ class EpochPhase:
         self.phase = Phase.LOOKING
 
     def advance(self, phase: Phase) -> None:
-        """Move to `phase`.
-
-        Raises:
-            IllegalTransition: the table does not allow it.
-        """
+        """Move to `phase`; raises IllegalTransition if the table does not allow it."""
         if phase not in TRANSITIONS[self.phase]:
             raise IllegalTransition(f"{self.phase.value} -> {phase.value}")
         self.phase = phase
@@ -59,16 +55,11 @@ class EpochPhase:
 
 @dataclass(frozen=True)
 class DecidedEpoch:
-    """A decided epoch that this process applies.
-
-    Args:
-        record: the decision, as it is stored.
-        replayed: whether an earlier attempt or another driver decided it.
-        phase: its phase in this process.
-    """
+    """A decided epoch that this process applies."""
 
     record: EpochRecord
     replayed: bool
+    """Whether an earlier attempt or another driver decided it."""
     phase: EpochPhase
 
     @classmethod

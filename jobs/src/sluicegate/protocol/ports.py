@@ -27,21 +27,19 @@ class EpochLog(Protocol):
     """Records by epoch number, each created at most once."""
 
     def create(self, record: EpochRecord) -> bool:
-        """Create the record if none exists.
+        """Create the record and return True; return False if one exists.
 
-        Returns:
-            True if it was created, False if one existed. False does not mean that another driver
-            created it: an earlier request of ours may have succeeded.
+        False does not mean that another driver created it: an earlier request of ours may have
+        succeeded.
 
         Raises:
             StoreUnavailable: no reply, or an ambiguous one. The record may or may not exist.
         """
 
     def read(self, epoch: int) -> EpochRecord | None:
-        """Return the record, None if there is none. Always reads the store, never a cache.
+        """Return the record, None if there is none; raises Sealed if the epoch holds a seal.
 
-        Raises:
-            Sealed: the epoch holds a seal.
+        Always reads the store, never a cache.
         """
 
     def newest(self) -> int | None:
@@ -57,11 +55,7 @@ class EpochLog(Protocol):
         """Return the sinks for which this decided epoch was discarded (rule 14)."""
 
     def mark_applied(self, epoch: int) -> None:
-        """Record that an epoch is in every sink, where Spark's commit does not prove it.
-
-        Used for the last overlapped epoch of a driver that stops normally, and for any epoch that
-        an apply-only run applies.
-        """
+        """Record that an epoch is in every sink, where Spark's commit does not prove it."""
 
     def is_marked_applied(self, epoch: int) -> bool:
         """Return whether `mark_applied` was called for the epoch."""
@@ -145,8 +139,7 @@ class Sinks(Protocol):
     def await_applies(self) -> int | None:
         """Wait until no apply of this driver runs; raise the error of one that failed.
 
-        Returns:
-            The last epoch that this driver has applied, None if it has applied none.
+        Returns the last epoch that this driver has applied, None if it has applied none.
         """
 
 

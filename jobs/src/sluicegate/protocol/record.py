@@ -57,11 +57,7 @@ class Chunk:
     name: str | None = None
 
     def verify(self, stored: bytes) -> bytes:
-        """Return `stored` if these are the bytes that were decided.
-
-        Raises:
-            EpochLogBroken: they are not.
-        """
+        """Return `stored` if these are the bytes that were decided; otherwise raises EpochLogBroken."""
         if len(stored) != self.size or hashlib.sha256(stored).hexdigest() != self.sha256:
             raise EpochLogBroken(
                 f"chunk {self.name or 'inline'} of sink {self.sink} has other bytes than were decided",
@@ -176,11 +172,7 @@ def encode(record: EpochRecord) -> bytes:
 
 
 def decode(stored: bytes) -> EpochRecord:
-    """Return the record in `stored`.
-
-    Raises:
-        EpochLogBroken: the bytes are torn or changed, or have an unknown format.
-    """
+    """Return the record in `stored`; raises EpochLogBroken if it is torn, changed or of another format."""
     body = _verified(stored, MAGIC)
     try:
         return _decoded(body)
@@ -195,12 +187,22 @@ def _decoded(body: bytes) -> EpochRecord:
     header: dict[str, Any] = json.loads(body[_LENGTH.size : end])
     header["chunks"] = tuple(_chunks(header["chunks"], body, end))
     header["event_times"] = tuple(EventTime(**e) for e in header["event_times"])
-    header["sinks"] = {sink: SinkBinding(**b) for sink, b in header["sinks"].items()}
-    header["prev"] = {
-        sink: {int(part): Marker(**m) for part, m in parts.items()}
-        for sink, parts in header["prev"].items()
-    }
+    header["sinks"] = parse_sinks(header["sinks"])
+    header["prev"] = parse_chain(header["prev"])
     return EpochRecord(**header)
+
+
+def parse_sinks(sinks: Mapping[str, Any]) -> dict[str, SinkBinding]:
+    """Return bindings by sink from their form in JSON."""
+    return {sink: SinkBinding(**binding) for sink, binding in sinks.items()}
+
+
+def parse_chain(chain: Mapping[str, Any]) -> Chain:
+    """Return a chain from its form in JSON, where the numbers of parts are strings."""
+    return {
+        sink: {int(part): Marker(**marker) for part, marker in parts.items()}
+        for sink, parts in chain.items()
+    }
 
 
 def _chunks(headers: list[dict[str, Any]], body: bytes, at: int) -> Iterator[Chunk]:
@@ -259,11 +261,7 @@ def is_seal(stored: bytes) -> bool:
 
 
 def decode_seal(stored: bytes) -> Seal:
-    """Return the seal in `stored`.
-
-    Raises:
-        EpochLogBroken: it is torn or changed, or another version wrote it.
-    """
+    """Return the seal in `stored`; raises EpochLogBroken as `decode`."""
     body = _verified(stored, SEAL_MAGIC)
     try:
         return Seal(**json.loads(body))

@@ -7,49 +7,35 @@ it, so only an overlapped epoch is left to apply. `unapplied` is for a run that 
 
 from __future__ import annotations
 
+from sluicegate.protocol import effects
 from sluicegate.protocol.coordinator import Job, overlapped_apply, verify_record
-from sluicegate.protocol.effects import (
-    IsCommitted,
-    IsMarkedApplied,
-    LatestEpoch,
-    LogSteps,
-    MarkApplied,
-    ReadRecord,
-    ReadSeal,
-)
+from sluicegate.protocol.effects import LogSteps
 from sluicegate.protocol.phases import DecidedEpoch
 from sluicegate.protocol.record import EpochRecord, Seal
 
 
 def pending_apply(job: Job) -> LogSteps[DecidedEpoch | None]:
-    """Return the epoch that Spark has committed and that a killed driver may not have applied.
-
-    To be passed to `coordinator.apply` before the query starts.
-    """
-    newest: int | None = yield LatestEpoch()
-    record: EpochRecord | None = None if newest is None else (yield ReadRecord(newest))
-    if record is None or not (yield IsCommitted(record.epoch)):
+    """Return the epoch that Spark has committed and that a killed driver may not have applied."""
+    newest: int | None = yield effects.LatestEpoch()
+    record: EpochRecord | None = None if newest is None else (yield effects.ReadRecord(newest))
+    if record is None or not (yield effects.IsCommitted(record.epoch)):
         return None
     return (yield from overlapped_apply(job, record))
 
 
 def unapplied_record() -> LogSteps[EpochRecord | None]:
     """Return the newest decision unless every sink is known to have it; None after a seal."""
-    newest: int | None = yield LatestEpoch()
-    found: Seal | EpochRecord | None = None if newest is None else (yield ReadSeal(newest))
+    newest: int | None = yield effects.LatestEpoch()
+    found: Seal | EpochRecord | None = None if newest is None else (yield effects.ReadSeal(newest))
     if not isinstance(found, EpochRecord):
         return None
-    if not found.overlapped and (yield IsCommitted(found.epoch)):
+    if not found.overlapped and (yield effects.IsCommitted(found.epoch)):
         return None
-    return None if (yield IsMarkedApplied(found.epoch)) else found
+    return None if (yield effects.IsMarkedApplied(found.epoch)) else found
 
 
 def unapplied(job: Job) -> LogSteps[DecidedEpoch | None]:
-    """Return the epoch of `unapplied_record`, to be passed to `coordinator.apply`.
-
-    Raises:
-        RecordOfAnotherJob, CheckpointOfAnotherJob, OffsetLogDiverged: it is not of this job.
-    """
+    """Return the epoch of `unapplied_record` after verifying that it is of this job."""
     record: EpochRecord | None = yield from unapplied_record()
     if record is None:
         return None
@@ -59,4 +45,4 @@ def unapplied(job: Job) -> LogSteps[DecidedEpoch | None]:
 
 def mark_applied(decided: DecidedEpoch) -> LogSteps[None]:
     """Mark an applied epoch, so that nobody needs Spark's commit to know; its sinks may change now."""
-    yield MarkApplied(decided.record.epoch)
+    yield effects.MarkApplied(decided.record.epoch)

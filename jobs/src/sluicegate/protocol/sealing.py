@@ -8,18 +8,9 @@ epoch is left unapplied. Everyone who reads it stops with `Sealed`.
 from __future__ import annotations
 
 from sluicegate.errors import DecisionUnknown, EpochUnfinished, Fenced
+from sluicegate.protocol import effects
 from sluicegate.protocol.coordinator import create_and_read_back
-from sluicegate.protocol.effects import (
-    CreateSeal,
-    HitFailpoint,
-    IsCommitted,
-    IsMarkedApplied,
-    LatestEpoch,
-    LogSteps,
-    Pause,
-    ReadRecord,
-    ReadSeal,
-)
+from sluicegate.protocol.effects import LogSteps, Pause
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.settings.backoff import backoff_s
 
@@ -38,10 +29,10 @@ def seal_after(seal: Seal) -> LogSteps[None]:
         DecisionUnknown: the store did not reply; another attempt, or the next driver, finds out.
     """
     yield from all_applied(seal)
-    yield HitFailpoint("before-seal", seal.epoch)
+    yield effects.HitFailpoint("before-seal", seal.epoch)
     pauses = (Pause(backoff_s(n, _FIRST_PAUSE_S, _MAX_PAUSE_S)) for n in range(1, _TRIES + 1))
     stored: Seal | EpochRecord | None = yield from create_and_read_back(
-        CreateSeal(seal), ReadSeal(seal.epoch), pauses
+        effects.CreateSeal(seal), effects.ReadSeal(seal.epoch), pauses
     )
     if stored is None:
         raise DecisionUnknown(
@@ -53,33 +44,29 @@ def seal_after(seal: Seal) -> LogSteps[None]:
         raise _overtaken(seal, f"was decided by attempt {stored.attempt}")
     if stored.id != seal.id:
         raise stored.error()
-    newest: int | None = yield LatestEpoch()
+    newest: int | None = yield effects.LatestEpoch()
     if newest != seal.epoch:
         # this process was paused for long: decisions were pruned where it created the seal
         raise _overtaken(seal, f"is outdated: epoch {newest} is already decided")
-    yield HitFailpoint("after-seal", seal.epoch)
+    yield effects.HitFailpoint("after-seal", seal.epoch)
 
 
 def all_applied(seal: Seal) -> LogSteps[None]:
-    """Check that the newest decision is the epoch before the seal, and is in every sink.
-
-    Raises:
-        EpochUnfinished, Sealed: see `seal_after`.
-    """
-    newest: int | None = yield LatestEpoch()
+    """Check that the newest decision is the epoch before the seal, and is in every sink; see `seal_after`."""
+    newest: int | None = yield effects.LatestEpoch()
     if newest is None or newest != seal.epoch - 1:
         if newest is not None:
-            yield ReadRecord(newest)  # raises Sealed if it is a seal
+            yield effects.ReadRecord(newest)  # raises Sealed if it is a seal
         raise EpochUnfinished(
             f"the newest decision is epoch {newest}, but the lineage should be sealed after "
             f"epoch {seal.epoch - 1}",
             data="nothing was sealed and nothing is lost",
             do="start the job once more so that it applies what is decided, then stop it",
         )
-    record: EpochRecord | None = yield ReadRecord(newest)
-    applied: bool = yield IsCommitted(newest)
+    record: EpochRecord | None = yield effects.ReadRecord(newest)
+    applied: bool = yield effects.IsCommitted(newest)
     if applied and record is not None and record.overlapped:
-        applied = yield IsMarkedApplied(newest)
+        applied = yield effects.IsMarkedApplied(newest)
     if not applied:
         raise EpochUnfinished(
             f"epoch {newest} is decided and may not be in every sink yet",

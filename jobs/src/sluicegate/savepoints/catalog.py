@@ -15,17 +15,13 @@ MOVED = "moved.json"
 
 @dataclass(frozen=True)
 class Savepoint:
-    """A savepoint and its address.
-
-    Args:
-        url: a path, `file://…` or `s3://…`.
-        manifest: the content; None: the savepoint is incomplete.
-        moved_to: the checkpoint of the parent's successor; empty: none yet.
-    """
+    """A savepoint and its address."""
 
     url: str
     manifest: Manifest | None
+    """None: the savepoint is incomplete."""
     moved_to: str = ""
+    """The checkpoint of the parent's successor; empty: none yet."""
 
 
 def list_savepoints(folder: str) -> list[Savepoint]:
@@ -54,15 +50,14 @@ def moved_to(savepoint: ObjectStore) -> str:
 def dispose_savepoint(
     savepoint: ObjectStore, *, unfinished: bool = False, force: bool = False
 ) -> int:
-    """Delete a savepoint: its manifest first, so that the rest is never mistaken for a savepoint.
+    """Delete a savepoint and return the number of deleted files.
+
+    The manifest is deleted first, so that the rest is never mistaken for a savepoint.
 
     Args:
         savepoint: its store.
         unfinished: delete an incomplete savepoint; nothing may be taking it now.
         force: delete it even if it is the only way for a sealed job to continue.
-
-    Returns:
-        The number of files deleted.
 
     Raises:
         SavepointInvalid: there is no savepoint.

@@ -18,22 +18,6 @@ from sluicegate.storage.object_store import ObjectStore
 _THREADS = 8
 
 
-class _Hashed:
-    """Passes pieces on and computes their size and digest."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._digest, self._size = pieces, hashlib.sha256(), 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for piece in self._pieces:
-            self._digest.update(piece)
-            self._size += len(piece)
-            yield piece
-
-    def result(self) -> SavedFile:
-        return SavedFile(self._size, self._digest.hexdigest())
-
-
 def copy_files(
     source: ObjectStore,
     target: ObjectStore,
@@ -54,25 +38,37 @@ def copy_files(
 
     Raises:
         FilePruned: a file does not exist any more.
-        StoreUnavailable: a store did not reply.
     """
-
-    def copy(target_name: str, name: str) -> SavedFile:
-        reach()
-        pieces = source.stream(name)
-        if pieces is None:
-            raise FilePruned(name)
-        hashed = _Hashed(pieces)
-        target.put(target_name, hashed)
-        return hashed.result()
-
     with ThreadPoolExecutor(_THREADS, "sluicegate-copy") as pool:
-        copies = {name: pool.submit(copy, name, of) for name, of in names.items()}
+        copies = {
+            name: pool.submit(_copy_file, source, of, target, name, reach)
+            for name, of in names.items()
+        }
         try:
             return {name: done.result() for name, done in copies.items()}
         finally:  # the first error cancels the rest
             for done in copies.values():
                 done.cancel()
+
+
+def _copy_file(
+    source: ObjectStore, name: str, target: ObjectStore, new_name: str, reach: Callable[[], None]
+) -> SavedFile:
+    reach()
+    pieces = source.stream(name)
+    if pieces is None:
+        raise FilePruned(name)
+    digest, size = hashlib.sha256(), 0
+
+    def hashed() -> Iterator[bytes]:
+        nonlocal size
+        for piece in pieces:
+            digest.update(piece)
+            size += len(piece)
+            yield piece
+
+    target.put(new_name, hashed())
+    return SavedFile(size, digest.hexdigest())
 
 
 def copy_verified(
@@ -82,17 +78,7 @@ def copy_verified(
     *,
     reach: Callable[[], None],
 ) -> None:
-    """Copy the files of a savepoint into a checkpoint and verify them.
-
-    Args:
-        source: the savepoint.
-        target: the checkpoint; the names stay the same.
-        files: the expected size and digest of each file.
-        reach: called before each file: a failpoint.
-
-    Raises:
-        SavepointInvalid: a file is missing or has changed since it was saved.
-    """
+    """Copy the files of a savepoint into a checkpoint; raises SavepointInvalid if one is damaged."""
     try:
         copied = copy_files(source, target, {name: name for name in files}, reach=reach)
     except FilePruned as error:

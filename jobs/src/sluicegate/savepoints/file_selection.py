@@ -39,7 +39,6 @@ _FORMAT_2 = re.compile(r"state/\d+/\d+/(?:[^/]+/)?\d+_[0-9a-f-]{36}")
 _ROCKSDB = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(SSTs|logs)/")
 
 _SNAPSHOTS = ("zip", "snapshot")
-_CHANGES = ("changelog", "delta")
 
 
 class FilePruned(Exception):

@@ -11,8 +11,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sluicegate.errors import SavepointInvalid
-from sluicegate.protocol.markers import Marker
-from sluicegate.protocol.record import EpochRecord, SinkBinding
+from sluicegate.protocol.record import (
+    Chain,
+    EpochRecord,
+    SinkBinding,
+    parse_chain,
+    parse_sinks,
+)
 from sluicegate.storage.object_store import ObjectStore
 
 MANIFEST = "savepoint.json"
@@ -31,7 +36,7 @@ class Ancestry:
         lineage: the parent's id.
         epoch: the last epoch in the savepoint.
         sinks: the parent's sinks by id, as its last record binds them.
-        chain: sink -> part -> the marker of the part at that epoch.
+        chain: the markers at that epoch.
         delivery: see `EpochRecord.delivery`.
         rows: sink -> rows of all decided epochs since the job began; None: unknown, because the
             oldest records are pruned.
@@ -40,7 +45,7 @@ class Ancestry:
     lineage: str
     epoch: int
     sinks: Mapping[str, SinkBinding]
-    chain: Mapping[str, Mapping[int, Marker]]
+    chain: Chain
     delivery: str = "exactly-once"
     rows: Mapping[str, int] | None = None
 
@@ -103,11 +108,7 @@ def write_manifest(savepoint: ObjectStore, manifest: Manifest) -> None:
 
 
 def read_manifest(savepoint: ObjectStore) -> Manifest:
-    """Return the manifest of a savepoint.
-
-    Raises:
-        SavepointInvalid: there is none, or its format is not supported.
-    """
+    """Return the manifest of a savepoint; raises SavepointInvalid if it is missing or not supported."""
     stored = savepoint.read(MANIFEST)
     if stored is None:
         incomplete = savepoint.read(TAKING) is not None
@@ -147,9 +148,5 @@ def read_ancestry(checkpoint: ObjectStore) -> Ancestry | None:
 
 
 def _ancestry(body: dict[str, Any]) -> Ancestry:
-    chain = {
-        sink: {int(part): Marker(**marker) for part, marker in parts.items()}
-        for sink, parts in body["chain"].items()
-    }
-    sinks = {sink: SinkBinding(**binding) for sink, binding in body["sinks"].items()}
+    sinks, chain = parse_sinks(body["sinks"]), parse_chain(body["chain"])
     return Ancestry(**(body | {"sinks": sinks, "chain": chain}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 
 from sluicegate import failpoints
@@ -26,46 +26,34 @@ from sluicegate.storage.lineage import (
 from sluicegate.storage.object_store import ObjectStore
 
 
-@dataclass(frozen=True)
-class RestoreOptions:
-    """How to restore a savepoint.
-
-    Args:
-        branch: create a branch next to the original, even if the savepoint was sealed for a move.
-        same_sinks: allow a branch to write to the sinks of the original.
-    """
-
-    branch: bool = False
-    same_sinks: bool = False
-
-
 def restore_savepoint(
-    savepoint: ObjectStore, checkpoint: ObjectStore, options: RestoreOptions | None = None
+    savepoint: ObjectStore,
+    checkpoint: ObjectStore,
+    *,
+    branch: bool = False,
+    same_sinks: bool = False,
 ) -> Lineage:
-    """Turn an empty folder into a checkpoint that continues from a savepoint.
+    """Turn an empty folder into a checkpoint that continues from a savepoint; return its lineage.
 
     A sealed savepoint moves its job, once. Any other creates a branch, which may not write to the
-    sinks of the original unless `options` allow it.
+    sinks of the original.
 
     Args:
         savepoint: the savepoint.
         checkpoint: an empty folder in any store.
-        options: default: move if the savepoint is sealed, else a branch onto other sinks.
-
-    Returns:
-        The new lineage.
+        branch: create a branch even if the savepoint was sealed for a move.
+        same_sinks: allow a branch to write to the sinks of the original.
 
     Raises:
         SavepointInvalid: it is not a savepoint, or one of its files is missing or has changed.
         SavepointRefused: the checkpoint is not empty, or the job was moved elsewhere already.
     """
-    options = options or RestoreOptions()
     manifest = read_manifest(savepoint)
-    moves = manifest.sealed and not options.branch
+    moves = manifest.sealed and not branch
     successor = moved_to(savepoint) if moves else ""
     if successor not in ("", checkpoint.url):
         raise _moved_already(savepoint, successor)
-    lineage = _begin_or_resume(checkpoint, manifest, options)
+    lineage = _begin_or_resume(checkpoint, manifest, moves=moves, same_sinks=same_sinks)
     copy_verified(
         savepoint,
         checkpoint,
@@ -83,7 +71,7 @@ def restore_savepoint(
 
 
 def _begin_or_resume(
-    checkpoint: ObjectStore, manifest: Manifest, options: RestoreOptions
+    checkpoint: ObjectStore, manifest: Manifest, *, moves: bool, same_sinks: bool
 ) -> Lineage:
     """Claim an empty checkpoint, or return the lineage of an interrupted restore of the same kind."""
     wanted = Lineage(
@@ -91,20 +79,18 @@ def _begin_or_resume(
         job=manifest.job,
         first_epoch=manifest.epoch + 1,
         parent=manifest.ancestry.lineage,
-        moved=manifest.sealed and not options.branch,
-        same_sinks=options.same_sinks,
+        moved=moves,
+        same_sinks=same_sinks,
     )
     if checkpoint.read(RESTORING) is None and any(True for _ in checkpoint.names("")):
         raise _not_empty(checkpoint)
     note = {"savepoint": manifest.id, **asdict(wanted)}
     checkpoint.create(RESTORING, json.dumps(note).encode())
     begun = json.loads(checkpoint.read(RESTORING) or b"{}")
-    if begun.pop("savepoint", None) != manifest.id or read_lineage(checkpoint) is not None:
+    same = begun.pop("savepoint", None) == manifest.id and begun["moved"] == moves
+    if not same or read_lineage(checkpoint) is not None:
         raise _not_empty(checkpoint)
-    lineage = Lineage(**begun)
-    if lineage.moved != wanted.moved:
-        raise _not_empty(checkpoint)
-    return replace(lineage, same_sinks=options.same_sinks)
+    return replace(Lineage(**begun), same_sinks=same_sinks)
 
 
 def _claim_succession(savepoint: ObjectStore, checkpoint: ObjectStore, lineage: Lineage) -> None:

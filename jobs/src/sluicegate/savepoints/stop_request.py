@@ -56,17 +56,13 @@ class StopRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of a request.
-
-    Args:
-        stopped: the driver stopped normally, and its supervisor does not restart it.
-        message: one sentence for people.
-        savepoint: address of the savepoint, empty if none was taken.
-    """
+    """The outcome of a request, with one sentence for people."""
 
     stopped: bool
+    """The driver stopped normally, and its supervisor does not restart it."""
     message: str
     savepoint: str = ""
+    """Address of the savepoint, empty if none was taken."""
 
 
 _DIED = Answer(
@@ -76,13 +72,7 @@ _DIED = Answer(
 
 
 class StopRequestInbox:
-    """Finds the requests to one driver.
-
-    Args:
-        checkpoint: the job's checkpoint.
-        lineage: the driver's lineage.
-        every_s: minimum time in seconds between two polls of the store.
-    """
+    """Finds the requests to the driver of a lineage; polls the store at most once in `every_s`."""
 
     def __init__(self, checkpoint: ObjectStore, lineage: str, every_s: float) -> None:
         self._checkpoint, self._lineage, self._every_s = checkpoint, lineage, every_s
@@ -104,11 +94,7 @@ class StopRequestInbox:
             log.warning("cannot delete old stop requests; the next start retries: %s", error)
 
     def poll(self, *, now: bool = False) -> StopRequest | None:
-        """Return the request that this driver has accepted; looks for one if a poll is due.
-
-        Args:
-            now: poll the store even if the last poll was a moment ago.
-        """
+        """Return the request that this driver has accepted; looks for one if a poll is due or `now`."""
         if self._accepted is None and (now or time.monotonic() - self._polled >= self._every_s):
             self._polled = time.monotonic()
             try:
@@ -144,14 +130,7 @@ class StopRequestInbox:
 def request_stop(
     checkpoint: ObjectStore, lineage: str, *, savepoint: str = "", valid_s: float
 ) -> StopRequest:
-    """Request the driver of a lineage to stop.
-
-    Args:
-        checkpoint: the job's checkpoint.
-        lineage: the lineage whose driver is to stop.
-        savepoint: address of a folder for a savepoint that seals the lineage; empty: none.
-        valid_s: how long a driver may accept the request, in seconds.
-    """
+    """Create a `StopRequest` that a driver may accept for `valid_s` seconds."""
     until_ms = int((time.time() + valid_s) * 1000)
     request = StopRequest(uuid.uuid4().hex[:12], lineage, until_ms, savepoint)
     checkpoint.create(request.name, json.dumps(asdict(request)).encode())
@@ -161,18 +140,10 @@ def request_stop(
 def await_answer(
     checkpoint: ObjectStore, request: StopRequest, *, timeout_s: float
 ) -> Answer | None:
-    """Wait for the answer to a request; withdraw it if no driver accepts it in time.
-
-    Args:
-        checkpoint: the job's checkpoint.
-        request: the result of `request_stop`.
-        timeout_s: time limit in seconds for a driver that has accepted the request.
-
-    Returns:
-        The answer. None: no driver accepted the request, and none will.
+    """Return the answer to a request; withdraw it and return None if no driver accepts it in time.
 
     Raises:
-        TimeoutError: a driver accepted the request and did not answer.
+        TimeoutError: a driver accepted the request and did not answer within `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:

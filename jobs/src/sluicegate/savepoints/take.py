@@ -14,7 +14,7 @@ import re
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 
@@ -34,7 +34,7 @@ from sluicegate.savepoints.manifest import (
     read_ancestry,
     write_manifest,
 )
-from sluicegate.storage.epoch_log import StoredEpochLog, log_ports
+from sluicegate.storage.epoch_log import StoredEpochLog, SystemClock, log_ports
 from sluicegate.storage.lineage import Lineage, read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
 
@@ -45,30 +45,19 @@ _PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
-class SavepointPlan:
-    """Everything about a savepoint that is known before its first file is copied.
+class _Plan:
+    """Everything about a savepoint that is known before its first file is copied."""
 
-    Args:
-        id: a random id.
-        job: the job's name.
-        checkpoint: the checkpoint to copy.
-        savepoint: the new, empty store for the copy.
-        record: the decision of the last epoch in the savepoint.
-        files: name in the savepoint -> name in the checkpoint.
-        ancestry: the lineage of the checkpoint at that epoch.
-        seal: the seal to create after the copy; None: the job goes on, or is sealed already.
-        sealed: whether the lineage ends after that epoch.
-    """
-
-    id: str
-    job: str
     checkpoint: ObjectStore
     savepoint: ObjectStore
     record: EpochRecord
+    """The decision of the last epoch in the savepoint."""
     files: Mapping[str, str]
-    ancestry: Ancestry
+    """Name in the savepoint -> name in the checkpoint."""
     seal: Seal | None
-    sealed: bool
+    """The seal to create after the copy; None: the job goes on, or is sealed already."""
+    manifest: Manifest
+    """Still without files."""
 
 
 def take_savepoint(checkpoint: ObjectStore, folder: str, *, seal: bool = False) -> Savepoint:
@@ -88,7 +77,7 @@ def take_savepoint(checkpoint: ObjectStore, folder: str, *, seal: bool = False) 
     pruned = ""
     for _ in range(_ATTEMPTS):
         try:
-            return _execute(plan_savepoint(checkpoint, folder, seal=seal))
+            return _execute(_make_plan(checkpoint, folder, seal=seal))
         except FilePruned as error:
             pruned = str(error)
             log.info("Spark pruned %s meanwhile; starting again with a newer epoch", pruned)
@@ -100,26 +89,23 @@ def take_savepoint(checkpoint: ObjectStore, folder: str, *, seal: bool = False) 
     )
 
 
-def _execute(plan: SavepointPlan) -> Savepoint:
+def _execute(plan: _Plan) -> Savepoint:
+    """Copy, seal, and create the manifest, which makes the copy a savepoint."""
     try:
-        files = copy(plan)
-        seal(plan)
+        files = _copy(plan)
+        if plan.seal is not None:
+            run_effects(seal_after(plan.seal), log_ports(plan.checkpoint))
     except BaseException:
         _clean_up(plan.savepoint)
         raise
-    return publish(plan, files)
+    failpoints.reach("before-manifest", epoch=plan.record.epoch)
+    manifest = replace(plan.manifest, created_at_ms=SystemClock.now_ms(), files=files)
+    write_manifest(plan.savepoint, manifest)
+    return Savepoint(plan.savepoint.url, manifest)
 
 
-# --- plan ------------------------------------------------------------------------------------
-
-
-def plan_savepoint(checkpoint: ObjectStore, folder: str, *, seal: bool) -> SavepointPlan:
-    """Choose epoch, files and address of a savepoint; writes nothing.
-
-    Raises:
-        FilePruned: Spark pruned a needed file meanwhile; a newer epoch can be planned.
-        SavepointRefused, EpochUnfinished, StoreUnavailable: see `take_savepoint`.
-    """
+def _make_plan(checkpoint: ObjectStore, folder: str, *, seal: bool) -> _Plan:
+    """Choose epoch, files and address of a savepoint; raises FilePruned as `_copy`."""
     lineage = read_lineage(checkpoint)
     if lineage is None:
         raise _refused(
@@ -142,26 +128,28 @@ def plan_savepoint(checkpoint: ObjectStore, folder: str, *, seal: bool) -> Savep
     new_seal = None
     if seal and existing_seal is None:
         why = f"moved by savepoint {url}"
-        new_seal = Seal(uuid.uuid4().hex, lineage.id, lineage.job, record.epoch + 1, why, _now_ms())
+        now_ms = SystemClock.now_ms()
+        new_seal = Seal(uuid.uuid4().hex, lineage.id, lineage.job, record.epoch + 1, why, now_ms)
         run_effects(all_applied(new_seal), log_ports(checkpoint))
-    return SavepointPlan(
+    ancestry = Ancestry(
+        lineage=lineage.id,
+        epoch=record.epoch,
+        sinks=dict(record.sinks),
+        chain=record.chain(),
+        delivery=record.delivery,
+        rows=_rows(checkpoint, epoch_log, lineage, record),
+    )
+    manifest = Manifest(
         id=savepoint_id,
         job=lineage.job,
-        checkpoint=checkpoint,
-        savepoint=open_store(url),
-        record=record,
-        files=_files(checkpoint, record),
-        ancestry=Ancestry(
-            lineage=lineage.id,
-            epoch=record.epoch,
-            sinks=dict(record.sinks),
-            chain=record.chain(),
-            delivery=record.delivery,
-            rows=_rows(checkpoint, epoch_log, lineage, record),
-        ),
-        seal=new_seal,
         sealed=seal or existing_seal is not None,
+        checkpoint=checkpoint.url,
+        created_at_ms=0,
+        version=version("sluicegate"),
+        ancestry=ancestry,
     )
+    files = _files(checkpoint, record)
+    return _Plan(checkpoint, open_store(url), record, files, new_seal, manifest)
 
 
 def _newest_applied(
@@ -217,16 +205,8 @@ def _rows(
     return rows
 
 
-# --- copy, seal, publish ---------------------------------------------------------------------
-
-
-def copy(plan: SavepointPlan) -> dict[str, SavedFile]:
-    """Copy the files of a plan.
-
-    Raises:
-        FilePruned: Spark pruned a file meanwhile.
-        OffsetLogDiverged: Spark's offsets are not those of the decided epoch.
-    """
+def _copy(plan: _Plan) -> dict[str, SavedFile]:
+    """Copy the files of a plan; raises FilePruned if Spark pruned one meanwhile."""
     epoch = plan.record.epoch
     note = {"checkpoint": plan.checkpoint.url, "epoch": epoch}
     plan.savepoint.create(TAKING, json.dumps(note).encode())
@@ -241,29 +221,6 @@ def copy(plan: SavepointPlan) -> dict[str, SavedFile]:
     return files
 
 
-def seal(plan: SavepointPlan) -> None:
-    """Create the seal of a plan, if it has one; see `sealing.seal_after` for the errors."""
-    if plan.seal is not None:
-        run_effects(seal_after(plan.seal), log_ports(plan.checkpoint))
-
-
-def publish(plan: SavepointPlan, files: Mapping[str, SavedFile]) -> Savepoint:
-    """Create the manifest, which makes the copy a savepoint."""
-    failpoints.reach("before-manifest", epoch=plan.record.epoch)
-    manifest = Manifest(
-        id=plan.id,
-        job=plan.job,
-        sealed=plan.sealed,
-        checkpoint=plan.checkpoint.url,
-        created_at_ms=_now_ms(),
-        version=version("sluicegate"),
-        ancestry=plan.ancestry,
-        files=files,
-    )
-    write_manifest(plan.savepoint, manifest)
-    return Savepoint(plan.savepoint.url, manifest)
-
-
 def _clean_up(savepoint: ObjectStore) -> None:
     """Delete what was copied; whatever remains has no manifest and is not a savepoint."""
     try:
@@ -272,10 +229,6 @@ def _clean_up(savepoint: ObjectStore) -> None:
         savepoint.delete(TAKING)
     except (StoreUnavailable, OSError) as error:
         log.warning("%s: cannot delete an incomplete copy: %s", savepoint.url, error)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _refused(what: str, do: str) -> SavepointRefused:

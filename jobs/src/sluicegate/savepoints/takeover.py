@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from sluicegate.errors import EpochLogBroken, Fenced, SinksStillOwned
 from sluicegate.protocol.markers import NO_MARKER, Marker
+from sluicegate.protocol.record import SinkBinding
 from sluicegate.savepoints.manifest import Ancestry, read_ancestry
 from sluicegate.settings.epoch import EXACTLY_ONCE
 from sluicegate.sinks.contract import BoundSink, PartDecision
@@ -63,9 +64,9 @@ def take_over_or_isolate(
 
 
 def _check_isolation(ancestry: Ancestry, sinks: Sinks) -> None:
-    owned = {(binding.kind, binding.target) for binding in ancestry.sinks.values()}
+    owned = {_target(binding) for binding in ancestry.sinks.values()}
     for sink in sinks.values():
-        if (sink.binding.kind, sink.binding.target) in owned:
+        if _target(sink.binding) in owned:
             raise SinksStillOwned(
                 f"sink {sink.id} writes to {sink.binding.target}, and so does the job that this one was "
                 f"branched from (lineage {ancestry.lineage})",
@@ -76,25 +77,23 @@ def _check_isolation(ancestry: Ancestry, sinks: Sinks) -> None:
 
 
 def take_over(ancestry: Ancestry, lineage: Lineage, sinks: Sinks) -> None:
-    """Advance every marker of the parent to this lineage; can be repeated.
+    """Advance every marker of the parent to this lineage, its successor; can be repeated.
 
-    Args:
-        ancestry: the parent.
-        lineage: the successor.
-        sinks: the job's sinks by id, bound for the parent's lineage.
+    The sinks must be bound for the parent's lineage.
     """
     if ancestry.delivery != EXACTLY_ONCE:
         return  # there are no markers
     for sink, binding in ancestry.sinks.items():
         bound = sinks.get(sink)
-        if bound is None or (bound.binding.kind, bound.binding.target) != (
-            binding.kind,
-            binding.target,
-        ):
+        if bound is None or _target(bound.binding) != _target(binding):
             log.info("the job no longer writes to sink %s (%s)", sink, binding.target)
             continue
         for part in range(binding.parts):
             _take_over_part(ancestry, lineage, bound, part)
+
+
+def _target(binding: SinkBinding) -> tuple[str, str]:
+    return binding.kind, binding.target
 
 
 def successor(marker: Marker | None) -> str:

@@ -22,7 +22,7 @@ from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
-from sluicegate.protocol.markers import Marker, Verdict
+from sluicegate.protocol.markers import Marker, Verdict, compare_marker
 from sluicegate.protocol.record import SinkBinding
 
 Reach = Callable[[str], None]
@@ -49,6 +49,10 @@ class PartDecision:
     traceparent: str = ""
     reach: Reach = field(default=lambda _point: None)
 
+    def verdict(self, found: Marker | None, where: str) -> Verdict:
+        """Compare the part's marker with the decision; see `markers.compare_marker`."""
+        return compare_marker(found, this=self.this, prev=self.prev, where=where)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -57,6 +61,12 @@ class Step:
     name: str
     start_ns: int
     end_ns: int
+
+
+def apply_steps(times_ns: Sequence[int]) -> tuple[Step, ...]:
+    """Return the steps of an apply, given the time at which it began and the end of each step."""
+    names = ("begin", "write", "flush", "commit")
+    return tuple(map(Step, names, times_ns, times_ns[1:]))
 
 
 @dataclass(frozen=True)
@@ -150,3 +160,8 @@ class Sink(Protocol):
                 TransactionTimeoutInvalid.
             SinkUnavailable: the server does not answer.
         """
+
+
+def quoted(name: str) -> str:
+    """Return a name in backticks, as both Spark SQL and MySQL quote it."""
+    return f"`{name.replace('`', '``')}`"

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluicegate.errors import SchemaMismatch, SettingsInvalid, SinkRejected, SinkUnavailable
-from sluicegate.protocol.markers import Marker, Verdict, compare_marker
+from sluicegate.protocol.markers import Marker, Verdict
 from sluicegate.protocol.record import SinkBinding
-from sluicegate.sinks.contract import PartDecision, Receipt, Step
+from sluicegate.sinks.contract import PartDecision, Receipt, apply_steps, quoted
 
 Row = dict[str, Any]
 
@@ -32,36 +32,22 @@ class _Part:
     generation: int = 0
 
 
-class _Store:
-    """All parts of one name. The lock is held for a single commit at a time."""
+_stores: dict[str, dict[tuple[str, str, int], _Part]] = {}
+"""Name of a store -> lineage, sink and part -> state."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.parts: dict[tuple[str, str, int], _Part] = {}
-
-    def part(self, lineage: str, sink: str, part: int) -> _Part:
-        return self.parts.setdefault((lineage, sink, part), _Part())
-
-
-_stores: dict[str, _Store] = {}
-_stores_lock = threading.Lock()
-
-
-def _store(name: str) -> _Store:
-    with _stores_lock:
-        return _stores.setdefault(name, _Store())
+_lock = threading.Lock()
+"""Guards all stores."""
 
 
 def committed(name: str) -> list[Row]:
     """Return the committed rows of a store; rows of one part are in order."""
-    store = _store(name)
-    with store.lock:
-        return [dict(row) for part in store.parts.values() for row in part.rows]
+    with _lock:
+        return [dict(row) for part in _stores.get(name, {}).values() for row in part.rows]
 
 
 def forget(name: str) -> None:
     """Empty a store, including its markers."""
-    with _stores_lock:
+    with _lock:
         _stores.pop(name, None)
 
 
@@ -88,7 +74,6 @@ class MemorySink:
     of: str | None = None
 
     def __post_init__(self) -> None:
-        """Fill in the id."""
         object.__setattr__(self, "id", self.id or f"memory.{self.name}")
         if self.parts < 1:
             raise SettingsInvalid(
@@ -98,7 +83,7 @@ class MemorySink:
             )
 
     def bind(self, rows: pa.Schema, *, lineage: str, apply_timeout_s: float) -> BoundMemory:
-        """Check the columns; see the contract. The timeout is unused: no apply takes that long."""
+        """Check the columns; the timeout is unused, because no apply takes that long."""
         del apply_timeout_s
         missing = sorted({*self.required, *([self.key] if self.key else [])} - set(rows.names))
         if missing:
@@ -107,54 +92,48 @@ class MemorySink:
                 data="nothing was written",
                 do=f"name some of {', '.join(rows.names)}",
             )
-        return BoundMemory(self.id, self.name, lineage, self.parts, tuple(rows.names), self)
+        return BoundMemory(self, lineage, tuple(rows.names))
 
 
 @dataclass(frozen=True)
 class BoundMemory:
     """See `contract.BoundSink`."""
 
-    id: str
-    name: str
-    lineage: str
-    parts: int
-    columns: tuple[str, ...]
+    refresh_every_s: ClassVar[float | None] = None  # markers never expire
+
     sink: MemorySink
+    lineage: str
+    columns: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        return self.sink.id
 
     @property
     def binding(self) -> SinkBinding:
-        """What the epoch record stores of this sink."""
-        return SinkBinding("memory", f"store {self.name}", self.parts, f"{self.lineage}/{self.id}")
+        marker_key = f"{self.lineage}/{self.id}"
+        return SinkBinding("memory", f"store {self.sink.name}", self.sink.parts, marker_key)
 
     @property
     def expressions(self) -> tuple[tuple[str, str], ...]:
-        """All columns, unchanged."""
-        return tuple((name, _quoted(name)) for name in self.columns)
+        return tuple((name, quoted(name)) for name in self.columns)
 
     @property
     def part_expression(self) -> str | None:
         """The key's hash, or the task without a key."""
-        if self.parts == 1:
-            return None
-        key = self.sink.key
-        number = f"xxhash64({_quoted(key)})" if key else "spark_partition_id()"
-        return f"cast(pmod({number}, {self.parts}) as int)"
-
-    @property
-    def refresh_every_s(self) -> float | None:
-        """Markers never expire."""
-        return None
+        key, parts = self.sink.key, self.sink.parts
+        number = f"xxhash64({quoted(key)})" if key else "spark_partition_id()"
+        return f"cast(pmod({number}, {parts}) as int)" if parts > 1 else None
 
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
         """Refuse nulls in required columns."""
         reasons = pa.nulls(batch.num_rows, pa.string())
         for name in self.sink.required:
-            reason = f"column {name} is null; store {self.name} requires it"
+            reason = f"column {name} is null; store {self.sink.name} requires it"
             reasons = pc.if_else(batch.column(name).is_null(), reason, reasons)
         return None if reasons.null_count == batch.num_rows else reasons
 
     def open(self, part: int) -> MemoryPartWriter:
-        """Return a writer for a part; it fences every earlier writer of the same part."""
         return MemoryPartWriter(self, part)
 
 
@@ -162,27 +141,25 @@ class MemoryPartWriter:
     """Applies one part: collects rows and makes them visible together with the marker."""
 
     def __init__(self, sink: BoundMemory, part: int) -> None:
-        self._sink, self._where = sink, f"store {sink.name}, part {part}"
-        self._store = _store(sink.name)
-        with self._store.lock:
-            self._part = self._store.part(sink.lineage, sink.id, part)
+        self._sink, self._where = sink, f"store {sink.sink.name}, part {part}"
+        with _lock:
+            parts = _stores.setdefault(sink.sink.name, {})
+            self._part = parts.setdefault((sink.lineage, sink.id, part), _Part())
             self._part.generation += 1
             self._generation = self._part.generation
 
     def marker(self) -> Marker | None:
-        """Return the committed marker."""
-        with self._store.lock:
+        with _lock:
             return self._part.marker
 
     def apply(self, decision: PartDecision, batches: Iterable[pa.RecordBatch]) -> Receipt:
-        """Write rows and marker together; see the contract."""
-        times = [time.time_ns()]
-        if decision.markers and self._compare_marker(decision) is Verdict.SKIP:
+        times_ns = [time.time_ns()]
+        if decision.markers and decision.verdict(self.marker(), self._where) is Verdict.SKIP:
             return Receipt(Verdict.SKIP)
         decision.reach("apply-begun")
         rows: list[Row] = []
         size = 0
-        times.append(time.time_ns())
+        times_ns.append(time.time_ns())
         for batch in batches:
             refused = self._sink.refusals(batch)
             if refused is not None:
@@ -194,25 +171,18 @@ class MemoryPartWriter:
             rows += batch.to_pylist()
             size += batch.nbytes
         decision.reach("apply-written")
-        times += [time.time_ns()] * 2
+        times_ns += [time.time_ns()] * 2  # nothing to flush
         decision.reach("before-commit")
         self._commit(decision, rows)
-        times.append(time.time_ns())
+        times_ns.append(time.time_ns())
         decision.reach("after-commit")
-        names = ("begin", "write", "flush", "commit")
-        steps = tuple(Step(n, a, b) for n, a, b in zip(names, times, times[1:], strict=False))
-        return Receipt(Verdict.APPLY, rows=len(rows), bytes=size, steps=steps)
+        return Receipt(Verdict.APPLY, rows=len(rows), bytes=size, steps=apply_steps(times_ns))
 
     def close(self) -> None:
         """Do nothing: nothing is open between calls."""
 
-    def _compare_marker(self, decision: PartDecision) -> Verdict:
-        return compare_marker(
-            self.marker(), this=decision.this, prev=decision.prev, where=self._where
-        )
-
     def _commit(self, decision: PartDecision, rows: list[Row]) -> None:
-        with self._store.lock:
+        with _lock:
             # While this generation is current, nobody has moved the marker since it was compared:
             # a writer that is opened later increments the generation first.
             if self._part.generation != self._generation:
@@ -224,7 +194,3 @@ class MemoryPartWriter:
             self._part.rows += rows
             if decision.markers:
                 self._part.marker = decision.this
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -7,13 +7,13 @@ per part. A process keeps one writer per lineage, sink and part, and discards it
 from __future__ import annotations
 
 import logging
+import math
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -52,23 +52,6 @@ class PartOrder:
     delivery: str
     traceparent: str
 
-    @classmethod
-    def of(
-        cls, record: EpochRecord, sink: BoundSink, part: int, checkpoint: str, *, discard: bool
-    ) -> PartOrder:
-        """Return the order for a part of a decided epoch."""
-        return cls(
-            checkpoint=checkpoint,
-            sink=sink,
-            part=part,
-            chunks=() if discard else record.part_chunks(sink.id, part),
-            lineage=record.lineage,
-            this=record.marker,
-            prev=record.prev_of(sink.id, part),
-            delivery=record.delivery,
-            traceparent=record.traceparent,
-        )
-
     @property
     def writer_key(self) -> _WriterKey:
         """The key of the part's writer."""
@@ -90,15 +73,11 @@ def apply_part(order: PartOrder) -> Receipt:
         writer = _writers.get(order.writer_key)
         if writer is None:
             writer = _writers[order.writer_key] = order.sink.open(order.part)
-        return writer.apply(decision, _rows(area, order.chunks))
+        rows = (batch for chunk in order.chunks for batch in decode_batches(area.read(chunk)))
+        return writer.apply(decision, rows)
     except BaseException:
         discard_writer(order.writer_key)
         raise
-
-
-def _rows(area: StagingArea, chunks: tuple[Chunk, ...]) -> Iterator[pa.RecordBatch]:
-    for chunk in chunks:
-        yield from decode_batches(area.read(chunk))
 
 
 def discard_writer(key: _WriterKey) -> None:
@@ -129,8 +108,9 @@ def _apply_on_executors(spark: SparkSession, orders: list[PartOrder]) -> list[tu
     try:
         results = tasks.map(_apply_in_task).collect()
     except (PySparkException, Py4JJavaError) as error:
+        cause = next(iter(str(error).splitlines()), type(error).__name__)
         raise SinkUnavailable(
-            f"executors failed while they applied sink {orders[0].sink.id}: {_first_line(error)}",
+            f"executors failed while they applied sink {orders[0].sink.id}: {cause}",
             data="each part may be applied or not; its marker shows which, and nothing is repeated",
             do="nothing: the apply is retried; check the executors if this continues",
         ) from error
@@ -157,16 +137,8 @@ def _apply_in_task(pickled: bytes) -> bytes:
         return pickle.dumps(error)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 class BackgroundApply:
-    """Runs applies in a background thread, one at a time.
-
-    With `overlap`, epoch N is applied here while N+1 is staged. The coordinator decides N+1 only
-    after N is applied.
-    """
+    """Runs applies in a background thread, one at a time: with `overlap`, while N+1 is staged."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "sluicegate-apply")
@@ -203,7 +175,7 @@ class MarkerRefresher:
     """Refreshes the markers of idle parts before a sink lets them expire (Kafka's group offsets).
 
     Opening a writer refreshes its part's marker and fences older writers of the part. So this runs
-    between epochs, in the driver: at the start, and as often as the sink requires.
+    in the driver between epochs, as often as the sink requires.
     """
 
     def __init__(self, sinks: Mapping[str, BoundSink]) -> None:
@@ -216,7 +188,10 @@ class MarkerRefresher:
             return
         for sink, parts in record.chain().items():
             bound = self._sinks.get(sink)
-            if bound is None or not self._due(sink, bound.refresh_every_s):
+            if bound is None or bound.refresh_every_s is None:
+                continue
+            refreshed = self._refreshed.get(sink, -math.inf)
+            if time.monotonic() - refreshed < bound.refresh_every_s:
                 continue
             try:
                 for part in parts:
@@ -227,7 +202,3 @@ class MarkerRefresher:
                 log.warning("markers of %s were not refreshed, retrying later: %s", sink, error)
             else:
                 self._refreshed[sink] = time.monotonic()
-
-    def _due(self, sink: str, every_s: float | None) -> bool:
-        last = self._refreshed.get(sink)
-        return every_s is not None and (last is None or time.monotonic() - last >= every_s)

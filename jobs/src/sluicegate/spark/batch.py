@@ -27,9 +27,9 @@ from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.contract import Sink
 from sluicegate.spark import shutdown
 from sluicegate.spark.apply import close_writers
-from sluicegate.spark.epoch_runner import EpochRunner, apply_only
+from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.epochs import SINGLE_OUTPUT, EpochsWriter
-from sluicegate.spark.outputs import Output, frame_of
+from sluicegate.spark.outputs import frame_of
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
 
 log = logging.getLogger("sluicegate.query")
@@ -41,11 +41,7 @@ _COMMIT_CONTENT = b"v1\n{}"
 
 @dataclass(frozen=True)
 class BatchWriter(EpochsWriter):
-    """A batch that is described but not started.
-
-    Args:
-        inputs: a description of the input; see `batch`.
-    """
+    """A batch that is described but not started; the fields are the arguments of `batch`."""
 
     inputs: str | None = None
 
@@ -59,7 +55,8 @@ class BatchWriter(EpochsWriter):
             )
         spark, context = self.check_and_bind()
         if DriverEnvironment.read().apply_only:
-            if apply_only(spark, context, self.settings.timeout_s) is not None:
+            runner = EpochRunner(spark, context, self.settings.timeout_s)
+            if runner.apply_only() is not None:
                 context.store.create(_COMMIT, _COMMIT_CONTENT)
             raise shutdown.Ended
         return BatchRun(spark, context, self.settings, self.inputs)
@@ -94,9 +91,7 @@ def batch(  # noqa: PLR0913 - keyword arguments, one for each thing that a job d
     Raises:
         SettingsInvalid: a value is invalid, or an output is streaming.
     """
-    by_name: Mapping[str, Output] = (
-        outputs if isinstance(outputs, Mapping) else {SINGLE_OUTPUT: outputs}
-    )
+    by_name = outputs if isinstance(outputs, Mapping) else {SINGLE_OUTPUT: outputs}
     for output, frame in by_name.items():
         if frame_of(frame).isStreaming:
             raise SettingsInvalid(
@@ -104,9 +99,8 @@ def batch(  # noqa: PLR0913 - keyword arguments, one for each thing that a job d
                 data="nothing was started",
                 do="use epochs(); the interval available-now stops it after all input is read",
             )
-    checkpoint, settings = DriverEnvironment.read().override(
-        checkpoint, settings or EpochSettings(timeout_s=0)
-    )
+    settings = settings or EpochSettings(timeout_s=0)
+    checkpoint, settings = DriverEnvironment.read().override(checkpoint, settings)
     settings = dataclasses.replace(settings, interval=AVAILABLE_NOW)
     return BatchWriter(
         by_name, tuple(sinks), name, checkpoint, dead_letters, settings, inputs=inputs
@@ -141,11 +135,7 @@ class BatchRun:
         return self._thread.is_alive()
 
     def await_end(self, timeout_s: float | None = None) -> bool:
-        """Wait until the batch ends; return whether it has.
-
-        Raises:
-            SluicegateError: it failed.
-        """
+        """Wait until the batch ends; return whether it has; raise the error if it failed."""
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             return False
@@ -178,68 +168,54 @@ class BatchRun:
     def _run_once(self) -> None:
         """Run the batch or apply its decision, unless every sink has it already."""
         context, rows = self._context, self._context.outputs.stream()
-        described = _InputDescription(rows, self._inputs)
+        described = _describe_input(rows, self._inputs)
         stored = context.store.read(_OFFSETS)
         decided = context.store.read(f"epochs/{_EPOCH}") is not None
         if stored is None:
-            context.store.create(_OFFSETS, described.content)
+            context.store.create(_OFFSETS, described)
             stored = context.store.read(_OFFSETS)
-        changed = stored != described.content
+        changed = stored != described
         if changed and not decided:
-            raise _input_changed(
-                context, "undecided; nothing of it is in any sink", "a fresh checkpoint"
-            )
+            state, do = "undecided; nothing of it is in any sink", "a fresh checkpoint"
+            raise _input_changed(context, state, do)
         if context.store.read(_COMMIT) is None:
             # a decided batch is applied from its record, whatever the input is now
-            make_plan = partial(_WholePlan, described, context)
+            make_plan = partial(_WholePlan, described, self._inputs, context)
             runner = EpochRunner(self._spark, context, self._settings.timeout_s, make_plan)
             runner.run(rows, _EPOCH)
-            runner.close()
+            runner.background.close()
             context.store.create(_COMMIT, _COMMIT_CONTENT)
         else:
             log.info("batch %s is in every sink already: nothing to do", context.job.name)
         if changed:
-            raise _input_changed(
-                context,
-                "in every sink, from the input as it was",
-                "another checkpoint for the new input",
-            )
+            state = "in every sink, from the input as it was"
+            raise _input_changed(context, state, "another checkpoint for the new input")
 
 
-class _InputDescription:
-    """The input of a batch as bytes, which stay the same as long as the input does."""
+def _describe_input(rows: DataFrame, inputs: str | None) -> bytes:
+    """Return the input of a batch as bytes, which stay the same as long as the input does."""
+    if inputs is not None:
+        return json.dumps({"inputs": inputs}).encode()
+    files = [_stat(rows, path) for path in sorted(set(rows.inputFiles()))]
+    if not files:
+        raise SettingsInvalid(
+            "the batch reads no files, so its input cannot be described",
+            data="nothing was started",
+            do="describe it in batch(inputs=...), as text that changes when the input does",
+        )
+    digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    size = sum(length for _, length, _ in files)
+    return json.dumps({"files": len(files), "bytes": size, "sha256": digest}).encode()
 
-    def __init__(self, rows: DataFrame, inputs: str | None) -> None:
-        self._rows, self._inputs = rows, inputs
-        self.content = self._describe()
 
-    def unchanged(self) -> bool:
-        """Describe the input again and compare."""
-        return self._describe() == self.content
-
-    def _describe(self) -> bytes:
-        if self._inputs is not None:
-            return json.dumps({"inputs": self._inputs}).encode()
-        files = [self._stat(path) for path in sorted(set(self._rows.inputFiles()))]
-        if not files:
-            raise SettingsInvalid(
-                "the batch reads no files, so its input cannot be described",
-                data="nothing was started",
-                do="describe it in batch(inputs=...), as text that changes when the input does",
-            )
-        digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()
-        return json.dumps(
-            {"files": len(files), "bytes": sum(f[1] for f in files), "sha256": digest}
-        ).encode()
-
-    def _stat(self, path: str) -> tuple[str, int, int]:
-        """Return path, size and modification time (ms) from Hadoop, which knows all file systems."""
-        context: Any = self._rows.sparkSession.sparkContext
-        jvm = context._jvm  # noqa: SLF001 - there is no public API
-        hadoop_path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(path))
-        file_system = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
-        status = file_system.getFileStatus(hadoop_path)
-        return path, int(status.getLen()), int(status.getModificationTime())
+def _stat(rows: DataFrame, path: str) -> tuple[str, int, int]:
+    """Return path, size and modification time (ms) from Hadoop, which knows all file systems."""
+    context: Any = rows.sparkSession.sparkContext
+    jvm = context._jvm  # noqa: SLF001 - there is no public API
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(path))
+    file_system = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+    status = file_system.getFileStatus(hadoop_path)
+    return path, int(status.getLen()), int(status.getModificationTime())
 
 
 class _WholePlan(BatchPlan):
@@ -247,18 +223,19 @@ class _WholePlan(BatchPlan):
 
     def __init__(
         self,
-        described: _InputDescription,
+        described: bytes,
+        inputs: str | None,
         context: QueryContext,
         batch: DataFrame,
         timings: EpochTimings,
     ) -> None:
         super().__init__(None, context, batch, timings)
-        self._described = described
+        self._described, self._inputs = described, inputs
 
     def check_state(self, epoch: int) -> None:
         """Check that the input did not change while the batch read it."""
         try:
-            unchanged = self._described.unchanged()
+            unchanged = _describe_input(self._batch, self._inputs) == self._described
         except PySparkException as error:
             raise StageFailed(
                 f"the input of batch epoch {epoch} cannot be checked again: {error}",

@@ -20,17 +20,17 @@ _ROLE = "spark.kubernetes.executor.label.sluicegate.dev/role"
 _CHECKSUM = "spark.sql.shuffle.orderIndependentChecksum"
 _STATE = "spark.sql.streaming.stateStore"
 
+_OTHER_ROWS = "a rerun task may produce other rows (rule 6)"
+_SKIPPED_PLAN = "a replayed epoch skips its plan (rule 16)"
+
 REQUIRED: Mapping[str, tuple[str, str]] = {
     "spark.speculation": ("false", "two copies of a task would stage at the same time (rule 6)"),
     # Spark does not know that a rerun Python map may return other rows
-    f"{_CHECKSUM}.enabled": ("true", "a rerun task may produce other rows (rule 6)"),
-    f"{_CHECKSUM}.enableFullRetryOnMismatch": (
-        "true",
-        "a rerun task may produce other rows (rule 6)",
-    ),
+    f"{_CHECKSUM}.enabled": ("true", _OTHER_ROWS),
+    f"{_CHECKSUM}.enableFullRetryOnMismatch": ("true", _OTHER_ROWS),
     # the earlier attempt has committed the state of a replayed epoch
-    f"{_STATE}.commitValidation.enabled": ("false", "a replayed epoch skips its plan (rule 16)"),
-    f"{_STATE}.checkpointFormatVersion": ("1", "a replayed epoch skips its plan (rule 16)"),
+    f"{_STATE}.commitValidation.enabled": ("false", _SKIPPED_PLAN),
+    f"{_STATE}.checkpointFormatVersion": ("1", _SKIPPED_PLAN),
     # SPARK-45178: otherwise a source without support for available-now gets a single epoch, and if
     # that epoch is a replay, the input after it is not read
     "spark.sql.streaming.triggerAvailableNowWrapper.enabled": (
@@ -66,14 +66,7 @@ _LISTS: Mapping[str, str] = {
 
 
 def check_conf(given: Mapping[str, str]) -> None:
-    """Reject settings that break exactly-once.
-
-    Args:
-        given: the settings of the environment.
-
-    Raises:
-        SettingsInvalid: one breaks a rule of docs/concepts/protocol.md, or is set elsewhere.
-    """
+    """Reject settings that break a rule of docs/concepts/protocol.md or are set elsewhere."""
     for key, value in given.items():
         if key in _SET_ELSEWHERE:
             raise _invalid(f"{key} is set", f"remove it: {_SET_ELSEWHERE[key]}")
@@ -99,17 +92,11 @@ def kubernetes_conf(environment: Mapping[str, str]) -> dict[str, str]:
     after the token has changed. It would not do so if
     spark.kubernetes.authenticate.oauthTokenFile named the file.
 
-    Args:
-        environment: of the driver's pod.
-
     Raises:
         SettingsInvalid: name, namespace or address of the pod is missing.
     """
-    missing = [
-        name
-        for name in (DriverVariable.POD_IP, DriverVariable.POD_NAME, DriverVariable.POD_NAMESPACE)
-        if not environment.get(name)
-    ]
+    needed = DriverVariable.POD_IP, DriverVariable.POD_NAME, DriverVariable.POD_NAMESPACE
+    missing = [name for name in needed if not environment.get(name)]
     if missing:
         raise SettingsInvalid(
             f"executors should run in pods, but {' and '.join(missing)} is not set",

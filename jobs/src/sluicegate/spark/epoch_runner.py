@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -30,8 +30,6 @@ class EpochRunner:
     """Runs epochs one after another, in the thread of Spark's callback.
 
     Args:
-        spark: the session.
-        context: of the query.
         timeout_s: time limit of an epoch, and of an apply in the background or in a recovery; an
             epoch that exceeds it ends the process (rule 18). 0: no limit.
         make_plan: returns the plan of an epoch; default: that of the running micro-batch.
@@ -47,7 +45,7 @@ class EpochRunner:
         self._spark, self._context, self._timeout_s = spark, context, timeout_s
         self._log, self._offsets = StoredEpochLog(context.store), StoredOffsets(context.store)
         self._log_ports = LogPorts(self._log, self._offsets, SystemClock())
-        self._background = BackgroundApply()
+        self.background = BackgroundApply()
         self._refresher = MarkerRefresher(context.sinks)
         self._make_plan = make_plan or self._micro_batch_plan
         self._primed = False
@@ -75,35 +73,39 @@ class EpochRunner:
         if self._context.progress.enabled:
             self._context.progress.before(self._newest_applied())
 
-    def apply_only(self) -> int | None:
-        """Apply and mark the newest decision, where no query follows.
-
-        Returns:
-            The epoch that was applied, None if every sink had every epoch.
-        """
-        decided = self._apply_found(unapplied(self._context.job))
-        if decided is None:
-            return None
-        run_effects(mark_applied(decided), self._log_ports)
-        return decided.record.epoch
-
-    def failed(self) -> bool:
-        """Return whether an apply in the background has failed, so that the query must stop."""
-        return self._background.failed()
-
     def drain(self) -> None:
         """Wait for the apply in the background, and mark the last epoch so that sinks may change.
 
         Raises:
             SluicegateError: the apply failed; the next start applies the epoch.
         """
-        self._background.wait()
+        self.background.wait()
         if self._last_applied is not None and self._last_applied.record.overlapped:
             run_effects(mark_applied(self._last_applied), self._log_ports)
 
-    def close(self) -> None:
-        """End the background thread."""
-        self._background.close()
+    def apply_only(self) -> int | None:
+        """Apply and mark the newest decision, then close everything; no query is started.
+
+        Returns:
+            The epoch that was applied, None if every sink had every epoch.
+
+        Raises:
+            SluicegateError: it cannot be applied; it stays decided.
+        """
+        context, epoch = self._context, None
+        try:
+            decided = self._apply_found(unapplied(context.job))
+            if decided is not None:
+                run_effects(mark_applied(decided), self._log_ports)
+                epoch = decided.record.epoch
+        finally:
+            self.background.close()
+            close_writers()
+            context.progress.close()
+            context.tracing.close()
+        result = "every epoch was applied already" if epoch is None else f"epoch {epoch} is applied"
+        log.info("%s: %s; no query is started", context.job.name, result)
+        return epoch
 
     def _micro_batch_plan(self, batch: DataFrame, timings: EpochTimings) -> Plan:
         execution = RunningExecution(self._spark)
@@ -116,10 +118,10 @@ class EpochRunner:
     def _apply_ports(self, timings: EpochTimings, span: Span) -> ApplyPorts:
         def start_apply(decided: DecidedEpoch) -> None:
             work = partial(self._apply_in_background, decided, ports, timings, span)
-            self._background.start(work)
+            self.background.start(work)
 
-        await_applies = self._background.wait
-        sinks = TracedSinks(self._spark, self._context, timings, start_apply, await_applies)
+        wait = self.background.wait
+        sinks = TracedSinks(self._spark, self._context, timings, start_apply, wait)
         traced_log = TracedLog(self._log, self._context.tracing, timings)
         ports = ApplyPorts(traced_log, self._offsets, SystemClock(), sinks)
         return ports
@@ -134,7 +136,6 @@ class EpochRunner:
         return epoch
 
     def _apply_found(self, find: LogSteps[DecidedEpoch | None]) -> DecidedEpoch | None:
-        """Apply the epoch that the steps find in the log."""
         decided = run_effects(find, self._log_ports)
         if decided is not None:
             epoch, timings = decided.record.epoch, EpochTimings()
@@ -169,41 +170,15 @@ class EpochRunner:
         return context.tracing.root("epoch", epoch=epoch, lineage=context.job.lineage)
 
 
-def apply_only(spark: SparkSession, context: QueryContext, timeout_s: float) -> int | None:
-    """Apply the newest decision to every sink, then close everything; no query is started.
-
-    Returns:
-        The epoch that was applied, None if every sink had every epoch.
-
-    Raises:
-        SluicegateError: it cannot be applied; it stays decided.
-    """
-    runner = EpochRunner(spark, context, timeout_s)
-    try:
-        epoch = runner.apply_only()
-    finally:
-        runner.close()
-        close_writers()
-        context.progress.close()
-        context.tracing.close()
-    result = "every epoch was applied already" if epoch is None else f"epoch {epoch} is applied"
-    log.info("%s: %s; no query is started", context.job.name, result)
-    return epoch
-
-
 def _summary(decided: DecidedEpoch, timings: EpochTimings) -> str:
-    record = decided.record
+    record, counts = decided.record, decided.record.counts
     rows = ", ".join(f"{sink} {record.rows(sink)}" for sink in record.sinks)
     how = "replayed" if decided.replayed else "committed"
-    counts = "".join(f", {text}" for text in _count_texts(record.counts))
-    return f"epoch {record.epoch} {how}: {rows} rows{counts}; {timings}"
-
-
-def _count_texts(counts: Mapping[str, int]) -> Iterator[str]:
+    text = f"epoch {record.epoch} {how}: {rows} rows"
     if ROWS_IN in counts:
-        yield f"{counts[ROWS_IN]} in"
-    kinds = {
-        k.removeprefix(DEAD_LETTERS): n for k, n in counts.items() if k.startswith(DEAD_LETTERS)
-    }
+        text += f", {counts[ROWS_IN]} in"
+    kinds = [name for name in counts if name.startswith(DEAD_LETTERS)]
     if kinds:
-        yield "dead letters: " + ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+        letters = ", ".join(f"{counts[kind]} {kind.removeprefix(DEAD_LETTERS)}" for kind in kinds)
+        text += f", dead letters: {letters}"
+    return f"{text}; {timings}"

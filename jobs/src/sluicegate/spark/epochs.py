@@ -16,7 +16,7 @@ from sluicegate.savepoints.takeover import take_over_or_isolate
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark import shutdown
-from sluicegate.spark.epoch_runner import apply_only
+from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query import BackgroundService, EpochsQuery
@@ -55,7 +55,7 @@ class EpochsWriter:
         """
         spark, context = self.check_and_bind()
         if DriverEnvironment.read().apply_only:
-            apply_only(spark, context, self.settings.timeout_s)
+            EpochRunner(spark, context, self.settings.timeout_s).apply_only()
             raise shutdown.Ended
         return EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
 
@@ -68,8 +68,7 @@ class EpochsWriter:
         check_state_backend(store, self.settings.state_backend)
         prepare(spark, self.settings.state_backend)
         lineage = claim_lineage(store, self.name)
-        sinks_by_output = self._bind(lineage.id)
-        outputs = Outputs(self.outputs, sinks_by_output, self._bind_dead_letters(lineage.id))
+        outputs = Outputs(self.outputs, *self._bind(lineage.id))
         bound = {sink.id: sink for sink in outputs.sinks()}
         take_over_or_isolate(store, lineage, bound, self._bound_by_id)
         return spark, QueryContext(
@@ -93,13 +92,14 @@ class EpochsWriter:
         )
 
     def _bound_by_id(self, lineage: str) -> dict[str, BoundSink]:
-        return {sink.id: sink for sinks in self._bind(lineage).values() for sink in sinks}
+        by_output, _ = self._bind(lineage)
+        return {sink.id: sink for sinks in by_output.values() for sink in sinks}
 
     def _all_sinks(self) -> list[Sink]:
         return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
 
-    def _bind(self, lineage: str) -> dict[str, list[BoundSink]]:
-        """Bind the sinks that receive an output, by the output's name."""
+    def _bind(self, lineage: str) -> tuple[dict[str, list[BoundSink]], BoundSink | None]:
+        """Bind the sinks of each output, and the dead-letter sink if it takes no output."""
         ids = [sink.id for sink in self._all_sinks()]
         if len(set(ids)) < len(ids):
             raise SettingsInvalid(
@@ -108,8 +108,12 @@ class EpochsWriter:
                 do="give one of them another `id=`; it must stay the same across restarts",
             )
         bound: dict[str, list[BoundSink]] = {name: [] for name in self.outputs}
+        dead_letters: BoundSink | None = None
+        timeout_s = self.settings.apply_timeout_s
         for sink in self._all_sinks():
             if sink is self.dead_letters and sink.of is None:
+                schema = DEAD_LETTER_SCHEMA
+                dead_letters = sink.bind(schema, lineage=lineage, apply_timeout_s=timeout_s)
                 continue
             output = sink.of or next(iter(self.outputs))
             if output not in self.outputs:
@@ -120,17 +124,8 @@ class EpochsWriter:
                     do="name an output of the job in `of=`",
                 )
             schema = arrow_schema(self.outputs[output])
-            timeout_s = self.settings.apply_timeout_s
             bound[output].append(sink.bind(schema, lineage=lineage, apply_timeout_s=timeout_s))
-        return bound
-
-    def _bind_dead_letters(self, lineage: str) -> BoundSink | None:
-        """Bind the dead-letter sink if it takes no output."""
-        sink = self.dead_letters
-        if sink is None or sink.of is not None:
-            return None
-        timeout_s = self.settings.apply_timeout_s
-        return sink.bind(DEAD_LETTER_SCHEMA, lineage=lineage, apply_timeout_s=timeout_s)
+        return bound, dead_letters
 
 
 def epochs(  # noqa: PLR0913 - keyword arguments, one for each thing that a job defines

@@ -40,9 +40,7 @@ def cause_of(text: str) -> str:
 def raised_in_task(text: str, where: str) -> SluicegateError | None:
     """Return the error of ours that a task raised, None if it raised another.
 
-    Args:
-        text: Spark's message.
-        where: a prefix for what happened, such as 'epoch 3'.
+    `text` is Spark's message; `where` is a prefix for what happened, such as 'epoch 3'.
     """
     found = _RAISED.search(text)
     kind = getattr(errors, found[1], None) if found else None

@@ -81,17 +81,25 @@ def lookup(  # noqa: PLR0913 - keyword arguments, one for each setting
     settings = LookupSettings(into, mode, capacity, timeout_s, retries, on_timeout, cache)
     used_client = _client(client, settings)
     _check_columns(rows, key, settings)
-    pickled = _pickled(used_client, settings)
+    try:
+        pickled: bytes = cloudpickle.dumps(used_client)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise _invalid(settings, f"the client cannot be pickled: {error}") from error
     _check(pickled, settings)
+    try:
+        answer = T.DataType.fromDDL(used_client.answer)
+    except Exception as error:
+        what = f"answer={used_client.answer!r} is not a Spark type: {error}"
+        raise _invalid(settings, what) from error
     refuses = on_timeout == "dead-letter"
-    fields = [*rows.schema.fields, T.StructField(into, _answer_type(used_client, settings))]
+    fields = [*rows.schema.fields, T.StructField(into, answer)]
     if refuses and REFUSED not in rows.columns:
         fields.append(T.StructField(REFUSED, T.StringType()))
     plan = LookupPlan(
         client=pickled,
         settings=settings,
         key=key,
-        answer=to_arrow_type(fields[len(rows.columns)].dataType),
+        answer=to_arrow_type(answer),
         refused=REFUSED if refuses else None,
     )
     return rows.mapInArrow(lookup_function(plan), T.StructType(fields))
@@ -106,34 +114,15 @@ def _client(given: object, settings: LookupSettings) -> LookupClient:
 
 
 def _check_columns(rows: DataFrame, key: str, settings: LookupSettings) -> None:
-    names = rows.columns
-    problem = None
-    if key not in names:
-        problem = f"key={key!r} names no column; there are {', '.join(names)}"
-    elif not isinstance(rows.schema[key].dataType, _KEYS):
-        kind = rows.schema[key].dataType.simpleString()
-        problem = f"key={key!r} has type {kind}; cast it to string, bigint or binary"
-    elif settings.into in names:
-        problem = f"into={settings.into!r} is a column already"
-    if problem:
-        raise _invalid(settings, problem)
-
-
-def _answer_type(client: LookupClient, settings: LookupSettings) -> T.DataType:
-    try:
-        return T.DataType.fromDDL(client.answer)
-    except Exception as error:
-        raise _invalid(
-            settings, f"answer={client.answer!r} is not a Spark type: {error}"
-        ) from error
-
-
-def _pickled(client: LookupClient, settings: LookupSettings) -> bytes:
-    try:
-        pickled: bytes = cloudpickle.dumps(client)  # type: ignore[no-untyped-call]
-    except Exception as error:
-        raise _invalid(settings, f"the client cannot be pickled: {error}") from error
-    return pickled
+    if key not in rows.columns:
+        names = ", ".join(rows.columns)
+        raise _invalid(settings, f"key={key!r} names no column; there are {names}")
+    kind = rows.schema[key].dataType
+    if not isinstance(kind, _KEYS):
+        what = f"key={key!r} has type {kind.simpleString()}; cast it to string, bigint or binary"
+        raise _invalid(settings, what)
+    if settings.into in rows.columns:
+        raise _invalid(settings, f"into={settings.into!r} is a column already")
 
 
 def _check(pickled: bytes, settings: LookupSettings) -> None:
@@ -167,8 +156,5 @@ def _check(pickled: bytes, settings: LookupSettings) -> None:
 
 
 def _invalid(settings: LookupSettings, what: str) -> SettingsInvalid:
-    return SettingsInvalid(
-        f"lookup into {settings.into}: {what}",
-        data="nothing was started",
-        do="correct the argument",
-    )
+    what = f"lookup into {settings.into}: {what}"
+    return SettingsInvalid(what, data="nothing was started", do="correct the argument")

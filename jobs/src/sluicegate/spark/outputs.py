@@ -14,8 +14,8 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, NullType, StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import DataType, StructType
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate.sinks.contract import BoundSink
@@ -114,50 +114,35 @@ class Outputs:
 
     def stream(self) -> DataFrame:
         """Return the one DataFrame that the query runs."""
-        structs: list[tuple[str, Column]] = [
-            (name, _struct(sink)) for name in self._outputs for sink in self._sinks_by_output[name]
+        structs: list[tuple[str | None, Column, DataType]] = [
+            (name, _struct(sink), _type(frame_of(output), sink))
+            for name, output in self._outputs.items()
+            for sink in self._sinks_by_output[name]
         ]
-        types = {
-            i: frame_of(self._outputs[name]).select(struct.alias("s")).schema["s"].dataType
-            for i, (name, struct) in enumerate(structs)
-        }
-        dead_letter_type = self._dead_letter_type()
-        columns_of = [frame_of(output).columns for output in self._outputs.values()]
-        any_refused = any(REFUSED in columns for columns in columns_of)
-        any_source = any(SOURCE in columns for columns in columns_of)
-        frames = []
-        for name, output in self._outputs.items():
+        frames = [frame_of(output) for output in self._outputs.values()]
+        if self._dead_letters:
+            fields = from_arrow_schema(DEAD_LETTER_SCHEMA)
+            nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in fields]
+            letters = frames[0].sparkSession.range(0).select(*nulls)
+            kind = _type(letters, self._dead_letters)
+            structs.append((None, _struct(self._dead_letters), kind))
+        any_refused = any(REFUSED in frame.columns for frame in frames)
+        any_source = any(SOURCE in frame.columns for frame in frames)
+        tagged = []
+        for (name, output), frame in zip(self._outputs.items(), frames, strict=True):
             columns = [
-                (struct if owner == name else F.lit(None).cast(types[i])).alias(f"s{i}")
-                for i, (owner, struct) in enumerate(structs)
+                (struct if owner == name else F.lit(None).cast(kind)).alias(f"s{i}")
+                for i, (owner, struct, kind) in enumerate(structs)
             ]
-            if self._dead_letters:
-                columns.append(F.lit(None).cast(dead_letter_type).alias(f"s{len(structs)}"))
             if any_refused:
-                columns.append(_reason(frame_of(output)).alias(REFUSED))
+                columns.append(_reason(frame).alias(REFUSED))
             if any_source:
-                columns.append(_source(frame_of(output)).alias(SOURCE))
-            frames.append(frame_of(output).select(_late_at(output).alias(_LATE_AT), *columns))
-        return reduce(DataFrame.union, frames)
-
-    def _dead_letter_type(self) -> DataType:
-        if self._dead_letters is None:
-            return NullType()
-        spark = frame_of(next(iter(self._outputs.values()))).sparkSession
-        types = {
-            field.name: "binary" if field.type == pa.binary() else "string"
-            for field in DEAD_LETTER_SCHEMA
-        }
-        empty = spark.range(0).select(
-            *(F.lit(None).cast(kind).alias(name) for name, kind in types.items())
-        )
-        return empty.select(_struct(self._dead_letters).alias("s")).schema["s"].dataType
+                columns.append(_source(frame).alias(SOURCE))
+            tagged.append(frame.select(_late_at(output).alias(_LATE_AT), *columns))
+        return reduce(DataFrame.union, tagged)
 
     def rows_to_stage(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
-        """Return the rows of an epoch that are staged.
-
-        They have a struct column per sink, then `REFUSED` and `SOURCE` if an output has them.
-        """
+        """Return an epoch's rows: a struct per sink, `REFUSED` and `SOURCE` if an output has them."""
         if any(isinstance(output, LateRows) for output in self._outputs.values()):
             late = F.col(_LATE_AT).isNull()
             if late_watermark_ms is not None:
@@ -186,6 +171,10 @@ def _source(frame: DataFrame) -> Column:
         return F.lit(None).cast("string")
     nested = isinstance(frame.schema[SOURCE].dataType, StructType)
     return F.to_json(SOURCE) if nested else F.col(SOURCE).cast("string")
+
+
+def _type(rows: DataFrame, sink: BoundSink) -> DataType:
+    return rows.select(_struct(sink).alias("s")).schema["s"].dataType
 
 
 def _struct(sink: BoundSink) -> Column:

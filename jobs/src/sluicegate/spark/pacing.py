@@ -24,9 +24,7 @@ _RETRY_PAUSE_S = 1.0
 def deadline(epoch: int, timeout_s: float) -> Iterator[None]:
     """End the process if the block takes longer; a callback of Spark cannot be canceled (rule 18).
 
-    Args:
-        epoch: for the error message.
-        timeout_s: in seconds; 0: no limit.
+    A timeout of 0 is no limit.
     """
     if not timeout_s:
         yield
@@ -89,12 +87,7 @@ class Pace:
                 failures += 1
                 if not error.restartable or failures > self._tolerated:
                     raise
-                log.warning(
-                    "epoch %d failed (consecutive failure %d of %d tolerated), retrying in %g s: %s",
-                    epoch,
-                    failures,
-                    self._tolerated,
-                    _RETRY_PAUSE_S,
-                    error,
-                )
+                count = f"consecutive failure {failures} of {self._tolerated} tolerated"
+                pause = f"retrying in {_RETRY_PAUSE_S:g} s"
+                log.warning("epoch %d failed (%s), %s: %s", epoch, count, pause, error)
             time.sleep(_RETRY_PAUSE_S)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JJavaError
@@ -13,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.deployment.progress import ProgressReporter
-from sluicegate.errors import RowRefused, SluicegateError, StageFailed
+from sluicegate.errors import RowRefused, StageFailed
 from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.phases import DecidedEpoch
 from sluicegate.protocol.ports import Staged
@@ -47,13 +48,10 @@ class QueryContext:
 
 @dataclass
 class EpochTimings:
-    """Durations of an epoch's steps, and what else its log line reports.
+    """Durations of an epoch's steps in ms, and what else its log line reports.
 
-    Args:
-        steps: milliseconds by step.
-        lag: number of records that the sources still hold.
-        idle_since_ns: when the previous epoch ended; None for the first.
-        started_ns: when this epoch started.
+    `lag` is the number of records that the sources still hold; `idle_since_ns` is when the previous
+    epoch ended, None for the first.
     """
 
     steps: dict[str, float] = field(default_factory=dict)
@@ -61,21 +59,21 @@ class EpochTimings:
     idle_since_ns: int | None = None
     started_ns: int = field(default_factory=time.time_ns)
 
-    def add(self, step: str, start_ns: int) -> None:
-        """Add the time since `start_ns` to a step."""
-        self.steps[step] = self.steps.get(step, 0.0) + (time.time_ns() - start_ns) / 1e6
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Add the time of the block to a step."""
+        start_ns = time.time_ns()
+        yield
+        self.steps[name] = self.steps.get(name, 0.0) + (time.time_ns() - start_ns) / 1e6
 
     def __str__(self) -> str:
+        """Return the durations, and this epoch's share of the time since the previous one."""
         steps = ", ".join(f"{step} {ms:.0f} ms" for step, ms in self.steps.items())
-        return f"{steps}; lag {self.lag:,}{self._busy()}"
-
-    def _busy(self) -> str:
-        """Return this epoch's share of the time since the previous one."""
+        text, now = f"{steps}; lag {self.lag:,}", time.time_ns()
         if self.idle_since_ns is None:
-            return ""
-        now = time.time_ns()
+            return text
         busy = (now - self.started_ns) / max(1, now - self.idle_since_ns)
-        return f", busy {min(1.0, busy):.0%}"
+        return f"{text}, busy {min(1.0, busy):.0%}"
 
 
 class TracedLog:
@@ -89,15 +87,11 @@ class TracedLog:
         self.create_seal, self.read_any = stored.create_seal, stored.read_any
 
     def create(self, record: EpochRecord) -> bool:
-        start = time.time_ns()
-        sizes = {
-            "rows": sum(c.rows for c in record.chunks),
-            "bytes": sum(c.size for c in record.chunks),
-        }
-        with self._tracing.span("decide", epoch=record.epoch, attempt=record.attempt, **sizes):
-            created = self._stored.create(record)
-        self._timings.add("decide", start)
-        return created
+        rows, size = sum(c.rows for c in record.chunks), sum(c.size for c in record.chunks)
+        ids: dict[str, str | int] = {"epoch": record.epoch, "attempt": record.attempt}
+        span = self._tracing.span("decide", rows=rows, bytes=size, **ids)
+        with self._timings.step("decide"), span:
+            return self._stored.create(record)
 
 
 class TracedSinks:
@@ -117,25 +111,30 @@ class TracedSinks:
     def apply(
         self, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
     ) -> None:
-        start, tracing = time.time_ns(), self._context.tracing
-        bound, checkpoint = self._context.sinks[sink], self._context.checkpoint
-        orders = [PartOrder.of(record, bound, p, checkpoint, discard=discard) for p in parts]
-        with tracing.span("apply", epoch=record.epoch, sink=sink, rows=record.rows(sink)):
+        tracing = self._context.tracing
+        orders = [
+            PartOrder(
+                checkpoint=self._context.checkpoint,
+                sink=self._context.sinks[sink],
+                part=part,
+                chunks=() if discard else record.part_chunks(sink, part),
+                lineage=record.lineage,
+                this=record.marker,
+                prev=record.prev_of(sink, part),
+                delivery=record.delivery,
+                traceparent=record.traceparent,
+            )
+            for part in parts
+        ]
+        span = tracing.span("apply", epoch=record.epoch, sink=sink, rows=record.rows(sink))
+        with self._timings.step(f"apply {sink}"), span:
             for part, receipt in apply_parts(self._spark, orders):
                 for step in receipt.steps:
                     tracing.record(step.name, step.start_ns, step.end_ns, sink=sink, part=part)
-        self._timings.add(f"apply {sink}", start)
 
 
 class BatchPlan:
-    """`ports.Plan` of a DataFrame: of a foreachBatch call, or of a batch.
-
-    Args:
-        execution: the running micro-batch; None for a batch, which has no watermark and no state.
-        context: of the query.
-        batch: the rows.
-        timings: of the epoch.
-    """
+    """`ports.Plan` of a DataFrame; a batch has no execution, and so no watermark and no state."""
 
     def __init__(
         self,
@@ -151,11 +150,11 @@ class BatchPlan:
         return uuid.uuid4().hex, Tracing.traceparent()
 
     def stage(self, epoch: int, attempt: str) -> Staged:
-        start, execution = time.time_ns(), self._execution
-        before = execution.rows_in() if execution else 0
-        with self._context.tracing.span("stage", epoch=epoch, attempt=attempt):
-            parts = self._run_tasks(epoch, attempt)
-        self._timings.add("stage", start)
+        execution, span = self._execution, self._context.tracing.span
+        with self._timings.step("stage"):
+            before = execution.rows_in() if execution else 0
+            with span("stage", epoch=epoch, attempt=attempt):
+                parts = self._run_tasks(epoch, attempt)
         refused = sum(part.refused for part in parts)
         if refused and self._context.dead_letters is None:
             reason = next(part.reason for part in parts if part.refused)
@@ -188,18 +187,16 @@ class BatchPlan:
         try:
             results = rows.mapInArrow(stage_with(order), staging.RESULT_TYPE).toArrow()
         except (PySparkException, Py4JJavaError) as error:
-            raise _stage_failed(epoch, error) from error
-        parts = staging.parse(results)
+            raise raised_in_task(str(error), f"epoch {epoch}") or StageFailed(
+                f"epoch {epoch} could not be staged: {cause_of(str(error))[:500]}",
+                data="the epoch is undecided and nothing of it is visible; its input is read again",
+                do="restart the driver; if it fails again, the cause is in the job or its source",
+            ) from error
+        parts, record = staging.parse(results), context.tracing.record
         for part in parts:
-            if part.chunk is not None:
-                context.tracing.record(
-                    "stage chunk",
-                    part.start_ns,
-                    part.end_ns,
-                    sink=part.chunk.sink,
-                    part=part.chunk.part,
-                    rows=part.chunk.rows,
-                )
+            if (chunk := part.chunk) is not None:
+                ids: dict[str, str | int] = {"sink": chunk.sink, "part": chunk.part}
+                record("stage chunk", part.start_ns, part.end_ns, rows=chunk.rows, **ids)
         return parts
 
     def check_state(self, epoch: int) -> None:  # noqa: ARG002 - the plan knows its version
@@ -209,14 +206,3 @@ class BatchPlan:
     def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
         if self._execution:
             self._execution.restore_watermark(event_times)
-
-
-def _stage_failed(epoch: int, error: Exception) -> SluicegateError:
-    ours = raised_in_task(str(error), f"epoch {epoch}")
-    if ours is not None:
-        return ours
-    return StageFailed(
-        f"epoch {epoch} could not be staged: {cause_of(str(error))[:500]}",
-        data="the epoch is undecided and nothing of it is visible; its input is read again",
-        do="restart the driver; if it fails again, the cause is in the job or its source",
-    )

@@ -58,10 +58,9 @@ class BackgroundService(Protocol):
 def is_idle(query: StreamingQuery) -> bool:
     """Return whether a query waits between two triggers, whether or not the last one found data.
 
-    Polled by the thread that waits for the query's end. A StreamingQueryListener was rejected: Spark
-    would call into Python on the bus that all queries share, also while a query stops or the JVM
-    dies. `lastProgress` ignores triggers without data (Spark reports them only to listeners, every
-    ten seconds).
+    A StreamingQueryListener was rejected: Spark would call into Python on the bus that all queries
+    share, also while a query stops or the JVM dies. `lastProgress` ignores triggers without data
+    (Spark reports them only to listeners, every ten seconds).
     """
     status = query.status
     return not status["isTriggerActive"] and status["message"] in _IDLE_MESSAGES
@@ -101,11 +100,10 @@ class EpochsQuery:
             .option("checkpointLocation", spark_url(context.checkpoint))
             .foreachBatch(self._run_epoch)
         )
-        triggered = (
-            stream.trigger(availableNow=True)
-            if settings.interval == AVAILABLE_NOW
-            else stream.trigger(processingTime=settings.interval)
-        )
+        if settings.interval == AVAILABLE_NOW:
+            triggered = stream.trigger(availableNow=True)
+        else:
+            triggered = stream.trigger(processingTime=settings.interval)
         self._runner.recover()
         shutdown.register(self)
         try:
@@ -128,10 +126,7 @@ class EpochsQuery:
         return bool(self._query.isActive)
 
     def await_end(self, timeout_s: float | None = None) -> bool:
-        """Wait until the query ends; return whether it has.
-
-        Args:
-            timeout_s: how long to wait at most, in seconds; default: no limit.
+        """Wait until the query ends, by default without limit; return whether it has.
 
         Raises:
             SluicegateError: it failed. A query that was stopped or has read all input did not.
@@ -168,8 +163,6 @@ class EpochsQuery:
             self._context.store.clear()
             log.info("the checkpoint %s is deleted", self._context.checkpoint)
 
-    # --- epochs -------------------------------------------------------------------------------
-
     def _run_epoch(self, batch: DataFrame, epoch: int) -> None:
         """The foreachBatch callback."""
         with self._epoch_slot():
@@ -195,8 +188,6 @@ class EpochsQuery:
         finally:
             self._epoch_lock.release()
 
-    # --- end ----------------------------------------------------------------------------------
-
     def _poll_end(self, deadline: float | None) -> bool:
         """Wait briefly for the query's end; return whether it has ended."""
         left = _POLL_S if deadline is None else deadline - time.monotonic()
@@ -214,13 +205,12 @@ class EpochsQuery:
         failure = next((error for s in self._services if (error := s.failure())), None)
         self._error = self._error or failure
         requested = shutdown.requested() or self._stop_handler.requested()
-        return requested or self._runner.failed() or failure is not None
+        return requested or self._runner.background.failed() or failure is not None
 
     def _stop_between_epochs(self) -> None:
-        """Stop Spark's query while no epoch runs and none can start.
+        """Stop Spark's query between epochs.
 
-        `StreamingQuery.stop` during a Python callback breaks the stream's thread and cannot cancel
-        it.
+        `StreamingQuery.stop` during a callback breaks the stream's thread and cannot cancel it.
         """
         self._stopping = True
         for service in self._services:
@@ -238,11 +228,7 @@ class EpochsQuery:
             time.sleep(0.02)
 
     def _close(self) -> None:
-        """Stop the services, wait for the apply in the background, answer a stop request.
-
-        Raises:
-            SluicegateError: what ended the query, other than a stop.
-        """
+        """Stop the services, wait for the apply in the background, answer a stop request."""
         try:
             for service in self._services:
                 service.stop()
@@ -250,7 +236,7 @@ class EpochsQuery:
                 self._runner.drain()
             except SluicegateError as error:
                 self._error = self._error or error
-            self._runner.close()
+            self._runner.background.close()
             close_writers()
             self._error = self._stop_handler.complete(self._error)
             self._context.progress.close()

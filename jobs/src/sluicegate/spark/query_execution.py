@@ -58,10 +58,7 @@ class RunningExecution:
             stream.latestOffset(offset, self._limit.allAvailable())
 
     def lag(self) -> int:
-        """Return the number of records in the Kafka sources after this epoch's end offsets.
-
-        As of the moment when Spark planned this epoch.
-        """
+        """Return the number of records in the Kafka sources after this epoch's end, as of its plan."""
         lag = 0
         for node in self._kafka_sources():
             end, latest = node.endOffset(), node.stream().reportLatestOffset()
@@ -71,18 +68,16 @@ class RunningExecution:
 
     def _kafka_sources(self) -> Iterator[JavaObject]:
         for node in _nodes(self._execution.logical()):
-            streaming = node.getClass().getSimpleName() == "StreamingDataSourceV2ScanRelation"
-            if streaming and node.stream().getClass().getSimpleName() == "KafkaMicroBatchStream":
+            streaming = _name(node) == "StreamingDataSourceV2ScanRelation"
+            if streaming and _name(node.stream()) == "KafkaMicroBatchStream":
                 yield node
 
     def event_times(self) -> tuple[EventTime, ...]:
         """Return the statistics of each watermark operator after the plan has run."""
         values = (node.eventTimeStats().value() for node in self._watermarks())
+        none = EventTime(0, 0, 0.0, 0)
         return tuple(
-            EventTime(v.max(), v.min(), v.avg(), v.count())
-            if v.count()
-            else EventTime(0, 0, 0.0, 0)
-            for v in values
+            EventTime(v.max(), v.min(), v.avg(), v.count()) if v.count() else none for v in values
         )
 
     def rows_in(self) -> int:
@@ -92,11 +87,11 @@ class RunningExecution:
         addition to the aggregation. A stage that Spark runs again counts again.
         """
         if self._scans is None:
-            nodes = [node for node in _nodes(self._root) if not node.children().size()]
-            self._scans = [node for node in nodes if node.metrics().contains(_ROWS)]
+            leaves = [node for node in _nodes(self._root) if not node.children().size()]
+            self._scans = [node for node in leaves if node.metrics().contains(_ROWS)]
         by_source: dict[str, int] = {}
         for scan in self._scans:
-            stream = scan.getClass().getSimpleName() == "MicroBatchScanExec"
+            stream = _name(scan) == "MicroBatchScanExec"
             source = str(scan.stream().hashCode() if stream else scan.id())
             rows = int(scan.metrics().apply(_ROWS).value())
             by_source[source] = max(by_source.get(source, 0), rows)
@@ -115,8 +110,7 @@ class RunningExecution:
     def late_watermark_ms(self) -> int | None:
         """Return the watermark by which this epoch drops late rows; None without state.
 
-        A group is dropped if its window's end is not after it. With several stateful operators it is
-        the watermark of the first, which receives the input rows.
+        With several stateful operators it is that of the first, which receives the input rows.
         """
         late = [
             node.eventTimeWatermarkForLateEvents()
@@ -132,11 +126,7 @@ class RunningExecution:
         return [StateOperator(*operator) for operator in sorted(found)]
 
     def _watermarks(self) -> list[JavaObject]:
-        return [
-            node
-            for node in _nodes(self._root)
-            if node.getClass().getSimpleName() == "EventTimeWatermarkExec"
-        ]
+        return [node for node in _nodes(self._root) if _name(node) == "EventTimeWatermarkExec"]
 
 
 def _distance(start: KafkaOffsets, end: KafkaOffsets) -> int:
@@ -157,6 +147,10 @@ def _nodes(root: JavaObject) -> Iterator[JavaObject]:
         pending.extend(children.apply(i) for i in range(children.size()))
 
 
+def _name(of: JavaObject) -> str:
+    return str(of.getClass().getSimpleName())
+
+
 def _is_stateful(node: JavaObject) -> bool:
     """Return whether a node writes state; nodes that only read it share its operator id."""
     interfaces: set[str] = set()
@@ -164,9 +158,8 @@ def _is_stateful(node: JavaObject) -> bool:
     while kind is not None:
         interfaces.update(i.getSimpleName() for i in kind.getInterfaces())
         kind = kind.getSuperclass()
-    return (
-        bool(interfaces & {"StateStoreWriter", "StatefulOperator"}) and node.stateInfo().isDefined()
-    )
+    writes = bool(interfaces & {"StateStoreWriter", "StatefulOperator"})
+    return writes and bool(node.stateInfo().isDefined())
 
 
 def check_state(store: ObjectStore, operators: list[StateOperator]) -> None:
@@ -186,17 +179,12 @@ def check_state(store: ObjectStore, operators: list[StateOperator]) -> None:
         expected = set(range(operator.partitions))
         missing = {name: expected - numbers for name, numbers in found.items()} or {"": expected}
         for name, partitions in missing.items():
-            if partitions:
-                raise _incomplete(operator, name, sorted(partitions))
-
-
-def _incomplete(
-    operator: StateOperator, state_store: str, partitions: list[int]
-) -> StateIncomplete:
-    where = f"operator {operator.id}{f' store {state_store}' if state_store else ''}"
-    return StateIncomplete(
-        f"state {where} has no version {operator.version} in partitions {partitions}",
-        data="the epoch is undecided and nothing of it is visible",
-        do="let every row of the stream reach a sink: no limit(), and no filter that Spark folds to "
-        "false, after a stateful operator",
-    )
+            if not partitions:
+                continue
+            where = f"operator {operator.id} store {name}" if name else f"operator {operator.id}"
+            raise StateIncomplete(
+                f"state {where} has no version {operator.version} in partitions {sorted(partitions)}",
+                data="the epoch is undecided and nothing of it is visible",
+                do="let every row of the stream reach a sink: no limit(), and no filter that Spark "
+                "folds to false, after a stateful operator",
+            )

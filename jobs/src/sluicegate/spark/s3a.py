@@ -7,6 +7,7 @@ process. `storage.object_store` accesses Sluicegate's own objects.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -33,22 +34,13 @@ _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 _WEB_IDENTITY = "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider"
 
-_ALWAYS: Mapping[str, str] = {
-    # skip the checks of a new file for parent folders and overwritten files: the names are ours
-    "performance.flags": "create,mkdir",
-    # checkpoint files are small; a disk buffer would be an additional file for each
-    "fast.upload.buffer": "bytebuffer",
-    "create.conditional.enabled": "true",
-}
-
 
 def prepare_store(spark: SparkSession, checkpoint: str) -> None:
     """Configure a session for the checkpoint's bucket; does nothing for a checkpoint on disk.
 
-    Endpoint and keys come from the AWS_* variables, as for Sluicegate's own objects, and the trusted
-    CAs from SSL_CERT_FILE: a PEM file with all CAs that this process and the executors need, because
-    the whole JVM trusts them and no others. A file system that the session already has open for the
-    bucket keeps its settings.
+    Endpoint and keys come from the AWS_* variables. SSL_CERT_FILE is a PEM file with all CAs that this
+    process and the executors need, because the whole JVM trusts them and no others. A file system that
+    the session already has open for the bucket keeps its settings.
 
     Raises:
         SettingsInvalid: the session lacks the classes, the variables contradict each other, or the
@@ -58,7 +50,8 @@ def prepare_store(spark: SparkSession, checkpoint: str) -> None:
         return
     config = S3Config.read()
     needed = [_S3A, FILE_MANAGER, *([TRUSTING_FACTORY] if config.ca_file else [])]
-    missing = [name for name in needed if not _loadable(spark, name)]
+    utils = spark._jvm.org.apache.spark.util.Utils  # type: ignore[union-attr] # noqa: SLF001
+    missing = [name for name in needed if not utils.classIsLoadable(name)]
     if missing:
         raise SettingsInvalid(
             f"the Spark session cannot write checkpoints to S3: it has no {' and no '.join(missing)}",
@@ -87,11 +80,15 @@ def bucket_settings(config: S3Config) -> dict[str, str]:
         given["s3.client.factory.impl"] = TRUSTING_FACTORY
     if config.web_identity and not config.access_key:
         given["aws.credentials.provider"] = _WEB_IDENTITY
-    encrypted = not config.endpoint.startswith("http://")
+    plain = config.endpoint.startswith("http://")
     return {
-        **_ALWAYS,
-        "path.style.access": _text(not config.virtual_hosts),
-        "connection.ssl.enabled": _text(encrypted),
+        # skip the checks of a new file for parent folders and overwritten files: the names are ours
+        "performance.flags": "create,mkdir",
+        # checkpoint files are small; a disk buffer would be an additional file for each
+        "fast.upload.buffer": "bytebuffer",
+        "create.conditional.enabled": "true",
+        "path.style.access": "false" if config.virtual_hosts else "true",
+        "connection.ssl.enabled": "false" if plain else "true",
         **{key: value for key, value in given.items() if value},
     }
 
@@ -105,8 +102,9 @@ def checkpoint_files(spark: SparkSession, checkpoint: str) -> Iterator[None]:
     if not is_s3(checkpoint):
         yield
         return
-    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in _QUERY_SETTINGS}
+    before: dict[str, str | None] = {}
     for key, value in _QUERY_SETTINGS.items():
+        before[key] = spark.conf.get(key, None)
         spark.conf.set(key, value)
     try:
         yield
@@ -120,14 +118,7 @@ def checkpoint_files(spark: SparkSession, checkpoint: str) -> Iterator[None]:
 
 def spark_url(checkpoint: str) -> str:
     """Return the checkpoint's address for Hadoop's file systems."""
-    return (
-        checkpoint.replace("s3://", "s3a://", 1) if checkpoint.startswith("s3://") else checkpoint
-    )
-
-
-def _loadable(spark: SparkSession, name: str) -> bool:
-    utils = spark._jvm.org.apache.spark.util.Utils  # type: ignore[union-attr] # noqa: SLF001
-    return bool(utils.classIsLoadable(name))
+    return re.sub("^s3://", "s3a://", checkpoint)
 
 
 def _trust(spark: SparkSession) -> None:
@@ -139,7 +130,3 @@ def _trust(spark: SparkSession) -> None:
             data="nothing was started",
             do="set it to a PEM file with the CA certificates, or unset it",
         ) from error
-
-
-def _text(value: bool) -> str:  # noqa: FBT001 - its only parameter
-    return str(value).lower()

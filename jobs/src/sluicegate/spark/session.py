@@ -81,12 +81,12 @@ def session(
     check_conf(environment.spark_conf)
     if master.startswith(("local", KUBERNETES)):  # workers use the Python of the driver
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name).master(master)
     ours = {**_STATIC_SETTINGS, **RUNTIME_SETTINGS, **_jar_settings(master)}
     if master.startswith(KUBERNETES):
         ours |= kubernetes_conf(os.environ)
     ours["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     ours["spark.driver.memory"] = os.environ.get(DriverVariable.DRIVER_MEMORY, "1g")
+    builder = SparkSession.builder.appName(name).master(master)
     for key, value in merge(ours, {**(settings or {}), **environment.spark_conf}).items():
         builder = builder.config(key, value)
     created = builder.getOrCreate()
@@ -110,19 +110,13 @@ def _jar_settings(master: str) -> dict[str, str]:
     archive = folder / CLASS_ARCHIVE
     if archive.is_file():
         # the JVM silently ignores an archive of another JVM or of other jars
-        options = ["-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off"]
-        settings["spark.driver.extraJavaOptions"] = " ".join(
-            [f"-XX:SharedArchiveFile={archive}", *options]
-        )
+        options = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
+        settings["spark.driver.extraJavaOptions"] = f"-XX:SharedArchiveFile={archive} {options}"
     return settings
 
 
 def prepare(spark: SparkSession, state_backend: str = "rocksdb") -> None:
-    """Apply the runtime settings to a user's session; reject static settings that break a rule.
-
-    Args:
-        spark: the session.
-        state_backend: 'rocksdb' or 'hdfs'.
+    """Apply the runtime settings to a user's session.
 
     Raises:
         SettingsInvalid: speculation is on, so two copies of a task would stage at the same time; or
@@ -149,9 +143,8 @@ def check_state_backend(checkpoint: ObjectStore, state_backend: str) -> None:
     Raises:
         SettingsInvalid: the checkpoint was started with another backend.
     """
-    newest = max(
-        (n for n in map(_number, checkpoint.names("offsets/")) if n is not None), default=None
-    )
+    tails = (name.rpartition("/")[2] for name in checkpoint.names("offsets/"))
+    newest = max((int(tail) for tail in tails if tail.isdecimal()), default=None)
     stored = None if newest is None else checkpoint.read(f"offsets/{newest}")
     lines = (stored or b"").decode().splitlines()
     started = json.loads(lines[1])["conf"].get(_PROVIDER) if len(lines) > 1 else None
@@ -162,8 +155,3 @@ def check_state_backend(checkpoint: ObjectStore, state_backend: str) -> None:
             data="nothing was started",
             do=f"set state-backend to {found}, or start with a fresh checkpoint",
         )
-
-
-def _number(name: str) -> int | None:
-    tail = name.rpartition("/")[2]
-    return int(tail) if tail.isdecimal() else None

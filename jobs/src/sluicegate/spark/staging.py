@@ -8,16 +8,15 @@ staging area. A refused row reaches no sink and becomes a dead letter.
 from __future__ import annotations
 
 import hashlib
-import json
+import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sluicegate import failpoints
 from sluicegate.dead_letters import letter as dead_letter
@@ -31,25 +30,8 @@ from sluicegate.storage.staging_area import StagingArea
 CHUNK_BYTES = 16 << 20
 """A chunk is closed at about this size: an apply holds one chunk in memory at a time."""
 
-RESULT = pa.schema(
-    [
-        ("sink", pa.string()),
-        ("part", pa.int32()),
-        ("task", pa.int32()),
-        ("sequence", pa.int32()),
-        ("rows", pa.int64()),
-        ("size", pa.int64()),
-        ("sha256", pa.string()),
-        ("inline", pa.binary()),
-        ("name", pa.string()),
-        ("refused", pa.int64()),
-        ("reason", pa.string()),
-        ("kinds", pa.string()),
-        ("start_ns", pa.int64()),
-        ("end_ns", pa.int64()),
-    ]
-)
-RESULT_TYPE = from_arrow_schema(RESULT)
+RESULT_TYPE = "staged binary"
+"""The schema of a task's result: a pickled `StagedPart` in each row."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +40,6 @@ class StageOrder:
 
     Args:
         checkpoint: address of the checkpoint, for chunks that are too large for the task's result.
-        epoch: the epoch's number.
-        attempt: the attempt's id.
         inline_bytes: size in bytes of the largest chunk that is returned in the result.
         sinks: bound, in the order of the struct columns.
         dead_letters: id of the sink for refused rows; None: a refused row fails the epoch.
@@ -77,12 +57,12 @@ class StageOrder:
 class StagedPart:
     """A task's report of one chunk, or of its refused rows if there is no chunk."""
 
-    chunk: Chunk | None
-    refused: int
-    reason: str
-    kinds: Mapping[str, int]
     start_ns: int
     end_ns: int
+    chunk: Chunk | None = None
+    refused: int = 0
+    reason: str = ""
+    kinds: Mapping[str, int] = field(default_factory=dict)
 
 
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -107,8 +87,7 @@ class _PartStager:
         self._open: dict[tuple[int, int], list[pa.RecordBatch]] = {}
         self._bytes: dict[tuple[int, int], int] = {}
         self._sequence = 0
-        self._refused = 0
-        self._reason = ""
+        self._refused, self._reason = 0, ""
         self._kinds: Counter[str] = Counter()
         self._start_ns = time.time_ns()
 
@@ -121,15 +100,13 @@ class _PartStager:
         for key in sorted(self._open):
             yield self._close(key)
         if self._refused or self._kinds:
-            kinds = json.dumps(self._kinds)
-            yield self._result({"refused": self._refused, "reason": self._reason, "kinds": kinds})
+            counts = self._refused, self._reason, self._kinds
+            yield _result(StagedPart(self._start_ns, time.time_ns(), None, *counts))
 
     def _stage_batch(self, batch: pa.RecordBatch) -> None:
         """Split a batch by sink and part, and separate the refused rows."""
         columns = [self._rows_of(batch, i) for i in range(len(self._order.sinks))]
-        refused = _refused_by_sinks(batch.num_rows, self._order.sinks, columns) | _refused_by_job(
-            batch
-        )
+        refused = _refused_by_sinks(self._order.sinks, columns) | _refused_by_job(batch)
         for i, (sink, (at, rows)) in enumerate(zip(self._order.sinks, columns, strict=True)):
             accepted = rows
             if refused:
@@ -175,9 +152,8 @@ class _PartStager:
                 schema = pa.schema(batch.schema.field(i).type.fields)
                 for at, reason in refused.items():
                     row = batch.slice(at, 1)
-                    own = dead_letter.letter_of_row(row.column(i)[0].as_py())
                     letter = (
-                        own
+                        dead_letter.letter_of_row(row.column(i)[0].as_py())
                         or dead_letter.letter_of_reason(reason)
                         or dead_letter.refused_letter(row, reason)
                     )
@@ -198,68 +174,50 @@ class _PartStager:
             area = StagingArea(open_store(self._order.checkpoint))
             tail = f"{sink}/{part}-{self._task}-{self._task_attempt}-{sequence}"
             name = area.write(self._order.epoch, self._order.attempt, tail, encoded)
-        return self._result(
-            {
-                "sink": sink,
-                "part": part,
-                "sequence": sequence,
-                "rows": sum(b.num_rows for b in rows),
-                "size": len(encoded),
-                "sha256": hashlib.sha256(encoded).hexdigest(),
-                "inline": None if name else encoded,
-                "name": name,
-                "refused": 0,
-            }
+        chunk = Chunk(
+            sink=sink,
+            part=part,
+            order=(self._task, sequence),
+            rows=sum(b.num_rows for b in rows),
+            size=len(encoded),
+            sha256=hashlib.sha256(encoded).hexdigest(),
+            inline=None if name else encoded,
+            name=name,
         )
-
-    def _result(self, values: dict[str, object]) -> pa.RecordBatch:
-        values |= {"task": self._task, "start_ns": self._start_ns, "end_ns": time.time_ns()}
-        return pa.RecordBatch.from_pylist([values], schema=RESULT)
+        return _result(StagedPart(self._start_ns, time.time_ns(), chunk))
 
 
-def _refused_by_job(batch: pa.RecordBatch) -> dict[int, str]:
-    """Return position and reason of the rows that the job itself refuses."""
-    at = batch.schema.get_field_index(REFUSED)
-    reasons = batch.column(at).to_pylist() if at >= 0 and not _all_null(batch.column(at)) else []
-    return {i: reason for i, reason in enumerate(reasons) if reason is not None}
-
-
-def _all_null(column: pa.Array) -> bool:
-    return bool(column.null_count == len(column))
-
-
-def _refused_by_sinks(
-    rows: int, sinks: tuple[BoundSink, ...], columns: list[tuple[pa.Array, pa.RecordBatch]]
-) -> dict[int, str]:
-    """Return position and reason of the rows that a sink cannot write; usually none (rule 10)."""
-    refused: dict[int, str] = {}
-    for sink, (at, own) in zip(sinks, columns, strict=True):
-        reasons = sink.refusals(own) if rows and own.num_rows else None
-        if reasons is None or _all_null(reasons):
-            continue
-        for where, reason in zip(at.to_pylist(), reasons.to_pylist(), strict=True):
-            if reason is not None:
-                refused.setdefault(where, f"refused by {sink.id}: {reason}")
-    return refused
+def _result(staged: StagedPart) -> pa.RecordBatch:
+    return pa.record_batch({"staged": pa.array([pickle.dumps(staged)], pa.binary())})
 
 
 def parse(results: pa.Table) -> list[StagedPart]:
     """Return the reports of the tasks."""
-    parsed = []
-    for row in results.to_pylist():
-        chunk = None
-        if row["sink"] is not None:
-            chunk = Chunk(
-                sink=row["sink"],
-                part=row["part"],
-                order=(row["task"], row["sequence"]),
-                rows=row["rows"],
-                size=row["size"],
-                sha256=row["sha256"],
-                inline=row["inline"],
-                name=row["name"],
-            )
-        kinds = json.loads(row["kinds"] or "{}")
-        times = row["start_ns"], row["end_ns"]
-        parsed.append(StagedPart(chunk, row["refused"], row["reason"] or "", kinds, *times))
-    return parsed
+    return [pickle.loads(staged) for staged in results["staged"].to_pylist()]  # noqa: S301 - pickled by us
+
+
+def _refused_by_job(batch: pa.RecordBatch) -> dict[int, str]:
+    """Return position and reason of the rows that the job itself refuses."""
+    index = batch.schema.get_field_index(REFUSED)
+    return _reasons(range(batch.num_rows), batch.column(index)) if index >= 0 else {}
+
+
+def _refused_by_sinks(
+    sinks: tuple[BoundSink, ...], columns: list[tuple[pa.Array, pa.RecordBatch]]
+) -> dict[int, str]:
+    """Return position and reason of the rows that a sink cannot write; usually none (rule 10)."""
+    refused: dict[int, str] = {}
+    for sink, (at, rows) in zip(sinks, columns, strict=True):
+        reasons = sink.refusals(rows) if rows.num_rows else None
+        if reasons is not None:
+            for position, reason in _reasons(at.to_pylist(), reasons).items():
+                refused.setdefault(position, f"refused by {sink.id}: {reason}")
+    return refused
+
+
+def _reasons(positions: Sequence[int], reasons: pa.Array) -> dict[int, str]:
+    """Return position and reason of each row that has a reason."""
+    if reasons.null_count == len(reasons):  # as usual: nothing is converted
+        return {}
+    pairs = zip(positions, reasons.to_pylist(), strict=True)
+    return {position: reason for position, reason in pairs if reason is not None}

@@ -8,6 +8,7 @@ from sluicegate.errors import PreflightFailed, SavepointFailed, SluicegateError,
 from sluicegate.savepoints.stop_request import Answer, StopRequestInbox
 from sluicegate.savepoints.take import take_savepoint
 from sluicegate.storage.object_store import ObjectStore
+from sluicegate.storage.s3_config import is_s3
 
 log = logging.getLogger("sluicegate.stop")
 
@@ -16,20 +17,12 @@ _LOCAL_POLL_S, _REMOTE_POLL_S = 1.0, 5.0
 
 
 class StopRequestHandler:
-    """Handles the stop requests of one query.
-
-    Args:
-        address: of the checkpoint.
-        checkpoint: its store.
-        lineage: the lineage of this driver.
-    """
+    """Handles the stop requests of one query, which arrive in its checkpoint."""
 
     def __init__(self, address: str, checkpoint: ObjectStore, lineage: str) -> None:
         self._checkpoint = checkpoint
-        remote = address.startswith(("s3://", "s3a://"))
-        self._inbox = StopRequestInbox(
-            checkpoint, lineage, _REMOTE_POLL_S if remote else _LOCAL_POLL_S
-        )
+        poll_s = _REMOTE_POLL_S if is_s3(address) else _LOCAL_POLL_S
+        self._inbox = StopRequestInbox(checkpoint, lineage, poll_s)
         self._inbox.clean_up()
 
     def requested(self) -> bool:
@@ -54,7 +47,12 @@ class StopRequestHandler:
             try:
                 savepoint = take_savepoint(self._checkpoint, request.savepoint, seal=True).url
             except PreflightFailed as raised:
-                error = _savepoint_failed(raised)
+                # restartable: the job itself is healthy
+                error = SavepointFailed(
+                    f"the requested savepoint could not be taken: {raised.what}",
+                    data="nothing was sealed; every decided epoch is in every sink",
+                    do=f"restart the job if needed; {raised.do}, then request the savepoint again",
+                )
             except SluicegateError as raised:
                 error = raised
         if error is None:
@@ -68,12 +66,3 @@ class StopRequestHandler:
         except StoreUnavailable as raised:
             log.warning("the stop request could not be answered: %s", raised)
         return error
-
-
-def _savepoint_failed(cause: PreflightFailed) -> SavepointFailed:
-    """Return a restartable error: the job itself is healthy."""
-    return SavepointFailed(
-        f"the requested savepoint could not be taken: {cause.what}",
-        data="nothing was sealed; every decided epoch is in every sink",
-        do=f"restart the job if needed; {cause.do}, then request the savepoint again",
-    )

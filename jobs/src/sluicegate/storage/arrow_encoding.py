@@ -1,4 +1,7 @@
-"""Encoding of staged rows: Arrow IPC streams compressed with zstd."""
+"""Encoding of staged rows: Arrow IPC streams compressed with zstd.
+
+A module of its own, because the operator imports `staging_area` without pyarrow.
+"""
 
 from __future__ import annotations
 

@@ -39,12 +39,7 @@ _PRUNE_EVERY = 10
 
 
 class StoredEpochLog:
-    """`ports.EpochLog` on an object store.
-
-    Args:
-        checkpoint: store of the checkpoint.
-        retained: number of epochs to keep; at least as many as Spark keeps offsets for.
-    """
+    """`ports.EpochLog` on an object store; `retained` must not be less than what Spark retains."""
 
     def __init__(self, checkpoint: ObjectStore, *, retained: int = DEFAULT_RETAINED) -> None:
         self._store = checkpoint
@@ -115,37 +110,32 @@ class StoredEpochLog:
             self.prune(record.epoch)
         except StoreUnavailable as error:
             log.warning("cannot prune old epochs; a later epoch retries: %s", error)
-            return
-        self._last_pruned = record.epoch
+        else:
+            self._last_pruned = record.epoch
 
     def prune(self, newest: int) -> int:
         """Remove records beyond the retention, and staged chunks that nothing can need any more.
 
         Lists the log once and deletes only what exists: on S3 each call is a request. Safe next to
-        a running driver and in several processes at once.
+        a running driver and in several processes at once. Can be repeated after a StoreUnavailable.
 
         Args:
             newest: a decided epoch; later epochs are not touched.
 
         Returns:
             The number of objects removed from the log.
-
-        Raises:
-            StoreUnavailable: the rest remains, and another call can remove it.
         """
         retained: set[int] = set()
-        old: list[str] = []
+        old: list[tuple[bool, str]] = []
         for name in self._store.names("epochs/"):
             epoch, suffix = _parse_name(name)
             if epoch is None:
                 continue
-            if epoch > newest - self._retained or epoch >= newest:
-                retained.update({epoch} if not suffix else ())
-            else:
-                old.append(name)
-        for name in sorted(
-            old, key=lambda name: (_parse_name(name)[1] == "", name)
-        ):  # records last
+            if epoch <= newest - self._retained and epoch < newest:
+                old.append((not suffix, name))
+            elif not suffix:
+                retained.add(epoch)
+        for _, name in sorted(old):  # records last
             self._store.delete(name)
         self._staging.sweep(lambda epoch: self._decided_attempt(epoch, retained), newest=newest)
         return len(old)

@@ -5,6 +5,7 @@ Spark writes its own checkpoint files by itself; here they are only read back.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -40,8 +41,7 @@ class ObjectStore(Protocol):
     def create(self, name: str, content: bytes) -> bool:
         """Create an object; return False if the name exists already (rule 1).
 
-        Raises:
-            StoreUnavailable: no reply, or an ambiguous one: the object may have been created.
+        After a StoreUnavailable the object may or may not have been created.
         """
 
     def read(self, name: str) -> bytes | None:
@@ -56,8 +56,7 @@ class ObjectStore(Protocol):
     def stream(self, name: str) -> Iterator[bytes] | None:
         """Return the content of an object in pieces, for large ones; None if it does not exist.
 
-        Raises:
-            StoreUnavailable: no reply, also while the pieces are iterated.
+        Iterating the pieces may raise StoreUnavailable too.
         """
 
     def put(self, name: str, content: Iterable[bytes]) -> None:
@@ -67,24 +66,14 @@ class ObjectStore(Protocol):
         """
 
     def clear(self) -> None:
-        """Delete everything below the store's prefix.
-
-        Raises:
-            StoreUnavailable: some of it may remain.
-        """
+        """Delete everything below the store's prefix; after a StoreUnavailable some of it may remain."""
 
 
 def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
     """Return the store at an address: a path, `file://…` or `s3://bucket/prefix`.
 
-    Endpoint and credentials of S3 come from the usual AWS_* environment variables.
-
-    Args:
-        url: the address.
-        retry_timeout_s: how long a request to S3 without a clear reply is retried.
-
-    Raises:
-        SettingsInvalid: the scheme is unknown.
+    Endpoint and credentials of S3 come from the usual AWS_* environment variables. A request to S3
+    without a clear reply is retried for `retry_timeout_s`. An unknown scheme is a SettingsInvalid.
     """
     parts = urlsplit(url)
     if parts.scheme in ("", "file"):
@@ -109,31 +98,21 @@ class LocalObjectStore:
 
     def create(self, name: str, content: bytes) -> bool:
         target = self._root / name
-        scratch = target.with_name(f".{uuid.uuid4().hex}")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with scratch.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        with _failures_of(f"create {target}"), _scratch_file(target, [content]) as scratch:
             try:
                 os.link(scratch, target)
             except FileExistsError:
                 return False
-            finally:
-                scratch.unlink(missing_ok=True)
             _sync_directory(target.parent)
-        except OSError as error:
-            raise _unavailable(f"create {target}", error) from error
         return True
 
     def read(self, name: str) -> bytes | None:
-        try:
-            return (self._root / name).read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unavailable(f"read {self._root / name}", error) from error
+        path = self._root / name
+        with _failures_of(f"read {path}"):
+            try:
+                return path.read_bytes()
+            except FileNotFoundError:
+                return None
 
     def names(self, prefix: str) -> Iterator[str]:
         # listed completely first, because callers delete while they iterate
@@ -142,19 +121,13 @@ class LocalObjectStore:
                 yield path.relative_to(self._root).as_posix()
 
     def clear(self) -> None:
-        try:
+        with _failures_of(f"delete {self._root}"), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._root)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _unavailable(f"delete {self._root}", error) from error
 
     def delete(self, name: str) -> None:
         path = self._root / name
-        try:
+        with _failures_of(f"delete {path}"):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise _unavailable(f"delete {path}", error) from error
         for folder in path.parents:
             if folder == self._root:
                 return
@@ -164,39 +137,40 @@ class LocalObjectStore:
                 return
 
     def stream(self, name: str) -> Iterator[bytes] | None:
-        try:
-            file = (self._root / name).open("rb")
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unavailable(f"read {self._root / name}", error) from error
-        return _pieces(file, str(self._root / name))
+        path = self._root / name
+        with _failures_of(f"read {path}"):
+            try:
+                file = path.open("rb")
+            except FileNotFoundError:
+                return None
+        return _pieces(file, str(path))
 
     def put(self, name: str, content: Iterable[bytes]) -> None:
         target = self._root / name
-        scratch = target.with_name(f".{uuid.uuid4().hex}")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with scratch.open("wb") as file:
-                    file.writelines(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                scratch.replace(target)
-            finally:
-                scratch.unlink(missing_ok=True)
+        with _failures_of(f"write {target}"), _scratch_file(target, content) as scratch:
+            scratch.replace(target)
             _sync_directory(target.parent)
-        except OSError as error:
-            raise _unavailable(f"write {target}", error) from error
+
+
+@contextlib.contextmanager
+def _scratch_file(target: Path, content: Iterable[bytes]) -> Iterator[Path]:
+    """Write a complete, synced file next to `target`, which is removed after the block."""
+    scratch = target.with_name(f".{uuid.uuid4().hex}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with scratch.open("wb") as file:
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield scratch
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
-    with file:
-        try:
-            while piece := file.read(PIECE_BYTES):
-                yield piece
-        except OSError as error:
-            raise _unavailable(f"read {name}", error) from error
+    with file, _failures_of(f"read {name}"):
+        while piece := file.read(PIECE_BYTES):
+            yield piece
 
 
 def _sync_directory(path: Path) -> None:
@@ -219,51 +193,42 @@ class S3ObjectStore:
         self._store, self.url = store, url
 
     def create(self, name: str, content: bytes) -> bool:
-        try:
-            obstore.put(self._store, name, content, mode="create", use_multipart=False)
-        except (AlreadyExistsError, PreconditionError):
-            return False
-        except (BaseError, FileNotFoundError) as error:  # the latter: the bucket does not exist
-            raise _unavailable(f"create {name}", error) from error
+        with _failures_of(f"create {name}"):
+            try:
+                obstore.put(self._store, name, content, mode="create", use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
         return True
 
     def read(self, name: str) -> bytes | None:
-        try:
-            return obstore.get(self._store, name).bytes().to_bytes()
-        except FileNotFoundError as error:
-            # a missing bucket, for example, must not look like an empty checkpoint
-            if not any(sign in str(error) for sign in _NO_OBJECT):
-                raise _unavailable(f"read {name}", error) from error
-            return None
-        except BaseError as error:
-            raise _unavailable(f"read {name}", error) from error
+        with _failures_of(f"read {name}"):
+            try:
+                return obstore.get(self._store, name).bytes().to_bytes()
+            except FileNotFoundError as error:
+                # a missing bucket, for example, must not look like an empty checkpoint
+                if not any(sign in str(error) for sign in _NO_OBJECT):
+                    raise
+                return None
 
     def names(self, prefix: str) -> Iterator[str]:
-        try:
+        with _failures_of(f"list {prefix}"):
             for page in obstore.list(self._store, prefix=prefix):
                 yield from (entry["path"] for entry in page)
-        except (BaseError, FileNotFoundError) as error:
-            raise _unavailable(f"list {prefix}", error) from error
 
     def clear(self) -> None:
         for name in list(self.names("")):
             self.delete(name)
 
     def delete(self, name: str) -> None:
-        try:
+        with _failures_of(f"delete {name}"), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._store, name)
-        except FileNotFoundError:
-            return
-        except BaseError as error:
-            raise _unavailable(f"delete {name}", error) from error
 
     def stream(self, name: str) -> Iterator[bytes] | None:
-        try:
-            response = obstore.get(self._store, name)
-        except FileNotFoundError:
-            return None
-        except BaseError as error:
-            raise _unavailable(f"read {name}", error) from error
+        with _failures_of(f"read {name}"):
+            try:
+                response = obstore.get(self._store, name)
+            except FileNotFoundError:
+                return None
         return _streamed(response, name)
 
     def put(self, name: str, content: Iterable[bytes]) -> None:
@@ -272,18 +237,14 @@ class S3ObjectStore:
         with tempfile.SpooledTemporaryFile(max_size=2 * PIECE_BYTES) as whole:
             whole.writelines(content)
             whole.seek(0)
-            try:
+            with _failures_of(f"write {name}"):
                 obstore.put(self._store, name, whole)
-            except (BaseError, OSError) as error:
-                raise _unavailable(f"write {name}", error) from error
 
 
 def _streamed(response: GetResult, name: str) -> Iterator[bytes]:
-    try:
+    with _failures_of(f"read {name}"):
         for piece in response.stream(min_chunk_size=PIECE_BYTES):
             yield bytes(piece)
-    except BaseError as error:
-        raise _unavailable(f"read {name}", error) from error
 
 
 def _describe(error: Exception) -> str:
@@ -295,9 +256,14 @@ def _describe(error: Exception) -> str:
     return f"{line}: {details}" if details else line
 
 
-def _unavailable(action: str, error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"the checkpoint store did not {action}: {_describe(error)}",
-        data="a write may or may not have succeeded; reading it back decides that",
-        do="check the store (space, permissions, network); the driver retries",
-    )
+@contextlib.contextmanager
+def _failures_of(action: str) -> Iterator[None]:
+    """Raise failures of the disk or of S3 (also FileNotFoundError: there is no bucket) as ours."""
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        raise StoreUnavailable(
+            f"the checkpoint store did not {action}: {_describe(error)}",
+            data="a write may or may not have succeeded; reading it back decides that",
+            do="check the store (space, permissions, network); the driver retries",
+        ) from error

@@ -93,43 +93,34 @@ def _race(store: ObjectStore) -> int:
 def _diagnose(error: StoreUnavailable, bucket: str, endpoint: str) -> SluicegateError:
     """Return a more specific error for a store that fails at the start."""
     text = str(error)
+    kind: type[SluicegateError] = StoreUnavailable
+    where = f"the S3 endpoint {endpoint}"
     if "NoSuchBucket" in text:
-        return TargetMissing(
-            f"the S3 endpoint {endpoint} has no bucket {bucket}",
-            data=NOTHING_STARTED,
-            do="create the bucket, or correct the checkpoint's address; Sluicegate creates no buckets",
+        kind, what = TargetMissing, f"{where} has no bucket {bucket}"
+        do = "create the bucket, or correct the checkpoint's address; Sluicegate creates no buckets"
+    elif any(sign in text for sign in _ACCESS_DENIED):
+        kind, what = AccessDenied, f"{where} denied access to bucket {bucket}: {error.what}"
+        do = (
+            "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; they need permission to get, put, "
+            "list and delete objects below the checkpoint"
         )
-    if any(sign in text for sign in _ACCESS_DENIED):
-        return AccessDenied(
-            f"the S3 endpoint {endpoint} denied access to bucket {bucket}: {error.what}",
-            data=NOTHING_STARTED,
-            do="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; they need permission to get, put, "
-            "list and delete objects below the checkpoint",
+    elif "501 Not Implemented" in text or "NotImplemented" in text:
+        kind, what = StoreUnsafe, f"{where} does not support conditional creation: {error.what}"
+        do = _USE_ANOTHER_ENDPOINT
+    elif "400 Bad Request" in text:
+        kind = PreflightFailed
+        what = f"{where} rejected a request for bucket {bucket} as invalid: {error.what}"
+        do = "check the bucket's name and AWS_REGION"
+    elif untrusted := _untrusted(endpoint):
+        what = f"the certificate of {where} is not trusted: {untrusted}"
+        do = (
+            "renew the certificate if it has expired or is for another host; otherwise let SSL_CERT_FILE "
+            "name a PEM file with the CA that signed it (in a CheckpointVolume: authoritySecret)"
         )
-    if "501 Not Implemented" in text or "NotImplemented" in text:
-        return StoreUnsafe(
-            f"the S3 endpoint {endpoint} does not support conditional creation: {error.what}",
-            data=NOTHING_STARTED,
-            do=_USE_ANOTHER_ENDPOINT,
-        )
-    if "400 Bad Request" in text:
-        return PreflightFailed(
-            f"the S3 endpoint {endpoint} rejected a request for bucket {bucket} as invalid: {error.what}",
-            data=NOTHING_STARTED,
-            do="check the bucket's name and AWS_REGION",
-        )
-    if untrusted := _untrusted(endpoint):
-        return StoreUnavailable(
-            f"the certificate of the S3 endpoint {endpoint} is not trusted: {untrusted}",
-            data=NOTHING_STARTED,
-            do="renew the certificate if it has expired or is for another host; otherwise let SSL_CERT_FILE "
-            "name a PEM file with the CA that signed it (in a CheckpointVolume: authoritySecret)",
-        )
-    return StoreUnavailable(
-        f"the S3 endpoint {endpoint} does not answer: {error.what}",
-        data=NOTHING_STARTED,
-        do="check AWS_ENDPOINT and the network, then restart the driver",
-    )
+    else:
+        what = f"{where} does not answer: {error.what}"
+        do = "check AWS_ENDPOINT and the network, then restart the driver"
+    return kind(what, data=NOTHING_STARTED, do=do)
 
 
 def _untrusted(endpoint: str) -> str:

@@ -46,11 +46,7 @@ class S3Config:
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> S3Config:
-        """Read AWS_ENDPOINT or AWS_ENDPOINT_URL, AWS_REGION, the keys, and AWS_ALLOW_HTTP.
-
-        Raises:
-            SettingsInvalid: the variables contradict each other.
-        """
+        """Read the AWS_* variables; raises SettingsInvalid if they contradict each other."""
         endpoint = _one_of(_ENDPOINTS, environment)
         keys = (
             environment.get("AWS_ACCESS_KEY_ID", ""),

@@ -20,11 +20,7 @@ class StagingArea:
         self._store = checkpoint
 
     def write(self, epoch: int, attempt: str, tail: str, content: bytes) -> str:
-        """Store a chunk and return its name.
-
-        Raises:
-            StageFailed: the name exists, which two attempts can never cause.
-        """
+        """Store a chunk and return its name; two attempts can never have the same one."""
         name = f"staging/{epoch}/{attempt}/{tail}"
         if not self._store.create(name, content):
             raise StageFailed(
@@ -35,11 +31,7 @@ class StagingArea:
         return name
 
     def read(self, chunk: Chunk) -> bytes:
-        """Return a chunk's bytes after verifying them against the record.
-
-        Raises:
-            EpochLogBroken: the object is missing or has changed.
-        """
+        """Return a chunk's bytes; raises EpochLogBroken if the object is missing or has changed."""
         if chunk.inline is not None:
             return chunk.inline
         stored = self._store.read(chunk.name or "")
@@ -55,8 +47,7 @@ class StagingArea:
         """Remove attempts that lost at a decided epoch, and everything of pruned epochs.
 
         Args:
-            decided_attempt: returns the attempt whose chunks stay, None for a pruned epoch. Called
-                once per epoch that has staged chunks.
+            decided_attempt: returns the attempt whose chunks stay, None for a pruned epoch.
             newest: later epochs are not touched: a running driver may be staging them.
         """
         winners: dict[int, str | None] = {}

@@ -14,21 +14,19 @@ from pyspark.sql import functions as F
 
 from sluicegate import KafkaSink, MySQLSink, RedisHash, epochs, lookup, refuse
 from sluicegate.lookups.settings import Cache, Mode, OnTimeout
-from sluicegate.packaged_job import JobSettings
+from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
 from sluicegate.sinks.reserved_columns import REFUSED
 from sluicegate.spark.epochs import EpochsWriter
 from sluicegate_jobs.kafka_source import dead_letter, kafka_source
 from sluicegate_jobs.targets import create_table, create_topics
 
-TABLE = """
-CREATE TABLE IF NOT EXISTS {table} (
+TABLE_COLUMNS = """
   source_partition INT NOT NULL,
   source_offset BIGINT NOT NULL,
   id VARCHAR(190) NOT NULL,
   city VARCHAR(190) NOT NULL,
   PRIMARY KEY (source_partition, source_offset)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 """
 
 
@@ -36,30 +34,27 @@ CREATE TABLE IF NOT EXISTS {table} (
 class CityLookupSettings(JobSettings):
     """The settings of city_lookup."""
 
-    checkpoint: str = option(
-        "checkpoints/city_lookup",
-        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
-    )
-    source: str = option("city_lookup_source", "Topic of ids, in the values of records.")
+    checkpoint: str = with_default("checkpoint", "checkpoints/city_lookup")
+    source: str = option("city_lookup_source", "Topic whose record values are ids.")
     topic: str = option("city_lookup_sink", "Topic of ids with their cities.")
     table: str = option("city_lookup", "Table of ids with their cities.")
     dead_letters: str = option(
         "city_lookup_dead_letters", "Topic of dead letters: ids without a city."
     )
-    cities: str = option("cities", "Redis hash from id to city.")
+    cities: str = option("cities", "Redis hash that maps ids to cities.")
     mode: str = option(
         "ordered",
-        "ordered: batches keep their order. unordered: batches continue as they are answered.",
+        "Order of the results. ordered: as in the source. unordered: batches are passed on as soon as "
+        "they are answered.",
         choices=get_args(Mode),
     )
-    capacity: int = option(
-        8, "Maximum number of concurrent requests of a task; the total is this times the tasks."
-    )
-    answer_timeout_s: float = option(1.0, "Time limit in seconds of each attempt of a request.")
-    retries: int = option(2, "Number of retries of a request without an answer.")
+    capacity: int = option(8, "Maximum number of concurrent requests per task.")
+    answer_timeout_s: float = option(1.0, "Time limit in seconds of each attempt at a request.")
+    retries: int = option(2, "Number of retries of a request that is not answered.")
     on_timeout: str = option(
         "fail",
-        "What happens to a row without an answer: null, fail or dead-letter.",
+        "What happens to a row whose request is not answered. null: its id counts as unknown. fail: the "
+        "epoch fails. dead-letter: it becomes a dead letter.",
         choices=get_args(OnTimeout),
     )
     cache_rows: int = option(
@@ -84,13 +79,15 @@ def build(spark: SparkSession, settings: CityLookupSettings) -> EpochsWriter:
         "city",
         REFUSED,
     )
-    kafka, mysql = settings.kafka or None, settings.mysql or None
+    kafka = settings.kafka
     return epochs(
         rows,
         name="city_lookup",
         sinks=[
             KafkaSink(settings.topic, key="id", bootstrap=kafka, trace_headers=True),
-            MySQLSink(settings.table, keys=("source_partition", "source_offset"), url=mysql),
+            MySQLSink(
+                settings.table, keys=("source_partition", "source_offset"), url=settings.mysql
+            ),
         ],
         dead_letters=KafkaSink(settings.dead_letters, value="value", bootstrap=kafka),
         checkpoint=settings.checkpoint,
@@ -103,7 +100,7 @@ def _look_up(ids: DataFrame, settings: CityLookupSettings) -> DataFrame:
     return lookup(
         ids,
         key="id",
-        client=RedisHash(settings.cities, url=settings.redis or None),
+        client=RedisHash(settings.cities, url=settings.redis),
         into="city",
         mode=cast("Mode", settings.mode),
         capacity=settings.capacity,
@@ -117,5 +114,5 @@ def _look_up(ids: DataFrame, settings: CityLookupSettings) -> DataFrame:
 def create_targets(settings: CityLookupSettings) -> list[str]:
     """Create missing topics and tables; return what was created."""
     topics = (settings.source, settings.topic, settings.dead_letters)
-    created = create_topics(settings.kafka, topics, partitions=4)
-    return created + create_table(settings.mysql, settings.table, TABLE)
+    created = create_topics(settings.kafka, topics)
+    return created + create_table(settings.mysql, settings.table, TABLE_COLUMNS)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from sluicegate.packaged_job import Verification
 from sluicegate.sinks.kafka.reader import Record
+from sluicegate_jobs.city_lookup.job import CityLookupSettings
 from sluicegate_jobs.verification.check import Check
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
-
-if TYPE_CHECKING:
-    from sluicegate_jobs.city_lookup.job import CityLookupSettings
 
 Source = tuple[int, int]
 """Partition and offset of a record of the source."""
@@ -31,11 +29,7 @@ class Located(NamedTuple):
 
 
 def verify(settings: CityLookupSettings) -> Verification:
-    """Compare source, sinks and dead letters.
-
-    Raises:
-        SluicegateError: something cannot be read.
-    """
+    """Compare source, sinks and dead letters."""
     check = Check(settings, settings.source)
     rows = check.table_rows(settings.table, "source_partition, source_offset, id, city")
     return compare(
@@ -54,7 +48,7 @@ def compare(
     letters: Iterable[bytes],
     covered: Mapping[int, int],
 ) -> Verification:
-    """Compare the sinks with the source and with each other. Pure.
+    """Compare the rows of both sinks with the source and with each other. Pure.
 
     Args:
         source: the ids; empty for a record without one.
@@ -75,12 +69,12 @@ def compare(
         dead.add(record)
     unread = 0
     for record, id_ in source.items():
+        rows = {name: by_source.get(record) for name, by_source in sinks.items()}
         if record[1] < covered.get(record[0], 0):
-            _check(record, id_, {name: rows.get(record) for name, rows in sinks.items()},
-                   dead=record in dead, findings=findings)  # fmt: skip
+            _check(record, id_, rows, dead=record in dead, findings=findings)
         else:
             unread += 1
-            if record in dead or any(record in rows for rows in sinks.values()):
+            if record in dead or any(rows.values()):
                 findings.add(UNDECIDED, f"{record}: no decided epoch has read it")
     for record in {*dead, *sinks["Kafka"], *sinks["MySQL"]} - source.keys():
         findings.add(WRONG, f"{record}: the source has no such record")
@@ -124,20 +118,14 @@ def _by_source(sink: str, rows: Iterable[Located], findings: Findings) -> dict[S
 
 
 def _source_of(value: bytes, findings: Findings) -> Source | None:
-    """Return the record that a dead letter is about."""
+    """Return the record that a dead letter is about; staged columns name that of a refused row."""
     letter = json.loads(value)
-    source = letter.get("source") or _staged_source(letter)
-    if source is None:
-        findings.add(WRONG, f"a dead letter does not name its record: {value!r:.120}")
-        return None
-    return source["partition"], source["offset"]
-
-
-def _staged_source(letter: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the source of a row that a sink refused, from its staged columns."""
+    if source := letter.get("source"):
+        return source["partition"], source["offset"]
     for staged in json.loads(letter["payload"]):
         if "source_offset" in staged:
-            return {"partition": staged["source_partition"], "offset": staged["source_offset"]}
+            return staged["source_partition"], staged["source_offset"]
+    findings.add(WRONG, f"a dead letter does not name its record: {value!r:.120}")
     return None
 
 

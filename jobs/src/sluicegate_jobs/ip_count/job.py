@@ -12,12 +12,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import KafkaSink, LateRows, MySQLSink, epochs
-from sluicegate.packaged_job import JobSettings
-from sluicegate.settings.restart import FIXED, STRATEGIES
+from sluicegate.packaged_job import JobSettings, with_default
+from sluicegate.settings.restart import FIXED
 from sluicegate.settings.schema import option
 from sluicegate.spark.epochs import EpochsWriter
 from sluicegate_jobs.dead_letters import create_dead_letter_target, dead_letter_sink
-from sluicegate_jobs.generators import access_lines, to_topic
 from sluicegate_jobs.kafka_source import dead_letter_columns, kafka_source
 from sluicegate_jobs.targets import create_table, create_topics
 
@@ -29,14 +28,12 @@ LINE = (
 
 TIME = "dd/MMM/yyyy:HH:mm:ss Z"
 
-TABLE = """
-CREATE TABLE IF NOT EXISTS {table} (
+TABLE_COLUMNS = """
   window_start DATETIME NOT NULL,
   ip VARCHAR(45) NOT NULL,
   window_end DATETIME NOT NULL,
   hits BIGINT NOT NULL,
   PRIMARY KEY (window_start, ip)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 """
 
 
@@ -44,12 +41,9 @@ CREATE TABLE IF NOT EXISTS {table} (
 class IpCountSettings(JobSettings):
     """The settings of ip_count."""
 
-    checkpoint: str = option(
-        "checkpoints/ip_count",
-        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
-    )
-    interval: str = option("5 seconds", "Time between epochs, or available-now.")
-    restart: str = option(FIXED, "When a failed driver is restarted.", choices=STRATEGIES)
+    checkpoint: str = with_default("checkpoint", "checkpoints/ip_count")
+    interval: str = with_default("interval", "5 seconds")
+    restart: str = with_default("restart", FIXED)
     source: str = option("ip_count_source", "Topic of access-log lines.")
     topic: str = option("ip_count_sink", "Topic of the counts.")
     table: str = option("ip_count", "Table of the counts.")
@@ -57,8 +51,8 @@ class IpCountSettings(JobSettings):
         "ip_count_dead_letters", "Topic of dead letters: lines that were not counted."
     )
     dead_letter_table: str = option("", "Table of dead letters, used instead of the topic.")
-    window: str = option("5 seconds", "Length of the tumbling windows, in event time.")
-    lateness: str = option("5 seconds", "How much older than the newest event a hit may be.")
+    window: str = option("5 seconds", "Length of the tumbling windows in event time.")
+    lateness: str = option("5 seconds", "Time by which a hit may be older than the newest event.")
 
 
 def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
@@ -81,7 +75,6 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     )
     reason = F.coalesce("invalid", F.lit("late: the window was closed before the hit arrived"))
     letters = lines.select("window_end", "invalid", *dead_letter_columns(reason))
-    kafka, mysql = settings.kafka or None, settings.mysql or None
     return epochs(
         {
             "counts": counts,
@@ -94,18 +87,12 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
                 key="ip",
                 value="json",
                 of="counts",
-                bootstrap=kafka,
+                bootstrap=settings.kafka,
                 trace_headers=True,
             ),
-            MySQLSink(settings.table, keys=("window_start", "ip"), of="counts", url=mysql),
+            MySQLSink(settings.table, keys=("window_start", "ip"), of="counts", url=settings.mysql),
         ],
-        dead_letters=dead_letter_sink(
-            settings.dead_letters,
-            settings.dead_letter_table,
-            kafka=settings.kafka,
-            mysql=settings.mysql,
-            of="dead_letters",
-        ),
+        dead_letters=dead_letter_sink(settings, settings.dead_letters, settings.dead_letter_table),
         checkpoint=settings.checkpoint,
         settings=settings,
     )
@@ -133,16 +120,8 @@ def _invalid() -> Column:
 
 def create_targets(settings: IpCountSettings) -> list[str]:
     """Create missing topics and tables; return what was created."""
-    created = create_topics(settings.kafka, (settings.source, settings.topic), partitions=4)
+    created = create_topics(settings.kafka, (settings.source, settings.topic))
     created += create_dead_letter_target(
-        settings.dead_letters,
-        settings.dead_letter_table,
-        kafka=settings.kafka,
-        mysql=settings.mysql,
+        settings, settings.dead_letters, settings.dead_letter_table
     )
-    return created + create_table(settings.mysql, settings.table, TABLE)
-
-
-def generate(settings: IpCountSettings, records: int, seed: int) -> str:
-    """Put lines of an access log into the source; return a description."""
-    return to_topic(settings.kafka, settings.source, access_lines(records, seed))
+    return created + create_table(settings.mysql, settings.table, TABLE_COLUMNS)

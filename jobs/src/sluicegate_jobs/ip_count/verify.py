@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate.packaged_job import Verification
 from sluicegate_jobs.access_log import interval_ms
 from sluicegate_jobs.ip_count.expected import Rules, TableRow, compare
+from sluicegate_jobs.ip_count.job import IpCountSettings
 from sluicegate_jobs.verification.check import Check
-
-if TYPE_CHECKING:
-    from sluicegate_jobs.ip_count.job import IpCountSettings
 
 
 def verify(settings: IpCountSettings) -> Verification:
-    """Recompute the counts from the source topic; compare both sinks and the dead letters.
-
-    Raises:
-        SluicegateError: something cannot be read, nothing was ever decided, or the job ran during the
-            check.
-    """
-    rules = _rules(settings)
+    """Recompute the counts from the source topic; compare both sinks and the dead letters."""
+    try:
+        rules = Rules(interval_ms(settings.window), interval_ms(settings.lateness))
+    except ValueError as error:
+        raise SettingsInvalid(str(error), do="give the window and lateness of the job") from error
     check = Check(settings, settings.source)
     columns = ", ".join(TableRow._fields)
     compared = compare(
-        check.source_records(),
+        check.source(),
         ((r.key, r.value) for r in check.topic_records(settings.topic)),
         (TableRow(*row) for row in check.table_rows(settings.table, columns)),
         _dead_letters(settings, check),
-        dataclasses.replace(rules, covered=check.decided.covered),
+        rules,
     )
     return check.conclude(compared, settings.table)
-
-
-def _rules(settings: IpCountSettings) -> Rules:
-    try:
-        window_ms, lateness_ms = interval_ms(settings.window), interval_ms(settings.lateness)
-    except ValueError as error:
-        raise SettingsInvalid(str(error), do="give the window and lateness of the job") from error
-    return Rules(settings.source, {}, window_ms, lateness_ms)
 
 
 def _dead_letters(settings: IpCountSettings, check: Check) -> Iterator[bytes | None]:

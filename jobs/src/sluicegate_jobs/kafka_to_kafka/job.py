@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import KafkaSink, epochs
-from sluicegate.packaged_job import JobSettings
+from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
 from sluicegate.sinks.reserved_columns import SOURCE
 from sluicegate.spark.epochs import EpochsWriter
-from sluicegate_jobs.generators import keyed_messages, to_topic
+from sluicegate_jobs.dead_letters import dead_letter_sink
 from sluicegate_jobs.kafka_source import dead_letter, kafka_source, record_source, unreadable
 from sluicegate_jobs.targets import create_topics
 
@@ -29,11 +29,8 @@ BY_KEY, SAME = "by-key", "same"
 class KafkaToKafkaSettings(JobSettings):
     """The settings of kafka_to_kafka."""
 
-    checkpoint: str = option(
-        "checkpoints/kafka_to_kafka",
-        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
-    )
-    interval: str = option("5 seconds", "Time between epochs, or available-now.")
+    checkpoint: str = with_default("checkpoint", "checkpoints/kafka_to_kafka")
+    interval: str = with_default("interval", "5 seconds")
     source: str = option("kafka_to_kafka_source", "Topic to read.")
     topic: str = option("kafka_to_kafka_sink", "Topic to write.")
     dead_letters: str = option(
@@ -41,12 +38,13 @@ class KafkaToKafkaSettings(JobSettings):
     )
     transform: str = option(
         "upper(value)",
-        "Spark SQL of the new value; it may use value, key, topic, partition, offset and timestamp.",
+        "Spark SQL expression of the new value. It may use value, key, topic, partition, offset and "
+        "timestamp.",
     )
     partitions: str = option(
         BY_KEY,
-        "Partition of a written record. by-key: the partition of its key. same: the number of its "
-        "source partition.",
+        "Partition to which a record is written. by-key: the partition of its key. same: the "
+        "partition with the number of its source partition.",
         choices=(BY_KEY, SAME),
     )
 
@@ -75,10 +73,7 @@ def build(spark: SparkSession, settings: KafkaToKafkaSettings) -> EpochsWriter:
         "timestamp",
         record_source().alias(SOURCE),
     )
-    letters = (
-        read.where(dead).withColumn("value", bytes_of).select(dead_letter(reason).alias("value"))
-    )
-    kafka = settings.kafka or None
+    letters = read.where(dead).withColumn("value", bytes_of).select(dead_letter(reason))
     return epochs(
         {"records": records, "dead_letters": letters},
         name="kafka_to_kafka",
@@ -91,12 +86,10 @@ def build(spark: SparkSession, settings: KafkaToKafkaSettings) -> EpochsWriter:
                 partition="partition" if settings.partitions == SAME else None,
                 timestamp="timestamp",
                 of="records",
-                bootstrap=kafka,
+                bootstrap=settings.kafka,
             )
         ],
-        dead_letters=KafkaSink(
-            settings.dead_letters, value="value", of="dead_letters", bootstrap=kafka
-        ),
+        dead_letters=dead_letter_sink(settings, settings.dead_letters),
         checkpoint=settings.checkpoint,
         settings=settings,
     )
@@ -104,10 +97,4 @@ def build(spark: SparkSession, settings: KafkaToKafkaSettings) -> EpochsWriter:
 
 def create_targets(settings: KafkaToKafkaSettings) -> list[str]:
     """Create missing topics; return what was created."""
-    topics = (settings.source, settings.topic, settings.dead_letters)
-    return create_topics(settings.kafka, topics, partitions=4)
-
-
-def generate(settings: KafkaToKafkaSettings, records: int, seed: int) -> str:
-    """Put records with keys and headers into the source; return a description."""
-    return to_topic(settings.kafka, settings.source, keyed_messages(records, seed))
+    return create_topics(settings.kafka, (settings.source, settings.topic, settings.dead_letters))

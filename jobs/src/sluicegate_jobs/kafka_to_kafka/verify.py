@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sluicegate.packaged_job import Verification
 from sluicegate.sinks.kafka.reader import Record
+from sluicegate_jobs.kafka_to_kafka.job import KafkaToKafkaSettings
 from sluicegate_jobs.verification.check import Check
 from sluicegate_jobs.verification.dead_letters import DeadLetters, text_of
-from sluicegate_jobs.verification.epoch_log import CoveredRecords
+from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, WRONG, Findings
-
-if TYPE_CHECKING:
-    from sluicegate_jobs.kafka_to_kafka.job import KafkaToKafkaSettings
 
 Transform = Callable[[bytes], bytes]
 
@@ -38,15 +36,10 @@ class Copy(NamedTuple):
 
 
 def verify(settings: KafkaToKafkaSettings) -> Verification:
-    """Transform the source again and compare it with the topic and the dead letters.
-
-    Raises:
-        SluicegateError: something cannot be read, nothing was ever decided, or the job ran during the
-            check.
-    """
+    """Transform the source again and compare it with the topic and the dead letters."""
     check = Check(settings, settings.source)
     compared = compare(
-        (settings.source, check.source_records(), check.decided.covered),
+        check.source(),
         sorted(check.topic_records(settings.topic), key=lambda r: (r.partition, r.offset)),
         check.topic_values(settings.dead_letters),
         KNOWN.get("".join(settings.transform.split()).lower()),
@@ -55,50 +48,41 @@ def verify(settings: KafkaToKafkaSettings) -> Verification:
 
 
 def compare(
-    source: tuple[str, Iterable[Record], Mapping[int, int]],
+    source: SourceRecords,
     sink: Sequence[Record],
     letters: Iterable[bytes | None],
     transform: Transform | None,
 ) -> Verification:
-    """Compare the sink with the transformed source. Pure.
+    """Compare the sink with the transformed source; without `transform`, ignoring values. Pure.
 
-    Args:
-        source: its topic, its records in the order of each partition, and how far epochs have read.
-        sink: its records in the order of each partition.
-        letters: the values of the dead letters.
-        transform: of a value; None: values are not compared.
+    The records of the sink must be in the order of each partition.
     """
     findings = Findings()
-    dead_letters = DeadLetters(letters, findings)
-    topic, records, covered = source
+    dead_letters = DeadLetters(letters, source.topic, findings)
     expected: dict[bytes | None, list[Copy]] = {}
     invalid = 0
-    source_records = CoveredRecords(records, covered)
-    for record in source_records:
+    for record in source:
         text = text_of(record.value)
         is_invalid = isinstance(text, str) and record.value is not None
         invalid += is_invalid
-        dead_letters.check(topic, record, str(text) if is_invalid else None)
-        position = (topic, record.partition, record.offset)
+        dead_letters.check(record, str(text) if is_invalid else None)
+        position = (source.topic, record.partition, record.offset)
         if not is_invalid and position not in dead_letters.refused_sources:
-            expected.setdefault(record.key, []).append(_expected_copy(record, transform))
+            expected.setdefault(record.key, []).append(_copy(record, transform))
     dead_letters.check_none_left()
     actual: dict[bytes | None, list[Copy]] = {}
     partitions_of: dict[bytes, set[int]] = {}
     for record in sink:
         if record.key is not None:
             partitions_of.setdefault(record.key, set()).add(record.partition)
-        value = record.value if transform is not None else b""
-        copy = Copy(value, record.headers, record.timestamp_ms)
+        copy = _copy(record, None if transform is None else bytes)
         actual.setdefault(record.key, []).append(copy)
     for name, partitions in partitions_of.items():
         if len(partitions) > 1:
             findings.add(WRONG, f"key {name!r} is in partitions {sorted(partitions)}")
     for key in expected.keys() | actual.keys():
         _check_key(key, expected.get(key, []), actual.get(key, []), findings)
-    checked = {
-        "source records": source_records.read,
-        "source records not read yet": source_records.unread,
+    checked = source.counts() | {
         "keys": len(expected.keys() - {None}),
         "records in the sink": len(sink),
         "records that are not text": invalid,
@@ -110,11 +94,10 @@ def compare(
     return Verification(checked, findings.result())
 
 
-def _expected_copy(record: Record, transform: Transform | None) -> Copy:
-    if transform is None:
-        value: bytes | None = b""
-    else:
-        value = None if record.value is None else transform(record.value)
+def _copy(record: Record, transform: Transform | None) -> Copy:
+    value = record.value if transform is not None else b""
+    if transform is not None and value is not None:
+        value = transform(value)
     return Copy(value, record.headers, record.timestamp_ms)
 
 

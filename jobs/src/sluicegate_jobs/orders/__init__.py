@@ -1,24 +1,23 @@
 """The jobs orders_stream and orders_batch: totals of orders by user."""
 
-from __future__ import annotations
-
 from sluicegate.packaged_job import PackagedJob
+from sluicegate_jobs.generators import into_source, orders
 from sluicegate_jobs.orders import batch, batch_verify, stream, stream_verify
 
 STREAM_JOB = PackagedJob(
     name="orders_stream",
-    summary="streaming SQL: count, max, min of orders by user in 5-second windows, into Kafka and MySQL",
+    summary="Aggregate orders by user in 5-second windows, in streaming SQL. Writes to Kafka and MySQL.",
     settings=stream.OrdersStreamSettings,
     build=stream.build,
     create_targets=stream.create_targets,
     verify=stream_verify.verify,
-    generate=stream.generate,
+    generate=into_source(orders),
 )
 
 
 BATCH_JOB = PackagedJob(
     name="orders_batch",
-    summary="batch SQL: total, max, min, count of a folder of orders by user, into MySQL",
+    summary="Aggregate a folder of orders by user, in batch SQL. Writes to MySQL.",
     settings=batch.OrdersBatchSettings,
     build=batch.build,
     create_targets=batch.create_targets,

@@ -14,12 +14,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import AVAILABLE_NOW, KafkaSink, MySQLSink, batch
+from sluicegate import AVAILABLE_NOW, MySQLSink, batch
 from sluicegate.errors import SettingsInvalid, TargetMissing
 from sluicegate.packaged_job import JobSettings
 from sluicegate.settings.schema import option
 from sluicegate.spark.batch import BatchWriter
-from sluicegate_jobs.dead_letters import letter_columns
+from sluicegate_jobs.dead_letters import dead_letter_sink, letter_columns
 from sluicegate_jobs.generators import orders
 from sluicegate_jobs.orders.schema import read_orders
 from sluicegate_jobs.targets import create_table, create_topics
@@ -30,15 +30,13 @@ FROM orders
 GROUP BY user
 """
 
-TABLE = """
-CREATE TABLE IF NOT EXISTS {table} (
+TABLE_COLUMNS = """
   user VARCHAR(64) NOT NULL,
   orders BIGINT NOT NULL,
   total DECIMAL(22,2) NOT NULL,
   largest DECIMAL(12,2) NOT NULL,
   smallest DECIMAL(12,2) NOT NULL,
   PRIMARY KEY (user)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 """
 
 GENERATED = "orders.jsonl"
@@ -63,11 +61,7 @@ class OrdersBatchSettings(JobSettings):
 
 
 def build(spark: SparkSession, settings: OrdersBatchSettings) -> BatchWriter:
-    """Return the job, not started.
-
-    Raises:
-        TargetMissing: the file or folder does not exist.
-    """
+    """Return the job, not started; raises TargetMissing if the file or folder does not exist."""
     try:
         lines = spark.read.text(settings.source)
     except AnalysisException as error:
@@ -83,13 +77,8 @@ def build(spark: SparkSession, settings: OrdersBatchSettings) -> BatchWriter:
     return batch(
         {"sums": spark.sql(QUERY), "dead_letters": letters},
         name="orders_batch",
-        sinks=[MySQLSink(settings.table, keys=("user",), of="sums", url=settings.mysql or None)],
-        dead_letters=KafkaSink(
-            settings.dead_letters,
-            value="value",
-            of="dead_letters",
-            bootstrap=settings.kafka or None,
-        ),
+        sinks=[MySQLSink(settings.table, keys=("user",), of="sums", url=settings.mysql)],
+        dead_letters=dead_letter_sink(settings, settings.dead_letters),
         checkpoint=settings.checkpoint,
         settings=settings,
     )
@@ -98,15 +87,11 @@ def build(spark: SparkSession, settings: OrdersBatchSettings) -> BatchWriter:
 def create_targets(settings: OrdersBatchSettings) -> list[str]:
     """Create the missing topic and table; return what was created."""
     created = create_topics(settings.kafka, (settings.dead_letters,), partitions=1)
-    return created + create_table(settings.mysql, settings.table, TABLE)
+    return created + create_table(settings.mysql, settings.table, TABLE_COLUMNS)
 
 
 def generate(settings: OrdersBatchSettings, records: int, seed: int) -> str:
-    """Write a file of orders into the source's folder, atomically; return a description.
-
-    Raises:
-        SettingsInvalid: the source is not a local folder.
-    """
+    """Write a file of orders into the source's folder, atomically; return a description."""
     folder = Path(settings.source)
     if urlsplit(settings.source).scheme or folder.is_file():
         raise SettingsInvalid(

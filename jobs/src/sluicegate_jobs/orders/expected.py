@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
@@ -29,23 +28,6 @@ class Order(NamedTuple):
     user: str
     time: datetime
     amount: Decimal
-
-
-@dataclass
-class Totals:
-    """The totals of some orders."""
-
-    orders: int = 0
-    total: Decimal = Decimal(0)
-    smallest: Decimal | None = None
-    largest: Decimal | None = None
-
-    def add(self, amount: Decimal) -> None:
-        """Add an order."""
-        self.orders += 1
-        self.total += amount
-        self.smallest = amount if self.smallest is None else min(self.smallest, amount)
-        self.largest = amount if self.largest is None else max(self.largest, amount)
 
 
 def read_order(line: bytes | None) -> Order | str:

@@ -21,11 +21,7 @@ AMOUNT = r"^-?[0-9]{1,10}([.][0-9]{1,2})?$"
 
 
 def read_orders(lines: DataFrame) -> DataFrame:
-    """Return lines with the columns id, user, time, amount, and invalid: why it is not an order, or null.
-
-    Args:
-        lines: with a column `value`, text or bytes.
-    """
+    """Return lines with the columns id, user, time, amount, and invalid: why it is not an order, or null."""
     row = lines.withColumn("read", json_row(F.col("value").cast("string"), _TEXTS))
     read = row.withColumns(
         {

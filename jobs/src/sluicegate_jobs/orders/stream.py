@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import KafkaSink, LateRows, MySQLSink, epochs
-from sluicegate.packaged_job import JobSettings
+from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
 from sluicegate.spark.epochs import EpochsWriter
-from sluicegate_jobs.generators import orders, to_topic
+from sluicegate_jobs.dead_letters import dead_letter_sink
 from sluicegate_jobs.kafka_source import dead_letter, kafka_source
 from sluicegate_jobs.orders.schema import LATENESS, WINDOW, read_orders
 from sluicegate_jobs.targets import create_table, create_topics
@@ -27,15 +27,13 @@ FROM orders
 GROUP BY window(time, '{WINDOW}'), user
 """  # noqa: S608 - a constant
 
-TABLE = """
-CREATE TABLE IF NOT EXISTS {table} (
+TABLE_COLUMNS = """
   window_start DATETIME NOT NULL,
   user VARCHAR(64) NOT NULL,
   orders BIGINT NOT NULL,
   largest DECIMAL(12,2) NOT NULL,
   smallest DECIMAL(12,2) NOT NULL,
   PRIMARY KEY (window_start, user)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 """
 
 
@@ -43,11 +41,8 @@ CREATE TABLE IF NOT EXISTS {table} (
 class OrdersStreamSettings(JobSettings):
     """The settings of orders_stream."""
 
-    checkpoint: str = option(
-        "checkpoints/orders_stream",
-        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
-    )
-    interval: str = option("5 seconds", "Time between epochs, or available-now.")
+    checkpoint: str = with_default("checkpoint", "checkpoints/orders_stream")
+    interval: str = with_default("interval", "5 seconds")
     source: str = option("orders_stream_source", "Topic of orders, each a JSON object.")
     topic: str = option("orders_stream_sink", "Topic of the windows.")
     table: str = option("orders_by_window", "Table of the windows.")
@@ -66,11 +61,9 @@ def build(spark: SparkSession, settings: OrdersStreamSettings) -> EpochsWriter:
     # F.window drops rows without a time; an invalid line must stay, with any window.
     timed = F.coalesce("time", F.timestamp_seconds(F.lit(0)))
     letters = read.select(
-        F.window(timed, WINDOW).end.alias("window_end"),
-        "invalid",
-        dead_letter(reason).alias("value"),
+        F.window(timed, WINDOW).end.alias("window_end"), "invalid", dead_letter(reason)
     )
-    kafka, mysql = settings.kafka or None, settings.mysql or None
+    keys = ("window_start", "user")
     return epochs(
         {
             "windows": spark.sql(QUERY),
@@ -78,12 +71,10 @@ def build(spark: SparkSession, settings: OrdersStreamSettings) -> EpochsWriter:
         },
         name="orders_stream",
         sinks=[
-            KafkaSink(settings.topic, key="user", of="windows", bootstrap=kafka),
-            MySQLSink(settings.table, keys=("window_start", "user"), of="windows", url=mysql),
+            KafkaSink(settings.topic, key="user", of="windows", bootstrap=settings.kafka),
+            MySQLSink(settings.table, keys=keys, of="windows", url=settings.mysql),
         ],
-        dead_letters=KafkaSink(
-            settings.dead_letters, value="value", of="dead_letters", bootstrap=kafka
-        ),
+        dead_letters=dead_letter_sink(settings, settings.dead_letters),
         checkpoint=settings.checkpoint,
         settings=settings,
     )
@@ -92,10 +83,5 @@ def build(spark: SparkSession, settings: OrdersStreamSettings) -> EpochsWriter:
 def create_targets(settings: OrdersStreamSettings) -> list[str]:
     """Create missing topics and tables; return what was created."""
     topics = (settings.source, settings.topic, settings.dead_letters)
-    created = create_topics(settings.kafka, topics, partitions=4)
-    return created + create_table(settings.mysql, settings.table, TABLE)
-
-
-def generate(settings: OrdersStreamSettings, records: int, seed: int) -> str:
-    """Put orders into the source; return a description."""
-    return to_topic(settings.kafka, settings.source, orders(records, seed))
+    created = create_topics(settings.kafka, topics)
+    return created + create_table(settings.mysql, settings.table, TABLE_COLUMNS)

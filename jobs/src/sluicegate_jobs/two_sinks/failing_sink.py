@@ -55,7 +55,16 @@ class FailingSink:
     def bind(self, rows: pa.Schema, *, lineage: str, apply_timeout_s: float) -> BoundSink:
         """Bind the sink; see `contract.Sink`."""
         bound = self.sink.bind(rows, lineage=lineage, apply_timeout_s=apply_timeout_s)
-        return _FailingBound(bound, self.phase, self.rows)
+        return _FailingBound(
+            bound,
+            self.phase,
+            self.rows,
+            id=bound.id,
+            binding=bound.binding,
+            expressions=bound.expressions,
+            part_expression=bound.part_expression,
+            refresh_every_s=bound.refresh_every_s,
+        )
 
 
 @dataclass(frozen=True)
@@ -65,26 +74,11 @@ class _FailingBound:
     bound: BoundSink
     phase: str
     rows: int
-
-    @property
-    def id(self) -> str:
-        return self.bound.id
-
-    @property
-    def binding(self) -> SinkBinding:
-        return self.bound.binding
-
-    @property
-    def expressions(self) -> Sequence[tuple[str, str]]:
-        return self.bound.expressions
-
-    @property
-    def part_expression(self) -> str | None:
-        return self.bound.part_expression
-
-    @property
-    def refresh_every_s(self) -> float | None:
-        return self.bound.refresh_every_s
+    id: str
+    binding: SinkBinding
+    expressions: Sequence[tuple[str, str]]
+    part_expression: str | None
+    refresh_every_s: float | None
 
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
         if self.phase == STAGE and _accepted(STAGE, self.rows, batch.num_rows) < batch.num_rows:

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import KafkaSink, MySQLSink, epochs
-from sluicegate.packaged_job import JobSettings
+from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
 from sluicegate.sinks.contract import Sink
 from sluicegate.spark.epochs import EpochsWriter
-from sluicegate_jobs.generators import indicators, to_topic
+from sluicegate_jobs.dead_letters import dead_letter_sink
 from sluicegate_jobs.kafka_source import dead_letter, json_row, kafka_source
 from sluicegate_jobs.targets import create_table, create_topics
 from sluicegate_jobs.two_sinks.failing_sink import APPLY, NEVER, STAGE, FailingSink
@@ -31,15 +31,13 @@ INPUT = "time string, key1 string, key2 string, key3 string, indicate bigint"
 TIME = r"^(19|20)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z$"
 ROWS_BEFORE_FAILURE = 10
 
-TABLE = """
-CREATE TABLE IF NOT EXISTS {table} (
+TABLE_COLUMNS = """
   slot_time DATETIME NOT NULL,
   key1 VARCHAR(64) NOT NULL,
   key2 VARCHAR(64) NOT NULL,
   key3 VARCHAR(64) NOT NULL,
   indicate BIGINT NOT NULL,
   PRIMARY KEY (slot_time, key1, key2, key3)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 """
 
 
@@ -47,11 +45,8 @@ CREATE TABLE IF NOT EXISTS {table} (
 class TwoSinksSettings(JobSettings):
     """The settings of two_sinks."""
 
-    checkpoint: str = option(
-        "checkpoints/two_sinks",
-        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
-    )
-    interval: str = option("5 seconds", "Time between epochs, or available-now.")
+    checkpoint: str = with_default("checkpoint", "checkpoints/two_sinks")
+    interval: str = with_default("interval", "5 seconds")
     source: str = option(
         "two_sinks_source", "Topic of JSON objects with time, key1, key2, key3 and indicate."
     )
@@ -62,7 +57,7 @@ class TwoSinksSettings(JobSettings):
     )
     fail_mysql: str = option(
         NEVER,
-        "Phase in which the MySQL sink fails after its 10th row: stage (phase one) or apply (phase two).",
+        "Phase in which the MySQL sink fails after its 10th row. stage: phase one. apply: phase two.",
         choices=(NEVER, STAGE, APPLY),
     )
 
@@ -70,13 +65,9 @@ class TwoSinksSettings(JobSettings):
 def build(spark: SparkSession, settings: TwoSinksSettings) -> EpochsWriter:
     """Return the job, not started."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
-    read = source.withColumn("row", json_row(F.col("value").cast("string"), INPUT)).withColumn(
-        "slot_time",
-        F.date_trunc(
-            "minute",
-            F.when(F.col("row.time").rlike(TIME), F.try_to_timestamp("row.time")),
-        ),
-    )
+    parsed = source.withColumn("row", json_row(F.col("value").cast("string"), INPUT))
+    time = F.when(F.col("row.time").rlike(TIME), F.try_to_timestamp("row.time"))
+    read = parsed.withColumn("slot_time", F.date_trunc("minute", time))
     valid = F.col("slot_time").isNotNull()
     for name in ("key1", "key2", "key3", "indicate"):
         valid = valid & F.col(f"row.{name}").isNotNull()
@@ -86,15 +77,14 @@ def build(spark: SparkSession, settings: TwoSinksSettings) -> EpochsWriter:
     reason = F.when(F.col("value").isNull(), "empty: the record has no value").otherwise(
         "unparsed: not a JSON object with time, key1, key2, key3 and indicate"
     )
-    letters = read.where(~valid).select(dead_letter(reason).alias("value"))
-    kafka = settings.kafka or None
+    letters = read.where(~valid).select(dead_letter(reason))
     mysql: Sink = MySQLSink(
         settings.table,
         keys=KEYS,
         on_conflict="add",
         columns=(*KEYS, "indicate"),
         of="sums",
-        url=settings.mysql or None,
+        url=settings.mysql,
         statement_rows=10_000 if settings.fail_mysql == NEVER else ROWS_BEFORE_FAILURE,
     )
     if settings.fail_mysql != NEVER:
@@ -102,10 +92,8 @@ def build(spark: SparkSession, settings: TwoSinksSettings) -> EpochsWriter:
     return epochs(
         {"sums": sums, "dead_letters": letters},
         name="two_sinks",
-        sinks=[KafkaSink(settings.topic, key="key1", of="sums", bootstrap=kafka), mysql],
-        dead_letters=KafkaSink(
-            settings.dead_letters, value="value", of="dead_letters", bootstrap=kafka
-        ),
+        sinks=[KafkaSink(settings.topic, key="key1", of="sums", bootstrap=settings.kafka), mysql],
+        dead_letters=dead_letter_sink(settings, settings.dead_letters),
         checkpoint=settings.checkpoint,
         settings=settings,
     )
@@ -130,10 +118,5 @@ def sum_by_key(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def create_targets(settings: TwoSinksSettings) -> list[str]:
     """Create missing topics and tables; return what was created."""
     topics = (settings.source, settings.topic, settings.dead_letters)
-    created = create_topics(settings.kafka, topics, partitions=4)
-    return created + create_table(settings.mysql, settings.table, TABLE)
-
-
-def generate(settings: TwoSinksSettings, records: int, seed: int) -> str:
-    """Put rows into the source; return a description."""
-    return to_topic(settings.kafka, settings.source, indicators(records, seed))
+    created = create_topics(settings.kafka, topics)
+    return created + create_table(settings.mysql, settings.table, TABLE_COLUMNS)

@@ -11,21 +11,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sluicegate.packaged_job import Verification
-from sluicegate.sinks.kafka.reader import Record
 from sluicegate.storage.arrow_encoding import decode_batches
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import ObjectStore
 from sluicegate.storage.staging_area import StagingArea
+from sluicegate_jobs.two_sinks.job import TwoSinksSettings
 from sluicegate_jobs.verification.check import Check
-from sluicegate_jobs.verification.dead_letters import EMPTY, UNPARSED, DeadLetters
-from sluicegate_jobs.verification.epoch_log import CoveredRecords
+from sluicegate_jobs.verification.dead_letters import EMPTY, UNPARSED, DeadLetters, utc_time
+from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
-
-if TYPE_CHECKING:
-    from sluicegate_jobs.two_sinks.job import TwoSinksSettings
 
 _TIME = re.compile(r"(19|20)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z", re.ASCII)
 
@@ -34,28 +31,17 @@ Key = tuple[datetime, str, str, str]
 
 @dataclass(frozen=True)
 class Delivered:
-    """The contents of the sinks.
-
-    Args:
-        kafka: values of the topic.
-        mysql: key -> sum.
-        letters: values of the dead letters.
-        decided: values that the epoch records decided for the topic; None if some are pruned.
-    """
+    """The contents of the sinks: values of the topic, sums of the table, values of the dead letters."""
 
     kafka: Iterable[bytes | None]
     mysql: Mapping[Key, int]
     letters: Iterable[bytes | None]
     decided: Counter[bytes] | None
+    """The values that the epoch records decided for the topic; None if some are pruned."""
 
 
 def verify(settings: TwoSinksSettings) -> Verification:
-    """Sum the source again and compare it with both sinks, the dead letters and the epoch records.
-
-    Raises:
-        SluicegateError: something cannot be read, nothing was ever decided, or the job ran during the
-            check.
-    """
+    """Sum the source again and compare it with both sinks, the dead letters and the epoch records."""
     check = Check(settings, settings.source)
     decided = check.decided
     rows = check.table_rows(settings.table, "slot_time, key1, key2, key3, indicate")
@@ -67,7 +53,7 @@ def verify(settings: TwoSinksSettings) -> Verification:
         if decided.rows is None
         else decided_values(check.objects, decided.attempts, f"kafka.{settings.topic}"),
     )
-    compared = compare(settings.source, check.source_records(), decided.covered, delivered)
+    compared = compare(check.source(), delivered)
     return check.conclude(compared, settings.table)
 
 
@@ -82,28 +68,18 @@ def decided_values(objects: ObjectStore, epochs: Iterable[int], sink: str) -> Co
         for chunk in record.chunks:
             if chunk.sink == sink:
                 for batch in decode_batches(area.read(chunk)):
-                    values.update(_bytes(value) for value in batch.column("value").to_pylist())
+                    values.update(batch.column("value").cast("binary").to_pylist())
     return values
 
 
-def compare(
-    topic: str, source: Iterable[Record], covered: Mapping[int, int], delivered: Delivered
-) -> Verification:
-    """Compare what was delivered with the sums of the source. Pure.
-
-    Args:
-        topic: of the source.
-        source: its records, including those that no epoch has read.
-        covered: partition -> the first offset that no decided epoch has read.
-        delivered: the contents of the sinks.
-    """
+def compare(source: SourceRecords, delivered: Delivered) -> Verification:
+    """Compare what was delivered with the sums of the source. Pure."""
     findings = Findings()
-    dead_letters = DeadLetters(delivered.letters, findings)
+    dead_letters = DeadLetters(delivered.letters, source.topic, findings)
     expected: Counter[Key] = Counter()
-    records = CoveredRecords(source, covered)
-    for record in records:
+    for record in source:
         row = read_row(record.value)
-        dead_letters.check(topic, record, row if isinstance(row, str) else None)
+        dead_letters.check(record, row if isinstance(row, str) else None)
         if not isinstance(row, str):
             expected[row[0]] += row[1]
     dead_letters.check_none_left()
@@ -121,9 +97,7 @@ def compare(
             findings.add(LOST, f"decided but not delivered: {value!r:.160}", count)
         for value, count in (values - delivered.decided).items():
             findings.add(UNDECIDED, f"delivered but not decided: {value!r:.160}", count)
-    checked = {
-        "source records": records.read,
-        "source records not read yet": records.unread,
+    checked = source.counts() | {
         "sums": len(expected),
         "records in Kafka": values.total(),
         "UUIDs": len(ids),
@@ -170,8 +144,7 @@ def _topic(values: Counter[bytes], findings: Findings) -> tuple[Counter[Key], se
 
 
 def _sum_of(row: Mapping[str, Any]) -> tuple[Key, int]:
-    time = datetime.fromisoformat(str(row["slot_time"]))
-    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    time = utc_time(str(row["slot_time"]))
     return (time, str(row["key1"]), str(row["key2"]), str(row["key3"])), int(row["indicate"])
 
 
@@ -186,7 +159,3 @@ def _check_sums(
             findings.add(LOST, f"{where} has no sum of {key}, expected {right}")
         else:
             findings.add(WRONG, f"{where} has {found} for {key}, expected {right or 0}")
-
-
-def _bytes(value: bytes | str) -> bytes:
-    return value.encode() if isinstance(value, str) else value

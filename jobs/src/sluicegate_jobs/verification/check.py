@@ -18,30 +18,28 @@ from sluicegate.packaged_job import JobSettings, Verification
 from sluicegate.protocol.markers import Marker
 from sluicegate.savepoints.takeover import successor
 from sluicegate.settings.epoch import EXACTLY_ONCE
+from sluicegate.sinks.contract import quoted
 from sluicegate.sinks.kafka.connection import Connection
 from sluicegate.sinks.kafka.marker_reader import committed_marker
 from sluicegate.sinks.kafka.reader import CommittedReader, Record, read_committed
-from sluicegate.sinks.mysql.connection import Address, connect, quoted
+from sluicegate.sinks.mysql.connection import Address, connect
 from sluicegate.sinks.mysql.connection import Connection as Database
 from sluicegate.sinks.mysql.writer import MARKERS
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import open_store
-from sluicegate_jobs.verification.epoch_log import SinkState, compare_decided, read_decided
+from sluicegate_jobs.verification.epoch_log import (
+    SinkState,
+    SourceRecords,
+    compare_decided,
+    read_decided,
+)
 
 _TIMEOUT_S = 120.0
 _NO_SUCH_TABLE = 1146
 
 
 class Check:
-    """One check of a job.
-
-    Args:
-        settings: of the job.
-        source: its topic; empty for a batch.
-
-    Raises:
-        SluicegateError: the checkpoint cannot be read.
-    """
+    """One check of a job; `source` is its topic, empty for a batch."""
 
     def __init__(self, settings: JobSettings, source: str = "") -> None:
         self._settings, self._source = settings, source
@@ -57,12 +55,11 @@ class Check:
     def _database(self) -> Address:
         return Address.parse(self._settings.mysql or None)
 
-    def source_records(self) -> Iterator[Record]:
-        """Yield all records of the source, including those that no epoch has read.
+    def source(self) -> SourceRecords:
+        """Return the records of the source; reading them fails if retention removed the oldest ones."""
+        return SourceRecords(self._source, self._source_records(), self.decided.covered)
 
-        Raises:
-            SluicegateError: retention removed the oldest records.
-        """
+    def _source_records(self) -> Iterator[Record]:
         with CommittedReader(self._kafka) as reader:
             bounds = reader.bounds(self._source)
             removed = {partition: begin for partition, (begin, _) in bounds.items() if begin}
@@ -86,15 +83,7 @@ class Check:
         return (record.value for record in self.topic_records(topic))
 
     def table_rows(self, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table.
-
-        Args:
-            table: its name.
-            columns: as SQL, in the order of the values.
-
-        Raises:
-            TargetMissing, SinkUnavailable: it cannot be read.
-        """
+        """Yield the rows of a table; `columns` is SQL, in the order of the values."""
         with self._session(f"table {table}") as session, session.cursor(SSCursor) as cursor:
             cursor.execute(f"SELECT {columns} FROM {quoted(table)}")  # noqa: S608 - a quoted name and our own columns
             while rows := cursor.fetchmany(10_000):
@@ -103,12 +92,7 @@ class Check:
     def conclude(self, compared: Verification, table: str = "") -> Verification:
         """Return a comparison of rows, completed by a comparison of markers with the epoch log.
 
-        Args:
-            compared: the comparison of rows; all topics of sinks must have been read for it.
-            table: of the MySQL sink, if there is one.
-
-        Raises:
-            SluicegateError: nothing was ever decided, or the job ran during the check.
+        All topics of sinks must have been read before. `table` is the one of the MySQL sink, if any.
         """
         states = self._sink_states(table)
         _check_not_moved(states)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from sluicegate.dead_letters.letter import STAGED_ROW
 from sluicegate.sinks.kafka.reader import Position, Record
-from sluicegate_jobs.verification.findings import DUPLICATED, LOST, WRONG, Findings
+from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
 
 EMPTY, UNPARSED, LATE = "empty", "unparsed", "late"
 """The first words of reasons."""
@@ -27,19 +28,14 @@ def text_of(value: bytes | None) -> bytes | str:
 
 
 class DeadLetters:
-    """The dead letters of a job.
+    """The dead letters of a job whose source is `topic`; `findings` receives what is wrong with them."""
 
-    Args:
-        values: of its dead-letter topic.
-        findings: receives what is wrong with them.
-    """
-
-    def __init__(self, values: Iterable[bytes | None], findings: Findings) -> None:
-        self._findings = findings
+    def __init__(self, values: Iterable[bytes | None], topic: str, findings: Findings) -> None:
+        self._topic, self._findings = topic, findings
         self._by_source: dict[Position, dict[str, Any]] = {}
         self.count = 0
         self.refused: list[dict[str, Any]] = []
-        """The rows that a sink refused: as JSON if a sink has them so, otherwise by columns."""
+        """The rows that a sink refused: JSON if a sink writes JSON, otherwise columns."""
         self.refused_sources: set[Position] = set()
         """The records that refused rows were made from, if the dead letters name them."""
         self.truncated = 0
@@ -71,7 +67,8 @@ class DeadLetters:
             return
         if isinstance(letter.get("source"), dict):
             self.refused_sources.add(_position_of(letter["source"]))
-        rows = [row for row in _json_list(letter.get("payload")) if isinstance(row, dict)]
+        parsed = _parse(str(letter.get("payload")))
+        rows = [row for row in parsed if isinstance(row, dict)] if isinstance(parsed, list) else []
         if not rows:
             self.truncated += 1
             return
@@ -82,30 +79,31 @@ class DeadLetters:
         else:
             self.refused.append(row)
 
-    def pop(self, position: Position) -> dict[str, Any] | None:
-        """Return and remove the dead letter about a record."""
-        return self._by_source.pop(position, None)
+    def check_unread(self, record: Record) -> bool:
+        """Return whether a record that no decided epoch has read has a dead letter: that is a finding."""
+        position = Position(self._topic, record.partition, record.offset)
+        if self._by_source.pop(position, None) is None:
+            return False
+        what = f"record {position} has a dead letter, but no decided epoch has read it"
+        self._findings.add(UNDECIDED, what)
+        return True
 
-    def is_late(self, topic: str, record: Record) -> bool:
-        """Return whether a record has a dead letter as late."""
-        letter = self._by_source.get(Position(topic, record.partition, record.offset))
-        return letter is not None and letter["reason"].startswith(LATE)
-
-    def check(self, topic: str, record: Record, reason: str | None) -> None:
-        """Compare a source record with its dead letter.
+    def check(self, record: Record, reason: str | None, *, may_be_late: bool = False) -> bool:
+        """Compare a source record with its dead letter; return whether the job dropped it as late.
 
         Args:
-            topic: of the source.
             record: that an epoch has read.
-            reason: how its dead letter must begin; None if it must have none.
+            reason: how its dead letter must begin; None if the record is valid.
+            may_be_late: a valid record may have a dead letter as late; otherwise it has none.
         """
-        position = Position(topic, record.partition, record.offset)
-        letter = self.pop(position)
+        position = Position(self._topic, record.partition, record.offset)
+        letter = self._by_source.pop(position, None)
         if letter is None:
             if reason is not None:
                 self._findings.add(LOST, f"record {position} is {reason} and has no dead letter")
-            return
-        if reason is None or not letter["reason"].startswith(reason):
+            return False
+        is_late = may_be_late and reason is None and letter["reason"].startswith(LATE)
+        if not is_late and (reason is None or not letter["reason"].startswith(reason)):
             truth = "is valid" if reason is None else f"is {reason}"
             stated = f"{letter['reason']!r:.80}"
             self._findings.add(WRONG, f"record {position} {truth}; its dead letter says {stated}")
@@ -114,6 +112,7 @@ class DeadLetters:
             self._findings.add(
                 WRONG, f"the dead letter of record {position} has another payload's hash"
             )
+        return is_late
 
     def check_none_left(self) -> None:
         """Add a finding for each dead letter about a record that was not read."""
@@ -124,25 +123,26 @@ class DeadLetters:
 
 
 def _position_of(source: dict[str, Any]) -> Position:
-    """Return the position in a dead letter's source."""
     return Position(str(source.get("topic")), source.get("partition", -1), source.get("offset", -1))
 
 
 def json_object(value: bytes | str | None) -> dict[str, Any] | None:
     """Return a JSON object, None if the value is none; the caller reports what that means."""
-    # Spark cuts payloads without regard to characters: dead letters about garbage may not be UTF-8.
-    text = value.decode(errors="replace") if isinstance(value, bytes) else value
-    try:
-        parsed = json.loads(text or "")
-    except ValueError:
-        return None
+    parsed = _parse(value)
     return parsed if isinstance(parsed, dict) else None
 
 
-def _json_list(text: object) -> list[Any]:
-    """Return the JSON list of a refused row's columns; empty if the payload was cut."""
+def _parse(value: bytes | str | None) -> object:
+    # Spark cuts payloads without regard to characters: dead letters about garbage may not be UTF-8.
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
     try:
-        parsed = json.loads(str(text))
+        parsed: object = json.loads(text or "")
     except ValueError:
-        return []
-    return parsed if isinstance(parsed, list) else []
+        return None
+    return parsed
+
+
+def utc_time(text: str) -> datetime:
+    """Return a time as Spark writes it in JSON; without a zone it is UTC."""
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

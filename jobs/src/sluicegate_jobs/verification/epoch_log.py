@@ -41,24 +41,14 @@ class DecidedState:
 
 @dataclass(frozen=True)
 class SinkState:
-    """The state of a sink.
-
-    Args:
-        markers: part -> its marker.
-        records: how many records a reader sees; None for a table, whose rows are replaced.
-    """
+    """The markers of a sink's parts, and its number of records: None for a table, which replaces rows."""
 
     markers: Mapping[int, Marker | None]
     records: int | None
 
 
 def compare_decided(decided: DecidedState, states: Mapping[str, SinkState]) -> tuple[Finding, ...]:
-    """Return where the state of a sink differs from what was decided. Pure.
-
-    Args:
-        decided: what the epoch log decided.
-        states: sink -> its state.
-    """
+    """Return where the states of sinks differ from what was decided. Pure."""
     findings = Findings()
     chain = decided.newest.chain() if decided.newest else {}
     for sink, state in states.items():
@@ -87,12 +77,11 @@ def _check_marker(
 
 
 def _check_records(sink: str, records: int, rows: int, findings: Findings) -> None:
+    what = f"{sink}: {rows} records are decided, {records} exist"
     if records < rows:
-        what = f"{sink}: {rows} records are decided, {records} exist: lost, or not applied yet"
-        findings.add(LOST, what, rows - records)
+        findings.add(LOST, f"{what}: lost, or not applied yet", rows - records)
     elif records > rows:
-        what = f"{sink}: {rows} records are decided, {records} exist: some twice, or never decided"
-        findings.add(UNDECIDED, what, records - rows)
+        findings.add(UNDECIDED, f"{what}: some twice, or never decided", records - rows)
 
 
 def read_decided(objects: ObjectStore, topic: str | None) -> DecidedState:
@@ -141,23 +130,32 @@ def _covered(objects: ObjectStore, epoch: int, topic: str | None) -> dict[int, i
     return offsets[0]
 
 
-class CoveredRecords:
-    """Iterates the source records that decided epochs have read, and counts both these and the others.
+class SourceRecords:
+    """The records of a job's source. Counts those that decided epochs have read, and the others.
 
     Args:
-        records: of the source.
+        topic: of the source.
+        records: all of them, those of each partition in order.
         covered: partition -> the first offset that no decided epoch has read.
     """
 
-    def __init__(self, records: Iterable[Record], covered: Mapping[int, int]) -> None:
+    def __init__(self, topic: str, records: Iterable[Record], covered: Mapping[int, int]) -> None:
+        self.topic = topic
         self._records, self._covered = records, covered
-        self.read = self.unread = 0
+        self._read = self._unread = 0
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield the records that were read."""
+        """Yield the records that decided epochs have read."""
+        return (record for record, read in self.with_unread() if read)
+
+    def with_unread(self) -> Iterator[tuple[Record, bool]]:
+        """Yield every record, and whether a decided epoch has read it."""
         for record in self._records:
-            if record.offset < self._covered.get(record.partition, 0):
-                self.read += 1
-                yield record
-            else:
-                self.unread += 1
+            read = record.offset < self._covered.get(record.partition, 0)
+            self._read += read
+            self._unread += not read
+            yield record, read
+
+    def counts(self, noun: str = "records") -> dict[str, int]:
+        """Return how many records were read and not read, for `Verification.checked`."""
+        return {f"source {noun}": self._read, f"source {noun} not read yet": self._unread}

@@ -11,33 +11,27 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import KafkaSink, MySQLSink, epochs
-from sluicegate.packaged_job import JobSettings
+from sluicegate import MySQLSink, epochs
+from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
 from sluicegate.spark.epochs import EpochsWriter
-from sluicegate_jobs.generators import text_lines, to_topic
+from sluicegate_jobs.dead_letters import dead_letter_sink
 from sluicegate_jobs.kafka_source import dead_letter, kafka_source, unreadable
 from sluicegate_jobs.targets import create_table, create_topics
 
-TABLE = """
-CREATE TABLE IF NOT EXISTS {table} (
+TABLE_COLUMNS = """
   word VARCHAR(255) NOT NULL,
   count BIGINT NOT NULL,
   PRIMARY KEY (word)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 """
-"""A binary collation: with others, `Cafe` and `café` are one key in MySQL and two words in Spark."""
 
 
 @dataclass(frozen=True)
 class WordCountSettings(JobSettings):
     """The settings of word_count."""
 
-    checkpoint: str = option(
-        "checkpoints/word_count",
-        "Checkpoint of this job alone: a path, file:///path or s3://bucket/prefix.",
-    )
-    interval: str = option("10 seconds", "Time between epochs, or available-now.")
+    checkpoint: str = with_default("checkpoint", "checkpoints/word_count")
+    interval: str = with_default("interval", "10 seconds")
     source: str = option("word_count_source", "Topic of text lines.")
     table: str = option("t_wordcount", "Table of the counts.")
     dead_letters: str = option(
@@ -57,21 +51,12 @@ def build(spark: SparkSession, settings: WordCountSettings) -> EpochsWriter:
         .groupBy("word")
         .agg(F.count("*").alias("count"))
     )
-    letters = lines.where(F.col("invalid").isNotNull()).select(
-        dead_letter(F.col("invalid")).alias("value")
-    )
+    letters = lines.where(F.col("invalid").isNotNull()).select(dead_letter(F.col("invalid")))
     return epochs(
         {"counts": counts, "dead_letters": letters},
         name="word_count",
-        sinks=[
-            MySQLSink(settings.table, keys=("word",), of="counts", url=settings.mysql or None),
-        ],
-        dead_letters=KafkaSink(
-            settings.dead_letters,
-            value="value",
-            of="dead_letters",
-            bootstrap=settings.kafka or None,
-        ),
+        sinks=[MySQLSink(settings.table, keys=("word",), of="counts", url=settings.mysql)],
+        dead_letters=dead_letter_sink(settings, settings.dead_letters),
         checkpoint=settings.checkpoint,
         settings=settings,
     )
@@ -79,10 +64,5 @@ def build(spark: SparkSession, settings: WordCountSettings) -> EpochsWriter:
 
 def create_targets(settings: WordCountSettings) -> list[str]:
     """Create missing topics and tables; return what was created."""
-    created = create_topics(settings.kafka, (settings.source, settings.dead_letters), partitions=4)
-    return created + create_table(settings.mysql, settings.table, TABLE)
-
-
-def generate(settings: WordCountSettings, records: int, seed: int) -> str:
-    """Put lines of text into the source; return a description."""
-    return to_topic(settings.kafka, settings.source, text_lines(records, seed))
+    created = create_topics(settings.kafka, (settings.source, settings.dead_letters))
+    return created + create_table(settings.mysql, settings.table, TABLE_COLUMNS)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from sluicegate.spark.socket.line_splitter import LineSplitter
+from sluicegate.spark.socket.receiver import LineSplitter
 from sluicegate.spark.socket.write_ahead_log import Line
 
 LIMIT = 10

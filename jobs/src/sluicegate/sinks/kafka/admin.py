@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
@@ -15,7 +16,6 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from sluicegate.errors import SluicegateError
 from sluicegate.sinks.kafka import errors
 from sluicegate.sinks.kafka.connection import MARKERS_TOPIC, RDKAFKA_LOG, Connection, Deadline
 
@@ -24,8 +24,7 @@ _CONNECT_SLICE_S = 0.5
 _PAUSE_S = 0.05
 _METADATA_LAG_S = 2.0
 """Brokers learn of a new topic a little late."""
-
-Answer = TypeVar("Answer")
+_TIMED_OUT = KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001 - librdkafka's own errors have no other name
 
 
 class KafkaAdmin:
@@ -68,18 +67,15 @@ class KafkaAdmin:
 
     def topics(self) -> dict[str, set[int]]:
         """Return the partitions of every topic."""
-        metadata = self._answer(
-            "listing topics", lambda: self._admin.list_topics(timeout=self._left())
-        )
+        with self._translated_errors("listing topics"):
+            metadata = self._admin.list_topics(timeout=self._left())
         return {name: set(topic.partitions) for name, topic in metadata.topics.items()}
 
     def describe(self, topic: str) -> TopicDescription | None:
         """Return a topic's description, None if it does not exist. Never creates it."""
-
-        def ask() -> TopicDescription | None:
-            futures = self._admin.describe_topics(
-                TopicCollection([topic]), request_timeout=self._left()
-            )
+        with self._translated_errors(f"describing topic {topic}"):
+            topics = TopicCollection([topic])
+            futures = self._admin.describe_topics(topics, request_timeout=self._left())
             try:
                 description: TopicDescription = futures[topic].result(self._left())
             except KafkaException as raised:
@@ -87,8 +83,6 @@ class KafkaAdmin:
                     return None
                 raise
             return description
-
-        return self._answer(f"describing topic {topic}", ask)
 
     def wait_for(self, topic: str, timeout_s: float = _METADATA_LAG_S) -> TopicDescription | None:
         """Return a topic's description once the broker knows it, None if it never does."""
@@ -102,8 +96,7 @@ class KafkaAdmin:
         if self.describe(topic) is not None:
             return False
         new = NewTopic(topic, partitions, config=dict(config or {}))
-
-        def ask() -> bool:
+        with self._translated_errors(f"creating topic {topic}"):
             futures = self._admin.create_topics([new], request_timeout=self._left())
             try:
                 futures[topic].result(self._left())
@@ -111,16 +104,13 @@ class KafkaAdmin:
                 # By somebody else, or by this request if its first answer was late or lost.
                 if errors.error_of(raised).name() != "TOPIC_ALREADY_EXISTS":
                     raise
-            return True
-
-        return self._answer(f"creating topic {topic}", ask)
+        return True
 
     def config(self, kind: ResourceType, name: str) -> dict[str, str]:
         """Return the settings of a topic or broker."""
         resource = ConfigResource(kind, name)
         patience = self._deadline or Deadline(_ANSWER_S)
-
-        def ask() -> dict[str, str]:
+        with self._translated_errors(f"reading settings of {kind.name.lower()} {name}"):
             while True:
                 futures = self._admin.describe_configs([resource], request_timeout=self._left())
                 try:
@@ -133,19 +123,14 @@ class KafkaAdmin:
                         raise
                     time.sleep(_PAUSE_S)
 
-        return self._answer(f"reading settings of {kind.name.lower()} {name}", ask)
-
-    def _answer(self, doing: str, ask: Callable[[], Answer]) -> Answer:
+    @contextmanager
+    def _translated_errors(self, doing: str) -> Iterator[None]:
         try:
-            return ask()
+            yield
         except (KafkaException, TimeoutError) as raised:
             self._admin.poll(0)
-            raise self._error(raised, doing) from raised
-
-    def _error(self, raised: KafkaException | TimeoutError, doing: str) -> SluicegateError:
-        timed_out = KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001 - librdkafka's own errors have no other name
-        error = errors.error_of(raised) if isinstance(raised, KafkaException) else timed_out
-        return errors.startup_error(self._denial() or error, self._address, doing)
+            error = errors.error_of(raised) if isinstance(raised, KafkaException) else _TIMED_OUT
+            raise errors.startup_error(self._denial() or error, self._address, doing) from raised
 
     def _denial(self) -> KafkaError | None:
         return next((error for error in self._errors if errors.is_denial(error.name())), None)

@@ -6,6 +6,7 @@ Picklable; created by `KafkaSink.bind`. It never talks to a broker.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -28,14 +29,7 @@ _HEADER_OVERHEAD_BYTES = 10
 
 @dataclass(frozen=True)
 class BoundKafka:
-    """See `contract.BoundSink`.
-
-    Args:
-        topic: that it writes to.
-        parts: how many transactions an epoch is applied in.
-        expressions: staged columns with their Spark SQL.
-        part_expression: a row's part.
-    """
+    """See `contract.BoundSink`."""
 
     topic: KafkaTopic
     parts: int
@@ -44,12 +38,10 @@ class BoundKafka:
 
     @property
     def id(self) -> str:
-        """The sink's id."""
         return self.topic.sink_id
 
     @property
     def binding(self) -> SinkBinding:
-        """What the epoch record stores of this sink."""
         key = f"{group_id(self.topic.lineage, self.id)}/{MARKERS_TOPIC}"
         return SinkBinding("kafka", f"topic {self.topic.name}", self.parts, key)
 
@@ -59,21 +51,41 @@ class BoundKafka:
         return self.topic.limits.offsets_retention_min * 60 / 4
 
     def open(self, part: int) -> KafkaPartWriter:
-        """Return a writer for a part; it fences every earlier writer of the same part."""
         return KafkaPartWriter(self.topic, part)
 
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
-        """Return for each row why the topic would not accept it; see the contract."""
         if not batch.num_rows:
             return None
         reasons = pa.nulls(batch.num_rows, pa.string())
-        for refused, reason in (
-            self._too_large(batch),
-            self._no_key(batch),
-            *self._bad_fields(batch),
-        ):
+        for refused, reason in self._checks(batch):
             reasons = pc.if_else(refused, reason, reasons)
         return reasons if reasons.null_count < batch.num_rows else None
+
+    def _checks(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.Array, pa.Array | str]]:
+        """Yield which rows the topic would not accept, and why; the last reason of a row counts."""
+        topic, limits, names = self.topic.name, self.topic.limits, batch.schema.names
+        yield self._too_large(batch)
+        no_key = pc.and_(batch.column("key").is_null(), limits.keys_required)
+        yield no_key, f"the record has no key and topic {topic} is compacted"
+        if "headers" in names:
+            unnamed = pc.greater(_sum_per_row(batch.column("headers"), _is_unnamed), 0)
+            yield unnamed, "a header of the record has no key"
+        if "partition" in names:
+            number = batch.column("partition")
+            outside = pc.or_(pc.less(number, 0), pc.greater_equal(number, limits.partitions))
+            reason = pc.binary_join_element_wise(
+                "the record asks for partition", number.cast(pa.string()),
+                f"and topic {topic} has {limits.partitions}, from 0", " ",
+            )  # fmt: skip
+            yield pc.fill_null(outside, fill_value=False), reason  # null: the key chooses
+        if "timestamp" in names:
+            latest = min(time.time_ns() // 1_000_000 + limits.timestamp_ahead_ms, 2**63 - 1)
+            ahead = pc.greater(batch.column("timestamp"), latest)
+            reason = (
+                f"the record's time is more than {limits.timestamp_ahead_ms} ms ahead, which topic "
+                f"{topic} does not accept (message.timestamp.after.max.ms)"
+            )
+            yield pc.fill_null(ahead, fill_value=False), reason
 
     def _too_large(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
         limit, overhead = self.topic.limits.record_limit_bytes, RECORD_OVERHEAD_BYTES
@@ -82,41 +94,12 @@ class BoundKafka:
         size = pc.add(_lengths(batch.column("key")), _lengths(batch.column("value")))
         size = pc.add(size, overhead)
         if "headers" in batch.schema.names:
-            size = pc.add(size, _per_row(batch.column("headers"), _header_sizes))
+            size = pc.add(size, _sum_per_row(batch.column("headers"), _header_sizes))
         reason = pc.binary_join_element_wise(
             "the record has", size.cast(pa.string()), "bytes with its overhead;",
             f"topic {self.topic.name} takes {limit} (max.message.bytes)", " ",
         )  # fmt: skip
         return pc.greater(size, limit), reason
-
-    def _no_key(self, batch: pa.RecordBatch) -> tuple[pa.Array, str]:
-        refused = pc.and_(batch.column("key").is_null(), self.topic.limits.keys_required)
-        return refused, f"the record has no key and topic {self.topic.name} is compacted"
-
-    def _bad_fields(self, batch: pa.RecordBatch) -> list[tuple[pa.Array, pa.Array | str]]:
-        """Return the checks of the columns that a sink may leave out."""
-        limits, checks = self.topic.limits, list[tuple[pa.Array, pa.Array | str]]()
-        if "headers" in batch.schema.names:
-            unnamed = pc.greater(_per_row(batch.column("headers"), _unnamed_headers), 0)
-            checks.append((unnamed, "a header of the record has no key"))
-        if "partition" in batch.schema.names:
-            number = batch.column("partition")
-            outside = pc.or_(pc.less(number, 0), pc.greater_equal(number, limits.partitions))
-            outside = pc.fill_null(outside, fill_value=False)  # null: the key chooses
-            reason = pc.binary_join_element_wise(
-                "the record asks for partition", number.cast(pa.string()),
-                f"and topic {self.topic.name} has {limits.partitions}, from 0", " ",
-            )  # fmt: skip
-            checks.append((outside, reason))
-        if "timestamp" in batch.schema.names:
-            latest = min(time.time_ns() // 1_000_000 + limits.timestamp_ahead_ms, 2**63 - 1)
-            ahead = pc.fill_null(pc.greater(batch.column("timestamp"), latest), fill_value=False)
-            reason = (
-                f"the record's time is more than {limits.timestamp_ahead_ms} ms ahead, which topic "
-                f"{self.topic.name} does not accept (message.timestamp.after.max.ms)"
-            )
-            checks.append((ahead, reason))
-        return checks
 
 
 def _lengths(column: pa.Array) -> pa.Array:
@@ -128,15 +111,14 @@ def _header_sizes(headers: pa.StructArray) -> pa.Array:
     return pc.add(pc.add(_lengths(keys), _lengths(values)), _HEADER_OVERHEAD_BYTES)
 
 
-def _unnamed_headers(headers: pa.StructArray) -> pa.Array:
+def _is_unnamed(headers: pa.StructArray) -> pa.Array:
     return headers.flatten()[0].is_null().cast(pa.int64())
 
 
-def _per_row(column: pa.Array, measure: object) -> pa.Array:
+def _sum_per_row(column: pa.Array, measure: Callable[[pa.StructArray], pa.Array]) -> pa.Array:
     """Return for each row the sum of `measure` over the items of its list."""
     counts = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
-    measured = measure(pc.list_flatten(column))  # type: ignore[operator]
     zero = pa.array([0], pa.int64())
-    sums = pa.concat_arrays([zero, pc.cumulative_sum(measured)])
+    sums = pa.concat_arrays([zero, pc.cumulative_sum(measure(pc.list_flatten(column)))])
     ends = pc.cumulative_sum(counts)
     return pc.subtract(sums.take(ends), sums.take(pc.subtract(ends, counts)))

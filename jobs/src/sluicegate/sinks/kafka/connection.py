@@ -71,11 +71,7 @@ _LOGIN = "org.apache.kafka.common.security"
 
 
 def servers_of(given: str = "", topic: str = "") -> str:
-    """Return the given brokers, or those of the environment.
-
-    Args:
-        given: by the user; may be empty.
-        topic: named in the error; may be empty.
+    """Return the given brokers, or those of the environment; an error names the topic.
 
     Raises:
         SettingsInvalid: neither names any broker.
@@ -122,14 +118,12 @@ def spark_options(given: str = "") -> dict[str, str]:
 
 def _java_settings(rdkafka: Mapping[str, str]) -> dict[str, str]:
     """Return librdkafka's settings in the terms of the Java client (KIP-651 for PEM)."""
-    java = {}
+    java = {key: rdkafka[key] for key in ("sasl.mechanism", "ssl.key.password") if key in rdkafka}
     if "security.protocol" in rdkafka:
         java["security.protocol"] = rdkafka["security.protocol"].upper()
-    mechanism = rdkafka.get("sasl.mechanism", "")
-    if mechanism:
-        java["sasl.mechanism"] = mechanism
     if "sasl.username" in rdkafka:
-        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        plain = rdkafka.get("sasl.mechanism") == "PLAIN"
+        module = "plain.PlainLoginModule" if plain else "scram.ScramLoginModule"
         user, password = (_quoted(rdkafka[key]) for key in ("sasl.username", "sasl.password"))
         java["sasl.jaas.config"] = (
             f"{_LOGIN}.{module} required username={user} password={password};"
@@ -139,8 +133,6 @@ def _java_settings(rdkafka: Mapping[str, str]) -> dict[str, str]:
     if "ssl.key.pem" in rdkafka:
         java |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": rdkafka["ssl.key.pem"]}
         java["ssl.keystore.certificate.chain"] = rdkafka.get("ssl.certificate.pem", "")
-    if "ssl.key.password" in rdkafka:
-        java["ssl.key.password"] = rdkafka["ssl.key.password"]
     if rdkafka.get("ssl.endpoint.identification.algorithm") == "none":
         java["ssl.endpoint.identification.algorithm"] = ""
     return java

@@ -6,7 +6,7 @@ librdkafka's documentation. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -18,10 +18,10 @@ from sluicegate.errors import (
     TargetMissing,
 )
 
-FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+_FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 """Another producer has initialized this transactional id; the name depends on the request."""
 
-PURGED = frozenset({"_PURGE_QUEUE", "_PURGE_INFLIGHT"})
+_PURGED = frozenset({"_PURGE_QUEUE", "_PURGE_INFLIGHT"})
 """Not a cause: the error of the remaining records once a transaction must be aborted."""
 
 TRANSIENT = frozenset(
@@ -90,9 +90,9 @@ def describe(error: KafkaError) -> str:
     return f"{error.str()} ({error.name()})"
 
 
-def is_fenced(error: KafkaError) -> bool:
+def is_fenced(raised: KafkaException | Undelivered) -> bool:
     """Return whether another producer has taken the part over."""
-    return error.name() in FENCED
+    return error_of(raised).name() in _FENCED
 
 
 def is_definite(raised: KafkaException | Undelivered) -> bool:
@@ -106,11 +106,10 @@ def is_denial(name: str) -> bool:
     return name in _DENIED or name.endswith("AUTHORIZATION_FAILED")
 
 
-def root_cause(errors: Iterable[KafkaError]) -> KafkaError | None:
+def root_cause(errors: Sequence[KafkaError]) -> KafkaError | None:
     """Return the first error that is a cause, else the first one, None without errors."""
-    all_errors = list(errors)
-    causes = (error for error in all_errors if error.name() not in PURGED)
-    return next(causes, all_errors[0] if all_errors else None)
+    causes = (error for error in errors if error.name() not in _PURGED)
+    return next(causes, errors[0] if errors else None)
 
 
 def apply_error(raised: KafkaException | Undelivered, where: str, doing: str) -> SluicegateError:

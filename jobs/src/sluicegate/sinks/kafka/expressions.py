@@ -6,15 +6,15 @@ Spark evaluates them in the JVM.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import pyarrow as pa
 
 from sluicegate.errors import SchemaMismatch
+from sluicegate.sinks.contract import quoted
 
 WHOLE_ROW = "json"
+NO_KEY = "cast(null as binary)"
 _IDENTIFIER = re.compile(r"`(?:[^`]|``)+`|[A-Za-z_]\w*")
-_NESTED = (pa.types.is_struct, pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
 
 # Not cast(x as binary): it refuses numbers in ANSI mode. concat of one value gives binary for
 # binary and a string for any other atomic type; the expression's type is not known here.
@@ -33,12 +33,9 @@ class RowExpressions:
 
     def binary(self, text: str, role: str) -> str:
         """Return the expression of a key: a column (nested types as JSON) or any SQL."""
-        field = self._column(text, role)
-        if field is None:
-            return _BINARY.format(text)
-        if any(is_nested(field.type) for is_nested in _NESTED):
-            return f"cast({_json(quoted(field.name))} as binary)"
-        return _BINARY.format(quoted(field.name))
+        sql, kind = self._resolve(text, role)
+        nested = kind is not None and pa.types.is_nested(kind)
+        return f"cast({_json(sql)} as binary)" if nested else _BINARY.format(sql)
 
     def value(self, text: str) -> str:
         """Return the expression of a value: the whole row as JSON, a column or any SQL."""
@@ -49,56 +46,47 @@ class RowExpressions:
 
     def headers(self, text: str) -> str:
         """Return the expression of headers: array of struct (key, value), or a map column."""
-        field = self._column(text, "headers")
-        if field is None:
-            return _HEADERS.format(text)
-        if pa.types.is_map(field.type):
-            return _HEADERS.format(f"map_entries({quoted(field.name)})")
-        item = field.type.value_type if _is_list(field.type) else None
-        if (
-            item is None
-            or not pa.types.is_struct(item)
-            or {f.name for f in item} != {"key", "value"}
-        ):
+        sql, kind = self._resolve(text, "headers")
+        if kind is None:
+            return _HEADERS.format(sql)
+        if pa.types.is_map(kind):
+            return _HEADERS.format(f"map_entries({sql})")
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        item = kind.value_type if is_list else pa.null()
+        if not pa.types.is_struct(item) or {f.name for f in item} != {"key", "value"}:
             raise self._mismatch(
-                f"headers={text!r} has type {field.type}",
+                f"headers={text!r} has type {kind}",
                 "give an array of struct<key: string, value: binary>, or a map",
             )
-        return _HEADERS.format(quoted(field.name))
+        return _HEADERS.format(sql)
 
     def partition(self, text: str) -> str:
         """Return the expression of a partition number."""
-        field = self._column(text, "partition")
-        return f"cast({text if field is None else quoted(field.name)} as int)"
+        return f"cast({self._resolve(text, 'partition')[0]} as int)"
 
     def timestamp(self, text: str) -> str:
         """Return the expression of a record's time in ms since 1970."""
-        field = self._column(text, "timestamp")
-        if field is not None and pa.types.is_timestamp(field.type):
-            return f"unix_millis({quoted(field.name)})"
-        return f"cast({text if field is None else quoted(field.name)} as bigint)"
+        sql, kind = self._resolve(text, "timestamp")
+        instant = kind is not None and pa.types.is_timestamp(kind)
+        return f"unix_millis({sql})" if instant else f"cast({sql} as bigint)"
 
-    def _column(self, text: str, role: str) -> pa.Field | None:
-        """Return the column that `text` names, None if it is any other expression."""
+    def _resolve(self, text: str, role: str) -> tuple[str, pa.DataType | None]:
+        """Return Spark SQL, and the type if `text` names a column."""
         if not _IDENTIFIER.fullmatch(text.strip()):
-            return None
+            return text, None
         name = text.strip().strip("`").replace("``", "`")
         if name.lower() not in self._columns:
             raise self._mismatch(
                 f"{role}={text!r} names no column of the rows",
                 f"name one of {', '.join(self._rows.names)}; write text in quotes, as in {role}=\"'{name}'\"",
             )
-        return self._columns[name.lower()]
+        field = self._columns[name.lower()]
+        return quoted(field.name), field.type
 
     def _mismatch(self, what: str, do: str) -> SchemaMismatch:
         return SchemaMismatch(
             f"topic {self._topic}: {what}", data="nothing was read or written", do=do
         )
-
-
-def quoted(name: str) -> str:
-    """Return a column's name as Spark SQL."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def part_expression(key: str | None, partition: str | None, parts: int) -> str | None:
@@ -110,32 +98,11 @@ def part_expression(key: str | None, partition: str | None, parts: int) -> str |
     if parts == 1:
         return None
     if key is not None:
-        return f"cast(pmod(xxhash64({key}), {parts}) as int)"
-    return f"cast(pmod({f'coalesce({partition}, 0)' if partition else 'spark_partition_id()'}, {parts}) as int)"
-
-
-def staged(
-    key: str | None,
-    value: str,
-    headers: str | None,
-    partition: str | None,
-    timestamp: str | None = None,
-) -> Sequence[tuple[str, str]]:
-    """Return staged column names with their expressions, in order."""
-    no_key = "cast(null as binary)"
-    columns = (
-        ("key", key or no_key),
-        ("value", value),
-        ("headers", headers),
-        ("partition", partition),
-        ("timestamp", timestamp),
-    )
-    return tuple((name, text) for name, text in columns if text is not None)
+        number = f"xxhash64({key})"
+    else:
+        number = f"coalesce({partition}, 0)" if partition else "spark_partition_id()"
+    return f"cast(pmod({number}, {parts}) as int)"
 
 
 def _json(what: str) -> str:
     return f"to_json({what}, map('ignoreNullFields', 'false'))"
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

@@ -1,14 +1,12 @@
-"""Reads the committed marker of a part: a group offset, with a consumer that never joins the group.
-
-The marker is written by the writer's transaction (`writer`).
-"""
+"""Reads the committed marker of a part: a group offset, with a consumer that never joins the group."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sluicegate.protocol.markers import Marker
 from sluicegate.sinks.kafka import errors
@@ -19,9 +17,6 @@ from sluicegate.sinks.kafka.connection import (
     Deadline,
     group_id,
 )
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
 
 _PAUSE_S = 0.02
 
@@ -34,11 +29,8 @@ def committed_marker(
     Raises:
         SinkUnavailable: no answer in time, or a transaction stays open all that time.
     """
-    reader = MarkerReader(connection, group_id(lineage, sink), part)
-    try:
+    with closing(MarkerReader(connection, group_id(lineage, sink), part)) as reader:
         return reader.read(Deadline(timeout_s))
-    finally:
-        reader.close()
 
 
 class MarkerReader:
@@ -74,12 +66,9 @@ class MarkerReader:
                 if name == "_TIMED_OUT":
                     raise errors.marker_pending(raised, self.where) from raised
                 raise errors.apply_error(raised, self.where, "reading") from raised
-            # A committed offset is never negative; -1001 means that none is committed.
-            return (
-                Marker(position.offset - 1, position.metadata or "")
-                if position.offset >= 0
-                else None
-            )
+            if position.offset < 0:  # -1001: none is committed
+                return None
+            return Marker(position.offset - 1, position.metadata or "")
 
     def _fetch(self, deadline: Deadline) -> TopicPartition:
         (position,) = self._consumer.committed(
@@ -99,5 +88,4 @@ class MarkerReader:
         return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
-        """Close the connection."""
         self._consumer.close()

@@ -30,12 +30,7 @@ class Preflight:
         self._admin = KafkaAdmin(connection, self._deadline)
 
     def run(self, *, parts: int, transaction_timeout_ms: int, timed: bool = False) -> TopicLimits:
-        """Check everything and return the limits of the topic.
-
-        Args:
-            parts: of the sink.
-            transaction_timeout_ms: of its producers.
-            timed: whether records carry a time of their own.
+        """Check everything and return the limits of the topic; timed records carry their own time.
 
         Raises:
             SinkUnavailable, AccessDenied, TargetMissing, TransactionTimeoutInvalid, SettingsInvalid.
@@ -51,7 +46,15 @@ class Preflight:
             )
         topic = self._admin.config(ResourceType.TOPIC, self._topic)
         broker = self._admin.config(ResourceType.BROKER, broker_id)
-        self._check_timeout(transaction_timeout_ms, int(broker["transaction.max.timeout.ms"]))
+        allowed_ms = int(broker["transaction.max.timeout.ms"])
+        if transaction_timeout_ms > allowed_ms:
+            raise TransactionTimeoutInvalid(
+                f"Kafka at {self._address}: transaction_timeout_ms={transaction_timeout_ms} is above the "
+                f"broker's transaction.max.timeout.ms={allowed_ms}",
+                data="nothing was read or written",
+                do=f"set transaction_timeout_ms to {allowed_ms} at most and the epoch timeout below it, "
+                "or raise the broker's transaction.max.timeout.ms",
+            )
         self._check_parts(parts)
         if timed:
             self._check_age(int(topic.get("message.timestamp.before.max.ms") or NO_LIMIT_MS))
@@ -62,16 +65,6 @@ class Preflight:
             offsets_retention_min=int(broker["offsets.retention.minutes"]),
             timestamp_ahead_ms=int(topic.get("message.timestamp.after.max.ms") or NO_LIMIT_MS),
         )
-
-    def _check_timeout(self, wanted_ms: int, allowed_ms: int) -> None:
-        if wanted_ms > allowed_ms:
-            raise TransactionTimeoutInvalid(
-                f"Kafka at {self._address}: transaction_timeout_ms={wanted_ms} is above the broker's "
-                f"transaction.max.timeout.ms={allowed_ms}",
-                data="nothing was read or written",
-                do=f"set transaction_timeout_ms to {allowed_ms} at most and the epoch timeout below it, "
-                "or raise the broker's transaction.max.timeout.ms",
-            )
 
     def _check_age(self, oldest_ms: int) -> None:
         """Refuse a topic that rejects old records: a decided epoch only grows older."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import enum
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from sluicegate.protocol.markers import Marker
 from sluicegate.sinks.kafka import errors
 from sluicegate.sinks.kafka.connection import (
     LOG,
@@ -25,15 +25,10 @@ from sluicegate.sinks.kafka.connection import (
     Settings,
 )
 from sluicegate.sinks.kafka.errors import Undelivered
-
-if TYPE_CHECKING:
-    from sluicegate.protocol.markers import Marker
-    from sluicegate.sinks.kafka.marker_reader import MarkerReader
+from sluicegate.sinks.kafka.marker_reader import MarkerReader
 
 _RDKAFKA_MIN_BYTES = 1000
 _RDKAFKA_MAX_BYTES = 1_000_000_000
-_QUEUE_RECORDS = 500_000
-_QUEUE_KIB = 131_072
 _POLL_EVERY = 1000
 _ABORT_S = 5.0
 _MAX_ERRORS = 1000
@@ -49,53 +44,51 @@ class TransactionState(enum.Enum):
     COMMITTING = "committing"
 
 
-@dataclass(frozen=True)
-class ProducerLimits:
-    """The limits of a producer.
+def producer_settings(
+    connection: Connection,
+    transactional_id: str,
+    *,
+    record_bytes: int,
+    transaction_timeout_ms: int,
+    delivery_timeout_ms: int,
+    compression: str,
+) -> Settings:
+    """Return the settings of a transactional producer (rule 13).
 
     Args:
+        connection: the brokers.
+        transactional_id: of the producer.
         record_bytes: the topic's `max.message.bytes`.
         transaction_timeout_ms: after which the broker aborts.
         delivery_timeout_ms: after which librdkafka gives a record up.
         compression: librdkafka's `compression.type`.
     """
-
-    record_bytes: int
-    transaction_timeout_ms: int
-    delivery_timeout_ms: int
-    compression: str
-
-
-def producer_settings(
-    connection: Connection, transactional_id: str, limits: ProducerLimits
-) -> Settings:
-    """Return the settings of a transactional producer (rule 13)."""
-    largest = min(max(limits.record_bytes, _RDKAFKA_MIN_BYTES), _RDKAFKA_MAX_BYTES)
+    largest = min(max(record_bytes, _RDKAFKA_MIN_BYTES), _RDKAFKA_MAX_BYTES)
     return {
         # The partitioner of Java clients: keys share a partition with those clients' records. The
         # user's config may change it.
         "partitioner": "murmur2_random",
         "linger.ms": 5,
-        "queue.buffering.max.messages": _QUEUE_RECORDS,
-        "queue.buffering.max.kbytes": _QUEUE_KIB,
+        "queue.buffering.max.messages": 500_000,
+        "queue.buffering.max.kbytes": 131_072,
         **connection.settings(
             transactional_id=transactional_id,
-            transaction_timeout_ms=limits.transaction_timeout_ms,
+            transaction_timeout_ms=transaction_timeout_ms,
             enable_idempotence=True,
             acks="all",
-            compression_type=limits.compression,
+            compression_type=compression,
             # The broker refuses whole batches over the topic's limit and librdkafka does not split
             # them: 500-byte rows failed on a topic of 100 kB with the default batch of 1 MB.
             message_max_bytes=largest,
-            batch_size=min(largest, max(1, limits.record_bytes)),
-            message_timeout_ms=min(limits.delivery_timeout_ms, limits.transaction_timeout_ms),
+            batch_size=min(largest, max(1, record_bytes)),
+            message_timeout_ms=min(delivery_timeout_ms, transaction_timeout_ms),
         ),
         "delivery.report.only.error": True,
     }
 
 
-def _bounded(call: Callable[[], None], timeout_s: float) -> None:
-    """Run a call of the transactional API, and abandon it a little after its own timeout.
+def _bounded(call: Callable[..., None], timeout_s: float, *arguments: object) -> None:
+    """Run a call of the transactional API, whose last argument is its timeout; abandon it a little later.
 
     librdkafka 2.16 does not always obey its timeout: after a restart of the only broker,
     `send_offsets_to_transaction` of a producer that survived the restart never returned. The abandoned
@@ -105,7 +98,7 @@ def _bounded(call: Callable[[], None], timeout_s: float) -> None:
 
     def run() -> None:
         try:
-            call()
+            call(*arguments, timeout_s)
         except BaseException as raised:  # noqa: BLE001 - re-raised below
             raised_in_call.append(raised)
 
@@ -140,8 +133,7 @@ class TransactionalProducer:
         # Without an open connection init_transactions waits for two backoffs (60 ms, not 18). Only one
         # topic is listed: listing all of them is slow where there are thousands.
         self._producer.list_topics(MARKERS_TOPIC, timeout=deadline.left())
-        timeout_s, producer = deadline.left(), self._producer
-        _bounded(lambda: producer.init_transactions(timeout_s), timeout_s)
+        _bounded(self._producer.init_transactions, deadline.left())
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -211,16 +203,15 @@ class TransactionalProducer:
 
     def send_marker(self, reader: MarkerReader, marker: Marker, deadline: Deadline) -> None:
         """Add the marker to the open transaction."""
-        timeout_s = deadline.left(_SEND_MARKER_S)
-        offsets, group, producer = [reader.position(marker)], reader.group(), self._producer
-        _bounded(lambda: producer.send_offsets_to_transaction(offsets, group, timeout_s), timeout_s)
+        timeout_s, offsets = deadline.left(_SEND_MARKER_S), [reader.position(marker)]
+        send = self._producer.send_offsets_to_transaction
+        _bounded(send, timeout_s, offsets, reader.group())
 
     def commit(self, deadline: Deadline) -> None:
         """Commit. An error leaves the outcome in doubt, unless it requires an abort."""
         self.state = TransactionState.COMMITTING
-        timeout_s, producer = deadline.left(), self._producer
         try:
-            _bounded(lambda: producer.commit_transaction(timeout_s), timeout_s)
+            _bounded(self._producer.commit_transaction, deadline.left())
         except KafkaException as raised:
             if errors.error_of(raised).txn_requires_abort():
                 self.state = TransactionState.OPEN
@@ -229,8 +220,7 @@ class TransactionalProducer:
 
     def abort(self) -> None:
         """Abort the open transaction."""
-        producer = self._producer
-        _bounded(lambda: producer.abort_transaction(_ABORT_S), _ABORT_S)
+        _bounded(self._producer.abort_transaction, _ABORT_S)
         self.state = TransactionState.NONE
 
     def discard(self, *, abort: bool) -> None:

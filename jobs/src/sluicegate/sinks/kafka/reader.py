@@ -52,7 +52,6 @@ class Position(NamedTuple):
     offset: int
 
     def __str__(self) -> str:
-        """Return topic/partition/offset."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
@@ -99,15 +98,12 @@ class CommittedReader:
         self._consumer = Consumer(settings, logger=RDKAFKA_LOG)
 
     def __enter__(self) -> Self:
-        """Return the reader."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the reader."""
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._consumer.close()
 
     def partitions(self, topic: str) -> list[int]:
@@ -117,10 +113,8 @@ class CommittedReader:
             TargetMissing: the topic does not exist.
             SinkUnavailable: no broker answers.
         """
-        try:
+        with self._translated_errors(f"the partitions of topic {topic}"):
             metadata = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
-        except KafkaException as error:
-            raise self._unanswered(f"the partitions of topic {topic}", error) from error
         if metadata.error is not None or not metadata.partitions:
             raise TargetMissing(
                 f"Kafka at {self._connection.bootstrap}: topic {topic} does not exist",
@@ -135,15 +129,14 @@ class CommittedReader:
         A reader of committed records sees the last stable offset as the end, so it never waits for
         an open transaction.
         """
-        try:
+        numbers = self.partitions(topic)
+        with self._translated_errors(f"the bounds of topic {topic}"):
             return {
                 number: self._consumer.get_watermark_offsets(
                     TopicPartition(topic, number), timeout=_ANSWER_S
                 )
-                for number in self.partitions(topic)
+                for number in numbers
             }
-        except KafkaException as error:
-            raise self._unanswered(f"the bounds of topic {topic}", error) from error
 
     def await_stable(self, topic: str, timeout_s: float) -> bool:
         """Wait until no transaction is open on a topic; return False if one still is.
@@ -210,12 +203,10 @@ class CommittedReader:
                     yield record
 
     def _offset_at(self, topic: str, partition: int, since_ms: int, end: int) -> int:
-        try:
+        with self._translated_errors(f"the offsets of topic {topic}"):
             (position,) = self._consumer.offsets_for_times(
                 [TopicPartition(topic, partition, since_ms)], timeout=_ANSWER_S
             )
-        except KafkaException as error:
-            raise self._unanswered(f"the offsets of topic {topic}", error) from error
         return int(position.offset) if position.offset >= 0 else end
 
     def _consume(
@@ -223,17 +214,16 @@ class CommittedReader:
     ) -> Iterator[Record]:
         """Yield records from `begins` up to but not at `ends`; forever without ends."""
         left = {number for number in begins if ends is None or begins[number] < ends[number]}
-        try:
-            self._consumer.assign(
-                [TopicPartition(topic, number, begins[number]) for number in left]
-            )
+        assigned = [TopicPartition(topic, number, begins[number]) for number in left]
+        with self._translated_errors(f"topic {topic}"), self._assigned(assigned):
             last_answer = time.monotonic()
             while left:
                 messages = self._consumer.consume(_BATCH, timeout=_TICK_S)
                 if messages:
                     last_answer = time.monotonic()
                 elif ends is not None and time.monotonic() - last_answer > _ANSWER_S:
-                    raise self._unanswered(f"topic {topic}", None)
+                    reason = f"nothing arrived for {_ANSWER_S:g} s"
+                    raise self._unanswered(f"topic {topic}", reason)
                 for message in messages:
                     error, number = message.error(), int(message.partition() or 0)
                     end = None if ends is None else ends.get(number)
@@ -242,18 +232,25 @@ class CommittedReader:
                     if _is_last(error, message.offset(), end) and number in left:
                         left.discard(number)
                         self._consumer.incremental_unassign([TopicPartition(topic, number)])
-        except KafkaException as error:
-            raise self._unanswered(f"topic {topic}", error) from error
+
+    @contextlib.contextmanager
+    def _assigned(self, partitions: list[TopicPartition]) -> Iterator[None]:
+        try:
+            self._consumer.assign(partitions)
+            yield
         finally:
-            with contextlib.suppress(RuntimeError):  # closed before this generator was
+            with contextlib.suppress(RuntimeError):  # closed before the records were all read
                 self._consumer.unassign()
 
-    def _unanswered(self, what: str, error: KafkaException | None) -> SinkUnavailable:
-        reason = (
-            kafka_errors.describe(kafka_errors.error_of(error))
-            if error
-            else f"nothing arrived for {_ANSWER_S:g} s"
-        )
+    @contextlib.contextmanager
+    def _translated_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            reason = kafka_errors.describe(kafka_errors.error_of(error))
+            raise self._unanswered(what, reason) from error
+
+    def _unanswered(self, what: str, reason: str) -> SinkUnavailable:
         return SinkUnavailable(
             f"Kafka at {self._connection.bootstrap} did not return {what}: {reason}",
             data="reading changes nothing; output so far is right but incomplete",

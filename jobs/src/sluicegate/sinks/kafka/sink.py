@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import pyarrow as pa
 
 from sluicegate.errors import SettingsInvalid, TransactionTimeoutInvalid
 from sluicegate.sinks.kafka import expressions
@@ -13,9 +15,6 @@ from sluicegate.sinks.kafka.connection import RESERVED_SETTINGS, Connection
 from sluicegate.sinks.kafka.expressions import RowExpressions
 from sluicegate.sinks.kafka.preflight import Preflight
 from sluicegate.sinks.kafka.topic import KafkaTopic
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _MIN_TRANSACTION_MS = 1000
@@ -65,7 +64,6 @@ class KafkaSink:
     trace_headers: bool = False
 
     def __post_init__(self) -> None:
-        """Fill in the id and refuse arguments that no broker accepts."""
         object.__setattr__(self, "id", self.id or f"kafka.{self.topic}")
         object.__setattr__(self, "config", dict(self.config or {}))
         reserved = sorted(RESERVED_SETTINGS & self.config.keys())
@@ -86,20 +84,29 @@ class KafkaSink:
                 )
 
     def bind(self, rows: pa.Schema, *, lineage: str, apply_timeout_s: float) -> BoundKafka:
-        """Check topic, brokers and columns; see the contract."""
-        self._check_apply_timeout(apply_timeout_s)
+        if self.transaction_timeout_ms < apply_timeout_s * 1000:
+            # A transaction opens after its apply began, so the apply's timeout is long enough for it.
+            raise TransactionTimeoutInvalid(
+                f"topic {self.topic}: transaction_timeout_ms={self.transaction_timeout_ms} is shorter "
+                f"than an apply may take, {apply_timeout_s * 1000:.0f} ms",
+                data="nothing was read or written; the broker would abort a slow apply half-way",
+                do="raise transaction_timeout_ms, or lower the epoch timeout",
+            )
         row = RowExpressions(rows, self.topic)
         key = None if self.key is None else row.binary(self.key, "key")
-        headers = None if self.headers is None else row.headers(self.headers)
-        partition = None if self.partition is None else row.partition(self.partition)
-        timestamp = None if self.timestamp is None else row.timestamp(self.timestamp)
+        columns = {
+            "key": key or expressions.NO_KEY,
+            "value": row.value(self.value),
+            "headers": None if self.headers is None else row.headers(self.headers),
+            "partition": None if self.partition is None else row.partition(self.partition),
+            "timestamp": None if self.timestamp is None else row.timestamp(self.timestamp),
+        }
         connection = Connection.of(self.bootstrap or "", self.config, topic=self.topic)
         limits = Preflight(connection, self.topic).run(
             parts=self.parts,
             transaction_timeout_ms=self.transaction_timeout_ms,
-            timed=timestamp is not None,
+            timed=self.timestamp is not None,
         )
-        value = row.value(self.value)
         topic = KafkaTopic(
             name=self.topic,
             connection=connection,
@@ -114,16 +121,6 @@ class KafkaSink:
         return BoundKafka(
             topic=topic,
             parts=self.parts,
-            expressions=tuple(expressions.staged(key, value, headers, partition, timestamp)),
-            part_expression=expressions.part_expression(key, partition, self.parts),
+            expressions=tuple((name, sql) for name, sql in columns.items() if sql is not None),
+            part_expression=expressions.part_expression(key, columns["partition"], self.parts),
         )
-
-    def _check_apply_timeout(self, apply_timeout_s: float) -> None:
-        """A transaction opens after its apply began, so the apply's timeout is long enough for it."""
-        if self.transaction_timeout_ms < apply_timeout_s * 1000:
-            raise TransactionTimeoutInvalid(
-                f"topic {self.topic}: transaction_timeout_ms={self.transaction_timeout_ms} is shorter "
-                f"than an apply may take, {apply_timeout_s * 1000:.0f} ms",
-                data="nothing was read or written; the broker would abort a slow apply half-way",
-                do="raise transaction_timeout_ms, or lower the epoch timeout",
-            )

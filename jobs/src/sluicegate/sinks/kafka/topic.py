@@ -1,4 +1,7 @@
-"""`KafkaTopic`: what a writer needs to know of the topic that it writes to. Picklable."""
+"""`KafkaTopic`: what a writer needs to know of the topic that it writes to. Picklable.
+
+A module of its own, because the driver's preflight makes it and the executors' writers use it.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +35,10 @@ class TopicLimits:
 
 @dataclass(frozen=True)
 class KafkaTopic:
-    """A topic as one sink of one lineage writes to it.
+    """A topic as one sink of one lineage writes to it; see `KafkaSink` for its settings.
 
     Args:
-        name: of the topic.
-        connection: the brokers.
-        sink_id: the sink that writes.
-        lineage: the history that its markers belong to.
-        limits: of the topic and its brokers.
-        compression: librdkafka's `compression.type`.
-        transaction_timeout_ms: after which the broker aborts.
         apply_timeout_s: how long one apply may take, all waiting included.
-        trace_headers: add the epoch's trace context to each record.
     """
 
     name: str

@@ -6,13 +6,13 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from confluent_kafka import KafkaException
 
 from sluicegate.errors import SinkUnavailable, SluicegateError
-from sluicegate.protocol.markers import Marker, Verdict, compare_marker
-from sluicegate.sinks.contract import PartDecision, Receipt, Step
+from sluicegate.protocol.markers import Marker, Verdict
+from sluicegate.sinks.contract import PartDecision, Receipt, apply_steps
 from sluicegate.sinks.kafka import connection as kafka_connection
 from sluicegate.sinks.kafka import errors as kafka_errors
 from sluicegate.sinks.kafka import serialization
@@ -20,16 +20,11 @@ from sluicegate.sinks.kafka.connection import LOG, Deadline
 from sluicegate.sinks.kafka.errors import Undelivered
 from sluicegate.sinks.kafka.marker_reader import MarkerReader
 from sluicegate.sinks.kafka.producer import (
-    ProducerLimits,
     TransactionalProducer,
     TransactionState,
     producer_settings,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from sluicegate.sinks.kafka.topic import KafkaTopic
+from sluicegate.sinks.kafka.topic import KafkaTopic
 
 _BACKOFF_S = (0.5, 2.0)
 _READ_ONCE_S = 1.0
@@ -49,14 +44,12 @@ class KafkaPartWriter:
         self._producer: TransactionalProducer | None = None
         self._marker: Marker | None = None
         try:
-            self._reopen(self._deadline())
-            self.refresh()
+            self._refresh(self._reopen(self._deadline()))
         except BaseException:
             self.close()
             raise
 
     def marker(self) -> Marker | None:
-        """Return the committed marker; see the contract."""
         if self._producer and self._producer.state is not TransactionState.NONE:
             # A read would wait for our own transaction. The marker from before it is still the
             # committed one: another writer of this part would have fenced us first.
@@ -72,7 +65,7 @@ class KafkaPartWriter:
         deadline, start_ns = self._deadline(), time.time_ns()
         if decision.markers and self._compare_marker(decision, deadline) is Verdict.SKIP:
             return Receipt(Verdict.SKIP)
-        rows = _not_empty(batches)
+        rows = (batch for batch in batches if batch.num_rows)
         first = next(rows, None)
         if first is None and not decision.markers:
             return Receipt(Verdict.APPLY)
@@ -82,7 +75,7 @@ class KafkaPartWriter:
             return self._transact(producer, decision, batches, deadline, start_ns)
         except (KafkaException, Undelivered) as raised:
             self._discard_producer(abort=kafka_errors.is_definite(raised))
-            if kafka_errors.is_fenced(kafka_errors.error_of(raised)):
+            if kafka_errors.is_fenced(raised):
                 return self._yield_to_new_owner(decision, deadline, raised)
             raise kafka_errors.apply_error(raised, self._where, "applying") from raised
         except BaseException:
@@ -91,28 +84,22 @@ class KafkaPartWriter:
             raise
 
     def close(self) -> None:
-        """Close both connections; an open transaction is aborted."""
         self._discard_producer()
         self._reader.close()
 
-    def refresh(self) -> None:
-        """Commit the current marker again, alone, because group offsets expire; without one, do nothing.
+    def _refresh(self, producer: TransactionalProducer) -> None:
+        """Commit the marker again, alone, because group offsets expire; see `BoundSink.refresh_every_s`.
 
-        Opening a writer refreshes; see `BoundSink.refresh_every_s`.
-
-        Raises:
-            SinkUnavailable: in doubt, which for a refresh is harmless; open a new writer.
+        An error leaves the commit in doubt, which is harmless here: the marker stays the same.
         """
         if self._marker is None:
             return
         deadline = self._deadline()
         try:
-            producer = self._producer or self._reopen(deadline)
-            if self._marker is not None:
-                producer.begin()
-                producer.send_marker(self._reader, self._marker, deadline)
-                producer.commit(deadline)
-        except (KafkaException, Undelivered) as raised:
+            producer.begin()
+            producer.send_marker(self._reader, self._marker, deadline)
+            producer.commit(deadline)
+        except KafkaException as raised:
             self._discard_producer(abort=kafka_errors.is_definite(raised))
             raise kafka_errors.apply_error(raised, self._where, "refreshing the marker") from raised
 
@@ -129,20 +116,12 @@ class KafkaPartWriter:
         """
         if self._producer is not None:
             try:
-                return self._verdict(decision)
+                return decision.verdict(self._marker, self._where)
             except SluicegateError:
-                LOG.info(
-                    "%s: another writer moved the marker; taking the part over",
-                    self._where,
-                )
+                LOG.info("%s: another writer moved the marker; taking the part over", self._where)
                 self._discard_producer(abort=False)
         self._reopen(deadline)
-        return self._verdict(decision)
-
-    def _verdict(self, decision: PartDecision) -> Verdict:
-        return compare_marker(
-            self._marker, this=decision.this, prev=decision.prev, where=self._where
-        )
+        return decision.verdict(self._marker, self._where)
 
     def _transact(
         self,
@@ -152,21 +131,20 @@ class KafkaPartWriter:
         deadline: Deadline,
         start_ns: int,
     ) -> Receipt:
-        times = [start_ns]
+        times_ns = [start_ns]
         producer.begin()
         decision.reach("apply-begun")
-        times.append(time.time_ns())
+        times_ns.append(time.time_ns())
         rows = size = 0
         traceparent = decision.traceparent if self._topic.trace_headers else ""
         for batch in batches:
-            producer.produce(
-                self._topic.name, serialization.produce_arguments(batch, traceparent), deadline
-            )
+            arguments = serialization.produce_arguments(batch, traceparent)
+            producer.produce(self._topic.name, arguments, deadline)
             rows, size = rows + batch.num_rows, size + serialization.size_of(batch)
         decision.reach("apply-written")
-        times.append(time.time_ns())
+        times_ns.append(time.time_ns())
         producer.flush(deadline)
-        times.append(time.time_ns())
+        times_ns.append(time.time_ns())
         if decision.markers:
             producer.send_marker(self._reader, decision.this, deadline)
         decision.reach("before-commit")
@@ -174,10 +152,8 @@ class KafkaPartWriter:
         decision.reach("after-commit")
         if decision.markers:
             self._confirm(decision, deadline)
-        times.append(time.time_ns())
-        names = ("begin", "write", "flush", "commit")
-        steps = tuple(Step(n, a, b) for n, a, b in zip(names, times, times[1:], strict=False))
-        return Receipt(Verdict.APPLY, rows=rows, bytes=size, steps=steps)
+        times_ns.append(time.time_ns())
+        return Receipt(Verdict.APPLY, rows=rows, bytes=size, steps=apply_steps(times_ns))
 
     def _yield_to_new_owner(
         self, decision: PartDecision, deadline: Deadline, raised: Exception
@@ -212,20 +188,21 @@ class KafkaPartWriter:
     def _reopen(self, deadline: Deadline) -> TransactionalProducer:
         """Init a new producer, then read the marker: after the init nobody else can move it."""
         topic = self._topic
-        limits = ProducerLimits(
+        settings = producer_settings(
+            topic.connection,
+            kafka_connection.transactional_id(topic.lineage, topic.sink_id, self._part),
             record_bytes=topic.limits.record_limit_bytes,
             transaction_timeout_ms=topic.transaction_timeout_ms,
             delivery_timeout_ms=int(topic.apply_timeout_s * 1000),
             compression=topic.compression,
         )
-        name = kafka_connection.transactional_id(topic.lineage, topic.sink_id, self._part)
-        producer = TransactionalProducer(producer_settings(topic.connection, name, limits))
+        producer = TransactionalProducer(settings)
         try:
             producer.init(deadline)
             self._marker = self._read_settled_marker(producer, deadline)
         except KafkaException as raised:
             producer.discard(abort=False)
-            if kafka_errors.is_fenced(kafka_errors.error_of(raised)):
+            if kafka_errors.is_fenced(raised):
                 _back_off(deadline)
             raise kafka_errors.apply_error(raised, self._where, "taking the part over") from raised
         except BaseException:
@@ -283,7 +260,3 @@ class KafkaPartWriter:
 
 def _back_off(deadline: Deadline) -> None:
     time.sleep(deadline.left(random.uniform(*_BACKOFF_S)))  # noqa: S311 - jitter, not a secret
-
-
-def _not_empty(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (batch for batch in batches if batch.num_rows)

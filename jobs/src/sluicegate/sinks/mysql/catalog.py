@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +16,13 @@ import pymysql
 from pymysql.cursors import DictCursor
 
 from sluicegate.errors import AccessDenied, PreflightFailed
+from sluicegate.sinks.contract import quoted
 from sluicegate.sinks.mysql import errors as mysql_errors
-from sluicegate.sinks.mysql.column_types import Column, describe
-from sluicegate.sinks.mysql.connection import Connection, quoted
+from sluicegate.sinks.mysql.column_types import Column, Family, describe
+from sluicegate.sinks.mysql.connection import Connection
 from sluicegate.sinks.mysql.writer import MARKERS
 
-MARKERS_DDL = f"""CREATE TABLE IF NOT EXISTS {MARKERS} (
+_MARKERS_DDL = f"""CREATE TABLE IF NOT EXISTS {MARKERS} (
   lineage VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   sink VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   part INT NOT NULL,
@@ -30,6 +31,15 @@ MARKERS_DDL = f"""CREATE TABLE IF NOT EXISTS {MARKERS} (
   updated_at DATETIME(6) NOT NULL,
   PRIMARY KEY (lineage, sink, part)
 ) ENGINE=InnoDB"""
+
+_INSERT_PROBE = (
+    f"INSERT IGNORE INTO {MARKERS} (lineage, sink, part, epoch, attempt, updated_at) "  # noqa: S608 - a constant
+    "SELECT '', '', 0, 0, '', UTC_TIMESTAMP(6) FROM DUAL WHERE FALSE"
+)
+_UPDATE_PROBE = (
+    f"UPDATE {MARKERS} SET epoch = 0, attempt = '', updated_at = UTC_TIMESTAMP(6) "  # noqa: S608 - a constant
+    "WHERE lineage = '' AND sink = '' AND part = -1 AND epoch = 0 AND attempt = ''"
+)
 
 _COLUMNS = """SELECT column_name AS column_name, data_type AS data_type, column_type AS column_type,
   is_nullable AS is_nullable, column_default AS column_default, extra AS extra,
@@ -51,6 +61,8 @@ LEFT JOIN information_schema.check_constraints c
 WHERE t.table_schema = DATABASE() AND t.table_name = %s
   AND t.constraint_type IN ('CHECK', 'FOREIGN KEY') ORDER BY t.constraint_name"""
 _ALIASES_SINCE = (8, 0, 20)
+_JSON_CHECK = re.compile(r"\s*json_valid\(`(.*)`\)\s*", re.IGNORECASE)
+"""How MariaDB declares a JSON column: by a check on a longtext."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,6 @@ class Server:
 
     @property
     def is_mariadb(self) -> bool:
-        """Whether it is MariaDB."""
         return "mariadb" in self.version.lower()
 
     @property
@@ -96,13 +107,18 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as the server describes it."""
+    """A table as the server describes it.
+
+    Args:
+        constraints: checks and foreign keys, which may refuse rows that fit the columns' types.
+    """
 
     name: str
     kind: str
     engine: str | None
     columns: tuple[Column, ...]
     unique: tuple[Index, ...]
+    constraints: tuple[str, ...]
 
     def by_lower_name(self) -> dict[str, Column]:
         """Return the columns by name in lower case, in the table's order."""
@@ -114,7 +130,6 @@ class Catalog:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._constraints: dict[str, list[dict[str, Any]]] = {}
         self.server = self._server()
 
     def table(self, name: str) -> Table | None:
@@ -126,45 +141,50 @@ class Catalog:
         )
         if not rows:
             return None
-        columns = [describe(row) for row in self._rows(_COLUMNS, name)]
-        json = {str(row["col"]) for row in self._json_checks(name)}
-        columns = [c.as_json() if c.name in json else c for c in columns]
-        row = rows[0]
-        return Table(row["name"], row["kind"], row["engine"], tuple(columns), self._unique(name))
+        json_columns, constraints = self._constraints(name)
+        columns = (describe(row) for row in self._rows(_COLUMNS, name))
+        return Table(
+            **rows[0],
+            columns=tuple(
+                replace(c, family=Family.JSON) if c.name in json_columns else c for c in columns
+            ),
+            unique=self._unique(name),
+            constraints=tuple(constraints),
+        )
 
     def triggers(self, table: str) -> list[str]:
         """Return the names of a table's triggers that this user may see."""
-        return [
-            f"{row['name']} ({row['at']} {row['event']})"
-            for row in self._rows(
-                "SELECT trigger_name AS name, action_timing AS at, event_manipulation AS event "
-                "FROM information_schema.triggers WHERE event_object_schema = DATABASE() "
-                "AND event_object_table = %s ORDER BY trigger_name",
-                table,
-            )
-        ]
+        rows = self._rows(
+            "SELECT trigger_name AS name, action_timing AS at, event_manipulation AS event "
+            "FROM information_schema.triggers WHERE event_object_schema = DATABASE() "
+            "AND event_object_table = %s ORDER BY trigger_name",
+            table,
+        )
+        return [f"{row['name']} ({row['at']} {row['event']})" for row in rows]
 
-    def constraints(self, table: str) -> list[str]:
-        """Return checks and foreign keys, which may refuse rows that fit the columns' types."""
-        json = {row["name"] for row in self._json_checks(table)}
-        rows = self._constraint_rows(table)
-        return [f"{r['name']} ({r['kind'].lower()})" for r in rows if r["name"] not in json]
+    def execute(self, *statements: str) -> None:
+        with self._connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
 
-    def _json_checks(self, table: str) -> list[dict[str, Any]]:
-        """Return the checks by which MariaDB declares JSON: CHECK (json_valid(`column`)) on a longtext."""
-        checks = []
-        for row in self._constraint_rows(table):
-            match = re.fullmatch(r"\s*json_valid\(`(.*)`\)\s*", row["clause"] or "", re.IGNORECASE)
-            if match and self.server.is_mariadb:
-                checks.append({"name": row["name"], "col": match[1].replace("``", "`")})
-        return checks
+    def probe(self, *statements: str) -> None:
+        """Let the server check columns and privileges, with statements that change no row."""
+        self._connection.begin()
+        self.execute(*statements)
+        self._connection.rollback()
 
-    def _constraint_rows(self, table: str) -> list[dict[str, Any]]:
+    def _constraints(self, table: str) -> tuple[set[str], list[str]]:
+        """Return the columns that a check declares as JSON, and all other constraints."""
         # MariaDB's constraint names are unique only within a table, and it has the table's name.
         match = " AND c.table_name = t.table_name" if self.server.is_mariadb else ""
-        if table not in self._constraints:
-            self._constraints[table] = self._rows(_CHECKS.format(match=match), table)
-        return self._constraints[table]
+        json_columns, others = set[str](), list[str]()
+        for row in self._rows(_CHECKS.format(match=match), table):
+            json = _JSON_CHECK.fullmatch(row["clause"] or "")
+            if json and self.server.is_mariadb:
+                json_columns.add(json[1].replace("``", "`"))
+            else:
+                others.append(f"{row['name']} ({row['kind'].lower()})")
+        return json_columns, others
 
     def _unique(self, table: str) -> tuple[Index, ...]:
         indexes: dict[str, list[str | None]] = {}
@@ -188,7 +208,7 @@ class Catalog:
             return list(cursor.fetchall())
 
 
-def create_markers(connection: Connection, catalog: Catalog, where: str) -> None:
+def create_markers(catalog: Catalog, where: str) -> None:
     """Create the marker table, or check the existing one.
 
     Raises:
@@ -198,10 +218,9 @@ def create_markers(connection: Connection, catalog: Catalog, where: str) -> None
     table = catalog.table(MARKERS)
     try:
         if table is None:
-            with connection.cursor() as cursor:
-                cursor.execute(MARKERS_DDL)
+            catalog.execute(_MARKERS_DDL)
             table = catalog.table(MARKERS)
-        _probe_markers(connection)
+        catalog.probe(_INSERT_PROBE, _UPDATE_PROBE)
     except pymysql.err.Error as error:
         if isinstance(mysql_errors.preflight_error(error, where, ""), AccessDenied):
             raise AccessDenied(
@@ -209,7 +228,7 @@ def create_markers(connection: Connection, catalog: Catalog, where: str) -> None
                 f"{mysql_errors.describe(error)}",
                 data="nothing was written; without markers nothing is exactly-once",
                 do=f"grant SELECT, INSERT and UPDATE on {MARKERS}; if it is missing, grant CREATE "
-                f"once, or let an administrator run: {MARKERS_DDL}",
+                f"once, or let an administrator run: {_MARKERS_DDL}",
             ) from error
         raise mysql_errors.preflight_error(error, where, f"the marker table {MARKERS}") from error
     keyed = table and any(i.is_exactly(("lineage", "sink", "part")) for i in table.unique)
@@ -217,23 +236,8 @@ def create_markers(connection: Connection, catalog: Catalog, where: str) -> None
         raise PreflightFailed(
             f"{where}: {MARKERS} is not the marker table of Sluicegate",
             data="nothing was written; markers in it would not be safe",
-            do=f"rename that table; Sluicegate then creates its own: {MARKERS_DDL}",
+            do=f"rename that table; Sluicegate then creates its own: {_MARKERS_DDL}",
         )
-
-
-def _probe_markers(connection: Connection) -> None:
-    """Let the server check columns and privileges, with statements that change no row."""
-    connection.begin()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT IGNORE INTO {MARKERS} (lineage, sink, part, epoch, attempt, updated_at) "  # noqa: S608 - a constant
-            "SELECT '', '', 0, 0, '', UTC_TIMESTAMP(6) FROM DUAL WHERE FALSE"
-        )
-        cursor.execute(
-            f"UPDATE {MARKERS} SET epoch = 0, attempt = '', updated_at = UTC_TIMESTAMP(6) "  # noqa: S608 - a constant
-            "WHERE lineage = '' AND sink = '' AND part = -1 AND epoch = 0 AND attempt = ''"
-        )
-    connection.rollback()
 
 
 def suggest_create_table(

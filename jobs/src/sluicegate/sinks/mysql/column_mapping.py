@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from sluicegate.errors import SchemaMismatch
+from sluicegate.sinks.contract import quoted
 from sluicegate.sinks.mysql.column_types import Column, Family
-
-_DO = "change the table or the DataFrame (select, cast, rename), or name the wanted columns="
 
 
 @dataclass(frozen=True)
@@ -63,22 +62,16 @@ def sources(rows: pa.Schema, wanted: Sequence[str] | None) -> list[Source]:
 
 def _flatten(field: pa.Field) -> Iterator[Source]:
     if not pt.is_struct(field.type):
-        yield Source(field.name, _spark(field.name), field.type)
+        yield Source(field.name, quoted(field.name), field.type)
         return
-    names = [field.type.field(i).name for i in range(field.type.num_fields)]
-    for i, name in enumerate(names):
-        yield Source(
-            f"{field.name}_{name}",
-            f"{_spark(field.name)}.{_spark(name)}",
-            field.type.field(i).type,
-            optional=names == ["start", "end"],
-        )
+    is_window = [inner.name for inner in field.type] == ["start", "end"]
+    for inner in field.type:
+        spark = f"{quoted(field.name)}.{quoted(inner.name)}"
+        yield Source(f"{field.name}_{inner.name}", spark, inner.type, optional=is_window)
 
 
-def _structs(rows: pa.Schema) -> Iterator[Source]:
-    for field in rows:
-        if pt.is_struct(field.type):
-            yield Source(field.name, _spark(field.name), field.type)
+def _structs(rows: pa.Schema) -> list[Source]:
+    return [Source(f.name, quoted(f.name), f.type) for f in rows if pt.is_struct(f.type)]
 
 
 def map_columns(
@@ -100,9 +93,7 @@ def map_columns(
         # A struct with a column of its own name is stored there as JSON, not flattened.
         structs = [s for s in _structs(rows) if s.name.lower() in table]
         fields = tuple(f"{s.spark}." for s in structs)
-        values = (
-            [s for s in values if not s.spark.startswith(fields)] + structs if fields else values
-        )
+        values = [s for s in values if not s.spark.startswith(fields)] + structs
     mapped: dict[str, MappedColumn] = {}
     problems: list[str] = []
     for source in values:
@@ -132,7 +123,7 @@ def map_columns(
         raise SchemaMismatch(
             f"{where}: the rows do not fit the table: {'; '.join(problems)}",
             data="nothing was written; the job has not started",
-            do=_DO,
+            do="change the table or the DataFrame (select, cast, rename), or name the wanted columns=",
         )
     return tuple(mapped.values())
 
@@ -143,7 +134,6 @@ def expression_for(  # noqa: C901, PLR0911 - one case per family, as in the manu
     """Return the Spark SQL that stages a value for a column, None if the column cannot store it."""
     staged, family, spark = source.type, column.family, source.spark
     simple = pt.is_integer(staged) or pt.is_boolean(staged) or pt.is_decimal(staged)
-    nested = pt.is_struct(staged) or pt.is_list(staged) or pt.is_map(staged)
     if pt.is_null(staged):
         return None if family is None else f"CAST({spark} AS STRING)"
     if family in (Family.INTEGER, Family.DECIMAL):
@@ -153,18 +143,14 @@ def expression_for(  # noqa: C901, PLR0911 - one case per family, as in the manu
     if family in (Family.TEXT, Family.JSON, Family.ENUM):
         if _is_string(staged):
             return spark
-        if nested and family is not Family.ENUM:
+        if pt.is_nested(staged) and family is not Family.ENUM:
             return f"to_json({spark})"
         castable = simple or pt.is_floating(staged) or pt.is_date(staged)
         return f"CAST({spark} AS STRING)" if castable and family is Family.TEXT else None
     if family is Family.BINARY:
-        return (
-            spark
-            if _is_binary(staged)
-            else f"CAST({spark} AS BINARY)"
-            if _is_string(staged)
-            else None
-        )
+        if pt.is_binary(staged) or pt.is_large_binary(staged) or pt.is_fixed_size_binary(staged):
+            return spark
+        return f"CAST({spark} AS BINARY)" if _is_string(staged) else None
     if family is Family.DATE:
         return spark if pt.is_date(staged) else None
     if family is Family.DATETIME:
@@ -188,14 +174,10 @@ def part_key_expression(mapped: MappedColumn) -> str | None:
         return f"lower(rtrim({expression}))" if column.charset == "ascii" else None
     if column.family is Family.BINARY:
         return None if column.kind == "binary" else expression  # binary(n) is padded
-    if (
-        column.family is Family.DATETIME
-        and column.step_us() > 1
-        and pt.is_timestamp(mapped.source.type)
-    ):
-        if mapped.source.type.tz is None:
-            return None
-        return f"unix_micros({spark}) - pmod(unix_micros({spark}), {column.step_us()})"
+    kind, step_us = mapped.source.type, column.step_us()
+    if column.family is Family.DATETIME and step_us > 1 and pt.is_timestamp(kind):
+        micros = f"unix_micros({spark})"
+        return f"{micros} - pmod({micros}, {step_us})" if kind.tz else None
     exact = (Family.INTEGER, Family.DECIMAL, Family.DATE, Family.DATETIME)
     return expression if column.family in exact else None
 
@@ -209,13 +191,3 @@ def _charset_problems(column: Column) -> list[str]:
 
 def _is_string(staged: pa.DataType) -> bool:
     return bool(pt.is_string(staged) or pt.is_large_string(staged) or pt.is_string_view(staged))
-
-
-def _is_binary(staged: pa.DataType) -> bool:
-    return bool(
-        pt.is_binary(staged) or pt.is_large_binary(staged) or pt.is_fixed_size_binary(staged)
-    )
-
-
-def _spark(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -12,34 +12,19 @@ from typing import Any
 class Family(enum.Enum):
     """Column types that accept the same values."""
 
-    INTEGER = "integer"
-    DECIMAL = "decimal"
-    FLOAT = "float"
-    TEXT = "text"
-    JSON = "json"
-    ENUM = "enum"
-    BINARY = "binary"
-    DATE = "date"
-    DATETIME = "datetime"
-    TIME = "time"
+    INTEGER = ("tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit")
+    DECIMAL = ("decimal",)
+    FLOAT = ("float", "double")
+    TEXT = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+    JSON = ("json",)
+    ENUM = ("enum",)
+    BINARY = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+    DATE = ("date",)
+    DATETIME = ("datetime", "timestamp")
+    TIME = ("time",)
 
 
-_FAMILIES: Mapping[str, Family] = {
-    **dict.fromkeys(
-        ("tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"), Family.INTEGER
-    ),
-    "decimal": Family.DECIMAL,
-    **dict.fromkeys(("float", "double"), Family.FLOAT),
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), Family.TEXT),
-    "json": Family.JSON,
-    "enum": Family.ENUM,
-    **dict.fromkeys(
-        ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), Family.BINARY
-    ),
-    "date": Family.DATE,
-    **dict.fromkeys(("datetime", "timestamp"), Family.DATETIME),
-    "time": Family.TIME,
-}
+_FAMILIES = {kind: family for family in Family for kind in family.value}
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 FLOAT_MAX = 3.4028234663852886e38
 """The largest single-precision number."""
@@ -54,19 +39,13 @@ class Column:
         declared: the type as declared, for messages: 'varchar(20)'.
         family: None for a type that this sink does not write (geometry, set, uuid).
         kind: the bare type: 'varchar'.
-        nullable: whether NULL may be written.
         optional: whether an INSERT may omit it (it has a default, NULL or AUTO_INCREMENT).
         generated: the server computes it; an INSERT may not name it.
-        auto_increment: the server numbers it if it is omitted.
-        unsigned: numbers below zero are refused.
         chars: most characters of a char or varchar, otherwise None.
         octets: most bytes of a text or binary column, otherwise None.
         precision: digits of a decimal, bits of a bit.
         scale: digits after the decimal point; for a float only if declared.
         fraction: stored digits of a second's fraction.
-        charset: 'utf8mb4', ...; None without one.
-        collation: how strings compare.
-        members: of an enum.
     """
 
     name: str
@@ -106,10 +85,6 @@ class Column:
         """Return the column's resolution in microseconds."""
         return int(10 ** (6 - self.fraction))
 
-    def as_json(self) -> Column:
-        """Return the column as a JSON column (MariaDB declares JSON by a CHECK)."""
-        return Column(**{**self.__dict__, "family": Family.JSON})
-
 
 def describe(row: Mapping[str, Any]) -> Column:
     """Return a column from its row of information_schema.columns (lower-case names)."""
@@ -120,7 +95,6 @@ def describe(row: Mapping[str, Any]) -> Column:
     nullable = row["is_nullable"] == "YES"
     auto_increment = "auto_increment" in extra
     is_text = family in (Family.TEXT, Family.ENUM)
-    members = _members(declared) if family is Family.ENUM else ()
     return Column(
         name=row["column_name"],
         declared=declared,
@@ -138,7 +112,7 @@ def describe(row: Mapping[str, Any]) -> Column:
         fraction=row["datetime_precision"] or 0,
         charset=(row["character_set_name"] or None) if is_text else None,
         collation=(row["collation_name"] or None) if is_text else None,
-        members=members,
+        members=_members(declared) if family is Family.ENUM else (),
     )
 
 

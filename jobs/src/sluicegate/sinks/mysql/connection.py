@@ -58,10 +58,8 @@ class Address:
         try:
             parts = urlsplit(text)
             port = parts.port or _DEFAULT_PORT
-        except ValueError:
-            raise _bad_url(
-                "host or port cannot be parsed"
-            ) from None  # the cause would show the url
+        except ValueError:  # its text would show the url
+            raise _bad_url("host or port cannot be parsed") from None
         database = unquote(parts.path.strip("/"))
         options = parse_qs(parts.query)
         ssl_ca = options.pop("ssl-ca", [None])[-1]
@@ -70,9 +68,8 @@ class Address:
         if not (parts.hostname and parts.username and database):
             raise _bad_url("host, user or database is missing")
         if options:
-            raise _bad_url(
-                f"option {', '.join(sorted(options))} is unknown; the only option is ssl-ca"
-            )
+            names = ", ".join(sorted(options))
+            raise _bad_url(f"option {names} is unknown; the only option is ssl-ca")
         user, password = unquote(parts.username), unquote(parts.password or "")
         return cls(parts.hostname, port, user, password, database, ssl_ca)
 
@@ -143,8 +140,3 @@ def prepare(connection: Connection, timeout_s: float) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
         cursor.execute("SET " + ", ".join(f"SESSION {k} = {v}" for k, v in settings.items()))
-
-
-def quoted(name: str) -> str:
-    """Return an identifier in backticks."""
-    return "`" + name.replace("`", "``") + "`"

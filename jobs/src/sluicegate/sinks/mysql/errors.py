@@ -72,8 +72,7 @@ def code_of(error: BaseException) -> int:
 
 def describe(error: BaseException) -> str:
     """Return the message of the server or the driver, with its number."""
-    text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    code = code_of(error)
+    code, text = code_of(error), str(error.args[1] if len(error.args) > 1 else error)
     text = text or "the connection is closed"
     return f"{text} ({code})" if code else text
 
@@ -122,7 +121,9 @@ def preflight_error(error: Fault, where: str, doing: str) -> SluicegateError:
     return SinkUnavailable(what, data=data, do=_ADVICE.get(code_of(error), _WAIT))
 
 
-def apply_error(error: Fault, where: str, doing: str, *, committing: bool) -> SluicegateError:
+def apply_error(
+    error: Fault, where: str, doing: str, *, committing: bool = False
+) -> SluicegateError:
     """Return the error of a statement of an apply, after everything was rolled back.
 
     Args:

@@ -34,18 +34,13 @@ def _not_null(  # noqa: PLR0911 - one case per type
     values: pa.Array, column: Column
 ) -> pa.Array:
     kind = values.type
-    if pt.is_null(kind):
-        return values.cast(pa.string())
     if pt.is_boolean(kind):
         return pc.if_else(values, "1", "0")
-    if pt.is_integer(kind) or pt.is_floating(kind):
-        return values.cast(
-            pa.string()
-        )  # a float's text is the shortest that parses to the same float
-    if pt.is_decimal(kind):
-        # Quoted: Arrow may write 1E-10, which unquoted would be an inexact double.
-        return _quoted(values.cast(pa.string()))
-    if pt.is_date(kind):
+    if pt.is_null(kind) or pt.is_integer(kind) or pt.is_floating(kind):
+        # A float's text is the shortest that parses to the same float.
+        return values.cast(pa.string())
+    if pt.is_decimal(kind) or pt.is_date(kind):
+        # Quoted: Arrow may write a decimal as 1E-10, which unquoted would be an inexact double.
         return _quoted(values.cast(pa.string()))
     if pt.is_time(kind):
         us, step_us = values.cast(pa.time64("us")).cast(pa.int64()), column.step_us()
@@ -88,9 +83,8 @@ def _hexadecimal(values: pa.Array) -> pa.Array:
     """Return X'..' literals; converts the whole buffer at once, because Arrow has no kernel for it."""
     values = values.cast(pa.binary())
     if values.offset or not len(values):
-        values = pa.concat_arrays(
-            [values, pa.array([], pa.binary())]
-        )  # offsets relative to its own start
+        # Makes the offsets relative to the array's own start.
+        values = pa.concat_arrays([values, pa.array([], pa.binary())])
     _, offsets, data = values.buffers()
     ends = pa.Array.from_buffers(pa.int32(), values.offset + len(values) + 1, [None, offsets])
     ends = ends.slice(values.offset)

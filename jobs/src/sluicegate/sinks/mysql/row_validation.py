@@ -64,7 +64,7 @@ def refusals(
         invalid = _invalid_utf8(values)
         if invalid is not None:
             reasons.append(_reasons(invalid, column, "is not UTF-8", None))
-            values = pc.if_else(invalid, None, _without(values, invalid))
+            values = pc.if_else(invalid, None, values)
         for refused, reason in _checks(values, column, required=column.name in keys):
             refused = pc.fill_null(refused, False)  # noqa: FBT003, PLW2901 - Arrow's own signature
             if pc.any(refused).as_py():
@@ -87,7 +87,7 @@ def _checks(values: pa.Array, column: Column, *, required: bool) -> Iterator[Che
         yield from check(values, column)
 
 
-def _text(values: pa.Array, column: Column) -> Iterator[Check]:
+def _text_or_bytes(values: pa.Array, column: Column) -> Iterator[Check]:
     if column.chars is not None:
         too_long = pc.greater(pc.utf8_length(values), column.chars)
         yield too_long, f"is longer than {column.declared} allows, {column.chars} characters"
@@ -95,10 +95,8 @@ def _text(values: pa.Array, column: Column) -> Iterator[Check]:
         # One byte per character in latin1 and ascii, however many in UTF-8.
         single = column.charset in ("latin1", "ascii")
         size = pc.utf8_length(values) if single else pc.binary_length(values)
-        yield (
-            pc.greater(size, column.octets),
-            f"is longer than {column.declared} allows, {column.octets} bytes",
-        )
+        too_long = pc.greater(size, column.octets)
+        yield too_long, f"is longer than {column.declared} allows, {column.octets} bytes"
     outside = _NOT_IN_CHARSET.get(column.charset or "")
     if outside is not None:
         matches = pc.match_substring_regex(values, outside)
@@ -106,7 +104,7 @@ def _text(values: pa.Array, column: Column) -> Iterator[Check]:
 
 
 def _json(values: pa.Array, column: Column) -> Iterator[Check]:
-    yield from _text(values, column)
+    yield from _text_or_bytes(values, column)
     levels = _JSON_LEVELS if column.kind == "json" else _MARIADB_JSON_LEVELS
     invalid = [v is not None and not _is_json(v, levels) for v in values.to_pylist()]
     yield pa.array(invalid, pa.bool_()), f"is not JSON (of at most {levels} levels)"
@@ -130,21 +128,15 @@ def _finite(text: str) -> float:
 
 
 def _levels(value: object) -> int:
-    inner = (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    )
-    return 1 if inner is None else 1 + max(map(_levels, inner), default=0)
+    if not isinstance(value, dict | list):
+        return 1
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_levels, inner), default=0)
 
 
 def _enum(values: pa.Array, column: Column) -> Iterator[Check]:
     is_member = pc.is_in(values, value_set=pa.array(column.members, values.type))
     yield pc.and_(values.is_valid(), pc.invert(is_member)), f"is not one of {column.declared}"
-
-
-def _binary(values: pa.Array, column: Column) -> Iterator[Check]:
-    if column.octets is not None:
-        too_long = pc.greater(pc.binary_length(values), column.octets)
-        yield too_long, f"is longer than {column.declared} allows, {column.octets} bytes"
 
 
 def _integer(values: pa.Array, column: Column) -> Iterator[Check]:
@@ -199,10 +191,10 @@ def _datetime(values: pa.Array, column: Column) -> Iterator[Check]:
 
 
 _CHECKS_BY_FAMILY: dict[Family, Callable[[pa.Array, Column], Iterator[Check]]] = {
-    Family.TEXT: _text,
+    Family.TEXT: _text_or_bytes,
     Family.JSON: _json,
     Family.ENUM: _enum,
-    Family.BINARY: _binary,
+    Family.BINARY: _text_or_bytes,
     Family.INTEGER: _integer,
     Family.DECIMAL: _decimal,
     Family.FLOAT: _float,
@@ -221,21 +213,13 @@ def _outside(values: pa.Array, low: int, high: int) -> pa.Array:
         bits = values.type.bit_width
         signed = pt.is_signed_integer(values.type)
         least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-        if low <= least and high >= most:
-            return _none(values)
         wide = values
         bounds = [pa.scalar(min(max(b, least), most), values.type) for b in (low, high)]
     return pc.or_(pc.less(wide, bounds[0]), pc.greater(wide, bounds[1]))
 
 
-def _none(values: pa.Array) -> pa.Array:
-    return pc.and_(values.is_null(), values.is_valid())
-
-
 def _inexact(values: pa.Array, scale: int) -> pa.Array:
     """Return whether each decimal has non-zero digits beyond the given scale."""
-    if values.type.scale <= scale:
-        return _none(values)
     return pc.not_equal(pc.round(values, ndigits=scale, round_mode="towards_zero"), values)
 
 
@@ -246,36 +230,20 @@ def _invalid_utf8(values: pa.Array) -> pa.Array | None:
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        raw = values.cast(pa.binary() if pt.is_string(values.type) else pa.large_binary())
-        return pa.array([v is not None and not _is_utf8(v) for v in raw.to_pylist()], pa.bool_())
+        raw = values.cast(pa.large_binary() if pt.is_large_string(values.type) else pa.binary())
+        texts = [v and v.decode(errors="ignore").encode() for v in raw.to_pylist()]
+        return pc.not_equal(raw, pa.array(texts, raw.type))
     return None
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _without(values: pa.Array, invalid: pa.Array) -> pa.Array:
-    """Return the strings with null for each invalid one."""
-    raw = values.cast(pa.binary() if pt.is_string(values.type) else pa.large_binary())
-    return pc.if_else(invalid, None, raw).cast(values.type)
 
 
 def _reasons(refused: pa.Array, column: Column, reason: str, values: pa.Array | None) -> pa.Array:
     """Return the reason for each refused value, with the start of the value."""
     text = f"column {column.name} {reason}"
     if values is None or reason.endswith("null"):
-        return pc.if_else(refused, text, pa.scalar(None, pa.string()))
-    previews = pc.fill_null(_preview(pc.if_else(refused, values, pa.scalar(None, values.type))), "")
-    return pc.if_else(
-        refused,
-        pc.binary_join_element_wise(f"{text}; it starts with ", previews, ""),
-        pa.scalar(None, pa.string()),
-    )
+        return pc.if_else(refused, text, None)
+    previews = pc.fill_null(_preview(pc.if_else(refused, values, None)), "")
+    texts = pc.binary_join_element_wise(f"{text}; it starts with ", previews, "")
+    return pc.if_else(refused, texts, None)
 
 
 def _preview(values: pa.Array) -> pa.Array:
@@ -293,17 +261,15 @@ def _too_long(
     batch: pa.RecordBatch, columns: tuple[Column, ...], row_bytes: int
 ) -> pa.StringArray | None:
     """Return a reason for rows whose text exceeds a packet; measures rows only if one might."""
-    if (
-        not batch.num_rows
-        or sum(_max_text_bytes(batch.column(c.name)) for c in columns) <= row_bytes
-    ):
+    at_most = sum(_max_text_bytes(batch.column(column.name)) for column in columns)
+    if not batch.num_rows or at_most <= row_bytes:
         return None
     size = pc.binary_length(row_literals(batch, columns))
     too_long = pc.greater(size, row_bytes)
     if not pc.any(too_long).as_py():
         return None
     reason = f"the row's text is longer than a packet of the server allows, {row_bytes} bytes"
-    return pc.if_else(too_long, reason, pa.scalar(None, pa.string()))
+    return pc.if_else(too_long, reason, None)
 
 
 def _max_text_bytes(values: pa.Array) -> int:

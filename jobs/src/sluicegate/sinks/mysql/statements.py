@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluicegate.sinks.contract import quoted
 from sluicegate.sinks.mysql.column_types import Column
-from sluicegate.sinks.mysql.connection import quoted
 from sluicegate.sinks.mysql.literals import row_literals
 
 PACKET_SLACK = 1024
@@ -28,8 +28,6 @@ class InsertForm:
     """The form of an INSERT statement.
 
     Args:
-        table: its name.
-        columns: in the order of the values.
         keys: the columns by which rows conflict.
         on_conflict: 'replace', 'add', 'ignore' or 'error'.
         aliased: the statement aliases the new row (MySQL from 8.0.20); otherwise it uses VALUES().
@@ -57,9 +55,7 @@ class InsertForm:
     def probe(self) -> str:
         """Return a statement that writes nothing but needs the same columns and privileges."""
         nulls = ", ".join("NULL" for _ in self.columns)
-        return " ".join(
-            [self.head(), "SELECT", nulls, "FROM DUAL WHERE FALSE", self.tail(aliased=False)]
-        )
+        return f"{self.head()} SELECT {nulls} FROM DUAL WHERE FALSE {self.tail(aliased=False)}"  # noqa: S608 - quoted names
 
     def overhead(self) -> int:
         """Return how many bytes of a packet are not rows."""
@@ -131,8 +127,6 @@ def _slices(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _concat(group: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(group) == 1:
-        return group[0]
     (batch,) = pa.Table.from_batches(group).combine_chunks().to_batches()
     return batch
 

@@ -7,6 +7,7 @@ notice.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import socket
 import threading
@@ -14,15 +15,16 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sluicegate import failpoints
 from sluicegate.errors import SettingsInvalid, SluicegateError, StoreUnavailable
 from sluicegate.settings.backoff import backoff_s
-from sluicegate.spark.socket.line_splitter import LineSplitter
 from sluicegate.spark.socket.write_ahead_log import Line, WriteAheadLog, fenced
 from sluicegate.storage.object_store import ObjectStore
 
 log = logging.getLogger("sluicegate.receiver")
+T = TypeVar("T")
 
 _POLL_S = 0.1
 _RECEIVE_BYTES = 1 << 16
@@ -57,7 +59,7 @@ class SocketReceiver:
 
     Args:
         address: 'host:port'.
-        limits: of memory and of the log.
+        limits: of memory and of the log; default: see `ReceiverLimits`.
 
     Raises:
         SettingsInvalid: the address is invalid.
@@ -165,11 +167,7 @@ class _LineBuffer:
 
     def begin(self) -> None:
         """Find the end of the log."""
-        self._retry(self._read_end)
-
-    def _read_end(self) -> None:
-        self._number = self._log.end()
-        self._ahead = self._log.unplanned()
+        self._number, self._ahead = _retry(self._log.end), _retry(self._log.unplanned)
 
     def add(self, lines: list[Line]) -> None:
         """Add lines; log them if there are enough."""
@@ -191,7 +189,7 @@ class _LineBuffer:
             return
         number, lines = self._number + 1, self._lines
         failpoints.reach("before-receipt", epoch=number)
-        self._retry(lambda: self._log.append(number, lines, self._receiver, self._peer))
+        _retry(lambda: self._log.append(number, lines, self._receiver, self._peer))
         self._check_no_rival(number)
         failpoints.reach("after-receipt", epoch=number)
         self._number, self._lines, self._bytes = number, [], 0
@@ -203,7 +201,7 @@ class _LineBuffer:
         if full:
             self.flush()
         if full or time.monotonic() - self._pruned > _PRUNE_EVERY_S:
-            self._retry(self._update_ahead)
+            _retry(self._update_ahead)
         if sum(self._ahead.values()) < self._limits.ahead_lines:
             return True
         self._stopping.wait(_POLL_S)
@@ -218,28 +216,74 @@ class _LineBuffer:
             self._pruned = time.monotonic()
 
     def _check_no_rival(self, number: int) -> None:
-        """Check that no later segment exists, after a long time without a check (rule 2).
-
-        For a driver that was paused, a number may be free only because it was pruned.
-        """
+        """Check that no later segment exists, after a long time without a check (rule 2)."""
         unchecked_s, self._checked = time.monotonic() - self._checked, time.monotonic()
         if unchecked_s > _UNCHECKED_S and self._log.end() > number:
-            raise fenced(
-                f"another driver continued the log of received lines after segment {number}"
-            )
+            what = f"another driver continued the log of received lines after segment {number}"
+            raise fenced(what)
 
-    def _retry(self, work: Callable[[], None]) -> None:
-        """Run work, and retry while the store does not reply; nothing is received meanwhile."""
-        for attempt in range(_LOG_TRIES):
-            try:
-                work()
-            except StoreUnavailable as error:
-                if attempt == _LOG_TRIES - 1:
-                    raise
-                log.warning("the log of received lines waits for the store: %s", error.what)
+
+class LineSplitter:
+    """Splits the bytes of one connection into lines; pure.
+
+    A line ends at a line feed and consists of all bytes before it: nothing is decoded, and a carriage
+    return is kept. Of a line of more than `limit_bytes` only the start is kept, with length and hash of
+    the whole line, so that memory is bounded whatever the peer sends.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._start = bytearray()
+        self._length = 0
+        self._hash = hashlib.sha256()
+
+    def feed(self, data: bytes, now_us: int) -> list[Line]:
+        """Return the lines that these bytes complete."""
+        *whole, rest = data.split(b"\n")
+        lines = []
+        for piece in whole:
+            if self._length or len(piece) > self._limit:
+                self._append(piece)
+                lines.append(self._finish(now_us, None))
             else:
-                return
-            time.sleep(min(2.0, 0.1 * 2**attempt))
+                lines.append(Line(piece, now_us))
+        self._append(rest)
+        return lines
+
+    def close(self, now_us: int, torn: str | None = None) -> list[Line]:
+        """Return the line after the last line feed, if there is one.
+
+        `torn` says why the connection broke within it; None: the peer closed it and completed the line.
+        """
+        reason = None if torn is None else f"torn: {torn}"
+        return [self._finish(now_us, reason)] if self._length else []
+
+    def _append(self, piece: bytes) -> None:
+        self._start += piece[: self._limit - len(self._start)]
+        self._hash.update(piece)
+        self._length += len(piece)
+
+    def _finish(self, now_us: int, broken: str | None) -> Line:
+        content, length, digest = bytes(self._start), self._length, self._hash.hexdigest()
+        self._start, self._length, self._hash = bytearray(), 0, hashlib.sha256()
+        if length <= self._limit:
+            return Line(content, now_us, broken)
+        overlong = f"overlong: the line has {length} bytes, the limit is {self._limit}"
+        return Line(content, now_us, broken or overlong, length, digest)
+
+
+def _retry(work: Callable[[], T]) -> T:
+    """Run work, and retry while the store does not reply; nothing is received meanwhile."""
+    failures = 0
+    while True:
+        try:
+            return work()
+        except StoreUnavailable as error:
+            failures += 1
+            if failures == _LOG_TRIES:
+                raise
+            log.warning("the log of received lines waits for the store: %s", error.what)
+        time.sleep(backoff_s(failures, 0.1, 2.0))
 
 
 def parse_address(address: str) -> tuple[str, int]:

@@ -32,11 +32,8 @@ was truncated; its origin and position."""
 def received_lines(spark: SparkSession, checkpoint: str) -> DataFrame:
     """Return the received lines of a checkpoint as a stream with the columns of `SCHEMA_DDL`.
 
-    An epoch reads what is logged when it starts, in one task, so that the order is preserved.
-
-    Args:
-        spark: the session.
-        checkpoint: address of the job's checkpoint, which contains the log; one source per job.
+    An epoch reads what is logged when it starts, in one task, so that the order is preserved. A job
+    has one such source: its log is in the job's checkpoint.
     """
     spark.dataSource.register(ReceivedLinesSource)
     return spark.readStream.format(_FORMAT).option(_CHECKPOINT, checkpoint).load()
@@ -59,14 +56,6 @@ class ReceivedLinesSource(DataSource):
         return _Reader(self.options[_CHECKPOINT])
 
 
-class _Segments(InputPartition):
-    """The segments of one epoch, inclusive."""
-
-    def __init__(self, first: int, last: int) -> None:
-        super().__init__(None)
-        self.first, self.last = first, last
-
-
 class _Reader(DataSourceStreamReader):
     """Answers Spark's calls, which it makes in a separate process, and reads in tasks."""
 
@@ -87,13 +76,12 @@ class _Reader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One task for all segments of an epoch, so that the lines keep their order."""
-        return [_Segments(start[OFFSET_KEY] + 1, end[OFFSET_KEY])]
+        return [InputPartition(range(start[OFFSET_KEY] + 1, end[OFFSET_KEY] + 1))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the segments in order."""
-        assert isinstance(partition, _Segments)
         segments = self._log()
-        for number in range(partition.first, partition.last + 1):
+        for number in partition.value:
             lines = segments.read(number)
             added = {
                 "peer": pa.array([peer_of(lines)] * lines.num_rows, pa.string()),

@@ -7,16 +7,14 @@ epoch covers the segments from one number to another, so a replay reads the same
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sluicegate.errors import EpochLogBroken, Fenced
+from sluicegate.storage.arrow_encoding import decode_batches, encode_batches
 from sluicegate.storage.object_store import ObjectStore
-
-log = logging.getLogger(__name__)
 
 OFFSET_KEY = "received"
 """The key of a position in the log, in the offsets that Spark stores for the source."""
@@ -34,7 +32,6 @@ _SCHEMA = pa.schema(
         pa.field("received_at", pa.timestamp("us", tz="UTC"), nullable=False),
     ]
 )
-_OPTIONS = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 
 
 @dataclass(frozen=True)
@@ -57,25 +54,15 @@ class Line:
 
 
 class WriteAheadLog:
-    """The log of one checkpoint.
-
-    Args:
-        checkpoint: its store.
-    """
+    """The log of one checkpoint."""
 
     def __init__(self, checkpoint: ObjectStore) -> None:
         self._store = checkpoint
 
     def append(self, number: int, lines: Sequence[Line], receiver: str, peer: str = "") -> None:
-        """Make lines durable as a segment.
+        """Make lines, received from the address `peer`, durable as a segment.
 
         A retry resolves a lost reply: an existing segment of the same receiver is ours (rule 1).
-
-        Args:
-            number: the segment's number.
-            lines: the lines.
-            receiver: id of the receiver.
-            peer: the address that the lines came from.
 
         Raises:
             Fenced: another receiver has logged a segment with this number.
@@ -84,7 +71,7 @@ class WriteAheadLog:
         if self._store.create(_name(number), _encode(lines, receiver, peer)):
             return
         stored = self._store.read(_name(number))
-        if stored is None or _receiver_of(stored) != receiver:
+        if stored is None or _label(next(decode_batches(stored)), _RECEIVER) != receiver:
             raise fenced(f"another driver wrote segment {number} of the log of received lines")
 
     def read(self, number: int) -> pa.RecordBatch:
@@ -100,26 +87,22 @@ class WriteAheadLog:
                 data="its lines cannot be received again; the epoch that contains them is undecided",
                 do=f"restore {_name(number)} of the checkpoint from a backup, then restart the job",
             )
-        with pa.ipc.open_stream(stored) as reader:
-            return reader.read_next_batch()
+        return next(decode_batches(stored))
 
     def newest(self) -> int:
         """Return the number of the newest segment, 0 if there is none."""
-        return max(self._numbers(), default=0)
+        return max(self._numbers(_PREFIX), default=0)
 
     def planned(self) -> int:
         """Return the last segment that is part of an epoch, decided or not; 0 if none is."""
-        newest = max(self._epochs("offsets/"), default=None)
+        newest = max(self._numbers("offsets/"), default=None)
         return 0 if newest is None else self._position(newest)
 
     def unplanned(self) -> dict[int, int]:
         """Return the segments that are not part of an epoch yet: number -> number of lines."""
         planned = self.planned()
-        return {
-            number: self.read(number).num_rows
-            for number in sorted(self._numbers())
-            if number > planned
-        }
+        waiting = sorted(number for number in self._numbers(_PREFIX) if number > planned)
+        return {number: self.read(number).num_rows for number in waiting}
 
     def end(self) -> int:
         """Return the last number that was ever used.
@@ -130,26 +113,21 @@ class WriteAheadLog:
         return max(self.newest(), self.planned())
 
     def prune(self) -> None:
-        """Remove the segments that no epoch can need again.
+        """Remove the segments that no epoch can need again, but never the newest.
 
-        The segments after the oldest epoch whose offsets Spark retains are needed, because a restored
-        checkpoint may go back to that epoch, which is committed and so decided. The newest segment
-        is retained too.
+        A restored checkpoint may go back to the oldest epoch whose offsets Spark retains, if it is
+        committed and so decided: the segments after that epoch are needed.
         """
-        retained, committed = self._epochs("offsets/"), self._epochs("commits/")
+        retained, committed = self._numbers("offsets/"), self._numbers("commits/")
         oldest = min((epoch for epoch in retained if epoch in committed), default=None)
         if oldest is None or oldest != min(retained):
             return
-        through, numbers = self._position(oldest), set(self._numbers())
-        for number in sorted(numbers - {max(numbers, default=0)}):
+        through = self._position(oldest)
+        for number in sorted(self._numbers(_PREFIX))[:-1]:
             if number <= through:
                 self._store.delete(_name(number))
 
-    def _numbers(self) -> Iterator[int]:
-        tails = (name.removeprefix(_PREFIX) for name in self._store.names(_PREFIX))
-        return (int(tail) for tail in tails if tail.isdecimal())
-
-    def _epochs(self, prefix: str) -> set[int]:
+    def _numbers(self, prefix: str) -> set[int]:
         tails = (name.removeprefix(prefix) for name in self._store.names(prefix))
         return {int(tail) for tail in tails if tail.isdecimal()}
 
@@ -179,7 +157,11 @@ def _name(number: int) -> str:
 
 def peer_of(lines: pa.RecordBatch) -> str:
     """Return the address that a segment's lines came from."""
-    return bytes((lines.schema.metadata or {}).get(_PEER, b"")).decode()
+    return _label(lines, _PEER)
+
+
+def _label(lines: pa.RecordBatch, key: bytes) -> str:
+    return bytes((lines.schema.metadata or {}).get(key, b"")).decode()
 
 
 def _encode(lines: Sequence[Line], receiver: str, peer: str) -> bytes:
@@ -192,14 +174,4 @@ def _encode(lines: Sequence[Line], receiver: str, peer: str) -> bytes:
     ]
     arrays = [pa.array(c, field.type) for c, field in zip(columns, _SCHEMA, strict=True)]
     schema = _SCHEMA.with_metadata({_RECEIVER: receiver.encode(), _PEER: peer.encode()})
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, schema, options=_OPTIONS) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    encoded: bytes = out.getvalue().to_pybytes()
-    return encoded
-
-
-def _receiver_of(stored: bytes) -> str:
-    with pa.ipc.open_stream(stored) as reader:
-        metadata = reader.schema.metadata or {}
-    return bytes(metadata.get(_RECEIVER, b"")).decode()
+    return encode_batches(schema, [pa.RecordBatch.from_arrays(arrays, schema=schema)])
