@@ -1,1 +1,1 @@
-"""Everything that checks Sluicegate. Each folder says in its own docstring what it claims."""
+"""All tests of Sluicegate; the docstring of each folder describes what it tests."""

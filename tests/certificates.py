@@ -1,4 +1,4 @@
-"""A certificate for 127.0.0.1 and the authority that signed it, for servers of tests on loopback."""
+"""Creates a certificate for 127.0.0.1 and the CA that signed it, for TLS servers of the tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate of a day, its key, and the certificate of who signed it; in PEM."""
+    """A certificate, its private key and the CA's certificate, in PEM; valid for one day."""
 
     public: bytes
     private: bytes
@@ -24,39 +24,39 @@ class Certificate:
 
 
 def write_certificate(folder: Path, name: str) -> Path:
-    """Write tls.crt, tls.key and ca.crt as a kubernetes.io/tls Secret is mounted; return the folder."""
-    made = certificate(name)
+    """Write tls.crt, tls.key and ca.crt, the files of a kubernetes.io/tls Secret; return the folder."""
+    issued = certificate(name)
     folder.mkdir(parents=True)
     for file, text in (
-        ("tls.crt", made.public),
-        ("tls.key", made.private),
-        ("ca.crt", made.authority),
+        ("tls.crt", issued.public),
+        ("tls.key", issued.private),
+        ("ca.crt", issued.authority),
     ):
         (folder / file).write_bytes(text)
     return folder
 
 
 def certificate(name: str) -> Certificate:
-    """Make a certificate of 127.0.0.1.
+    """Create a certificate for 127.0.0.1, signed by a new CA.
 
-    Its authority is another certificate: rustls refuses one that signs as a server's own.
+    The CA is a separate certificate, because rustls rejects a CA as a server's certificate.
     """
-    key, its_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    authority = _builder(f"authority of {name}", f"authority of {name}", its_key).add_extension(
+    key, ca_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    ca_builder = _builder(f"authority of {name}", f"authority of {name}", ca_key).add_extension(
         x509.BasicConstraints(ca=True, path_length=None), critical=True
     )
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = _builder(name, f"authority of {name}", key).add_extension(
+    builder = _builder(name, f"authority of {name}", key).add_extension(
         x509.SubjectAlternativeName([address]), critical=False
     )
     return Certificate(
-        _signed(made, its_key),
+        _sign(builder, ca_key),
         key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         ),
-        _signed(authority, its_key),
+        _sign(ca_builder, ca_key),
     )
 
 
@@ -64,8 +64,8 @@ def _builder(subject: str, issuer: str, key: Key) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(_named(subject))
-        .issuer_name(_named(issuer))
+        .subject_name(_common_name(subject))
+        .issuer_name(_common_name(issuer))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(hours=1))
@@ -73,9 +73,9 @@ def _builder(subject: str, issuer: str, key: Key) -> x509.CertificateBuilder:
     )
 
 
-def _named(name: str) -> x509.Name:
+def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _signed(builder: x509.CertificateBuilder, key: Key) -> bytes:
+def _sign(builder: x509.CertificateBuilder, key: Key) -> bytes:
     return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

@@ -20,7 +20,7 @@ def pytest_configure() -> None:
 
 
 def pytest_report_header() -> list[str]:
-    """Report the servers of the sink tests, and what is not tested."""
+    """Report the servers of the tests, and which tests are skipped."""
     kafka, mysql, s3 = (
         os.environ.get(f"SLUICEGATE_{name}", "") for name in ("KAFKA", "MYSQL", "S3")
     )
@@ -34,20 +34,20 @@ def pytest_report_header() -> list[str]:
 
 
 def _redis() -> str:
-    given, command = os.environ.get(REDIS_VARIABLE), redis_command()
-    if given:
-        return given.rpartition("@")[2]
+    url, command = os.environ.get(REDIS_VARIABLE), redis_command()
+    if url:
+        return url.rpartition("@")[2]
     return f"embedded {command.name}" if command else f"not tested. {redis_missing_reason()}"
 
 
 def _embedded_s3() -> str:
-    gap = go_programs.VERSITYGW.missing_reason()
-    return f"not tested: {gap}" if gap else "embedded versitygw"
+    reason = go_programs.VERSITYGW.missing_reason()
+    return f"not tested: {reason}" if reason else "embedded versitygw"
 
 
 def _embedded_kubernetes() -> str:
-    gap = go_programs.api_server_missing_reason()
-    return f"not tested: {gap}" if gap else "embedded kube-apiserver and etcd"
+    reason = go_programs.api_server_missing_reason()
+    return f"not tested: {reason}" if reason else "embedded kube-apiserver and etcd"
 
 
 SERVERS = {"services", "redis", "own_redis", "bucket", "api", "own_api"}
@@ -75,9 +75,9 @@ def services() -> Iterator[Services]:
 @pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisEndpoint]:
     """Yield one Redis for all tests; name keys after the test. It needs no Kafka and no MySQL."""
-    given = os.environ.get(REDIS_VARIABLE)
-    if given:
-        yield RedisEndpoint(given)
+    url = os.environ.get(REDIS_VARIABLE)
+    if url:
+        yield RedisEndpoint(url)
         return
     server = started_redis(tmp_path_factory.mktemp("redis"))
     yield server.endpoint
@@ -95,7 +95,9 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 def started_redis(folder: Path) -> RedisServer:
     """Start a server, or skip the test if this machine has no server binary."""
     if redis_command() is None:
-        pytest.skip("no server binary for this machine: see the head of the run")
+        pytest.skip(
+            "there is no server binary for this machine; the header of the test run has the reason"
+        )
     server = RedisServer(folder)
     server.start()
     return server
@@ -107,13 +109,13 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
 
     SLUICEGATE_S3=s3://bucket/prefix with the variables of an endpoint names a real one.
     """
-    given = os.environ.get(S3_VARIABLE)
-    if given:
-        yield S3Endpoint(given.rstrip("/"), *_named_endpoint())
+    url = os.environ.get(S3_VARIABLE)
+    if url:
+        yield S3Endpoint(url.rstrip("/"), *_named_endpoint())
         return
-    gap = go_programs.VERSITYGW.missing_reason()
-    if gap:
-        pytest.skip(gap)
+    reason = go_programs.VERSITYGW.missing_reason()
+    if reason:
+        pytest.skip(reason)
     server = S3Server(tmp_path_factory.mktemp("s3"))
     server.start()
     try:

@@ -32,20 +32,20 @@ class Request:
     @property
     def progress(self) -> dict[str, Any]:
         """The driver's progress in the patch."""
-        found: dict[str, Any] = json.loads(
+        progress: dict[str, Any] = json.loads(
             self.body["metadata"]["annotations"]["sluicegate.dev/progress"]
         )
-        return found
+        return progress
 
 
 @dataclass
 class ApiServer:
-    """The requests that it received, and how it answers."""
+    """The received requests, and the status of the answers."""
 
     account: Path
     status: int = 200
     silent: threading.Event = field(default_factory=threading.Event)
-    """While this is set no request is answered."""
+    """While this is set, requests get no answer."""
     requests: list[Request] = field(default_factory=list)
     port: int = 0
 
@@ -75,33 +75,33 @@ def api_server(folder: Path) -> Iterator[ApiServer]:
     account = folder / "serviceaccount"
     account.mkdir(parents=True)
     (account / "token").write_text("first\n")
-    made = ApiServer(account)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(made))
+    state = ApiServer(account)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(state))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(_certificate(account))
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    made.port = server.server_port
+    state.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield made
+        yield state
     finally:
-        made.silent.clear()
+        state.silent.clear()
         server.shutdown()
         thread.join()
         server.server_close()
 
 
-def _handler(made: ApiServer) -> type[BaseHTTPRequestHandler]:
+def _handler(state: ApiServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_PATCH(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             token = self.headers["Authorization"].removeprefix("Bearer ")
             kind = self.headers["Content-Type"]
-            made.requests.append(Request(self.path, token, kind, body))
-            while made.silent.is_set():
+            state.requests.append(Request(self.path, token, kind, body))
+            while state.silent.is_set():
                 time.sleep(0.01)
-            self.send_response(made.status)
+            self.send_response(state.status)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -112,8 +112,8 @@ def _handler(made: ApiServer) -> type[BaseHTTPRequestHandler]:
 
 def _certificate(folder: Path) -> Path:
     """Write `ca.crt`, and the server's certificate with its key next to the folder."""
-    made = certificate("kubernetes")
-    (folder / "ca.crt").write_bytes(made.authority)
+    issued = certificate("kubernetes")
+    (folder / "ca.crt").write_bytes(issued.authority)
     file = folder.parent / "server.pem"
-    file.write_bytes(made.private + made.public)
+    file.write_bytes(issued.private + issued.public)
     return file

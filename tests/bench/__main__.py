@@ -25,7 +25,7 @@ from infra.workspace import work_folder
 from tests.bench import latency, machine, produce, report, throughput
 from tests.bench.figures import Run, anomalies
 from tests.bench.operator import rounds
-from tests.bench.plan import LATENCY, OURS, RIVALS, WORKLOADS, Pace, Workload, shuffled
+from tests.bench.plan import LATENCY, RIVALS, SLUICEGATE, WORKLOADS, Pace, Workload, shuffled
 from tests.bench.report import Results
 from tests.bench.throughput import Source, Turn
 
@@ -61,65 +61,69 @@ class Bench:
                 self._services.kafka.delete_topic(source.topic)
 
     def _fill(self, workload: Workload) -> None:
-        _say(f"Filling the source of {workload.name}: {workload.records:,} records")
+        _print(f"Filling the source of {workload.name}: {workload.records:,} records")
         topic = f"{self._folder.name}-{workload.name}"
         self._services.kafka.create_topic(topic, produce.PARTITIONS)
-        wanted = produce.fill(self._services.kafka.bootstrap, topic, workload)
-        self._sources[workload.name] = Source(topic, wanted)
+        expected = produce.fill(self._services.kafka.bootstrap, topic, workload)
+        self._sources[workload.name] = Source(topic, expected)
 
     def _round(self, round_: int) -> None:
-        _look(self._results, f"Round {round_}")
+        _sample_machine(self._results, f"Round {round_}")
         seed = self._results.seed
         for workload in self._results.workloads:
             for contender in shuffled(
                 workload.contenders, seed=seed, round_=round_, workload=workload.name
             ):
-                _say(f"  round {round_}: {workload.name}, {contender} ...")
+                _print(f"  round {round_}: {workload.name}, {contender} ...")
                 turn = Turn(workload, contender, round_)
                 source = self._sources[workload.name]
-                self._keep(throughput.run(turn, source, self._services, self._folder), "records_s")
+                self._add_run(
+                    throughput.run(turn, source, self._services, self._folder), "records_s"
+                )
         pace = self._results.pace
         if pace is None:
             return
-        for contender in shuffled((OURS, *RIVALS), seed=seed, round_=round_, workload=LATENCY):
-            _say(f"  round {round_}: {LATENCY}, {contender} ...")
+        for contender in shuffled(
+            (SLUICEGATE, *RIVALS), seed=seed, round_=round_, workload=LATENCY
+        ):
+            _print(f"  round {round_}: {LATENCY}, {contender} ...")
             run = latency.run(contender, round_, pace, self._services, self._folder)
-            self._keep(run, "p50_ms", "p99_ms")
+            self._add_run(run, "p50_ms", "p99_ms")
 
-    def _keep(self, run: Run, *shown: str) -> None:
+    def _add_run(self, run: Run, *shown: str) -> None:
         self._results.runs.append(run)
         if run.anomaly:
-            _say(f"    ANOMALY, no number: {run.anomaly}")
+            _print(f"    ANOMALY, no number: {run.anomaly}")
         else:
-            _say("    " + ", ".join(f"{name} {run.figures[name]:,.0f}" for name in shown))
+            _print("    " + ", ".join(f"{name} {run.figures[name]:,.0f}" for name in shown))
 
 
 async def _operator(results: Results, round_: int, folder: Path) -> None:
     """Run a round of the operator benchmark."""
-    _look(results, f"Operator, round {round_}")
+    _sample_machine(results, f"Operator, round {round_}")
     submits = _QUICK_SUBMITS if results.jobs <= _QUICK_JOBS else _SUBMITS
     figures: dict[str, float] = {}
     results.operator.append(figures)
     async for name, value in rounds.round_of(folder, results.jobs, submits):
         figures[name] = value
-        _say(f"    {name} {value:,.2f}")
+        _print(f"    {name} {value:,.2f}")
 
 
-def _look(results: Results, round_: str) -> None:
+def _sample_machine(results: Results, round_: str) -> None:
     """Record and print how busy the machine is before a round."""
-    before = machine.look()
-    results.machines.append(before)
-    _say(f"{round_} of {results.rounds}: {before}")
-    if before.warning():
-        _say(before.warning())
+    sample = machine.sample()
+    results.machines.append(sample)
+    _print(f"{round_} of {results.rounds}: {sample}")
+    if sample.warning():
+        _print(sample.warning())
 
 
-def _say(said: str) -> None:
+def _print(message: str) -> None:
     """Print a line with the time since the start."""
-    print(f"[{time.monotonic() - _BEGAN:6.1f} s] {said}", flush=True)
+    print(f"[{time.monotonic() - _BEGAN:6.1f} s] {message}", flush=True)
 
 
-def _chosen(options: argparse.Namespace) -> Results:
+def _selected(options: argparse.Namespace) -> Results:
     """Return empty results for the workloads that the options select."""
     records = options.records or (_QUICK_RECORDS if options.quick else None)
     workloads = [w for w in WORKLOADS if options.only in (None, w.name)]
@@ -167,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     options = _parse(arguments)
     signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` leaves no process running
-    results = _chosen(options)
+    results = _selected(options)
     base = work_folder() / "bench"
     base.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))

@@ -62,7 +62,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def await_exit(process: subprocess.Popen[bytes], timeout_s: float, what: str) -> None:
+def await_exit(process: subprocess.Popen[bytes], timeout_s: float, name: str) -> None:
     """Wait for a process to end.
 
     Raises:
@@ -71,7 +71,7 @@ def await_exit(process: subprocess.Popen[bytes], timeout_s: float, what: str) ->
     try:
         process.wait(timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise RunFailed(f"{what} did not exit within {timeout_s:.0f} s") from error
+        raise RunFailed(f"{name} did not exit within {timeout_s:.0f} s") from error
 
 
 def await_file(path: Path, process: subprocess.Popen[bytes], timeout_s: float) -> None:
@@ -97,15 +97,15 @@ def result(folder: Path) -> Mapping[str, Any]:
     Raises:
         RunFailed: the contender failed or wrote no result.
     """
-    found = folder / RESULT
-    if not found.exists():
+    file = folder / RESULT
+    if not file.exists():
         raise RunFailed(
             f"the contender exited without a result; the end of its log: {_last_words(folder)}"
         )
-    read: dict[str, Any] = json.loads(found.read_text(encoding="utf-8"))
-    if read["error"]:
-        raise RunFailed(" ".join(str(read["error"]).split())[:300])
-    return read
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if content["error"]:
+        raise RunFailed(" ".join(str(content["error"]).split())[:300])
+    return content
 
 
 def _error(folder: Path) -> str:

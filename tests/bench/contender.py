@@ -59,9 +59,9 @@ def _until_stopped(started: Started, stop: Path) -> None:
 
 def _write(folder: Path, result: dict[str, Any]) -> None:
     """Write the result atomically, because a partial file would look like a contender's error."""
-    part = folder / f"{RESULT}.part"
-    part.write_text(json.dumps(result), encoding="utf-8")
-    part.rename(folder / RESULT)
+    partial_file = folder / f"{RESULT}.part"
+    partial_file.write_text(json.dumps(result), encoding="utf-8")
+    partial_file.rename(folder / RESULT)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def _at(samples: Sequence[Sample], moment_ms: float) -> float | None:
 
 
 @contextmanager
-def watching(session: int) -> Iterator[list[Sample]]:
+def sampling(session: int) -> Iterator[list[Sample]]:
     """Sample the processes of a session while the block runs."""
     samples: list[Sample] = []
     done = Event()
@@ -62,7 +62,7 @@ def watching(session: int) -> Iterator[list[Sample]]:
 
 def _session_s(session: int) -> float | None:
     """Return the CPU seconds of a session's processes and of their exited children."""
-    ticks, found = 0, False
+    ticks, any_process = 0, False
     for stat in _PROC.glob("[0-9]*/stat"):
         try:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -70,5 +70,5 @@ def _session_s(session: int) -> float | None:
             continue  # the process has exited
         if int(fields[3]) == session:
             ticks += sum(int(field) for field in fields[11:15])
-            found = True
-    return ticks / os.sysconf("SC_CLK_TCK") if found else None
+            any_process = True
+    return ticks / os.sysconf("SC_CLK_TCK") if any_process else None

@@ -40,15 +40,15 @@ class Epoch:
 
 def read_epochs(progress: Iterable[Mapping[str, Any]]) -> list[Epoch]:
     """Return the epochs with records, in order; omit triggers without input."""
-    found = []
-    for one in progress:
-        records = _records(one["sources"][0])
+    result = []
+    for batch in progress:
+        records = _records(batch["sources"][0])
         if records:
-            steps = {name: float(ms) for name, ms in one["durationMs"].items()}
-            start_ms = datetime.fromisoformat(one["timestamp"]).timestamp() * 1000
+            steps = {name: float(ms) for name, ms in batch["durationMs"].items()}
+            start_ms = datetime.fromisoformat(batch["timestamp"]).timestamp() * 1000
             took_ms = steps["triggerExecution"]
-            found.append(Epoch(int(one["batchId"]), records, start_ms, took_ms, steps))
-    return found
+            result.append(Epoch(int(batch["batchId"]), records, start_ms, took_ms, steps))
+    return result
 
 
 def _records(source: Mapping[str, Any]) -> int:
@@ -81,7 +81,7 @@ def irregular(epochs: Sequence[Epoch], records: int | None) -> str:
         return f"an epoch ran twice: {numbers}"
     if numbers and numbers[0] != 0:
         return f"the first epoch is {numbers[0]}: the run was started again"
-    read = sum(epoch.records for epoch in epochs)
-    if records is not None and read != records:
-        return f"{read:,} records read instead of {records:,}"
+    records_read = sum(epoch.records for epoch in epochs)
+    if records is not None and records_read != records:
+        return f"{records_read:,} records read instead of {records:,}"
     return ""

@@ -48,10 +48,15 @@ class Spread:
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread | None:
         """Return the spread; None if there are no values."""
-        found = list(values)
-        if not found:
+        numbers = list(values)
+        if not numbers:
             return None
-        return cls(min(found), statistics.median(found), max(found), len(found))
+        return cls(
+            min(numbers),
+            statistics.median(numbers),
+            max(numbers),
+            len(numbers),
+        )
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
@@ -76,29 +81,29 @@ def spread(runs: Iterable[Run], workload: str, contender: str, figure: str) -> S
 
 
 def ratios(
-    runs: Iterable[Run], workload: str, figure: str, ours: str, theirs: str
+    runs: Iterable[Run], workload: str, figure: str, numerator: str, denominator: str
 ) -> Spread | None:
-    """Return the spread of ours / theirs over pairs of valid runs from the same round."""
-    found = {
+    """Return the spread of a contender's figure divided by another's, over pairs of valid runs of a round."""
+    by_run = {
         (run.contender, run.round_): run.figures[figure]
         for run in runs
         if run.workload == workload and figure in run.figures
     }
     return Spread.of(
-        value / found[theirs, round_]
-        for (contender, round_), value in found.items()
-        if contender == ours and found.get((theirs, round_))
+        value / by_run[denominator, round_]
+        for (contender, round_), value in by_run.items()
+        if contender == numerator and by_run.get((denominator, round_))
     )
 
 
 def pooled(runs: Iterable[Run], workload: str, contender: str) -> dict[str, list[float]]:
     """Return each phase's milliseconds over all valid runs of a contender."""
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for run in runs:
         if (run.workload, run.contender) == (workload, contender):
             for phase, values in run.phases.items():
-                found.setdefault(phase, []).extend(values)
-    return found
+                times.setdefault(phase, []).extend(values)
+    return times
 
 
 def anomalies(runs: Iterable[Run]) -> list[Run]:

@@ -61,33 +61,33 @@ def run(contender: str, round_: int, pace: Pace, services: Services, base: Path)
 
 def _measured(order: Order, round_: int, pace: Pace, folder: Path) -> Run:
     with (
-        child.running("tests.bench.reader", folder) as reading,
-        child.running("tests.bench.contender", folder) as running,
+        child.running("tests.bench.reader", folder) as reader_process,
+        child.running("tests.bench.contender", folder) as contender_process,
     ):
-        child.await_file(folder / reader.READY, reading, _START_S)
+        child.await_file(folder / reader.READY, reader_process, _START_S)
         with _warming_up(order, pace):
             committed = folder / "checkpoint" / "commits" / str(WARM_EPOCHS - 1)
-            child.await_file(committed, running, _START_S)
+            child.await_file(committed, contender_process, _START_S)
         took_s = paced(order.bootstrap, order.source, pace, reader.MEASURED)
         (folder / reader.SENT).touch()
-        child.await_exit(reading, _READ_S, "the reader")
+        child.await_exit(reader_process, _READ_S, "the reader")
         (folder / STOP).touch()
-        child.await_exit(running, _START_S, "the contender")
-    seen: dict[str, Any] = json.loads((folder / reader.SEEN).read_text(encoding="utf-8"))
+        child.await_exit(contender_process, _START_S, "the contender")
+    summary: dict[str, Any] = json.loads((folder / reader.SEEN).read_text(encoding="utf-8"))
     epochs = read_epochs(child.result(folder)["progress"])
     spans = list(child.spans(folder))
-    for wrong in (
-        f"{seen['missing']:,} records are missing" if seen["missing"] else "",
-        f"{seen['repeated']:,} records arrived twice" if seen["repeated"] else "",
+    for anomaly in (
+        f"{summary['missing']:,} records are missing" if summary["missing"] else "",
+        f"{summary['repeated']:,} records arrived twice" if summary["repeated"] else "",
         f"sending took {took_s:.1f} s instead of {pace.seconds:.0f}"
         if took_s > pace.seconds * _SLIPPED
         else "",
         irregular(epochs, None),
         repeated(spans),
     ):
-        if wrong:
-            raise RunFailed(wrong)
-    figures = {name: float(seen[name]) for name in ("p50_ms", "p99_ms", "max_ms")}
+        if anomaly:
+            raise RunFailed(anomaly)
+    figures = {name: float(summary[name]) for name in ("p50_ms", "p99_ms", "max_ms")}
     return Run(
         LATENCY,
         order.contender,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _BUSY_SHARE = 0.05
-_LOOK_S = 1.0
+_SAMPLE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Machine:
         return ""
 
 
-def look() -> Machine:
+def sample() -> Machine:
     """Watch the machine for a second, during which the caller measures nothing."""
-    before, began = _cpu_s(), time.monotonic()
-    time.sleep(_LOOK_S)
-    spent_s = time.monotonic() - began
+    before, start = _cpu_s(), time.monotonic()
+    time.sleep(_SAMPLE_S)
+    spent_s = time.monotonic() - start
     busy = [
         Process(pid, name, (used_s - before[pid][1]) / spent_s)
         for pid, (name, used_s) in _cpu_s().items()
@@ -75,7 +75,7 @@ def look() -> Machine:
 
 def _cpu_s() -> dict[int, tuple[str, float]]:
     """Return pid -> name and seconds of CPU time so far."""
-    found = {}
+    processes = {}
     for stat in _PROC.glob("[0-9]*/stat"):
         try:
             text = stat.read_text(encoding="utf-8", errors="replace")
@@ -84,8 +84,8 @@ def _cpu_s() -> dict[int, tuple[str, float]]:
         head, _, rest = text.rpartition(")")  # a name may contain any character
         fields = rest.split()
         ticks = int(fields[11]) + int(fields[12])
-        found[int(stat.parent.name)] = head.partition("(")[2], ticks / os.sysconf("SC_CLK_TCK")
-    return found
+        processes[int(stat.parent.name)] = head.partition("(")[2], ticks / os.sysconf("SC_CLK_TCK")
+    return processes
 
 
 def _memory_mb() -> tuple[int, int]:

@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-OURS: Final = "sluicegate"
+SLUICEGATE: Final = "sluicegate"
 SPARK: Final = "spark-kafka-sink"
 NAIVE: Final = "naive-foreachBatch"
 OVERLAP: Final = "sluicegate-overlap"
 """The same, with `EpochSettings.overlap`."""
 BARE: Final = "sluicegate-bare"
-MEASURED: Final = (OURS, OVERLAP, BARE)
+MEASURED: Final = (SLUICEGATE, OVERLAP, BARE)
 """Our contenders: the report shows their phases and compares them with the rivals."""
 RIVALS: Final = (SPARK, NAIVE)
 
@@ -37,7 +37,7 @@ SESSION: Final = {
 """Settings of all contenders, in addition to those of `sluicegate.session`."""
 
 EPOCH_TIMEOUT_S: Final = 600.0
-"""Our timeout; the others have none. A slow machine should give a slow figure, not an anomaly."""
+"""Sluicegate's timeout; the others have none. A slow machine must yield a slow figure, not an anomaly."""
 
 COMPRESSION: Final = "lz4"
 """Compression of every producer: Sluicegate's default, also set on Spark's sink."""
@@ -62,7 +62,7 @@ class Workload:
     value_bytes: int
     records: int
     epoch_records: int
-    contenders: tuple[str, ...] = (OURS, OVERLAP, SPARK, NAIVE)
+    contenders: tuple[str, ...] = (SLUICEGATE, OVERLAP, SPARK, NAIVE)
     note: str = ""
 
     def of_size(self, records: int) -> Workload:
@@ -80,9 +80,9 @@ WORKLOADS: Final = (
         0,
         2_000_000,
         200_000,
-        contenders=(OURS, OVERLAP, BARE, SPARK, NAIVE),
+        contenders=(SLUICEGATE, OVERLAP, BARE, SPARK, NAIVE),
         note=(
-            f"{OURS} is the packaged job, dead letters and trace headers included; {BARE} the same "
+            f"{SLUICEGATE} is the packaged job, dead letters and trace headers included; {BARE} the same "
             f"query as the others'. {SPARK} writes Kafka ONLY: it has no way into MySQL"
         ),
     ),

@@ -99,16 +99,16 @@ def paced(bootstrap: str, topic: str, pace: Pace, kind: bytes, until: Event | No
     Returns:
         The duration in seconds.
     """
-    filling, began, sent = b"." * 100, time.monotonic(), 0
+    padding, start, sent = b"." * 100, time.monotonic(), 0
     with _Sender(bootstrap, topic) as sender:
         while not until.is_set() if until else sent < pace.records:
-            due = int((time.monotonic() - began) * pace.records_s)
+            due = int((time.monotonic() - start) * pace.records_s)
             for number in range(sent, due if until else min(due, pace.records)):
                 head = b"%s %09d %020d " % (kind, number, time.time_ns())
-                sender.send(head + filling[len(head) :])
+                sender.send(head + padding[len(head) :])
                 sent = number + 1
             time.sleep(_BURST_S)
-    return time.monotonic() - began
+    return time.monotonic() - start
 
 
 class _Sender:

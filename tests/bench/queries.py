@@ -58,8 +58,8 @@ def start(spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, folder
     """Start the contender of an order."""
     checkpoint = str(folder / "checkpoint")
     if order.contender in MEASURED:
-        ours = _ours(spark, order, mysql, checkpoint).start()
-        return Started(ours._query, ours.await_end, ours.stop)
+        epochs_query = _sluicegate_query(spark, order, mysql, checkpoint).start()
+        return Started(epochs_query._query, epochs_query.await_end, epochs_query.stop)
     rows, keyed = _rows(spark, order)
     writer = rows.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
     if order.contender == SPARK:
@@ -84,7 +84,7 @@ def _triggered(writer: DataStreamWriter, order: Order) -> DataStreamWriter:
     return writer.trigger(processingTime=order.trigger)
 
 
-def _ours(
+def _sluicegate_query(
     spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, checkpoint: str
 ) -> EpochsWriter:
     if order.kind == PASS_THROUGH:

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from infra.local_services import MySQLEndpoint
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _BATCH = 10_000
 
 
@@ -32,13 +32,16 @@ class Content:
     rows: int
     total: int
 
-    def differs(self, where: str, wanted: Content) -> str:
+    def differs(self, where: str, expected: Content) -> str:
         """Describe the difference from the expected content; empty if there is none."""
-        if self == wanted:
+        if self == expected:
             return ""
-        if self.rows != wanted.rows:
-            return f"{where} holds {self.rows:,} rows instead of {wanted.rows:,}"
-        return f"{where} holds {self.rows:,} rows, but not the right ones ({self.total:,} for {wanted.total:,})"
+        if self.rows != expected.rows:
+            return f"{where} holds {self.rows:,} rows instead of {expected.rows:,}"
+        return (
+            f"{where} holds {self.rows:,} rows, but not the right ones "
+            f"({self.total:,} for {expected.total:,})"
+        )
 
 
 def values_in(bootstrap: str, topic: str) -> Content:
@@ -79,19 +82,19 @@ def committed_values(bootstrap: str, topic: str) -> Iterator[bytes]:
     """
     consumer = _consumer(bootstrap, "read_committed")
     try:
-        found = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions
-        left = set(found)
-        _wait_settled(bootstrap, consumer, topic, left)
-        consumer.assign([TopicPartition(topic, number, 0) for number in left])
-        end = time.monotonic() + _PATIENCE_S
-        while left:
+        partitions = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
+        unread = set(partitions)
+        _wait_settled(bootstrap, consumer, topic, unread)
+        consumer.assign([TopicPartition(topic, number, 0) for number in unread])
+        end = time.monotonic() + _TIMEOUT_S
+        while unread:
             for message in consumer.consume(_BATCH, 1.0):
                 error = message.error()
                 if error is None:
-                    end = time.monotonic() + _PATIENCE_S
+                    end = time.monotonic() + _TIMEOUT_S
                     yield message.value() or b""
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    left.discard(message.partition() or 0)
+                    unread.discard(message.partition() or 0)
                 else:
                     raise KafkaException(error)
             if time.monotonic() > end:
@@ -103,13 +106,13 @@ def committed_values(bootstrap: str, topic: str) -> Iterator[bytes]:
 def _wait_settled(bootstrap: str, committed: Consumer, topic: str, partitions: set[int]) -> None:
     """Wait until no transaction is open: an acknowledged commit is visible a little later."""
     plain = _consumer(bootstrap, "read_uncommitted")
-    end = time.monotonic() + _PATIENCE_S
+    end = time.monotonic() + _TIMEOUT_S
     try:
         for number in partitions:
-            where = TopicPartition(topic, number)
-            while committed.get_watermark_offsets(where, 10) != plain.get_watermark_offsets(
-                where, 10
-            ):
+            topic_partition = TopicPartition(topic, number)
+            while committed.get_watermark_offsets(
+                topic_partition, 10
+            ) != plain.get_watermark_offsets(topic_partition, 10):
                 if time.monotonic() > end:
                     raise TimeoutError(f"a transaction stays open in {topic} [{number}]")
                 time.sleep(0.02)

@@ -62,9 +62,9 @@ def main() -> int:
         seen = _read(consumer, order.records, folder / SENT)
     finally:
         consumer.close()
-    part = folder / f"{SEEN}.part"
-    part.write_text(json.dumps(_summary(seen, order.records)), encoding="utf-8")
-    part.rename(folder / SEEN)
+    partial_file = folder / f"{SEEN}.part"
+    partial_file.write_text(json.dumps(_summary(seen, order.records)), encoding="utf-8")
+    partial_file.rename(folder / SEEN)
     return 0
 
 
@@ -72,17 +72,17 @@ def _read(consumer: Consumer, records: int, sent: Path) -> list[tuple[int, float
     """Return number and latency in milliseconds of each measured record, repeats included."""
     seen: list[tuple[int, float]] = []
     numbers: set[int] = set()
-    heard = time.monotonic()
+    last_message_s = time.monotonic()
     end = float("inf")
-    while time.monotonic() < min(heard + _SILENCE_S, end):
+    while time.monotonic() < min(last_message_s + _SILENCE_S, end):
         messages = consumer.consume(10_000, 0.05)
         now_ns = time.time_ns()
         if end == float("inf") and not sent.exists():
-            heard = time.monotonic()
+            last_message_s = time.monotonic()
         for message in messages:
             if message.error() is not None:
                 raise KafkaException(message.error())
-            heard = time.monotonic()
+            last_message_s = time.monotonic()
             kind, number, sent_ns, _ = (message.value() or b"").split(b" ", 3)
             if kind == MEASURED:
                 seen.append((int(number), (now_ns - int(sent_ns)) / 1e6))
@@ -93,14 +93,14 @@ def _read(consumer: Consumer, records: int, sent: Path) -> list[tuple[int, float
 
 
 def _summary(seen: list[tuple[int, float]], records: int) -> dict[str, object]:
-    waits = [ms for _, ms in seen]
+    latencies_ms = [ms for _, ms in seen]
     numbers = {number for number, _ in seen}
     return {
         "missing": records - len(numbers),
         "repeated": len(seen) - len(numbers),
-        "p50_ms": percentile(waits, 50) if waits else None,
-        "p99_ms": percentile(waits, 99) if waits else None,
-        "max_ms": max(waits, default=None),
+        "p50_ms": percentile(latencies_ms, 50) if latencies_ms else None,
+        "p99_ms": percentile(latencies_ms, 99) if latencies_ms else None,
+        "max_ms": max(latencies_ms, default=None),
     }
 
 

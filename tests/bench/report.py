@@ -15,8 +15,8 @@ from tests.bench.plan import (
     LATENCY,
     LATENCY_VALUE_BYTES,
     MEASURED,
-    OURS,
     RIVALS,
+    SLUICEGATE,
     SPARK,
     WARM_UP_EPOCHS,
     Pace,
@@ -59,10 +59,10 @@ def _lines(results: Results) -> Iterator[str]:
     if results.jobs:
         yield from report.lines(results.operator, results.jobs)
     yield ""
-    wrong = anomalies(results.runs)
+    anomalous = anomalies(results.runs)
     if results.runs:
-        yield f"{len(results.runs)} runs, {len(wrong)} with an anomaly (excluded from all figures above)"
-    for run in wrong:
+        yield f"{len(results.runs)} runs, {len(anomalous)} with an anomaly (excluded from all figures above)"
+    for run in anomalous:
         yield f"  round {run.round_} {run.workload} {run.contender}: {run.anomaly}"
     warnings = [(i, m.warning()) for i, m in enumerate(results.machines, 1) if m.warning()]
     for round_, warning in warnings:
@@ -83,21 +83,23 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         f"{'CPU us/record':>15}{'whole run s':>13}{'sound':>8}"
     )
     for contender in workload.contenders:
-        found = {
+        spreads = {
             name: spread(results.runs, workload.name, contender, name)
             for name in ("records_s", "epoch_p50_ms", "epoch_p99_ms", "cpu_us", "whole_s")
         }
-        rate = found["records_s"]
+        rate = spreads["records_s"]
         yield (
-            f"  {contender:<24}{_rate(rate):>34}{_middle(found['epoch_p50_ms']):>14}"
-            f"{_middle(found['epoch_p99_ms']):>8}{_middle(found['cpu_us'], 2):>15}"
-            f"{_middle(found['whole_s'], 1):>13}"
+            f"  {contender:<24}{_rate(rate):>34}{_median(spreads['epoch_p50_ms']):>14}"
+            f"{_median(spreads['epoch_p99_ms']):>8}{_median(spreads['cpu_us'], 2):>15}"
+            f"{_median(spreads['whole_s'], 1):>13}"
             f"{rate.count if rate else 0:>5}/{results.rounds}"
         )
-    ours = [name for name in workload.contenders if name in MEASURED]
-    yield from _ratios(results, workload.name, "records_s", ours, "records/s, more is better")
-    yield from _ratios(results, workload.name, "cpu_us", ours, "CPU, less is better")
-    for contender in ours:
+    own_contenders = [name for name in workload.contenders if name in MEASURED]
+    yield from _ratios(
+        results, workload.name, "records_s", own_contenders, "records/s, more is better"
+    )
+    yield from _ratios(results, workload.name, "cpu_us", own_contenders, "CPU, less is better")
+    for contender in own_contenders:
         yield from _phases(results.runs, workload.name, contender)
 
 
@@ -108,40 +110,40 @@ def _latency(results: Results, pace: Pace) -> Iterator[str]:
         f"{LATENCY_VALUE_BYTES} B for {pace.seconds:.0f} s, trigger {pace.trigger}, pass-through"
     )
     yield f"  {'':<24}{'p50 ms median (min - max)':>30}{'p99 ms median (min - max)':>30}{'sound':>8}"
-    for contender in (OURS, *RIVALS):
+    for contender in (SLUICEGATE, *RIVALS):
         p50 = spread(results.runs, LATENCY, contender, "p50_ms")
         p99 = spread(results.runs, LATENCY, contender, "p99_ms")
         sound = f"{p50.count if p50 else 0}/{results.rounds}"
         yield f"  {contender:<24}{_rate(p50):>30}{_rate(p99):>30}{sound:>8}"
-    yield from _ratios(results, LATENCY, "p50_ms", [OURS], "p50, less is better")
-    yield from _ratios(results, LATENCY, "p99_ms", [OURS], "p99, less is better")
-    yield from _phases(results.runs, LATENCY, OURS)
+    yield from _ratios(results, LATENCY, "p50_ms", [SLUICEGATE], "p50, less is better")
+    yield from _ratios(results, LATENCY, "p99_ms", [SLUICEGATE], "p99, less is better")
+    yield from _phases(results.runs, LATENCY, SLUICEGATE)
 
 
 def _ratios(
-    results: Results, workload: str, figure: str, ours: Sequence[str], meaning: str
+    results: Results, workload: str, figure: str, own_contenders: Sequence[str], meaning: str
 ) -> Iterator[str]:
     yield f"  ratios, pair by pair in the same round ({meaning}):"
-    for contender in ours:
+    for contender in own_contenders:
         for rival in RIVALS:
-            found = ratios(results.runs, workload, figure, contender, rival)
+            values = ratios(results.runs, workload, figure, contender, rival)
             kafka_only = " (Kafka only)" if rival == SPARK and workload == "ip_count" else ""
             label = f"{contender} / {rival}{kafka_only}"
-            if found is None:
+            if values is None:
                 yield f"    {label:<56} no sound pair"
             else:
                 yield (
-                    f"    {label:<56} min {found.low:.2f}  median {found.median:.2f}  "
-                    f"max {found.high:.2f}  ({found.count} pairs)"
+                    f"    {label:<56} min {values.low:.2f}  median {values.median:.2f}  "
+                    f"max {values.high:.2f}  ({values.count} pairs)"
                 )
 
 
 def _phases(runs: Sequence[Run], workload: str, contender: str) -> Iterator[str]:
-    found = pooled(runs, workload, contender)
-    if not found:
+    times_by_phase = pooled(runs, workload, contender)
+    if not times_by_phase:
         return
     yield f"  phases of {contender}:"
-    for phase, times in found.items():
+    for phase, times in times_by_phase.items():
         indent = "      " if ": " in phase else "    "
         name = phase.partition(": ")[2] or phase
         yield (
@@ -150,11 +152,11 @@ def _phases(runs: Sequence[Run], workload: str, contender: str) -> Iterator[str]
         )
 
 
-def _rate(found: Spread | None) -> str:
-    if found is None:
+def _rate(values: Spread | None) -> str:
+    if values is None:
         return "no number"
-    return f"{found.median:,.0f} ({found.low:,.0f} - {found.high:,.0f})"
+    return f"{values.median:,.0f} ({values.low:,.0f} - {values.high:,.0f})"
 
 
-def _middle(found: Spread | None, digits: int = 0) -> str:
-    return "-" if found is None else f"{found.median:,.{digits}f}"
+def _median(values: Spread | None, digits: int = 0) -> str:
+    return "-" if values is None else f"{values.median:,.{digits}f}"

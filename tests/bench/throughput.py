@@ -9,13 +9,14 @@ from pathlib import Path
 
 from infra.local_services import Services
 from sluicegate.settings.epoch import AVAILABLE_NOW
-from sluicegate_jobs.ip_count.job import TABLE
+from sluicegate_jobs.ip_count.job import TABLE_COLUMNS
+from sluicegate_jobs.targets import table_ddl
 from tests.bench import child, cpu, readback
 from tests.bench.child import RunFailed
 from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
 from tests.bench.figures import Run, percentile
 from tests.bench.phases import phase_times, repeated
-from tests.bench.plan import IP_COUNT, OURS, OVERLAP, SPARK, WARM_UP_EPOCHS, Order, Workload
+from tests.bench.plan import IP_COUNT, OVERLAP, SLUICEGATE, SPARK, WARM_UP_EPOCHS, Order, Workload
 from tests.bench.produce import PARTITIONS
 from tests.bench.readback import Content
 
@@ -27,7 +28,7 @@ class Source:
     """A filled topic and the expected content of every sink."""
 
     topic: str
-    wanted: Content
+    expected: Content
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def run(turn: Turn, source: Source, services: Services, base: Path) -> Run:
     order.write(folder)
     _make_sinks(order, services)
     try:
-        return _measured(turn, order, source.wanted, services, folder)
+        return _measured(turn, order, source.expected, services, folder)
     except (RunFailed, TimeoutError) as error:
         return Run(turn.workload.name, turn.contender, turn.round_, anomaly=str(error))
     finally:
@@ -74,26 +75,26 @@ def _order(turn: Turn, source: Source, services: Services) -> Order:
     )
 
 
-def _measured(turn: Turn, order: Order, wanted: Content, services: Services, folder: Path) -> Run:
-    began = time.monotonic()
+def _measured(turn: Turn, order: Order, expected: Content, services: Services, folder: Path) -> Run:
+    start = time.monotonic()
     mysql = services.mysql if turn.workload.kind == IP_COUNT else None
     with (
         child.running("tests.bench.contender", folder, mysql) as process,
-        cpu.watching(process.pid) as samples,
+        cpu.sampling(process.pid) as samples,
     ):
         child.await_exit(process, RUN_TIMEOUT_S, "the contender")
-    whole_s = time.monotonic() - began
+    whole_s = time.monotonic() - start
     epochs = read_epochs(child.result(folder)["progress"])
     spans = list(child.spans(folder))
     rate = steady_rate(epochs)
-    for wrong in (
+    for problem in (
         irregular(epochs, turn.workload.records),
         repeated(spans),
         "" if rate else f"{len(epochs)} epochs are too few to measure",
-        _wrong_content(turn, order, wanted, services),
+        _wrong_content(turn, order, expected, services),
     ):
-        if wrong:
-            raise RunFailed(wrong)
+        if problem:
+            raise RunFailed(problem)
     return Run(
         turn.workload.name,
         turn.contender,
@@ -106,31 +107,36 @@ def _measured(turn: Turn, order: Order, wanted: Content, services: Services, fol
 
 def _figures(epochs: Sequence[Epoch], samples: Sequence[cpu.Sample]) -> dict[str, float]:
     measured = epochs[WARM_UP_EPOCHS:]
-    took = [epoch.took_ms for epoch in measured]
-    figures = {"epoch_p50_ms": percentile(took, 50), "epoch_p99_ms": percentile(took, 99)}
+    durations_ms = [epoch.took_ms for epoch in measured]
+    figures = {
+        "epoch_p50_ms": percentile(durations_ms, 50),
+        "epoch_p99_ms": percentile(durations_ms, 99),
+    }
     used_s = cpu.spent_s(samples, epochs[WARM_UP_EPOCHS - 1].end_ms, measured[-1].end_ms)
     if used_s is not None:
         figures["cpu_us"] = used_s * 1e6 / sum(epoch.records for epoch in measured)
     return figures
 
 
-def _wrong_content(turn: Turn, order: Order, wanted: Content, services: Services) -> str:
+def _wrong_content(turn: Turn, order: Order, expected: Content, services: Services) -> str:
     if turn.workload.kind != IP_COUNT:
-        return readback.values_in(order.bootstrap, order.sink).differs("the topic", wanted)
-    wrong = readback.counts_in(order.bootstrap, order.sink).differs("the topic", wanted)
-    if not wrong and turn.contender != SPARK:
-        wrong = readback.counts_in_table(services.mysql, order.table).differs("the table", wanted)
-    if not wrong and turn.contender in (OURS, OVERLAP):
-        letters = readback.values_in(order.bootstrap, order.dead_letters)
-        wrong = letters.differs("the dead-letter topic", Content(0, 0))
-    return wrong
+        return readback.values_in(order.bootstrap, order.sink).differs("the topic", expected)
+    problem = readback.counts_in(order.bootstrap, order.sink).differs("the topic", expected)
+    if not problem and turn.contender != SPARK:
+        problem = readback.counts_in_table(services.mysql, order.table).differs(
+            "the table", expected
+        )
+    if not problem and turn.contender in (SLUICEGATE, OVERLAP):
+        dead_letters = readback.values_in(order.bootstrap, order.dead_letters)
+        problem = dead_letters.differs("the dead-letter topic", Content(0, 0))
+    return problem
 
 
 def _make_sinks(order: Order, services: Services) -> None:
     services.kafka.create_topic(order.sink, PARTITIONS)
     if order.kind == IP_COUNT:
         services.kafka.create_topic(order.dead_letters, PARTITIONS)
-        _execute(services, TABLE.format(table=f"`{order.table}`"))
+        _execute(services, table_ddl(order.table, TABLE_COLUMNS))
 
 
 def _drop_sinks(order: Order, services: Services) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 Object = dict[str, Any]
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 
 class CommandFailed(AssertionError):
@@ -40,8 +40,8 @@ class Cluster:
         Raises:
             CommandFailed: it did not exit 0.
         """
-        where = ["--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace]
-        return _run([str(self.kubectl), *where, *arguments], stdin, timeout_s)
+        options = ["--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace]
+        return _run([str(self.kubectl), *options, *arguments], stdin, timeout_s)
 
     def helm(self, *arguments: str, timeout_s: float = 900.0) -> str:
         """Run helm; return what it printed.
@@ -49,24 +49,24 @@ class Cluster:
         Raises:
             CommandFailed: it did not exit 0.
         """
-        where = ["--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace]
-        return _run([str(self.helm_), *arguments, *where], b"", timeout_s)
+        options = ["--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace]
+        return _run([str(self.helm_), *arguments, *options], b"", timeout_s)
 
     def apply(self, *objects: Object) -> str:
         """Apply manifests."""
-        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        return self.run("apply", "-f", "-", stdin=json.dumps(listed).encode())
+        manifest_list = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        return self.run("apply", "-f", "-", stdin=json.dumps(manifest_list).encode())
 
     def get(self, kind: str, name: str) -> Object | None:
         """Return an object, or None."""
         text = self.run("get", kind, name, "--ignore-not-found", "-o", "json")
         return json.loads(text) if text.strip() else None
 
-    def listed(self, kind: str, selector: str = "") -> list[Object]:
+    def list_objects(self, kind: str, selector: str = "") -> list[Object]:
         """Return the objects of a kind."""
-        chosen = ["-l", selector] if selector else []
-        found: list[Object] = json.loads(self.run("get", kind, *chosen, "-o", "json"))["items"]
-        return found
+        options = ["-l", selector] if selector else []
+        items: list[Object] = json.loads(self.run("get", kind, *options, "-o", "json"))["items"]
+        return items
 
     def patch(self, kind: str, name: str, change: Object) -> None:
         """Merge a change into an object."""
@@ -82,8 +82,8 @@ class Cluster:
         Raises:
             CommandFailed: it did not exit 0.
         """
-        given = ["-i"] if stdin else []
-        return self.run("exec", *given, pod, "--", *command, stdin=stdin, timeout_s=timeout_s)
+        options = ["-i"] if stdin else []
+        return self.run("exec", *options, pod, "--", *command, stdin=stdin, timeout_s=timeout_s)
 
     def succeeds(self, pod: str, *command: str) -> bool:
         """Return whether a command in a pod exits 0."""
@@ -95,23 +95,25 @@ class Cluster:
 
 
 def _run(command: Sequence[str], stdin: bytes, timeout_s: float) -> str:
-    done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr).decode(errors="replace")
-        raise CommandFailed(f"{' '.join(command)} ended with {done.returncode}: {said[-4000:]}")
-    return done.stdout.decode()
+    result = subprocess.run(
+        command, input=stdin, capture_output=True, timeout=timeout_s, check=False
+    )
+    if result.returncode != 0:
+        output = (result.stdout + result.stderr).decode(errors="replace")
+        raise CommandFailed(f"{' '.join(command)} ended with {result.returncode}: {output[-4000:]}")
+    return result.stdout.decode()
 
 
 def eventually(
-    look: Callable[[], Found | None], what: str, *, within_s: float, every_s: float = 0.5
-) -> Found:
+    poll: Callable[[], T | None], what: str, *, within_s: float, every_s: float = 0.5
+) -> T:
     """Return what `look` returns once it is true.
 
     Raises:
         AssertionError: it was not true in time; has `what` and the last value.
     """
     deadline = time.monotonic() + within_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}; seen: {found!r}"
+    while not (value := poll()):
+        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}; seen: {value!r}"
         time.sleep(every_s)
-    return found
+    return value

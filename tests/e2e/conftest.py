@@ -18,7 +18,7 @@ from tests.e2e.platform import NAMESPACE, RELEASE, Platform
 
 KUBECONFIG = work_folder() / "kind" / "kubeconfig"
 LOG = CHECKOUT.parent / "shared" / "data" / "access.log.gz"
-FAILED = work_folder() / "e2e"
+DIAGNOSTICS = work_folder() / "e2e"
 """Folder with logs and resources of failed tests."""
 
 
@@ -43,13 +43,13 @@ def install(cluster: Cluster, *options: str, secured: bool = False) -> Platform:
     helm.vendor()
     clear(cluster)
     cluster.run("create", "namespace", NAMESPACE)
-    level = "pod-security.kubernetes.io/enforce=restricted"
-    cluster.run("label", "namespace", NAMESPACE, level)
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    cluster.run("label", "namespace", NAMESPACE, label)
     chart = str(CHECKOUT / "charts" / "sluicegate")
     cluster.helm("install", RELEASE, chart, "--wait", "--timeout", "10m", *options)
-    made = Platform(cluster, secured=secured)
-    made.create_client_pod()
-    return made
+    installed = Platform(cluster, secured=secured)
+    installed.create_client_pod()
+    return installed
 
 
 def clear(cluster: Cluster) -> None:
@@ -70,7 +70,7 @@ def clear(cluster: Cluster) -> None:
 def names(cluster: Cluster, kind: str) -> list[str]:
     """Return the names of all objects of a kind, which may not be installed."""
     try:
-        return [found["metadata"]["name"] for found in cluster.listed(kind)]
+        return [resource["metadata"]["name"] for resource in cluster.list_objects(kind)]
     except CommandFailed:
         return []
 
@@ -82,7 +82,7 @@ def lines() -> Iterator[bytes]:
 
 
 def log_lines() -> Iterator[bytes]:
-    """Return the lines of the access log in the folder shared, or of a generated one."""
+    """Return the lines of `LOG` if the file exists, otherwise of a generated access log."""
     if LOG.is_file():
         return iter(gzip.decompress(LOG.read_bytes()).splitlines())
     return access_log(LogShape(lines=10_000, seed=7))
@@ -95,7 +95,7 @@ def pytest_runtest_makereport(
     """Collect the state of the cluster when a test fails."""
     report = yield
     if report.failed and KUBECONFIG.is_file():
-        folder = FAILED / item.name
+        folder = DIAGNOSTICS / item.name
         collect(
             Cluster(
                 KUBECONFIG,
@@ -113,19 +113,19 @@ def collect(cluster: Cluster, folder: Path) -> None:
     """Write resources, Events and the logs of all pods to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     kinds = "streamingjobs,checkpointvolumes,savepoints,pods,jobs,pvc,configmaps"
-    asked = {
+    commands = {
         "resources.yaml": ["get", kinds, "-o", "yaml"],
         "events.txt": ["get", "events", "--sort-by=.lastTimestamp"],
         "nodes.txt": ["describe", "nodes"],
     }
     with contextlib.suppress(CommandFailed):
-        for pod in cluster.listed("pods"):
+        for pod in cluster.list_objects("pods"):
             name = pod["metadata"]["name"]
-            asked[f"{name}.log"] = ["logs", name, "--all-containers", "--tail=2000"]
-            asked[f"{name}.before.log"] = ["logs", name, "--previous", "--tail=500"]
-    for file, words in asked.items():
+            commands[f"{name}.log"] = ["logs", name, "--all-containers", "--tail=2000"]
+            commands[f"{name}.before.log"] = ["logs", name, "--previous", "--tail=500"]
+    for file, arguments in commands.items():
         try:
-            text = cluster.run(*words)
+            text = cluster.run(*arguments)
         except CommandFailed as error:
             text = str(error)
         (folder / file).write_text(text, encoding="utf-8")

@@ -40,12 +40,12 @@ def hang_at(name: str, point: str) -> Object:
     }
 
 
-def _job(platform: Platform, name: str, job: str, more: Object) -> Object:
-    words = more.pop("options", [])
+def _job(platform: Platform, name: str, job: str, changes: Object) -> Object:
+    options = changes.pop("options", [])
     spec: Object = {
         "image": IMAGE,
         "mainModule": "sluicegate.cli",
-        "arguments": ["run", job, "--once", *words],
+        "arguments": ["run", job, "--once", *options],
         "checkpoint": {"volume": VOLUME},
         "epochs": {"interval": "2 seconds", "minPauseMilliseconds": 100, "timeoutSeconds": 180},
         "restart": {"strategy": "ExponentialDelay", "initialDelaySeconds": 1, "maxDelaySeconds": 5},
@@ -58,7 +58,7 @@ def _job(platform: Platform, name: str, job: str, more: Object) -> Object:
             "memoryOverhead": "600m",
             "template": _template(platform, name, "driver"),
         },
-        **more,
+        **changes,
     }
     return {
         "apiVersion": "sluicegate.dev/v1alpha1",
@@ -78,5 +78,5 @@ def _template(platform: Platform, name: str, container: str) -> Object:
     ]
     # small requests, so that all pods fit on two cores
     resources = {"requests": {"cpu": "100m", "memory": "700Mi"}}
-    asked = {} if container == "executor" else {"resources": resources}
-    return {"spec": {"containers": [{"name": container, "env": env, **asked}]}}
+    container_fields = {} if container == "executor" else {"resources": resources}
+    return {"spec": {"containers": [{"name": container, "env": env, **container_fields}]}}

@@ -20,7 +20,7 @@ VOLUME = "checkpoints"
 STORE = f"{RELEASE}-object-store"
 CLIENT_POD = "client"
 
-START_S = 240.0
+START_TIMEOUT_S = 240.0
 """A driver, from its creation to its first epoch, on two cores that also run everything else."""
 
 _FEED = """
@@ -142,9 +142,9 @@ class Platform:
         )
         self.cluster.run("wait", f"pod/{CLIENT_POD}", "--for=condition=Ready", "--timeout=120s")
 
-    def command(self, *words: str, stdin: bytes = b"") -> str:
+    def command(self, *arguments: str, stdin: bytes = b"") -> str:
         """Run `sluicegate WORDS…` in the client pod and return its output."""
-        return self.cluster.execute(CLIENT_POD, "sluicegate", *words, stdin=stdin)
+        return self.cluster.execute(CLIENT_POD, "sluicegate", *arguments, stdin=stdin)
 
     def feed(self, topic: str, lines: Sequence[bytes]) -> None:
         """Send lines to a topic."""
@@ -155,14 +155,14 @@ class Platform:
 
     def objects(self, address: str) -> list[str]:
         """Return the names of all objects below a URL of the store."""
-        found: list[str] = json.loads(
+        names: list[str] = json.loads(
             self.cluster.execute(CLIENT_POD, "python", "-c", _OBJECTS, address)
         )
-        return found
+        return names
 
     def metric(self, name: str, **labels: str) -> float | None:
         """Return a metric of the leading operator by its name and some of its labels."""
-        for pod in self.cluster.listed("pods", "app.kubernetes.io/name=operator"):
+        for pod in self.cluster.list_objects("pods", "app.kubernetes.io/name=operator"):
             path = (
                 f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
             )
@@ -175,36 +175,43 @@ class Platform:
     # ---- jobs
 
     def job_when(
-        self, name: str, true: Callable[[Object], object], what: str, *, within_s: float = START_S
+        self,
+        name: str,
+        condition: Callable[[Object], object],
+        what: str,
+        *,
+        within_s: float = START_TIMEOUT_S,
     ) -> Object:
         """Wait until a job's status satisfies a condition; return the status."""
         seen: Object = {}
 
-        def look() -> Object | None:
-            found = self.cluster.get("streamingjob", name)
-            assert found is not None, f"there is no StreamingJob {name}"
+        def poll() -> Object | None:
+            job = self.cluster.get("streamingjob", name)
+            assert job is not None, f"there is no StreamingJob {name}"
             seen.clear()
-            seen.update(found.get("status", {}))
-            return seen if true(seen) else None
+            seen.update(job.get("status", {}))
+            return seen if condition(seen) else None
 
         try:
-            return eventually(look, f"{name}: {what}", within_s=within_s)
+            return eventually(poll, f"{name}: {what}", within_s=within_s)
         except AssertionError as error:
             raise AssertionError(f"{error}; status: {json.dumps(seen)}") from None
 
     def checkpoint(self, name: str) -> str:
         """Return the URL of a job's checkpoint."""
-        found = self.cluster.get("streamingjob", name)
-        assert found is not None
-        return f"s3://sluicegate/{name}/{found['status']['checkpoint']['number']}"
+        job = self.cluster.get("streamingjob", name)
+        assert job is not None
+        return f"s3://sluicegate/{name}/{job['status']['checkpoint']['number']}"
 
     def driver(self, name: str) -> str:
         """Return the name of a job's newest driver."""
-        found = self.cluster.get("streamingjob", name)
-        assert found is not None
-        return f"{name}-{found['status']['attempt']}-driver"
+        job = self.cluster.get("streamingjob", name)
+        assert job is not None
+        return f"{name}-{job['status']['attempt']}-driver"
 
-    def exact(self, job: str, name: str, *options: str, within_s: float = START_S) -> str:
+    def wait_exact(
+        self, job: str, name: str, *options: str, within_s: float = START_TIMEOUT_S
+    ) -> str:
         """Wait until a job has read all input and `sluicegate verify` finds its sinks exact.
 
         Args:
@@ -216,25 +223,25 @@ class Platform:
         Raises:
             AssertionError: the sinks are wrong, or the job did not read all input in time.
         """
-        words = ["verify", job, "--checkpoint", self.checkpoint(name), *options]
-        said = [""]
+        arguments = ["verify", job, "--checkpoint", self.checkpoint(name), *options]
+        output = [""]
 
-        def look() -> str | None:
+        def poll() -> str | None:
             try:
-                said[0] = self.command(*words)
+                output[0] = self.command(*arguments)
             except CommandFailed as error:
-                said[0] = str(
+                output[0] = str(
                     error
                 )  # the job is in the middle of an epoch, or the sinks are not exact
                 return None
-            return said[0] if _all_read(said[0]) else None
+            return output[0] if _all_read(output[0]) else None
 
         try:
-            return eventually(look, f"{name} exact", within_s=within_s, every_s=3.0)
+            return eventually(poll, f"{name} exact", within_s=within_s, every_s=3.0)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {said[0]}") from None
+            raise AssertionError(f"{error}: {output[0]}") from None
 
 
-def _all_read(said: str) -> bool:
-    left = [line for line in said.splitlines() if "not read yet" in line]
-    return bool(left) and all(line.split()[0] == "0" for line in left)
+def _all_read(output: str) -> bool:
+    unread = [line for line in output.splitlines() if "not read yet" in line]
+    return bool(unread) and all(line.split()[0] == "0" for line in unread)

@@ -19,12 +19,12 @@ def test_the_volume_of_checkpoints_is_ready_with_no_values(platform: Platform) -
 
 
 def test_helm_test_checks_each_component(platform: Platform) -> None:
-    said = platform.cluster.helm("test", RELEASE, "--timeout", "5m")
-    assert said.count("Succeeded") >= 4, said
+    output = platform.cluster.helm("test", RELEASE, "--timeout", "5m")
+    assert output.count("Succeeded") >= 4, output
 
 
 def test_no_container_has_more_than_the_restricted_standard_allows(platform: Platform) -> None:
-    for pod in platform.cluster.listed("pods"):
+    for pod in platform.cluster.list_objects("pods"):
         for container in pod["spec"]["containers"]:
             security = container["securityContext"]
             assert security["readOnlyRootFilesystem"], container["name"]
@@ -32,7 +32,7 @@ def test_no_container_has_more_than_the_restricted_standard_allows(platform: Pla
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"schedule": {"cron": "0 2 * * *"}}, "a schedule needs"),
         ({"restart": {"strategy": "FixedDelay", "attempts": -1}}, "spec.restart.attempts"),
@@ -43,9 +43,9 @@ def test_no_container_has_more_than_the_restricted_standard_allows(platform: Pla
     ids=["schedule of a stream", "restarts below 0", "two epochs", "upgrade mode", "memory"],
 )
 def test_an_invalid_resource_is_rejected_with_the_reason(
-    platform: Platform, change: Object, said: str
+    platform: Platform, change: Object, message: str
 ) -> None:
-    with pytest.raises(CommandFailed) as refused:
+    with pytest.raises(CommandFailed) as error_info:
         platform.cluster.apply(ip_count(platform, "bad", **change))
-    assert said in str(refused.value)
+    assert message in str(error_info.value)
     assert platform.cluster.get("streamingjob", "bad") is None

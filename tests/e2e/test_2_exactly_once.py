@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.cluster import eventually
 from tests.e2e.manifests import FAILPOINTS, REACHED, hang_at, ip_count, two_sinks
-from tests.e2e.platform import RELEASE, START_S, Platform
+from tests.e2e.platform import RELEASE, START_TIMEOUT_S, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -24,12 +24,12 @@ def feed(platform: Platform, lines: Iterator[bytes]) -> Feed:
     """Return a function that feeds both jobs their next input."""
     seeds = itertools.count(1)
 
-    def more() -> None:
+    def feed_next() -> None:
         platform.feed("ip_count_source", list(itertools.islice(lines, LINES)))
         seed = str(next(seeds))
         platform.command("generate", "two_sinks", "--records", str(RECORDS), "--seed", seed)
 
-    return more
+    return feed_next
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +42,16 @@ def jobs(platform: Platform, feed: Feed) -> Platform:
     return platform
 
 
-def exact(platform: Platform) -> None:
+def assert_exact(platform: Platform) -> None:
     """Assert that both jobs have read all input, with each record once in each sink."""
-    platform.exact("ip_count", "ip-count")
-    platform.exact("two_sinks", "two-sinks")
+    platform.wait_exact("ip_count", "ip-count")
+    platform.wait_exact("two_sinks", "two-sinks")
 
 
 def test_both_jobs_run_and_are_exact(jobs: Platform) -> None:
     for name in ("ip-count", "two-sinks"):
         jobs.job_when(name, lambda status: "lastEpoch" in status.get("checkpoint", {}), "an epoch")
-    exact(jobs)
+    assert_exact(jobs)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_driver_killed_at_a_failpoint_is_replaced_and_exact(
     eventually(
         lambda: cluster.succeeds(hanging, "test", "-e", REACHED),
         f"{point} reached",
-        within_s=START_S,
+        within_s=START_TIMEOUT_S,
     )
     cluster.run("delete", "configmap", FAILPOINTS)
     cluster.kill(hanging)
@@ -81,11 +81,13 @@ def test_a_driver_killed_at_a_failpoint_is_replaced_and_exact(
         lambda status: status["attempt"] == attempt + 1 and status["phase"] == "Running",
         "a replacement driver",
     )
-    exact(jobs)
+    assert_exact(jobs)
     restarts = jobs.job_when("ip-count", bool, "a status")["restarts"]
     assert restarts == before.get("restarts", 0) + 1
     assert jobs.metric("sluicegate_job_restarts_total", job="ip-count") == restarts
-    events = [e for e in cluster.listed("events") if e["involvedObject"]["name"] == "ip-count"]
+    events = [
+        e for e in cluster.list_objects("events") if e["involvedObject"]["name"] == "ip-count"
+    ]
     assert "Disrupted" in {event["reason"] for event in events}
 
 
@@ -100,16 +102,16 @@ def test_an_executor_killed_while_it_stages_is_replaced_and_exact(
     feed()
 
     def hanging() -> str:
-        mine = f"sluicegate.dev/job=two-sinks,sluicegate.dev/attempt={attempt},sluicegate.dev/role=executor"
-        for pod in cluster.listed("pods", mine):
+        selector = f"sluicegate.dev/job=two-sinks,sluicegate.dev/attempt={attempt},sluicegate.dev/role=executor"
+        for pod in cluster.list_objects("pods", selector):
             if cluster.succeeds(pod["metadata"]["name"], "test", "-e", REACHED):
                 return str(pod["metadata"]["name"])
         return ""
 
-    victim = eventually(hanging, "an executor at stage-part", within_s=START_S)
+    executor = eventually(hanging, "an executor at stage-part", within_s=START_TIMEOUT_S)
     cluster.run("delete", "configmap", FAILPOINTS)
-    cluster.kill(victim)
-    exact(jobs)
+    cluster.kill(executor)
+    assert_exact(jobs)
     assert jobs.job_when("two-sinks", bool, "a status")["attempt"] == attempt, "the driver stayed"
 
 
@@ -122,16 +124,16 @@ def test_a_killed_server_leaves_the_jobs_exact(jobs: Platform, feed: Feed, pod: 
         timeout_s=250.0,
     )  # fmt: skip
     feed()
-    exact(jobs)
+    assert_exact(jobs)
 
 
 def test_a_killed_operator_leaves_the_jobs_running_and_resumes(jobs: Platform, feed: Feed) -> None:
     cluster = jobs.cluster
     before = jobs.job_when("ip-count", lambda status: status["phase"] == "Running", "to run")
-    for pod in cluster.listed("pods", "app.kubernetes.io/name=operator"):
+    for pod in cluster.list_objects("pods", "app.kubernetes.io/name=operator"):
         cluster.kill(pod["metadata"]["name"])
     feed()
-    exact(jobs)
+    assert_exact(jobs)
     cluster.run(
         "rollout", "status", f"deployment/{RELEASE}-operator", "--timeout=180s", timeout_s=190.0
     )

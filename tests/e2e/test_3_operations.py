@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.cluster import Object, eventually
 from tests.e2e.manifests import ip_count
-from tests.e2e.platform import START_S, Platform
+from tests.e2e.platform import START_TIMEOUT_S, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -26,15 +26,15 @@ def savepoint(name: str, job: str, **spec: object) -> Object:
     }
 
 
-def taken(platform: Platform, name: str) -> Object:
+def wait_taken(platform: Platform, name: str) -> Object:
     """Wait until a Savepoint has been taken; return the newest."""
 
-    def look() -> Object | None:
-        found = platform.cluster.get("savepoint", name) or {}
-        done = found.get("status", {}).get("taken") or []
-        return done[-1] if done else None
+    def poll() -> Object | None:
+        resource = platform.cluster.get("savepoint", name) or {}
+        savepoints = resource.get("status", {}).get("taken") or []
+        return savepoints[-1] if savepoints else None
 
-    return eventually(look, f"Savepoint {name} taken", within_s=START_S)
+    return eventually(poll, f"Savepoint {name} taken", within_s=START_TIMEOUT_S)
 
 
 def test_an_upgrade_by_savepoint_continues_from_it(
@@ -53,7 +53,7 @@ def test_an_upgrade_by_savepoint_continues_from_it(
     )
     assert status["checkpoint"]["restoredFrom"].startswith("ip-count-upgrade-")
     platform.feed("ip_count_source", list(islice(lines, LINES)))
-    platform.exact("ip_count", "ip-count")
+    platform.wait_exact("ip_count", "ip-count")
 
 
 def test_a_suspended_job_has_no_pod_and_continues_where_it_stopped(
@@ -68,17 +68,17 @@ def test_a_suspended_job_has_no_pod_and_continues_where_it_stopped(
     assert "ip-count" not in alive
     platform.feed("ip_count_source", list(islice(lines, LINES)))
     cluster.patch("streamingjob", "ip-count", {"spec": {"suspend": False}})
-    platform.exact("ip_count", "ip-count")
+    platform.wait_exact("ip_count", "ip-count")
 
 
-def test_savepoints_by_schedule_and_by_hand(platform: Platform) -> None:
+def test_savepoints_are_taken_by_schedule_and_by_hand(platform: Platform) -> None:
     every_minute = {"cron": "* * * * *"}
     platform.cluster.apply(
         savepoint("minutely", "ip-count", schedule=every_minute, history=1),
         savepoint("by-hand", "ip-count"),
     )
-    assert taken(platform, "by-hand")["location"].startswith("s3://sluicegate/savepoints/")
-    assert not taken(platform, "minutely").get("sealed")
+    assert wait_taken(platform, "by-hand")["location"].startswith("s3://sluicegate/savepoints/")
+    assert not wait_taken(platform, "minutely").get("sealed")
     platform.cluster.run("delete", "savepoint", "minutely", "--timeout=60s")
 
 
@@ -88,12 +88,12 @@ def test_a_job_moves_to_another_by_savepoint_and_is_exact(
     cluster = platform.cluster
     cluster.patch("streamingjob", "ip-count", {"spec": {"suspend": True}})
     cluster.apply(savepoint("move", "ip-count", stop=True))
-    assert taken(platform, "move")["sealed"]
+    assert wait_taken(platform, "move")["sealed"]
     checkpoint = {"volume": "checkpoints", "restoreFrom": "move"}
     cluster.apply(ip_count(platform, "ip-count-2", checkpoint=checkpoint))
     platform.job_when("ip-count-2", lambda status: status.get("phase") == "Running", "to run")
     platform.feed("ip_count_source", list(islice(lines, LINES)))
-    platform.exact("ip_count", "ip-count-2")
+    platform.wait_exact("ip_count", "ip-count-2")
 
 
 def test_a_permanently_failed_job_reports_the_reason(platform: Platform) -> None:
@@ -101,10 +101,10 @@ def test_a_permanently_failed_job_reports_the_reason(platform: Platform) -> None
     platform.cluster.apply(ip_count(platform, "hopeless", options=options))
     status = platform.job_when("hopeless", lambda s: s.get("phase") == "Failed", "to fail")
     assert "no_such_topic" in str(status["lastError"])
-    (failed,) = (one for one in status["conditions"] if one["type"] == "Failed")
+    (failed,) = (condition for condition in status["conditions"] if condition["type"] == "Failed")
     assert (failed["status"], failed["reason"]) == ("True", "SettingsRefused")
-    told = platform.cluster.run("describe", "streamingjob", "hopeless")
-    assert "SettingsRefused" in told
+    description = platform.cluster.run("describe", "streamingjob", "hopeless")
+    assert "SettingsRefused" in description
     platform.cluster.run("delete", "streamingjob", "hopeless", "--timeout=120s", timeout_s=130.0)
 
 

@@ -29,14 +29,16 @@ def test_only_claims_and_crds_remain(platform: Platform) -> None:
     cluster.run("delete", "pod", CLIENT_POD, "--wait=false")
     cluster.run("delete", "savepoints", "--all", "--timeout=120s", timeout_s=130.0)
     cluster.helm("uninstall", RELEASE, "--wait", "--timeout", "5m")
-    mine = f"app.kubernetes.io/instance={RELEASE}"
+    selector = f"app.kubernetes.io/instance={RELEASE}"
     eventually(
-        lambda: not cluster.listed(KINDS, mine), "nothing of the release to be left", within_s=60.0
+        lambda: not cluster.list_objects(KINDS, selector),
+        "nothing of the release to be left",
+        within_s=60.0,
     )
-    claims = {claim["metadata"]["name"] for claim in cluster.listed("pvc", mine)}
+    claims = {claim["metadata"]["name"] for claim in cluster.list_objects("pvc", selector)}
     assert claims == {f"data-{RELEASE}-{part}-0" for part in ("kafka", "mysql", "object-store")}
-    known = cluster.run("get", "crd", "-o", "name")
-    assert "streamingjobs.sluicegate.dev" in known
+    crds = cluster.run("get", "crd", "-o", "name")
+    assert "streamingjobs.sluicegate.dev" in crds
     # remove retained resources as documented, so that the next run starts clean
-    cluster.run("delete", "pvc", "-l", mine, "--timeout=120s", timeout_s=130.0)
+    cluster.run("delete", "pvc", "-l", selector, "--timeout=120s", timeout_s=130.0)
     cluster.run("delete", "namespace", NAMESPACE, "--timeout=180s", timeout_s=190.0)

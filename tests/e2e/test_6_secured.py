@@ -37,7 +37,7 @@ JOB = {
 }
 
 
-_COPIES = """
+_REPLICATION = """
 from confluent_kafka.admin import AdminClient
 from sluicegate.sinks.kafka.connection import client_settings
 topics = AdminClient(client_settings("")).list_topics(timeout=30).topics
@@ -49,23 +49,23 @@ for name, topic in sorted(topics.items()):
 @pytest.fixture(scope="module")
 def secured(cluster: Cluster) -> Iterator[Platform]:
     values = CHARTS / "sluicegate" / "ci" / "tls-scram-values.yaml"
-    three = "kafka.replicas=3,kafka.resources.requests.cpu=20m"
-    yield install(cluster, "--values", str(values), "--set", three, secured=True)
+    brokers = "kafka.replicas=3,kafka.resources.requests.cpu=20m"
+    yield install(cluster, "--values", str(values), "--set", brokers, secured=True)
     clear(cluster)
 
 
 def test_helm_test_checks_each_component_over_tls(secured: Platform) -> None:
-    said = secured.cluster.helm("test", RELEASE, "--timeout", "5m")
-    assert said.count("Succeeded") >= 4, said
+    output = secured.cluster.helm("test", RELEASE, "--timeout", "5m")
+    assert output.count("Succeeded") >= 4, output
 
 
 def test_a_job_is_exact_through_a_killed_driver(secured: Platform, tmp_path: Path) -> None:
     values = tmp_path / "values.json"
     values.write_text(json.dumps(JOB), encoding="utf-8")
     cluster, chart = secured.cluster, str(CHARTS / "job")
-    given = ["--values", str(CHARTS / "job" / "values-small.yaml"), "--values", str(values)]
+    options = ["--values", str(CHARTS / "job" / "values-small.yaml"), "--values", str(values)]
     lines = log_lines()
-    cluster.helm("install", "ip-count", chart, *given, "--timeout", "5m")
+    cluster.helm("install", "ip-count", chart, *options, "--timeout", "5m")
     secured.feed("ip_count_source", list(itertools.islice(lines, LINES)))
     before = secured.job_when(
         "ip-count", lambda status: "lastEpoch" in status.get("checkpoint", {}), "an epoch"
@@ -77,17 +77,17 @@ def test_a_job_is_exact_through_a_killed_driver(secured: Platform, tmp_path: Pat
         lambda status: status["attempt"] > before["attempt"] and status["phase"] == "Running",
         "a replacement driver",
     )
-    secured.exact("ip_count", "ip-count")
+    secured.wait_exact("ip_count", "ip-count")
 
 
 def test_a_broker_of_three_killed_leaves_the_job_exact(secured: Platform) -> None:
     """The job's topics and Kafka's own have three replicas, so no client waits for the lost one."""
-    copies = secured.cluster.execute(CLIENT_POD, "python", "-c", _COPIES).splitlines()
-    assert {"ip_count_sink 3", "sluicegate.markers 3", "__transaction_state 3"} <= set(copies)
+    replications = secured.cluster.execute(CLIENT_POD, "python", "-c", _REPLICATION).splitlines()
+    assert {"ip_count_sink 3", "sluicegate.markers 3", "__transaction_state 3"} <= set(replications)
     lines = list(itertools.islice(log_lines(), 2 * LINES, 3 * LINES))
     before = secured.job_when("ip-count", bool, "a status")
     secured.cluster.kill(f"{RELEASE}-kafka-2")
     secured.cluster.run("scale", f"statefulset/{RELEASE}-kafka", "--replicas=2")  # it stays away
     secured.feed("ip_count_source", lines)
-    secured.exact("ip_count", "ip-count")
+    secured.wait_exact("ip_count", "ip-count")
     assert secured.job_when("ip-count", bool, "a status")["attempt"] == before["attempt"]

@@ -13,14 +13,14 @@ from tests.spark_sessions import stop
 
 @pytest.fixture(scope="module")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """Give one session to all tests of a file, with its SPARK_SETTINGS if it has any.
+    """Yield one session for all tests of a file, with the SPARK_SETTINGS of the file if it has any.
 
-    They are set on the session: what the first session of a process is made with becomes a property of
-    the JVM, and with that a setting of every session after it.
+    They are set on the running session, because settings with which the first session of a process is
+    created become properties of the JVM, and so of every later session.
     """
     module = request.module
-    made = session(module.__name__)
+    spark_session = session(module.__name__)
     for key, value in getattr(module, "SPARK_SETTINGS", {}).items():
-        made.conf.set(key, value)
-    yield made
-    stop(made)
+        spark_session.conf.set(key, value)
+    yield spark_session
+    stop(spark_session)

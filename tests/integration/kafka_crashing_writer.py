@@ -19,23 +19,23 @@ from sluicegate.sinks.kafka.bound_sink import BoundKafka
 ROWS = pa.schema([("id", pa.string())])
 
 
-def bound(bootstrap: str, topic: str, lineage: str, **more: object) -> BoundKafka:
-    """Return the bound sink that this process and the tests use."""
-    sink = KafkaSink(topic, key="id", bootstrap=bootstrap, **more)  # type: ignore[arg-type]
+def bind_sink(bootstrap: str, topic: str, lineage: str, **settings: object) -> BoundKafka:
+    """Return a bound sink for this process or a test."""
+    sink = KafkaSink(topic, key="id", bootstrap=bootstrap, **settings)  # type: ignore[arg-type]
     return sink.bind(ROWS, lineage=lineage, apply_timeout_s=20)
 
 
-def staged(values: list[bytes]) -> pa.RecordBatch:
-    """Return staged rows without keys."""
+def staged_rows(values: list[bytes]) -> pa.RecordBatch:
+    """Return a batch of staged rows without keys."""
     keys = pa.nulls(len(values), pa.binary())
     return pa.record_batch({"key": keys, "value": pa.array(values, pa.binary())})
 
 
-def first_epoch(lineage: str, point: str = "") -> PartDecision:
-    """Return the decision of epoch 0, with a kill -9 of this process at a failpoint."""
+def first_decision(lineage: str, point: str = "") -> PartDecision:
+    """Return the decision of epoch 0; its hook kills this process with SIGKILL at a failpoint."""
 
-    def reach(reached: str) -> None:
-        if reached == point:
+    def reach(current: str) -> None:
+        if current == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return PartDecision(lineage, Marker(0, "a0"), NO_MARKER, reach=reach)
@@ -43,8 +43,8 @@ def first_epoch(lineage: str, point: str = "") -> PartDecision:
 
 def main(bootstrap: str, topic: str, lineage: str, point: str) -> None:
     """Apply, and die at the failpoint."""
-    rows = staged([b"%d" % n for n in range(100)])
-    bound(bootstrap, topic, lineage).open(0).apply(first_epoch(lineage, point), [rows])
+    rows = staged_rows([b"%d" % n for n in range(100)])
+    bind_sink(bootstrap, topic, lineage).open(0).apply(first_decision(lineage, point), [rows])
 
 
 if __name__ == "__main__":

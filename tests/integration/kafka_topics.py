@@ -1,4 +1,4 @@
-"""A topic for one test, and an apply that is retried while in doubt."""
+"""A topic for one test, and an apply that is retried while its outcome is in doubt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.local_services.endpoints import KafkaEndpoint
 from sluicegate.errors import SinkUnavailable
 from sluicegate.sinks.contract import PartDecision, Receipt
 from sluicegate.sinks.kafka.bound_sink import BoundKafka
-from tests.integration.kafka_crashing_writer import bound, staged
+from tests.integration.kafka_crashing_writer import bind_sink, staged_rows
 from tests.integration.kafka_reader import read_topic
 
 
@@ -27,14 +27,14 @@ class Topic:
         self.name = f"rule13-{self.lineage}"
         kafka.create_topic(self.name, 1, config)
 
-    def sink(self, **more: object) -> BoundKafka:
-        return bound(self.kafka.bootstrap, self.name, self.lineage, **more)
+    def sink(self, **settings: object) -> BoundKafka:
+        return bind_sink(self.kafka.bootstrap, self.name, self.lineage, **settings)
 
     def values(self) -> list[bytes | None]:
         return [record.value for record in read_topic(self.kafka.bootstrap, self.name)]
 
-    def set(self, name: str, value: str) -> None:
-        """Change a setting of the topic without the sink."""
+    def set_config(self, name: str, value: str) -> None:
+        """Change a configuration entry of the topic."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=[entry])
         admin = self.kafka.admin()
@@ -47,7 +47,7 @@ def apply_until_done(sink: BoundKafka, decision: PartDecision, rows: list[bytes]
         writer = None
         try:
             writer = sink.open(0)
-            return writer.apply(decision, [staged(rows)])
+            return writer.apply(decision, [staged_rows(rows)])
         except SinkUnavailable:
             continue
         finally:

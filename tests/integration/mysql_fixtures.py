@@ -19,8 +19,7 @@ from infra.local_services.process import ServiceError
 from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.sinks.contract import PartDecision, Reach
 from sluicegate.sinks.mysql import MySQLSink
-from sluicegate.sinks.mysql.bound_sink import BoundMySQL
-from sluicegate.sinks.mysql.writer import MySQLPartWriter
+from sluicegate.sinks.mysql.writer import BoundMySQL, MySQLPartWriter
 
 HITS = pa.schema([("ip", pa.string()), ("hits", pa.int64())])
 HITS_TABLE = "ip VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY, hits BIGINT NOT NULL"
@@ -31,21 +30,21 @@ def no_hook(point: str) -> None:
     del point
 
 
-def at(wanted: str, act: Callable[[], object]) -> Reach:
-    """Return a failpoint hook that acts at one point."""
+def hook_at(failpoint: str, action: Callable[[], object]) -> Reach:
+    """Return a hook that runs an action at one failpoint."""
 
     def reach(point: str) -> None:
-        if point == wanted:
-            act()
+        if point == failpoint:
+            action()
 
     return reach
 
 
-def until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
     """Wait until a condition holds."""
-    end = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not condition():
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             pytest.fail(f"the condition did not hold within {seconds:g} s")
         time.sleep(0.02)
 
@@ -60,8 +59,8 @@ class MySQL:
     """A database, with a new lineage for each test.
 
     Args:
-        server: with the login of a job.
-        admin: with all privileges if the server is ours; otherwise as the job.
+        server: the server with the login of a job.
+        admin: the same with all privileges if this process started the server; otherwise the job's login.
     """
 
     server: MySQLEndpoint
@@ -94,10 +93,10 @@ class MySQL:
 
     def url(self, **changes: object) -> str:
         """Return the url, with changes."""
-        parts = {name: getattr(self.server, name) for name in ("host", "port", "user")}
-        parts |= {"password": self.server.password, "database": self.server.database, **changes}
-        login = f"{quote(str(parts['user']), safe='')}:{quote(str(parts['password']), safe='')}"
-        return f"mysql://{login}@{parts['host']}:{parts['port']}/{parts['database']}"
+        fields = {name: getattr(self.server, name) for name in ("host", "port", "user")}
+        fields |= {"password": self.server.password, "database": self.server.database, **changes}
+        login = f"{quote(str(fields['user']), safe='')}:{quote(str(fields['password']), safe='')}"
+        return f"mysql://{login}@{fields['host']}:{fields['port']}/{fields['database']}"
 
     def bind(
         self,
@@ -112,7 +111,7 @@ class MySQL:
         sink = MySQLSink(table, **settings)
         return sink.bind(rows, lineage=self.lineage, apply_timeout_s=apply_timeout_s)
 
-    def decided(
+    def decision(
         self,
         epoch: int,
         reach: Reach = no_hook,
@@ -135,13 +134,13 @@ class MySQL:
         assert writer._connection is not None
         session = int(writer._connection.thread_id())  # type: ignore[no-untyped-call]
         self.execute(f"KILL {session}")
-        until(lambda: session not in self.sessions())
+        wait_until(lambda: session not in self.sessions())
 
     def sessions(self, like: str = "%") -> list[int]:
         """Return the sessions whose current statement matches; '%': all, including idle ones."""
-        where = "" if like == "%" else "WHERE info LIKE %s AND id <> CONNECTION_ID()"
-        sql = f"SELECT id FROM information_schema.processlist {where}"
-        return [row[0] for row in self.execute(sql, *([like] if where else []))]
+        condition = "" if like == "%" else "WHERE info LIKE %s AND id <> CONNECTION_ID()"
+        sql = f"SELECT id FROM information_schema.processlist {condition}"
+        return [row[0] for row in self.execute(sql, *([like] if condition else []))]
 
     def user(self, name: str, *grants: str) -> str:
         """Create a user with these grants and return a url; skips the test if that is not permitted."""

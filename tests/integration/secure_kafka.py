@@ -1,4 +1,4 @@
-"""A Kafka broker with a listener that requires TLS and a login (SCRAM), besides the plain one."""
+"""A Kafka broker with a plain listener and one that requires TLS and SCRAM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ USER, PASSWORD = "jobs", "half 'quoted' = secret"
 
 
 class SecureKafka(KafkaBroker):
-    """One broker; `servers` is the listener that needs `properties`."""
+    """One broker; clients of the listener `servers` need the settings of `properties`."""
 
     def __init__(self, folder: Path) -> None:
         """Create a certificate; nothing is started yet."""
@@ -21,13 +21,13 @@ class SecureKafka(KafkaBroker):
         (port,) = free_ports(1)
         self.servers = f"127.0.0.1:{port}"
         self.authority, self._keystore = folder / "ca.crt", folder / "server.pem"
-        issued = certificate("kafka")
-        self.authority.write_bytes(issued.authority)
+        issued_certificate = certificate("kafka")
+        self.authority.write_bytes(issued_certificate.authority)
         self._keystore.touch(mode=0o600)
-        self._keystore.write_bytes(issued.private + issued.public)
+        self._keystore.write_bytes(issued_certificate.private + issued_certificate.public)
 
     def properties(self, file: Path, *, password: str = PASSWORD) -> Path:
-        """Write the file with a client's settings."""
+        """Write a client's settings to a file; return it."""
         file.write_text(
             "# as a Secret is mounted\n"
             "security.protocol=sasl_ssl\n"

@@ -1,4 +1,4 @@
-"""Apply-only runs of a stream and of a batch in this process: decided epochs, no query.
+"""Apply-only runs of a stream and of a batch in this process: they apply decided epochs and start no query.
 
 Killed drivers are in tests/robustness/scenarios/test_driver_process.
 """
@@ -17,7 +17,7 @@ from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark import shutdown
 from sluicegate.spark.batch import BatchWriter, batch
-from tests.robustness.traffic.memory_streams import Stream, dying_at
+from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
     pytest.mark.integration,
@@ -26,20 +26,20 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
-FIRST, SECOND = [{"x": 1}], [{"x": 2}]
+FIRST_EPOCH, SECOND_EPOCH = [{"x": 1}], [{"x": 2}]
 
 
 @pytest.fixture
 def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
     """Return a stream of two epochs."""
     stream = Stream(spark, tmp_path, "x long")
-    stream.add(FIRST, SECOND)
+    stream.add(FIRST_EPOCH, SECOND_EPOCH)
     yield stream
     shutdown.reset()
 
 
 @pytest.fixture
-def apply_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def apply_only_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set the mode; a test requests it once the epoch is decided."""
     monkeypatch.setenv("SLUICEGATE_MODE", "apply-only")
 
@@ -53,43 +53,43 @@ def run(stream: Stream, store: str = "out", *, overlap: bool = False) -> None:
 def test_a_decided_epoch_is_applied_and_no_other_begins(
     stream: Stream, request: pytest.FixtureRequest, *, overlap: bool
 ) -> None:
-    with dying_at("after-decide@0"):
+    with failing_at("after-decide@0"):
         run(stream, overlap=overlap)
-    assert stream.seen("out") == []
-    request.getfixturevalue("apply_only")
+    assert stream.committed_rows("out") == []
+    request.getfixturevalue("apply_only_mode")
     for _ in range(2):
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exit_info:
             run(stream, overlap=overlap)
-        assert ended.value.code == 0
-        assert stream.seen("out") == FIRST
+        assert exit_info.value.code == 0
+        assert stream.committed_rows("out") == FIRST_EPOCH
     assert stream.newest() == 0
 
 
 def test_a_stream_continues_exactly_once_after_an_apply_only_run(
     stream: Stream, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with dying_at("after-decide@0"):
+    with failing_at("after-decide@0"):
         run(stream)
-    request.getfixturevalue("apply_only")
+    request.getfixturevalue("apply_only_mode")
     with pytest.raises(SystemExit):
         run(stream)
     monkeypatch.delenv("SLUICEGATE_MODE")
     run(stream)
-    assert stream.seen("out") == [*FIRST, *SECOND]
+    assert stream.committed_rows("out") == [*FIRST_EPOCH, *SECOND_EPOCH]
 
 
 def test_an_epoch_decided_for_another_sink_is_not_applied(
     stream: Stream, request: pytest.FixtureRequest
 ) -> None:
-    with dying_at("after-decide@0"):
+    with failing_at("after-decide@0"):
         run(stream)
-    request.getfixturevalue("apply_only")
+    request.getfixturevalue("apply_only_mode")
     with pytest.raises(RecordOfAnotherJob):
         run(stream, "elsewhere")
-    assert stream.seen("elsewhere") == []
+    assert stream.committed_rows("elsewhere") == []
 
 
-def a_batch(stream: Stream) -> BatchWriter:
+def create_batch(stream: Stream) -> BatchWriter:
     rows = stream.spark.read.schema("x long").json(str(stream.folder / "source"))
     sink = MemorySink(stream.store("out"))
     return batch(rows, sinks=[sink], name="stream", checkpoint=stream.url)
@@ -99,23 +99,21 @@ def test_a_decided_batch_is_applied_and_complete(
     stream: Stream, request: pytest.FixtureRequest
 ) -> None:
     """Its rows are those of the decision, even if the input has changed since."""
-    failpoints.arm("after-decide@0=raise")
-    with pytest.raises(failpoints.FailpointHit):
-        a_batch(stream).start().await_end()
-    failpoints.arm("")
+    with failing_at("after-decide@0", failpoints.FailpointHit):
+        create_batch(stream).start().await_end()
     stream.add([{"x": 3}])
-    request.getfixturevalue("apply_only")
+    request.getfixturevalue("apply_only_mode")
     for _ in range(2):
-        with pytest.raises(SystemExit) as ended:
-            a_batch(stream).start()
-        assert ended.value.code == 0
-        assert sorted(row["x"] for row in stream.seen("out")) == [1, 2]
+        with pytest.raises(SystemExit) as exit_info:
+            create_batch(stream).start()
+        assert exit_info.value.code == 0
+        assert sorted(row["x"] for row in stream.committed_rows("out")) == [1, 2]
     assert (stream.checkpoint / "commits" / "0").exists()
 
 
-def test_an_undecided_batch_is_left_alone(stream: Stream, request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue("apply_only")
+def test_an_undecided_batch_is_not_applied(stream: Stream, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("apply_only_mode")
     with pytest.raises(SystemExit):
-        a_batch(stream).start()
-    assert stream.seen("out") == []
+        create_batch(stream).start()
+    assert stream.committed_rows("out") == []
     assert stream.newest() is None

@@ -1,7 +1,7 @@
-"""infra/offline/kind_node/network.py's rule in a machine of network namespaces: no packet leaves by the bridge.
+"""The nftables rule of infra/offline/kind_node/network.py: no packet of a pod leaves the machine.
 
-Three namespaces of this machine: a pod on the bridge, the machine itself, and an outside that is
-routed. Nothing of the real machine's network takes part. Needs root on Linux, `ip` and `nft`.
+Three network namespaces simulate a pod on the bridge, the machine with the bridge, and an external
+network behind a route. The real network is not used. Needs root on Linux, `ip` and `nft`.
 """
 
 import json
@@ -16,12 +16,15 @@ import pytest
 
 from infra.offline.kind_node import network
 
-_GAP = (
+_MISSING_REASON = (
     "needs root on Linux"
     if sys.platform != "linux" or os.geteuid() != 0
     else next((f"needs {name}" for name in ("ip", "nft") if not shutil.which(name)), "")
 )
-pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(_GAP), reason=_GAP)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(bool(_MISSING_REASON), reason=_MISSING_REASON),
+]
 
 PORT = 8080
 ADDRESSES = {
@@ -36,7 +39,7 @@ print("listening", flush=True)
 sys.stdin.read()
 """
 REFUSED = {"EHOSTUNREACH", "EACCES"}
-"""What Linux makes of "administratively prohibited", by ICMP and ICMPv6."""
+"""The errors that Linux reports for "administratively prohibited", over ICMP and ICMPv6."""
 CONNECT = f"""
 import errno, socket, sys
 try:
@@ -49,81 +52,96 @@ except OSError as error:
 """
 
 
-class Machine:
-    """A pod, the machine with the bridge, and an outside, each a namespace."""
+class SimulatedNetwork:
+    """A simulated network: a pod, the machine with the bridge, and an external host."""
 
     def __init__(self, family: str) -> None:
-        """Name them; nothing is made yet."""
-        self._names = {part: f"sg{os.getpid()}-{part}" for part in ("pod", "host", "out")}
+        """Choose names and addresses; no namespace exists yet."""
+        self._names = {
+            namespace: f"sg{os.getpid()}-{namespace}" for namespace in ("pod", "host", "out")
+        }
         self._family = family
         self._inner, self._outer = ADDRESSES[family]
         self.gateway = self._inner.format(1).partition("/")[0]
         self.outside = self._outer.format(2).partition("/")[0]
 
-    def make(self) -> None:
-        """Make them, without the rule."""
+    def create(self) -> None:
+        """Create the namespaces and the routes, without the rule."""
         inner, outer = self._inner, self._outer
         for name in self._names.values():
             _run("ip", "netns", "add", name)
         self._ip("host", "link", "add", network.BRIDGE, "type", "bridge")
-        self._cable("pod", "b0")
-        self._cable("out", "o0")
+        self._connect("pod", "b0")
+        self._connect("out", "o0")
         self._ip("host", "link", "set", "b0", "master", network.BRIDGE)
-        for part, device, address in (
+        for namespace, device, address in (
             ("host", network.BRIDGE, inner.format(1)),
             ("pod", "eth0", inner.format(2)),
             ("host", "o0", outer.format(1)),
             ("out", "eth0", outer.format(2)),
         ):
-            self._ip(part, "addr", "add", address, "dev", device, *_at_once(self._family))
-            self._ip(part, "link", "set", device, "up")
-        for part, gateway in (("pod", inner), ("out", outer)):
+            self._ip(
+                namespace, "addr", "add", address, "dev", device, *_address_options(self._family)
+            )
+            self._ip(namespace, "link", "set", device, "up")
+        for namespace, gateway in (("pod", inner), ("out", outer)):
             via = gateway.format(1).partition("/")[0]
-            self._ip(part, "route", "add", "default", "via", via)
+            self._ip(namespace, "route", "add", "default", "via", via)
         for key in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
             script = f"echo 1 > /proc/sys/net/{key}"
-            self._in("host", "sh", "-c", script)
+            self._execute("host", "sh", "-c", script)
 
-    def close_off(self, rules: Path) -> None:
-        """Put the rule in force on the machine."""
+    def load_rule(self, rules: Path) -> None:
+        """Load the rule on the machine."""
         rules.write_text(network.rule(), encoding="utf-8")
-        self._in("host", "nft", "-f", str(rules))
+        self._execute("host", "nft", "-f", str(rules))
 
-    def refused(self) -> int | None:
-        """Return what the rule has counted."""
-        said = self._in("host", "nft", "-j", "list", "chain", "inet", network.TABLE, "leaving")
-        return network.counted(json.loads(said))
+    def refused_packets(self) -> int | None:
+        """Return how many packets the rule has refused; None without a counter."""
+        ruleset = self._execute(
+            "host", "nft", "-j", "list", "chain", "inet", network.TABLE, "leaving"
+        )
+        return network.counted(json.loads(ruleset))
 
-    def reached(self, part: str, address: str) -> str:
-        """Return what comes of a pod's try to connect to an address of a part that listens."""
-        argv = ["ip", "netns", "exec", self._names[part], sys.executable, "-c", LISTEN, address]
+    def connect_from_pod(self, namespace: str, address: str) -> str:
+        """Listen on an address in a namespace; return the outcome of a connection from the pod."""
+        argv = [
+            "ip",
+            "netns",
+            "exec",
+            self._names[namespace],
+            sys.executable,
+            "-c",
+            LISTEN,
+            address,
+        ]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as listener:
             assert listener.stdin
             assert listener.stdout
             assert listener.stdout.readline() == b"listening\n"
-            found = self._in("pod", sys.executable, "-c", CONNECT, address).strip()
+            outcome = self._execute("pod", sys.executable, "-c", CONNECT, address).strip()
             listener.stdin.close()
-        return found
+        return outcome
 
     def remove(self) -> None:
-        """Remove the namespaces, and with them all that is in them."""
+        """Delete the namespaces with their devices and rules."""
         for name in self._names.values():
             subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)  # noqa: S607
 
-    def _cable(self, part: str, device: str) -> None:
-        peer = ["peer", "name", "eth0", "netns", self._names[part]]
+    def _connect(self, namespace: str, device: str) -> None:
+        peer = ["peer", "name", "eth0", "netns", self._names[namespace]]
         self._ip("host", "link", "add", device, "type", "veth", *peer)
         self._ip("host", "link", "set", device, "up")
 
-    def _ip(self, part: str, *words: str) -> None:
-        _run("ip", "-n", self._names[part], *words)
+    def _ip(self, namespace: str, *arguments: str) -> None:
+        _run("ip", "-n", self._names[namespace], *arguments)
 
-    def _in(self, part: str, *argv: str) -> str:
-        return _run("ip", "netns", "exec", self._names[part], *argv)
+    def _execute(self, namespace: str, *argv: str) -> str:
+        return _run("ip", "netns", "exec", self._names[namespace], *argv)
 
 
-def _at_once(family: str) -> list[str]:
-    """Return what makes an address usable without a wait for others that might have it."""
+def _address_options(family: str) -> list[str]:
+    """Return the option that disables duplicate address detection, so that an address works at once."""
     return ["nodad"] if family == "IPv6" else []
 
 
@@ -132,37 +150,39 @@ def _run(*argv: str) -> str:
 
 
 @pytest.fixture(params=ADDRESSES)
-def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    made = Machine(request.param)
+def simulated_network(request: pytest.FixtureRequest) -> Iterator[SimulatedNetwork]:
+    simulated = SimulatedNetwork(request.param)
     try:
-        made.make()
-        yield made
+        simulated.create()
+        yield simulated
     finally:
-        made.remove()
+        simulated.remove()
 
 
-def test_without_the_rule_a_pod_reaches_the_outside(machine: Machine) -> None:
-    """The control: else the next test would pass on a machine whose routes are wrong."""
-    assert machine.reached("out", machine.outside) == "connected"
+def test_without_the_rule_a_pod_reaches_external_hosts(simulated_network: SimulatedNetwork) -> None:
+    """A control: without it the next test would also pass with wrong routes."""
+    assert simulated_network.connect_from_pod("out", simulated_network.outside) == "connected"
 
 
-def test_with_the_rule_a_pod_is_refused_at_once_and_counted(
-    machine: Machine, tmp_path: Path
+def test_with_the_rule_external_connections_are_refused_at_once_and_counted(
+    simulated_network: SimulatedNetwork, tmp_path: Path
 ) -> None:
-    machine.close_off(tmp_path / "rules")
-    assert machine.refused() == 0
-    assert machine.reached("out", machine.outside) in REFUSED
-    assert machine.refused()
+    simulated_network.load_rule(tmp_path / "rules")
+    assert simulated_network.refused_packets() == 0
+    assert simulated_network.connect_from_pod("out", simulated_network.outside) in REFUSED
+    assert simulated_network.refused_packets()
 
 
-def test_with_the_rule_a_pod_reaches_its_own_machine(machine: Machine, tmp_path: Path) -> None:
-    machine.close_off(tmp_path / "rules")
-    assert machine.reached("host", machine.gateway) == "connected"
-    assert machine.refused() == 0
+def test_with_the_rule_a_pod_reaches_its_own_machine(
+    simulated_network: SimulatedNetwork, tmp_path: Path
+) -> None:
+    simulated_network.load_rule(tmp_path / "rules")
+    assert simulated_network.connect_from_pod("host", simulated_network.gateway) == "connected"
+    assert simulated_network.refused_packets() == 0
 
 
-def test_the_rule_set_again_is_in_force(machine: Machine, tmp_path: Path) -> None:
-    machine.close_off(tmp_path / "rules")
-    machine.close_off(tmp_path / "rules")
-    assert machine.reached("out", machine.outside) in REFUSED
-    assert machine.refused()
+def test_the_rule_can_be_loaded_twice(simulated_network: SimulatedNetwork, tmp_path: Path) -> None:
+    simulated_network.load_rule(tmp_path / "rules")
+    simulated_network.load_rule(tmp_path / "rules")
+    assert simulated_network.connect_from_pod("out", simulated_network.outside) in REFUSED
+    assert simulated_network.refused_packets()

@@ -29,13 +29,13 @@ from tests.integration.kafka_reader import read_topic
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 
-MANY = 2 * LETTERS_PER_TRANSACTION + 100
+DEAD_LETTERS_IN_THREE_TRANSACTIONS = 2 * LETTERS_PER_TRANSACTION + 100
 AT_MS = (int(time.time()) - 3600) * 1000
 """An hour ago; a broker soon deletes records beyond its retention."""
 
 
 def iso(time_ms: int) -> str:
-    """Return a time as in dead letters and options."""
+    """Format a time as in dead letters and options."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
@@ -47,9 +47,9 @@ class Topics:
     name: str = field(default_factory=lambda: f"dl{uuid.uuid4().hex[:8]}")
 
     def __post_init__(self) -> None:
-        self.source, self.letters = f"{self.name}_source", f"{self.name}_letters"
+        self.source, self.dead_letters = f"{self.name}_source", f"{self.name}_letters"
         self.kafka.create_topic(self.source, 2)
-        self.kafka.create_topic(self.letters, 2)
+        self.kafka.create_topic(self.dead_letters, 2)
 
     def put(self, values: list[bytes], topic: str = "", partition: int = 0) -> list[int]:
         """Append records with a key, a header and a timestamp; return their offsets."""
@@ -68,7 +68,9 @@ class Topics:
         assert producer.flush(30) == 0
         return offsets
 
-    def letter(self, value: bytes, offset: int | None, reason: str, **more: object) -> bytes:
+    def dead_letter(
+        self, value: bytes, offset: int | None, reason: str, **changes: object
+    ) -> bytes:
         """Return a dead letter as the packaged jobs write it."""
         position = {"topic": self.source, "partition": 0, "offset": offset}
         fields: dict[str, object] = {
@@ -79,28 +81,44 @@ class Topics:
         }
         if offset is None:
             del fields["source"]
-        return json.dumps(fields | more).encode()
+        return json.dumps(fields | changes).encode()
 
-    def put_dead(self, values: list[bytes], reason: str = "unparsed: no line") -> None:
+    def put_dead_letters(self, values: list[bytes], reason: str = "unparsed: no line") -> None:
         """Put records into the source and their dead letters, alternating, into both partitions."""
-        letters = [
-            self.letter(value, offset, reason)
+        dead_letters = [
+            self.dead_letter(value, offset, reason)
             for value, offset in zip(values, self.put(values), strict=True)
         ]
         for partition in (0, 1):
-            self.put(letters[partition::2], self.letters, partition)
+            self.put(dead_letters[partition::2], self.dead_letters, partition)
 
     def run(self, *arguments: str) -> Result:
         """Run the command."""
         command, *rest = arguments
-        words = ["dead-letters", command, self.letters, *rest, "--kafka", self.kafka.bootstrap]
-        done = CliRunner().invoke(app, words)
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-        return done
+        command_line = [
+            "dead-letters",
+            command,
+            self.dead_letters,
+            *rest,
+            "--kafka",
+            self.kafka.bootstrap,
+        ]
+        result = CliRunner().invoke(app, command_line)
+        assert result.exception is None or isinstance(result.exception, SystemExit), (
+            result.exception
+        )
+        return result
 
-    def replay_until(self, failpoint: str) -> int:
+    def replay_killed_at(self, failpoint: str) -> int:
         """Replay in a process that dies at a failpoint; return its exit code."""
-        command = [sys.executable, "-m", "sluicegate.cli", "dead-letters", "replay", self.letters]
+        command = [
+            sys.executable,
+            "-m",
+            "sluicegate.cli",
+            "dead-letters",
+            "replay",
+            self.dead_letters,
+        ]
         return subprocess.run(
             [*command, "--yes", "--kafka", self.kafka.bootstrap],
             env={**os.environ, VARIABLE: f"{failpoint}=kill-self"},
@@ -121,10 +139,10 @@ def topics(services: Services) -> Topics:
     return Topics(services.kafka)
 
 
-def test_list_groups_by_reason_without_numbers(topics: Topics) -> None:
-    topics.put_dead([b"a", b"b"], "refused by kafka.t: the record has 300 bytes")
-    topics.put_dead([b"c"], "refused by kafka.t: the record has 301 bytes")
-    topics.put_dead([b"d"], "late: closed")
+def test_list_groups_by_reason_and_ignores_numbers(topics: Topics) -> None:
+    topics.put_dead_letters([b"a", b"b"], "refused by kafka.t: the record has 300 bytes")
+    topics.put_dead_letters([b"c"], "refused by kafka.t: the record has 301 bytes")
+    topics.put_dead_letters([b"d"], "late: closed")
     output = topics.run("list").output
     assert "3  refused by kafka.t: the record has # bytes" in output
     assert "1  late: closed" in output
@@ -132,43 +150,47 @@ def test_list_groups_by_reason_without_numbers(topics: Topics) -> None:
 
 
 def test_list_of_a_missing_topic_fails(topics: Topics) -> None:
-    done = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["dead-letters", "list", "no_such_topic", "--kafka", topics.kafka.bootstrap]
     )
-    assert done.exit_code == 64
-    assert "topic no_such_topic does not exist" in done.output
+    assert result.exit_code == 64
+    assert "topic no_such_topic does not exist" in result.output
 
 
 def test_show_prints_the_original_record(topics: Topics) -> None:
-    topics.put_dead([b"\xff broken"])
+    topics.put_dead_letters([b"\xff broken"])
     output = topics.run("show", "0/0").output
     assert r"record    b'\xff broken'" in output
     assert f"sent to {topics.source} as it was" in output
 
 
 def test_replay_without_yes_sends_nothing(topics: Topics) -> None:
-    topics.put_dead([b"a"])
+    topics.put_dead_letters([b"a"])
     output = topics.run("replay").output
     assert f"1  would be sent to {topics.source} as it was" in output
     assert topics.replayed() == []
 
 
-def test_a_record_is_sent_as_it_was_even_with_invalid_utf8_or_without_a_value(
+def test_a_record_is_sent_unchanged_even_with_invalid_utf8_or_without_a_value(
     topics: Topics,
 ) -> None:
     """Key, headers, partition and bytes come from the source, not from the dead letter's text."""
-    topics.put_dead([b"\xff\xfe", b"x" * 100_000])
+    topics.put_dead_letters([b"\xff\xfe", b"x" * 100_000])
     (empty,) = topics.put([None])  # type: ignore[list-item]
-    letter = topics.letter(b"", empty, "empty: no value", payload=None, payload_sha256=None)
-    topics.put([letter], topics.letters)
+    dead_letter = topics.dead_letter(
+        b"", empty, "empty: no value", payload=None, payload_sha256=None
+    )
+    topics.put([dead_letter], topics.dead_letters)
     topics.run("replay", "--yes")
     sent = topics.replayed()
-    assert sorted((r.value or b"") for r in sent) == [b"", b"x" * 100_000, b"\xff\xfe"]
-    assert {(r.partition, r.key, dict(r.headers)["trace"]) for r in sent} == {(0, b"key", b"1")}
+    assert sorted((record.value or b"") for record in sent) == [b"", b"x" * 100_000, b"\xff\xfe"]
+    assert {(record.partition, record.key, dict(record.headers)["trace"]) for record in sent} == {
+        (0, b"key", b"1")
+    }
 
 
 def test_a_second_replay_sends_nothing(topics: Topics) -> None:
-    topics.put_dead([b"a", b"b"])
+    topics.put_dead_letters([b"a", b"b"])
     topics.run("replay", "--yes")
     assert "sent" not in topics.run("replay", "--yes").output
     assert len(topics.replayed()) == 2
@@ -177,8 +199,8 @@ def test_a_second_replay_sends_nothing(topics: Topics) -> None:
 
 def test_dead_letters_that_a_filter_skips_can_be_replayed_later(topics: Topics) -> None:
     """Even if they lie before others that were replayed."""
-    topics.put_dead([b"early"], "unparsed: no line")
-    topics.put_dead([b"later"], "late: closed")
+    topics.put_dead_letters([b"early"], "unparsed: no line")
+    topics.put_dead_letters([b"later"], "late: closed")
     topics.run("replay", "--yes", "--reason", "late")
     assert [record.value for record in topics.replayed()] == [b"later"]
     topics.run("replay", "--yes")
@@ -186,7 +208,7 @@ def test_dead_letters_that_a_filter_skips_can_be_replayed_later(topics: Topics) 
 
 
 def test_since_skips_older_dead_letters(topics: Topics) -> None:
-    topics.put_dead([b"a"])
+    topics.put_dead_letters([b"a"])
     assert "would be sent" not in topics.run("replay", "--since", iso(AT_MS + 1000)).output
     assert "would be sent" in topics.run("replay", "--since", iso(AT_MS - 1000)).output
     assert "would be sent" in topics.run("replay", "--since", "2h").output
@@ -195,24 +217,24 @@ def test_since_skips_older_dead_letters(topics: Topics) -> None:
 def test_a_deleted_record_is_restored_from_its_dead_letter_if_the_hash_matches(
     topics: Topics,
 ) -> None:
-    complete = topics.letter(b"whole", 999, "late: closed")
-    cut = topics.letter(b"cut", 998, "late: closed", payload="c")
-    nowhere = topics.letter(b"from a socket", None, "late: closed")
-    topics.put([complete, cut, nowhere], topics.letters)
+    complete = topics.dead_letter(b"whole", 999, "late: closed")
+    truncated = topics.dead_letter(b"cut", 998, "late: closed", payload="c")
+    without_source = topics.dead_letter(b"from a socket", None, "late: closed")
+    topics.put([complete, truncated, without_source], topics.dead_letters)
     output = topics.run("replay", "--yes").output
     assert [record.value for record in topics.replayed()] == [b"whole"]
     assert "1  NOT REPLAYABLE: its record no longer exists, and the dead letter does not" in output
     assert "1  NOT REPLAYABLE: it names no topic; name one with --to" in output
-    other = f"{topics.name}_other"
-    topics.kafka.create_topic(other)
-    topics.run("replay", "--yes", "--to", other)
-    assert [record.value for record in topics.replayed(other)] == [b"from a socket"]
+    other_topic = f"{topics.name}_other"
+    topics.kafka.create_topic(other_topic)
+    topics.run("replay", "--yes", "--to", other_topic)
+    assert [record.value for record in topics.replayed(other_topic)] == [b"from a socket"]
 
 
 def test_another_record_at_the_same_offset_is_not_sent(topics: Topics) -> None:
     """The source topic was re-created, so the dead letter stands for another record."""
     topics.put([b"new"])
-    topics.put([topics.letter(b"old", 0, "late: closed", payload="o")], topics.letters)
+    topics.put([topics.dead_letter(b"old", 0, "late: closed", payload="o")], topics.dead_letters)
     assert "another record is now at its source" in topics.run("replay", "--yes").output
     assert topics.replayed() == []
 
@@ -220,15 +242,17 @@ def test_another_record_at_the_same_offset_is_not_sent(topics: Topics) -> None:
 def test_the_record_of_refused_rows_is_sent_only_on_request_and_once(topics: Topics) -> None:
     """Two rows of one record are two dead letters of one record."""
     (offset,) = topics.put([b"record"])
-    refused = topics.letter(b"[row]", offset, "refused by t: too long", payload_of="staged row")
-    topics.put([refused, refused], topics.letters)
+    refused = topics.dead_letter(
+        b"[row]", offset, "refused by t: too long", payload_of="staged row"
+    )
+    topics.put([refused, refused], topics.dead_letters)
     assert "2  NOT REPLAYABLE: of a refused row; use --refused" in topics.run("replay").output
     topics.run("replay", "--yes", "--refused")
     assert [record.value for record in topics.replayed()] == [b"record"]
 
 
 def test_other_records_of_the_topic_are_listed_and_not_replayed(topics: Topics) -> None:
-    topics.put([b"\xff no letter"], topics.letters)
+    topics.put([b"\xff no letter"], topics.dead_letters)
     assert "unreadable: not a dead letter of Sluicegate" in topics.run("list").output
     assert "NOT REPLAYABLE" in topics.run("replay", "--yes").output
 
@@ -241,25 +265,25 @@ def test_a_replay_that_is_killed_and_repeated_sends_each_record_once(
     topics: Topics, failpoint: str
 ) -> None:
     """A kill -9 with an open, a written and a committed transaction; the next run sends the rest."""
-    values = [b"%05d" % i for i in range(MANY)]
-    topics.put_dead(values)
-    assert topics.replay_until(failpoint) == -signal.SIGKILL
-    done = topics.run("replay", "--yes")
-    assert done.exit_code == 0, done.output
+    values = [b"%05d" % i for i in range(DEAD_LETTERS_IN_THREE_TRANSACTIONS)]
+    topics.put_dead_letters(values)
+    assert topics.replay_killed_at(failpoint) == -signal.SIGKILL
+    result = topics.run("replay", "--yes")
+    assert result.exit_code == 0, result.output
     assert sorted(record.value or b"" for record in topics.replayed()) == values
     assert "sent and noted" not in topics.run("replay", "--yes").output
 
 
 def test_a_new_replay_fences_the_earlier_one(topics: Topics) -> None:
     """The earlier one sends nothing more; together they send each record once."""
-    topics.put_dead([b"a", b"b"])
+    topics.put_dead_letters([b"a", b"b"])
     connection = Connection(topics.kafka.bootstrap)
-    first = Replay(connection, topics.letters)
+    first = Replay(connection, topics.dead_letters)
     first.take_over()
     replayed = first.replayed()
-    letters = list(read_dead_letters(connection, topics.letters))
+    dead_letters = list(read_dead_letters(connection, topics.dead_letters))
     assert topics.run("replay", "--yes").exit_code == 0
     with pytest.raises(Exception, match="another replay has started"):
-        list(first.send(first.plan(letters), replayed))
+        list(first.send(first.plan(dead_letters), replayed))
     first.close()
     assert len(topics.replayed()) == 2

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from sluicegate import AVAILABLE_NOW, EpochSettings, epochs
 from sluicegate.errors import RecordOfAnotherJob, SettingsInvalid, StageFailed
 from sluicegate.sinks.memory import MemorySink
-from tests.robustness.traffic.memory_streams import Stream, dying_at
+from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
     pytest.mark.integration,
@@ -39,13 +39,13 @@ def ids(spark: SparkSession, tmp_path: Path) -> Stream:
     return stream
 
 
-def seen(stream: Stream) -> Counter[object]:
+def id_counts(stream: Stream) -> Counter[object]:
     """Return how often each id is in the sink."""
-    return Counter(row["id"] for row in stream.seen("out"))
+    return Counter(row["id"] for row in stream.committed_rows("out"))
 
 
 EACH_ONCE = Counter(epoch * 10 + i for epoch in range(EPOCHS) for i in range(2))
-SECOND = Counter((20, 21))
+THIRD_EPOCH = Counter((20, 21))
 
 
 @pytest.mark.parametrize(
@@ -53,27 +53,29 @@ SECOND = Counter((20, 21))
     [
         ("exactly-once", "after-commit", EACH_ONCE),
         ("exactly-once", "before-apply", EACH_ONCE),
-        ("at-least-once", "after-commit", EACH_ONCE + SECOND),
+        ("at-least-once", "after-commit", EACH_ONCE + THIRD_EPOCH),
         ("at-least-once", "before-apply", EACH_ONCE),
         ("at-most-once", "after-commit", EACH_ONCE),
-        ("at-most-once", "before-apply", EACH_ONCE - SECOND),
+        ("at-most-once", "before-apply", EACH_ONCE - THIRD_EPOCH),
         ("at-most-once", "before-decide", EACH_ONCE),
     ],
 )
-def test_delivery(ids: Stream, delivery: str, point: str, expected: Counter[int]) -> None:
-    """A driver that dies in its third epoch repeats or loses only that, according to the guarantee."""
+def test_a_crash_repeats_or_loses_only_what_the_guarantee_allows(
+    ids: Stream, delivery: str, point: str, expected: Counter[int]
+) -> None:
+    """A driver that dies in its third epoch repeats or loses only that epoch, as the guarantee allows."""
     settings = EpochSettings(interval=AVAILABLE_NOW, delivery=delivery)
     sinks = [MemorySink(ids.store("out"))]
-    with dying_at(f"{point}@2"):
+    with failing_at(f"{point}@2"):
         ids.run(ids.rows, sinks, settings=settings)
     ids.run(ids.rows, sinks, settings=settings)
-    assert seen(ids) == expected
+    assert id_counts(ids) == expected
 
 
-def test_a_checkpoint_keeps_its_delivery(ids: Stream) -> None:
-    """Another guarantee is rejected, because the markers would mean something else."""
+def test_a_checkpoint_rejects_another_delivery_guarantee(ids: Stream) -> None:
+    """The markers would mean something else."""
     sinks = [MemorySink(ids.store("out"))]
-    with dying_at("after-decide@1"):
+    with failing_at("after-decide@1"):
         ids.run(ids.rows, sinks, settings=EpochSettings(AVAILABLE_NOW, delivery="at-least-once"))
     with pytest.raises(
         RecordOfAnotherJob, match="decided with delivery at-least-once, but the job has exactly"
@@ -87,14 +89,14 @@ def _fail(
     """Fail a number of times at the third epoch; failures are counted in files."""
     for batch in batches:
         if 20 in batch.column("id").to_pylist():
-            failed = len(list(Path(folder).iterdir()))
-            if failed < times:
-                (Path(folder) / str(failed)).touch()
+            failures = len(list(Path(folder).iterdir()))
+            if failures < times:
+                (Path(folder) / str(failures)).touch()
                 raise OSError("a source that is unavailable for a moment")
         yield batch
 
 
-def failing(stream: Stream, times: int) -> DataFrame:
+def rows_failing(stream: Stream, times: int) -> DataFrame:
     """Return the rows of a plan that fails this often."""
     folder = stream.folder / "failures"
     folder.mkdir()
@@ -103,15 +105,15 @@ def failing(stream: Stream, times: int) -> DataFrame:
 
 def test_tolerated_failures_do_not_end_the_query(ids: Stream) -> None:
     settings = EpochSettings(AVAILABLE_NOW, tolerated_failures=2)
-    ids.run(failing(ids, times=2), [MemorySink(ids.store("out"))], settings=settings)
-    assert seen(ids) == EACH_ONCE
+    ids.run(rows_failing(ids, times=2), [MemorySink(ids.store("out"))], settings=settings)
+    assert id_counts(ids) == EACH_ONCE
 
 
 def test_one_failure_too_many_ends_the_query(ids: Stream) -> None:
     settings = EpochSettings(AVAILABLE_NOW, tolerated_failures=1)
     with pytest.raises(StageFailed, match="epoch 2"):
-        ids.run(failing(ids, times=2), [MemorySink(ids.store("out"))], settings=settings)
-    assert seen(ids) == Counter({0: 1, 1: 1, 10: 1, 11: 1})
+        ids.run(rows_failing(ids, times=2), [MemorySink(ids.store("out"))], settings=settings)
+    assert id_counts(ids) == Counter({0: 1, 1: 1, 10: 1, 11: 1})
 
 
 def totals(stream: Stream) -> DataFrame:
@@ -121,29 +123,29 @@ def totals(stream: Stream) -> DataFrame:
 
 @pytest.mark.parametrize("backend", ["rocksdb", "hdfs"])
 @pytest.mark.parametrize("point", ["after-stage", "after-decide"])
-def test_state_backends(ids: Stream, backend: str, point: str) -> None:
+def test_both_state_backends_survive_a_crash(ids: Stream, backend: str, point: str) -> None:
     """A running count is the same in both, even if a driver dies."""
     settings = EpochSettings(AVAILABLE_NOW, state_backend=backend)
     sinks = [MemorySink(ids.store("out"))]
-    with dying_at(f"{point}@2"):
+    with failing_at(f"{point}@2"):
         ids.run(totals(ids), sinks, settings=settings)
     ids.run(totals(ids), sinks, settings=settings)
-    counted = sorted((row["digit"], row["n"]) for row in ids.seen("out"))
+    counted = sorted((row["digit"], row["n"]) for row in ids.committed_rows("out"))
     assert counted == [(digit, n) for digit in range(2) for n in range(1, EPOCHS + 1)]
 
 
 def test_tolerated_failures_leave_state_exact(ids: Stream) -> None:
     """An attempt that failed after writing its state is repeated from the state before it."""
-    counted = failing(ids, times=1).groupBy((F.col("id") % 10).alias("digit"))
-    frame = counted.agg(F.count("*").alias("n"))
+    grouped = rows_failing(ids, times=1).groupBy((F.col("id") % 10).alias("digit"))
+    frame = grouped.agg(F.count("*").alias("n"))
     settings = EpochSettings(AVAILABLE_NOW, tolerated_failures=1)
     ids.run(frame, [MemorySink(ids.store("out"))], settings=settings)
-    newest = {row["digit"]: row["n"] for row in ids.seen("out")}
+    newest = {row["digit"]: row["n"] for row in ids.committed_rows("out")}
     assert newest == {0: EPOCHS, 1: EPOCHS}
 
 
-def test_a_checkpoint_keeps_its_state_backend(ids: Stream) -> None:
-    """Another backend is rejected; Spark would silently continue with the old one."""
+def test_a_checkpoint_rejects_another_state_backend(ids: Stream) -> None:
+    """Spark would silently continue with the old one."""
     sinks = [MemorySink(ids.store("out"))]
     ids.run(totals(ids), sinks, settings=EpochSettings(AVAILABLE_NOW, state_backend="hdfs"))
     with pytest.raises(
@@ -153,7 +155,7 @@ def test_a_checkpoint_keeps_its_state_backend(ids: Stream) -> None:
 
 
 @pytest.mark.parametrize("on_cancel", ["retain", "delete"])
-def test_cancel(ids: Stream, on_cancel: str) -> None:
+def test_a_cancel_retains_or_deletes_the_checkpoint(ids: Stream, on_cancel: str) -> None:
     """The checkpoint of a canceled job is retained, or deleted with everything in it."""
     query = epochs(
         ids.rows,

@@ -28,7 +28,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     broker.stop()
 
 
-def sluicegate(*words: str, kafka: SecureKafka, config: Path) -> subprocess.CompletedProcess[str]:
+def run_sluicegate(
+    *arguments: str, kafka: SecureKafka, config: Path
+) -> subprocess.CompletedProcess[str]:
     """Run a command as a user who knows only the broker's secure address."""
     environment = {
         "SLUICEGATE_KAFKA": kafka.servers,
@@ -36,7 +38,7 @@ def sluicegate(*words: str, kafka: SecureKafka, config: Path) -> subprocess.Comp
         "SLUICEGATE_JARS": str(jars_folder("spark")),
     }
     return subprocess.run(
-        [sys.executable, "-m", "sluicegate.cli", *words],
+        [sys.executable, "-m", "sluicegate.cli", *arguments],
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -45,27 +47,25 @@ def sluicegate(*words: str, kafka: SecureKafka, config: Path) -> subprocess.Comp
     )
 
 
-def test_a_job_from_kafka_to_kafka_through_tls_and_scram(
-    kafka: SecureKafka, tmp_path: Path
-) -> None:
+def test_a_job_is_exact_through_tls_and_scram(kafka: SecureKafka, tmp_path: Path) -> None:
     """Targets, generator, Spark's source, sink, markers and verification all log in."""
     config = kafka.properties(tmp_path / "kafka.properties")
     checkpoint = ["--checkpoint", str(tmp_path / "checkpoint")]
-    for words in (
+    for arguments in (
         ["targets", "kafka_to_kafka"],
         ["generate", "kafka_to_kafka", "--records", str(RECORDS)],
         ["run", "kafka_to_kafka", "--interval", "available-now", "--once", *checkpoint],
     ):
-        done = sluicegate(*words, kafka=kafka, config=config)
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
-    done = sluicegate("verify", "kafka_to_kafka", *checkpoint, kafka=kafka, config=config)
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    assert "EXACT" in done.stdout.upper()
+        result = run_sluicegate(*arguments, kafka=kafka, config=config)
+        assert result.returncode == 0, (arguments, result.stdout, result.stderr)
+    result = run_sluicegate("verify", "kafka_to_kafka", *checkpoint, kafka=kafka, config=config)
+    assert result.returncode == 0, (result.stdout, result.stderr)
+    assert "EXACT" in result.stdout.upper()
 
 
 def test_a_wrong_password_is_reported_at_the_start(kafka: SecureKafka, tmp_path: Path) -> None:
     config = kafka.properties(tmp_path / "kafka.properties", password="wrong")
-    done = sluicegate("targets", "kafka_to_kafka", kafka=kafka, config=config)
-    assert done.returncode == AccessDenied.exit_code, (done.stdout, done.stderr)
-    assert "AccessDenied" in done.stderr
-    assert "wrong" not in done.stdout + done.stderr.replace("wrong password", "")
+    result = run_sluicegate("targets", "kafka_to_kafka", kafka=kafka, config=config)
+    assert result.returncode == AccessDenied.exit_code, (result.stdout, result.stderr)
+    assert "AccessDenied" in result.stderr
+    assert "wrong" not in result.stdout + result.stderr.replace("wrong password", "")

@@ -15,26 +15,18 @@ from sluicegate.errors import (
     SchemaMismatch,
     SettingsInvalid,
     SinkUnavailable,
-    SluicegateError,
     TargetMissing,
     TransactionTimeoutInvalid,
 )
 from sluicegate.sinks.kafka import KafkaSink
 from sluicegate.sinks.kafka.bound_sink import BoundKafka
+from tests.integration.error_messages import assert_message
 
 ROWS = pa.schema([("ip", pa.string()), ("hits", pa.int64())])
 
 
 def bind(sink: KafkaSink) -> BoundKafka:
     return sink.bind(ROWS, lineage="lineage", apply_timeout_s=20)
-
-
-def assert_says(error: SluicegateError, *words: str) -> None:
-    """Assert that the error has all three parts and contains the words."""
-    assert error.data
-    assert error.do
-    for word in words:
-        assert word in str(error)
 
 
 def new_topic(services: Services, config: dict[str, str] | None = None) -> str:
@@ -46,10 +38,10 @@ def new_topic(services: Services, config: dict[str, str] | None = None) -> str:
 def test_broker_down_names_the_address_within_seconds() -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     start = time.monotonic()
-    with pytest.raises(SinkUnavailable) as raised:
+    with pytest.raises(SinkUnavailable) as error_info:
         bind(KafkaSink("clicks", bootstrap=address))
     assert time.monotonic() - start < 15
-    assert_says(raised.value, address, "refused", "SLUICEGATE_KAFKA")
+    assert_message(error_info.value, address, "refused", "SLUICEGATE_KAFKA")
 
 
 @pytest.mark.integration
@@ -60,19 +52,19 @@ def test_wrong_authentication_names_the_address_and_the_settings(services: Servi
         "sasl.username": "me",
         "sasl.password": "not-to-be-shown",
     }
-    with pytest.raises(AccessDenied) as raised:
+    with pytest.raises(AccessDenied) as error_info:
         bind(KafkaSink("clicks", bootstrap=services.kafka.bootstrap, config=config))
-    assert_says(raised.value, services.kafka.bootstrap, "SASL", "config=")
-    assert "not-to-be-shown" not in str(raised.value)
+    assert_message(error_info.value, services.kafka.bootstrap, "SASL", "config=")
+    assert "not-to-be-shown" not in str(error_info.value)
 
 
 @pytest.mark.integration
 def test_missing_topic_names_it_and_the_command_and_is_not_created(services: Services) -> None:
     name = f"missing-{uuid.uuid4().hex}"
-    with pytest.raises(TargetMissing) as raised:
+    with pytest.raises(TargetMissing) as error_info:
         bind(KafkaSink(name, bootstrap=services.kafka.bootstrap))
-    assert_says(
-        raised.value,
+    assert_message(
+        error_info.value,
         f"topic {name} does not exist",
         f"--create --topic {name}",
         "creates no topics",
@@ -87,10 +79,10 @@ def test_transaction_timeout_above_the_maximum_names_both_values(services: Servi
         bootstrap=services.kafka.bootstrap,
         transaction_timeout_ms=100_000_000,
     )
-    with pytest.raises(TransactionTimeoutInvalid) as raised:
+    with pytest.raises(TransactionTimeoutInvalid) as error_info:
         bind(sink)
-    assert_says(
-        raised.value, "100000000", "transaction.max.timeout.ms=", "transaction_timeout_ms to"
+    assert_message(
+        error_info.value, "100000000", "transaction.max.timeout.ms=", "transaction_timeout_ms to"
     )
 
 
@@ -101,8 +93,8 @@ def test_message_over_the_limit_names_size_topic_and_limit(services: Services) -
     staged = pa.record_batch({"key": [b"k"], "value": [b"x" * 1000]})
     reasons = bound.refusals(staged)
     assert reasons is not None
-    for word in ("1098 bytes", name, "1000", "max.message.bytes"):
-        assert word in str(reasons[0])
+    for text in ("1098 bytes", name, "1000", "max.message.bytes"):
+        assert text in str(reasons[0])
 
 
 @pytest.mark.integration
@@ -130,26 +122,26 @@ def test_partition_that_does_not_exist_is_refused(services: Services) -> None:
 
 
 def test_an_unknown_column_error_lists_the_columns() -> None:
-    with pytest.raises(SchemaMismatch) as raised:
+    with pytest.raises(SchemaMismatch) as error_info:
         bind(KafkaSink("clicks", key="adress", bootstrap="127.0.0.1:1"))
-    assert_says(raised.value, "clicks", "key='adress'", "ip, hits")
+    assert_message(error_info.value, "clicks", "key='adress'", "ip, hits")
 
 
 def test_headers_of_a_wrong_type_name_the_type() -> None:
-    with pytest.raises(SchemaMismatch) as raised:
+    with pytest.raises(SchemaMismatch) as error_info:
         bind(KafkaSink("clicks", headers="ip", bootstrap="127.0.0.1:1"))
-    assert_says(raised.value, "headers='ip'", "string", "array of struct")
+    assert_message(error_info.value, "headers='ip'", "string", "array of struct")
 
 
 def test_missing_servers_name_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLUICEGATE_KAFKA", raising=False)
-    with pytest.raises(SettingsInvalid) as raised:
+    with pytest.raises(SettingsInvalid) as error_info:
         bind(KafkaSink("clicks"))
-    assert_says(raised.value, "clicks", "SLUICEGATE_KAFKA")
+    assert_message(error_info.value, "clicks", "SLUICEGATE_KAFKA")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         ({"topic": ""}, "topic is empty"),
         ({"parts": 0}, "parts=0"),
@@ -159,7 +151,7 @@ def test_missing_servers_name_the_variable(monkeypatch: pytest.MonkeyPatch) -> N
         ({"config": {"transactional.id": "mine"}}, "transactional.id"),
     ],
 )
-def test_invalid_arguments_are_named(arguments: dict[str, object], words: str) -> None:
-    with pytest.raises(SettingsInvalid) as raised:
+def test_invalid_arguments_are_named(arguments: dict[str, object], text: str) -> None:
+    with pytest.raises(SettingsInvalid) as error_info:
         KafkaSink(**{"topic": "clicks", **arguments})  # type: ignore[arg-type]
-    assert_says(raised.value, words)
+    assert_message(error_info.value, text)

@@ -30,13 +30,13 @@ from sluicegate.sinks.contract import PartDecision
 from sluicegate.sinks.kafka.connection import Deadline
 from sluicegate.sinks.kafka.errors import MarkerPending
 from sluicegate.sinks.kafka.marker_reader import MarkerReader
-from tests.integration.kafka_crashing_writer import first_epoch, staged
+from tests.integration.kafka_crashing_writer import first_decision, staged_rows
 from tests.integration.kafka_reader import read_topic
 from tests.integration.kafka_topics import Topic, apply_until_done
 
 pytestmark = pytest.mark.integration
 
-HUNDRED = [b"%d" % n for n in range(100)]
+HUNDRED_VALUES = [b"%d" % n for n in range(100)]
 BEFORE_COMMIT = ("apply-begun", "apply-written", "before-commit")
 
 
@@ -53,7 +53,7 @@ def test_rule_13_kill_9_before_or_after_the_commit_leaves_one_copy(
     topic: Topic, point: str
 ) -> None:
     path = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "jobs/src")])
-    victim = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tests.integration.kafka_crashing_writer",
          topic.kafka.bootstrap, topic.name, topic.lineage, point],
         env={**os.environ, "PYTHONPATH": path},
@@ -61,10 +61,10 @@ def test_rule_13_kill_9_before_or_after_the_commit_leaves_one_copy(
         check=False,
         timeout=60,
     )  # fmt: skip
-    assert victim.returncode == -signal.SIGKILL
-    receipt = apply_until_done(topic.sink(), first_epoch(topic.lineage), HUNDRED)
+    assert process.returncode == -signal.SIGKILL
+    receipt = apply_until_done(topic.sink(), first_decision(topic.lineage), HUNDRED_VALUES)
     assert receipt.verdict is (Verdict.SKIP if point == "after-commit" else Verdict.APPLY)
-    assert topic.values() == HUNDRED
+    assert topic.values() == HUNDRED_VALUES
 
 
 def test_rule_13_an_open_transaction_of_a_dead_writer_does_not_block_readers(topic: Topic) -> None:
@@ -90,17 +90,17 @@ def test_rule_13_a_part_beyond_the_partitions_of_the_markers_is_refused(topic: T
 
 def test_rule_13_a_part_beyond_the_partitions_of_the_topic_commits(topic: Topic) -> None:
     writer = topic.sink(parts=8).open(7)
-    writer.apply(first_epoch(topic.lineage), [staged(HUNDRED)])
+    writer.apply(first_decision(topic.lineage), [staged_rows(HUNDRED_VALUES)])
     writer.close()
-    assert len(topic.values()) == len(HUNDRED)
+    assert len(topic.values()) == len(HUNDRED_VALUES)
 
 
 def test_rule_13_a_recreated_topic_does_not_erase_the_markers(topic: Topic) -> None:
-    apply_until_done(topic.sink(), first_epoch(topic.lineage), HUNDRED)
+    apply_until_done(topic.sink(), first_decision(topic.lineage), HUNDRED_VALUES)
     topic.kafka.delete_topic(topic.name)
     topic.kafka.create_topic(topic.name)
-    again = apply_until_done(topic.sink(), first_epoch(topic.lineage), HUNDRED)
-    assert again.verdict is Verdict.SKIP
+    receipt = apply_until_done(topic.sink(), first_decision(topic.lineage), HUNDRED_VALUES)
+    assert receipt.verdict is Verdict.SKIP
 
 
 class ForgetfulBroker(KafkaBroker):
@@ -120,9 +120,9 @@ def test_rule_13_a_refreshed_marker_outlives_the_retention_of_offsets(tmp_path: 
     try:
         refreshed, idle = Topic(broker.endpoint), Topic(broker.endpoint)
         for topic in (refreshed, idle):
-            apply_until_done(topic.sink(), first_epoch(topic.lineage), HUNDRED)
-        end = time.monotonic() + 75
-        while time.monotonic() < end:
+            apply_until_done(topic.sink(), first_decision(topic.lineage), HUNDRED_VALUES)
+        deadline = time.monotonic() + 75
+        while time.monotonic() < deadline:
             writer = refreshed.sink().open(0)
             time.sleep(10)
             writer.close()
@@ -144,13 +144,13 @@ def test_rule_13_small_rows_pass_a_topic_with_a_small_limit(services: Services) 
     """With librdkafka's default batch size all 2,000 fail: the broker refuses the batch."""
     small = Topic(services.kafka, {"max.message.bytes": "100000"})
     rows = [os.urandom(500) for _ in range(2000)]
-    apply_until_done(small.sink(), first_epoch(small.lineage), rows)
+    apply_until_done(small.sink(), first_decision(small.lineage), rows)
     assert small.values() == rows
 
 
 def test_rule_13_a_record_over_the_limit_is_refused_when_it_is_staged(services: Services) -> None:
     small = Topic(services.kafka, {"max.message.bytes": "5000"})
-    reasons = small.sink().refusals(staged([b"fits", b"x" * 5001]))
+    reasons = small.sink().refusals(staged_rows([b"fits", b"x" * 5001]))
     assert reasons is not None
     assert reasons.to_pylist()[0] is None
     assert "5098 bytes" in reasons.to_pylist()[1]
@@ -160,14 +160,14 @@ def test_rule_13_a_record_over_the_limit_is_refused_when_it_is_staged(services: 
 def test_rule_13_failed_deliveries_abort(topic: Topic) -> None:
     """`flush` returns without an error; a commit after it would lose the rows."""
     sink = topic.sink(compression="none")
-    topic.set("max.message.bytes", "2000")
+    topic.set_config("max.message.bytes", "2000")
     writer = sink.open(0)
     with pytest.raises(SinkRejected, match="not delivered"):
-        writer.apply(first_epoch(topic.lineage), [staged([b"small", os.urandom(3000)])])
+        writer.apply(first_decision(topic.lineage), [staged_rows([b"small", os.urandom(3000)])])
     assert writer.marker() is None
     assert topic.values() == []
-    topic.set("max.message.bytes", "10000")
-    writer.apply(first_epoch(topic.lineage), [staged([b"small", b"x" * 3000])])
+    topic.set_config("max.message.bytes", "10000")
+    writer.apply(first_decision(topic.lineage), [staged_rows([b"small", b"x" * 3000])])
     assert len(topic.values()) == 2
     writer.close()
 
@@ -175,25 +175,27 @@ def test_rule_13_failed_deliveries_abort(topic: Topic) -> None:
 def test_rule_13_rows_beyond_the_queue_size_wait(topic: Topic) -> None:
     sink = topic.sink(config={"queue.buffering.max.messages": 500})
     rows = [b"%d" % n for n in range(20_000)]
-    apply_until_done(sink, first_epoch(topic.lineage), rows)
+    apply_until_done(sink, first_decision(topic.lineage), rows)
     assert topic.values() == rows
 
 
 def test_rule_13_trace_context_and_headers_are_on_each_record(topic: Topic) -> None:
     sink = topic.sink(trace_headers=True)
-    decision = replace(first_epoch(topic.lineage), traceparent="00-aa-bb-01")
+    decision = replace(first_decision(topic.lineage), traceparent="00-aa-bb-01")
     headers = pa.array(
         [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None],
         pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
     )
-    batch = staged([b"x", b"y"]).append_column("headers", headers)
+    batch = staged_rows([b"x", b"y"]).append_column("headers", headers)
     assert sink.refusals(batch) is None
     writer = sink.open(0)
     writer.apply(decision, [batch])
     writer.close()
     trace = ("traceparent", b"00-aa-bb-01")
-    seen = [list(record.headers) for record in read_topic(topic.kafka.bootstrap, topic.name)]
-    assert seen == [[("a", b"1"), ("b", None), trace], [trace]]
+    record_headers = [
+        list(record.headers) for record in read_topic(topic.kafka.bootstrap, topic.name)
+    ]
+    assert record_headers == [[("a", b"1"), ("b", None), trace], [trace]]
 
 
 # --- fencing --------------------------------------------------------------------------------
@@ -201,15 +203,17 @@ def test_rule_13_trace_context_and_headers_are_on_each_record(topic: Topic) -> N
 
 def test_rule_13_a_fenced_producer_backs_off_before_it_gives_up(topic: Topic) -> None:
     sink = topic.sink()
-    fenced, other = sink.open(0), sink.open(0)
+    fenced, second_writer = sink.open(0), sink.open(0)
     start = time.monotonic()
     with pytest.raises(SinkUnavailable, match="fenced"):
-        fenced.apply(first_epoch(topic.lineage), [staged(HUNDRED)])
+        fenced.apply(first_decision(topic.lineage), [staged_rows(HUNDRED_VALUES)])
     assert time.monotonic() - start >= 0.5
-    fenced.apply(first_epoch(topic.lineage), [staged(HUNDRED)])  # the same writer, once more
-    assert topic.values() == HUNDRED
+    fenced.apply(
+        first_decision(topic.lineage), [staged_rows(HUNDRED_VALUES)]
+    )  # the same writer, once more
+    assert topic.values() == HUNDRED_VALUES
     fenced.close()
-    other.close()
+    second_writer.close()
 
 
 def test_rule_13_two_drivers_on_one_part_do_not_fence_each_other_forever(topic: Topic) -> None:
@@ -239,7 +243,7 @@ def test_rule_13_a_transaction_that_the_broker_forgot_is_aborted_when_the_part_o
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its records are visible in no partition, and no committed marker is lost."""
-    apply_until_done(topic.sink(), first_epoch(topic.lineage), HUNDRED)
+    apply_until_done(topic.sink(), first_decision(topic.lineage), HUNDRED_VALUES)
     original, calls = MarkerReader.read, list[MarkerReader]()
 
     def read(self: MarkerReader, deadline: Deadline) -> Marker | None:
@@ -252,7 +256,7 @@ def test_rule_13_a_transaction_that_the_broker_forgot_is_aborted_when_the_part_o
     writer = topic.sink().open(0)
     assert len(calls) == 2
     assert writer.marker() == Marker(0, "a0")
-    assert topic.values() == HUNDRED
+    assert topic.values() == HUNDRED_VALUES
     writer.close()
 
 
@@ -281,20 +285,20 @@ def test_rule_13_a_broker_that_restarts_during_an_apply_leaves_one_copy(
     broker: KafkaBroker, point: str, fault: Callable[[KafkaBroker], None]
 ) -> None:
     topic = Topic(broker.endpoint)
-    sink, hit = topic.sink(), list[str]()
+    sink, reached_points = topic.sink(), list[str]()
 
-    def reach(reached: str) -> None:
-        if reached == point and not hit:
-            hit.append(reached)
+    def reach(current: str) -> None:
+        if current == point and not reached_points:
+            reached_points.append(current)
             fault(broker)
 
     # Killed right after the commit, the broker may forget to end the transaction; the next writer
     # aborts it (`KafkaPartWriter._read_settled_marker`).
-    apply_until_done(sink, replace(first_epoch(topic.lineage), reach=reach), HUNDRED)
-    assert hit
-    following = PartDecision(topic.lineage, Marker(1, "a1"), Marker(0, "a0"))
-    apply_until_done(sink, following, [b"next"])
-    assert topic.values() == [*HUNDRED, b"next"]
+    apply_until_done(sink, replace(first_decision(topic.lineage), reach=reach), HUNDRED_VALUES)
+    assert reached_points
+    next_decision = PartDecision(topic.lineage, Marker(1, "a1"), Marker(0, "a0"))
+    apply_until_done(sink, next_decision, [b"next"])
+    assert topic.values() == [*HUNDRED_VALUES, b"next"]
 
 
 @pytest.mark.slow
@@ -306,17 +310,17 @@ def test_rule_13_a_writer_survives_a_broker_restart_between_epochs(
     """A call of librdkafka then never returns (`producer._bounded`), so the apply is retried."""
     topic = Topic(broker.endpoint)
     writer = topic.sink().open(0)
-    writer.apply(first_epoch(topic.lineage), [staged(HUNDRED)])
+    writer.apply(first_decision(topic.lineage), [staged_rows(HUNDRED_VALUES)])
     fault(broker)
-    following = PartDecision(topic.lineage, Marker(1, "a1"), Marker(0, "a0"))
+    next_decision = PartDecision(topic.lineage, Marker(1, "a1"), Marker(0, "a0"))
     for _ in range(3):
         try:
-            writer.apply(following, [staged([b"next"])])
+            writer.apply(next_decision, [staged_rows([b"next"])])
         except SinkUnavailable:
             continue
         break
     assert writer.marker() == Marker(1, "a1")
-    assert topic.values() == [*HUNDRED, b"next"]
+    assert topic.values() == [*HUNDRED_VALUES, b"next"]
     writer.close()
 
 
@@ -333,13 +337,13 @@ def test_rule_13_a_frozen_broker_fails_the_apply_within_its_timeout(
     try:
         start = time.monotonic()
         with pytest.raises(SinkUnavailable):
-            writer.apply(first_epoch(topic.lineage), [staged(HUNDRED)])
+            writer.apply(first_decision(topic.lineage), [staged_rows(HUNDRED_VALUES)])
         assert time.monotonic() - start < 6
     finally:
         os.kill(broker.pid, signal.SIGCONT)
     writer.close()
-    apply_until_done(topic.sink(), first_epoch(topic.lineage), HUNDRED)
-    assert topic.values() == HUNDRED
+    apply_until_done(topic.sink(), first_decision(topic.lineage), HUNDRED_VALUES)
+    assert topic.values() == HUNDRED_VALUES
 
 
 def test_rule_13_a_transaction_timeout_above_the_brokers_is_refused(topic: Topic) -> None:

@@ -1,4 +1,4 @@
-"""What infra.local_services promises to everything that is tested on it."""
+"""The guarantees of infra.local_services, on which other tests rely."""
 
 import os
 import signal
@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Services]:
-    """Give services that a test may stop and kill."""
+def own_services() -> Iterator[Services]:
+    """Yield services that a test may stop and kill."""
     with pytest.MonkeyPatch.context() as environment:
         environment.delenv("SLUICEGATE_KAFKA", raising=False)
         environment.delenv("SLUICEGATE_MYSQL", raising=False)
@@ -29,14 +29,14 @@ def own() -> Iterator[Services]:
             yield services
 
 
-def write(kafka: KafkaEndpoint, topic: str, values: list[str]) -> None:
+def produce(kafka: KafkaEndpoint, topic: str, values: list[str]) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "acks": "all"})
     for value in values:
         producer.produce(topic, value.encode())
     assert producer.flush(30.0) == 0
 
 
-def read(kafka: KafkaEndpoint, topic: str, count: int) -> list[str]:
+def consume(kafka: KafkaEndpoint, topic: str, count: int) -> list[str]:
     consumer = Consumer(
         {"bootstrap.servers": kafka.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     )
@@ -58,51 +58,51 @@ def insert(mysql: MySQLEndpoint, table: str, number: int) -> None:
         connection.commit()
 
 
-def rows(mysql: MySQLEndpoint, table: str) -> list[int]:
+def read_rows(mysql: MySQLEndpoint, table: str) -> list[int]:
     with mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT n FROM {table} ORDER BY n")
         return [row[0] for row in cursor.fetchall()]
 
 
-def test_a_restart_in_place_keeps_topics_and_records(own: Services) -> None:
-    own.kafka.create_topic("kept", partitions=3)
-    write(own.kafka, "kept", ["a", "b"])
-    before = own.kafka.bootstrap
-    own.broker.restart()
-    assert own.kafka.bootstrap == before
-    assert own.kafka.topics()["kept"] == 3
-    assert read(own.kafka, "kept", 2) == ["a", "b"]
+def test_a_restart_in_place_keeps_topics_and_records(own_services: Services) -> None:
+    own_services.kafka.create_topic("kept", partitions=3)
+    produce(own_services.kafka, "kept", ["a", "b"])
+    before = own_services.kafka.bootstrap
+    own_services.broker.restart()
+    assert own_services.kafka.bootstrap == before
+    assert own_services.kafka.topics()["kept"] == 3
+    assert consume(own_services.kafka, "kept", 2) == ["a", "b"]
 
 
-def test_a_restart_in_place_keeps_tables_and_rows(own: Services) -> None:
-    insert(own.mysql, "kept", 1)
-    before = own.mysql.url
-    own.database.restart()
-    assert own.mysql.url == before
-    assert rows(own.mysql, "kept") == [1]
-
-
-@pytest.mark.faults
-def test_a_killed_broker_comes_back_with_acknowledged_records(own: Services) -> None:
-    own.kafka.create_topic("survives")
-    write(own.kafka, "survives", ["a"])
-    own.broker.kill()
-    assert own.broker.pid is None
-    own.broker.start()
-    assert read(own.kafka, "survives", 1) == ["a"]
+def test_a_restart_in_place_keeps_tables_and_rows(own_services: Services) -> None:
+    insert(own_services.mysql, "kept", 1)
+    before = own_services.mysql.url
+    own_services.database.restart()
+    assert own_services.mysql.url == before
+    assert read_rows(own_services.mysql, "kept") == [1]
 
 
 @pytest.mark.faults
-def test_a_killed_database_comes_back_with_committed_rows(own: Services) -> None:
-    insert(own.mysql, "survives", 1)
-    own.database.kill()
-    assert own.database.pid is None
-    own.database.start()
-    assert rows(own.mysql, "survives") == [1]
+def test_a_killed_broker_comes_back_with_acknowledged_records(own_services: Services) -> None:
+    own_services.kafka.create_topic("survives")
+    produce(own_services.kafka, "survives", ["a"])
+    own_services.broker.kill()
+    assert own_services.broker.pid is None
+    own_services.broker.start()
+    assert consume(own_services.kafka, "survives", 1) == ["a"]
 
 
-def test_the_database_is_strict_and_in_utf8mb4(own: Services) -> None:
-    with own.mysql.connect() as connection, connection.cursor() as cursor:
+@pytest.mark.faults
+def test_a_killed_database_comes_back_with_committed_rows(own_services: Services) -> None:
+    insert(own_services.mysql, "survives", 1)
+    own_services.database.kill()
+    assert own_services.database.pid is None
+    own_services.database.start()
+    assert read_rows(own_services.mysql, "survives") == [1]
+
+
+def test_the_database_is_strict_and_uses_utf8mb4(own_services: Services) -> None:
+    with own_services.mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute(
             "SELECT @@sql_mode, @@character_set_server, @@innodb_flush_log_at_trx_commit,"
             " @@max_allowed_packet"
@@ -112,15 +112,15 @@ def test_the_database_is_strict_and_in_utf8mb4(own: Services) -> None:
     assert (charset, flush, packet) == ("utf8mb4", 1, 64 << 20)
 
 
-def test_both_listen_on_the_loopback_address_only(own: Services) -> None:
-    for pid in (own.broker.pid, own.database.pid):
-        listening = [
+def test_both_servers_listen_on_loopback_only(own_services: Services) -> None:
+    for pid in (own_services.broker.pid, own_services.database.pid):
+        addresses = [
             connection.laddr.ip
             for connection in psutil.Process(pid).net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         ]
-        assert listening
-        assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+        assert addresses
+        assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
 
 
 def test_a_second_user_of_a_folder_is_refused(tmp_path: Path) -> None:
@@ -133,26 +133,28 @@ def test_a_second_user_of_a_folder_is_refused(tmp_path: Path) -> None:
             Services(tmp_path).start()
 
 
-def test_a_server_given_by_the_environment_is_used_and_never_stopped(
-    own: Services, monkeypatch: pytest.MonkeyPatch
+def test_a_server_of_the_environment_is_used_and_never_stopped(
+    own_services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SLUICEGATE_KAFKA", own.kafka.bootstrap)
-    monkeypatch.setenv("SLUICEGATE_MYSQL", own.mysql.url)
-    pids = (own.broker.pid, own.database.pid)
-    with Services() as given:
-        assert given.kafka.bootstrap == own.kafka.bootstrap
-        assert given.mysql == own.mysql
+    monkeypatch.setenv("SLUICEGATE_KAFKA", own_services.kafka.bootstrap)
+    monkeypatch.setenv("SLUICEGATE_MYSQL", own_services.mysql.url)
+    pids = (own_services.broker.pid, own_services.database.pid)
+    with Services() as services:
+        assert services.kafka.bootstrap == own_services.kafka.bootstrap
+        assert services.mysql == own_services.mysql
         with pytest.raises(ServiceError, match="SLUICEGATE_KAFKA"):
-            given.broker.kill()
+            services.broker.kill()
         with pytest.raises(ServiceError, match="SLUICEGATE_MYSQL"):
-            given.database.kill()
-    assert (own.broker.pid, own.database.pid) == pids
-    assert own.kafka.topics() is not None
-    insert(own.mysql, "still_there", 1)
+            services.database.kill()
+    assert (own_services.broker.pid, own_services.database.pid) == pids
+    assert own_services.kafka.topics() is not None
+    insert(own_services.mysql, "still_there", 1)
 
 
-@pytest.mark.skipif(redis_command() is None, reason="no Redis: see the head of the run")
-def test_redis_runs_from_its_first_use_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    redis_command() is None, reason="there is no Redis; the header of the test run has the reason"
+)
+def test_redis_runs_from_its_first_use_until_services_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLUICEGATE_KAFKA", "127.0.0.1:1")
     monkeypatch.setenv("SLUICEGATE_MYSQL", "mysql://nobody@127.0.0.1:1/none")
     monkeypatch.delenv("SLUICEGATE_REDIS", raising=False)
@@ -166,7 +168,7 @@ def test_redis_runs_from_its_first_use_to_the_end(monkeypatch: pytest.MonkeyPatc
     assert not folder.exists()
 
 
-def test_a_redis_given_by_the_environment_is_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redis_of_the_environment_is_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLUICEGATE_KAFKA", "127.0.0.1:1")
     monkeypatch.setenv("SLUICEGATE_MYSQL", "mysql://nobody@127.0.0.1:1/none")
     monkeypatch.setenv("SLUICEGATE_REDIS", "redis://127.0.0.1:1/0")
@@ -178,9 +180,11 @@ def test_a_redis_given_by_the_environment_is_never_stopped(monkeypatch: pytest.M
 
 @pytest.mark.faults
 @pytest.mark.parametrize(
-    "end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda end: end.name
+    "end_signal",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGKILL],
+    ids=lambda end_signal: end_signal.name,
 )
-def test_nothing_is_left_running_however_its_owner_ends(end: signal.Signals) -> None:
+def test_no_server_outlives_its_owner(end_signal: signal.Signals) -> None:
     environment = dict(os.environ)
     environment.pop("SLUICEGATE_KAFKA", None)
     environment.pop("SLUICEGATE_MYSQL", None)
@@ -195,13 +199,13 @@ def test_nothing_is_left_running_however_its_owner_ends(end: signal.Signals) -> 
         for line in owner.stdout:
             if "Ctrl-C" in line:
                 break
-        family = psutil.Process(owner.pid).children(recursive=True)
-        names = " ".join(process.name() for process in family)
+        children = psutil.Process(owner.pid).children(recursive=True)
+        names = " ".join(process.name() for process in children)
         assert "java" in names
         assert "mariadbd" in names
-        owner.send_signal(end)
+        owner.send_signal(end_signal)
         owner.wait(60.0)
-    _, alive = psutil.wait_procs(family, timeout=30.0)
+    _, alive = psutil.wait_procs(children, timeout=30.0)
     assert alive == []
 
 
@@ -210,11 +214,11 @@ def test_stop_leaves_no_process_and_no_data(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("SLUICEGATE_MYSQL", raising=False)
     services = Services().start()
     log = services.database.log
-    # one that an earlier test killed may not be waited for yet
+    # a process that an earlier test killed may not be reaped yet
     children = psutil.Process().children(recursive=True)
-    family = [p for p in children if p.status() != psutil.STATUS_ZOMBIE]
+    running = [p for p in children if p.status() != psutil.STATUS_ZOMBIE]
     server = psutil.Process(services.database.pid)
-    watchdogs = [p for p in family if "watchdog.py" in " ".join(p.cmdline())]
+    watchdogs = [p for p in running if "watchdog.py" in " ".join(p.cmdline())]
     services.stop()
     services.stop()
     assert not server.is_running()

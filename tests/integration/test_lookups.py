@@ -20,7 +20,7 @@ from sluicegate.errors import (
     TargetMissing,
 )
 from sluicegate.sinks.memory import MemorySink
-from tests.robustness.traffic.memory_streams import Stream, dying_at
+from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
     pytest.mark.integration,
@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture
 def ids(spark: SparkSession, tmp_path: Path) -> Stream:
-    """Create a stream of ids: two epochs, one id that no store has."""
+    """Create a stream of ids with two epochs and one id that no store has."""
     stream = Stream(spark, tmp_path, "id long, at string")
     stream.add(
         [{"id": i, "at": f"a{i}"} for i in (1, 2, 1)], [{"id": i, "at": "b"} for i in (2, 9)]
@@ -52,20 +52,20 @@ def fill(store: RedisEndpoint, name: str, city: str) -> None:
         client.hset(name, mapping={str(i): f"{city} {i}" for i in (1, 2, 3)})
 
 
-def with_cities(rows: DataFrame, store: RedisEndpoint, name: str, **more: object) -> DataFrame:
+def with_cities(rows: DataFrame, store: RedisEndpoint, name: str, **options: object) -> DataFrame:
     client = RedisHash(name, url=store.url)
-    return lookup(rows, key="id", client=client, into="city", **more)  # type: ignore[arg-type]
+    return lookup(rows, key="id", client=client, into="city", **options)  # type: ignore[arg-type]
 
 
 def cities(stream: Stream, name: str) -> list[object]:
-    return [row["city"] for row in stream.seen(name)]
+    return [row["city"] for row in stream.committed_rows(name)]
 
 
-def letters(stream: Stream) -> list[dict[str, object]]:
-    return [json.loads(row["value"]) for row in stream.seen("letters")]
+def dead_letters(stream: Stream) -> list[dict[str, object]]:
+    return [json.loads(row["value"]) for row in stream.committed_rows("letters")]
 
 
-def run_with_letters(stream: Stream, rows: DataFrame) -> None:
+def run_with_dead_letters(stream: Stream, rows: DataFrame) -> None:
     """Run an output into two sinks and the dead letters."""
     sinks = [MemorySink(stream.store(name)) for name in ("one", "other")]
     stream.run(rows, sinks, dead_letters=MemorySink(stream.store("letters")))
@@ -75,7 +75,7 @@ def test_rows_get_their_answers_in_order(ids: Stream, redis: RedisEndpoint) -> N
     """A key that the store does not have is null; every column keeps its value."""
     ids.run(with_cities(ids.rows, redis, create_hash(redis)), [MemorySink(ids.store("out"))])
     assert cities(ids, "out") == ["city 1", "city 2", "city 1", "city 2", None]
-    assert [row["at"] for row in ids.seen("out")] == ["a1", "a2", "a1", "b", "b"]
+    assert [row["at"] for row in ids.committed_rows("out")] == ["a1", "a2", "a1", "b", "b"]
 
 
 def test_workers_call_an_async_function_of_this_module(ids: Stream) -> None:
@@ -87,37 +87,35 @@ def test_workers_call_an_async_function_of_this_module(ids: Stream) -> None:
     assert sorted(cities(ids, "out")) == ["18", "2", "2", "4", "4"]  # type: ignore[type-var]
 
 
-def test_two_lookups_of_a_row(ids: Stream, redis: RedisEndpoint) -> None:
-    one = with_cities(ids.rows, redis, create_hash(redis))
+def test_a_row_can_have_two_lookups(ids: Stream, redis: RedisEndpoint) -> None:
+    first_lookup = with_cities(ids.rows, redis, create_hash(redis))
     client = RedisHash(create_hash(redis, "town"), url=redis.url)
-    both = lookup(one, key="id", client=client, into="town", on_timeout="dead-letter")
-    ids.run(both, [MemorySink(ids.store("out"))])
-    first = ids.seen("out")[0]
+    second_lookup = lookup(
+        first_lookup, key="id", client=client, into="town", on_timeout="dead-letter"
+    )
+    ids.run(second_lookup, [MemorySink(ids.store("out"))])
+    first = ids.committed_rows("out")[0]
     assert (first["city"], first["town"]) == ("city 1", "town 1")
     assert "__refused" not in first
 
 
-def test_a_replay_applies_the_answers_that_were_decided(ids: Stream, redis: RedisEndpoint) -> None:
-    """The store has other answers when the epoch is replayed."""
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ("after-decide", ["old 1", "old 2", "old 1", "new 2", None]),
+        ("before-decide", ["new 1", "new 2", "new 1", "new 2", None]),
+    ],
+)
+def test_a_restart_applies_decided_answers_and_fetches_undecided_ones_again(
+    ids: Stream, redis: RedisEndpoint, point: str, expected: list[object]
+) -> None:
+    """The store has other answers when the first epoch is replayed; both sinks have the same ones."""
     name = create_hash(redis, "old")
     sinks = [MemorySink(ids.store("one")), MemorySink(ids.store("other"))]
-    with dying_at("after-decide@0"):
+    with failing_at(f"{point}@0"):
         ids.run(with_cities(ids.rows, redis, name), sinks)
     fill(redis, name, "new")
     ids.run(with_cities(ids.rows, redis, name), sinks)
-    expected = ["old 1", "old 2", "old 1", "new 2", None]
-    assert cities(ids, "one") == cities(ids, "other") == expected
-
-
-def test_an_undecided_epoch_fetches_again(ids: Stream, redis: RedisEndpoint) -> None:
-    """Both sinks have only the newer answers."""
-    name = create_hash(redis, "old")
-    sinks = [MemorySink(ids.store("one")), MemorySink(ids.store("other"))]
-    with dying_at("before-decide@0"):
-        ids.run(with_cities(ids.rows, redis, name), sinks)
-    fill(redis, name, "new")
-    ids.run(with_cities(ids.rows, redis, name), sinks)
-    expected = ["new 1", "new 2", "new 1", "new 2", None]
     assert cities(ids, "one") == cities(ids, "other") == expected
 
 
@@ -133,11 +131,13 @@ def test_fail_leaves_the_epoch_undecided_and_a_restart_is_exact(
     rows = with_cities(ids.rows, own_redis.endpoint, name, retries=1)
     sinks = [MemorySink(ids.store("one")), MemorySink(ids.store("other"))]
     own_redis.kill()
-    with pytest.raises(LookupUnanswered, match="lookup into city: unanswered after 2") as raised:
+    with pytest.raises(
+        LookupUnanswered, match="lookup into city: unanswered after 2"
+    ) as error_info:
         ids.run(rows, sinks)
-    assert raised.value.restartable
-    assert "the epoch is undecided" in raised.value.data
-    assert "start the store" in raised.value.do
+    assert error_info.value.restartable
+    assert "the epoch is undecided" in error_info.value.data
+    assert "start the store" in error_info.value.do
     assert ids.newest() is None
     own_redis.start()
     ids.run(rows, sinks)
@@ -162,13 +162,13 @@ def test_dead_letter_keeps_rows_without_an_answer_out_of_every_sink(
     name = create_hash(own_redis.endpoint)
     own_redis.kill()
     rows = with_cities(ids.rows, own_redis.endpoint, name, retries=0, on_timeout="dead-letter")
-    run_with_letters(ids, rows)
-    assert ids.seen("one") == ids.seen("other") == []
-    assert len(letters(ids)) == 5
-    assert {str(letter["reason"])[:29] for letter in letters(ids)} == {
+    run_with_dead_letters(ids, rows)
+    assert ids.committed_rows("one") == ids.committed_rows("other") == []
+    assert len(dead_letters(ids)) == 5
+    assert {str(dead_letter["reason"])[:29] for dead_letter in dead_letters(ids)} == {
         "lookup into city: unanswered "
     }
-    assert '"at": "a1"' in str(letters(ids)[0]["payload"])
+    assert '"at": "a1"' in str(dead_letters(ids)[0]["payload"])
 
 
 @pytest.mark.faults
@@ -238,19 +238,27 @@ def test_rule_07_a_row_is_in_the_sinks_or_a_dead_letter_by_one_evaluation(ids: S
     ids.add([{"id": i, "at": "c"} for i in range(200)])
     drawn = ids.rows.withColumn("drawn", F.rand())
     rows = refuse(drawn, F.when(F.col("drawn") < 0.5, F.format_string("row %s", "id")))
-    run_with_letters(ids, rows)
-    sent = [row["drawn"] for row in ids.seen("one")]
-    assert sent == [row["drawn"] for row in ids.seen("other")]
-    assert all(drawn >= 0.5 for drawn in sent)
-    assert len(sent) + len(letters(ids)) == 205
-    assert 50 < len(sent) < 150
+    run_with_dead_letters(ids, rows)
+    delivered = [row["drawn"] for row in ids.committed_rows("one")]
+    assert delivered == [row["drawn"] for row in ids.committed_rows("other")]
+    assert all(drawn >= 0.5 for drawn in delivered)
+    assert len(delivered) + len(dead_letters(ids)) == 205
+    assert 50 < len(delivered) < 150
 
 
 def test_a_reason_may_be_a_complete_dead_letter(ids: Stream) -> None:
     """As `dead_letter` creates it, with the row's source; the first reason of a row counts."""
-    letter = F.to_json(F.struct(F.lit("odd").alias("reason"), F.col("at").alias("payload"), "id"))
-    rows = refuse(refuse(ids.rows, F.when(F.col("id") % 2 == 1, letter)), F.lit("all"))
-    run_with_letters(ids, rows)
-    assert letters(ids)[0] == {"reason": "odd", "payload": "a1", "id": 1}
-    assert [letter["reason"] for letter in letters(ids)] == ["odd", "all", "odd", "all", "odd"]
-    assert json.loads(str(letters(ids)[1]["payload"]))[0] == {"id": 2, "at": "a2"}
+    dead_letter = F.to_json(
+        F.struct(F.lit("odd").alias("reason"), F.col("at").alias("payload"), "id")
+    )
+    rows = refuse(refuse(ids.rows, F.when(F.col("id") % 2 == 1, dead_letter)), F.lit("all"))
+    run_with_dead_letters(ids, rows)
+    assert dead_letters(ids)[0] == {"reason": "odd", "payload": "a1", "id": 1}
+    assert [dead_letter["reason"] for dead_letter in dead_letters(ids)] == [
+        "odd",
+        "all",
+        "odd",
+        "all",
+        "odd",
+    ]
+    assert json.loads(str(dead_letters(ids)[1]["payload"]))[0] == {"id": 2, "at": "a2"}

@@ -27,7 +27,7 @@ from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.sinks.contract import Receipt
 from sluicegate.sinks.mysql import MySQLSink
 from sluicegate.sinks.mysql.connection import SQL_MODE, Address, connect, prepare
-from tests.integration.mysql_fixtures import HITS, HITS_TABLE, MySQL, at, hits, until
+from tests.integration.mysql_fixtures import HITS, HITS_TABLE, MySQL, hits, hook_at, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.mysql]
 
@@ -56,21 +56,21 @@ def test_rule_12_two_appliers_on_a_missing_marker_row_apply_once(
     bound = mysql.bind(table, **KEYLESS)
 
     def wait_for_other() -> None:
-        until(lambda: bool(mysql.sessions("%sluicegate_markers%")))
+        wait_until(lambda: bool(mysql.sessions("%sluicegate_markers%")))
 
     def apply() -> Verdict:
-        decision = mysql.decided(0, at("apply-begun", wait_for_other))
+        decision = mysql.decision(0, hook_at("apply-begun", wait_for_other))
         return bound.open(0).apply(decision, [hits(a=1)]).verdict
 
-    outcomes = [f.result(30) for f in [pool.submit(apply), pool.submit(apply)]]
-    assert sorted(v.value for v in outcomes) == ["apply", "skip"]
+    outcomes = [future.result(30) for future in [pool.submit(apply), pool.submit(apply)]]
+    assert sorted(verdict.value for verdict in outcomes) == ["apply", "skip"]
     assert mysql.rows(table) == [("a", 1)]
 
 
 def test_rule_12_a_marker_is_seeded_only_before_the_first_epoch(mysql: MySQL) -> None:
     bound = mysql.bind(mysql.table())
     with pytest.raises(MarkerMismatch, match="absent"):
-        bound.open(0).apply(mysql.decided(5), [hits(a=1)])
+        bound.open(0).apply(mysql.decision(5), [hits(a=1)])
     assert mysql.markers() == []
 
 
@@ -86,19 +86,21 @@ def test_rule_12_the_marker_advances_only_from_prev(mysql: MySQL) -> None:
             )
 
     with pytest.raises(MarkerMismatch, match="changed 0 rows"):
-        writer.apply(mysql.decided(0, at("apply-written", change_marker)), [hits(a=1)])
+        writer.apply(mysql.decision(0, hook_at("apply-written", change_marker)), [hits(a=1)])
     assert (mysql.rows(table), mysql.markers()) == ([], [(0, -1, "")])
 
 
 def test_rule_12_marker_and_rows_become_visible_together(mysql: MySQL) -> None:
     table = mysql.table()
-    seen: list[object] = []
+    observed: list[object] = []
 
     def observe() -> None:
-        seen.append((mysql.rows(table), mysql.markers()))
+        observed.append((mysql.rows(table), mysql.markers()))
 
-    mysql.bind(table).open(0).apply(mysql.decided(0, at("before-commit", observe)), [hits(a=1)])
-    assert seen == [([], [(0, -1, "")])]
+    mysql.bind(table).open(0).apply(
+        mysql.decision(0, hook_at("before-commit", observe)), [hits(a=1)]
+    )
+    assert observed == [([], [(0, -1, "")])]
     assert (mysql.rows(table), mysql.markers()) == ([("a", 1)], [(0, 0, "attempt-0")])
 
 
@@ -112,9 +114,9 @@ def test_rule_12_a_lock_timeout_does_not_half_commit(mysql: MySQL) -> None:
     with mysql.server.connect() as holder, holder.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {table} WHERE ip = 'b' FOR UPDATE")
         with pytest.raises(SinkUnavailable, match=r"writing rows.*1205"):
-            writer.apply(mysql.decided(0), [hits(a=1, b=2, c=3)])
+            writer.apply(mysql.decision(0), [hits(a=1, b=2, c=3)])
         assert mysql.rows(table) == [("b", 100)]
-    assert writer.apply(mysql.decided(0), [hits(a=1, b=2, c=3)]).verdict is Verdict.APPLY
+    assert writer.apply(mysql.decision(0), [hits(a=1, b=2, c=3)]).verdict is Verdict.APPLY
     assert mysql.rows(table) == [("a", 1), ("b", 2), ("c", 3)]
 
 
@@ -122,7 +124,7 @@ def test_rule_12_a_refused_row_rolls_back_the_statements_before_it(mysql: MySQL)
     table = mysql.table()
     writer = mysql.bind(table, on_conflict="error", statement_rows=1).open(0)
     with pytest.raises(SinkRejected, match=r"Duplicate entry.*1062"):
-        writer.apply(mysql.decided(0), [hits(a=1, b=2), hits(a=3)])
+        writer.apply(mysql.decision(0), [hits(a=1, b=2), hits(a=3)])
     assert (mysql.rows(table), mysql.markers()) == ([], [(0, -1, "")])
 
 
@@ -135,7 +137,7 @@ def test_rule_12_an_error_from_the_rows_rolls_back_and_is_raised_unchanged(mysql
         raise OSError("the chunk is gone")
 
     with pytest.raises(OSError, match="the chunk is gone"):
-        mysql.bind(table, statement_rows=1).open(0).apply(mysql.decided(0), rows())
+        mysql.bind(table, statement_rows=1).open(0).apply(mysql.decision(0), rows())
     assert mysql.rows(table) == []
 
 
@@ -145,11 +147,11 @@ def test_rule_12_a_connection_killed_during_an_apply_leaves_nothing_and_is_not_r
 ) -> None:
     table = mysql.table("ip VARCHAR(20), hits BIGINT")
     writer = mysql.bind(table, statement_rows=1, **KEYLESS).open(0)
-    hook = at(point, lambda: mysql.kill(writer))
+    hook = hook_at(point, lambda: mysql.kill(writer))
     with pytest.raises(SinkUnavailable, match="sink mysql"):
-        writer.apply(mysql.decided(0, hook), [hits(a=1, b=2)])
+        writer.apply(mysql.decision(0, hook), [hits(a=1, b=2)])
     assert (mysql.rows(table), mysql.markers()) == ([], [(0, -1, "")])
-    assert writer.apply(mysql.decided(0), [hits(a=1, b=2)]).rows == 2
+    assert writer.apply(mysql.decision(0), [hits(a=1, b=2)]).rows == 2
     assert mysql.rows(table) == [("a", 1), ("b", 2)]
 
 
@@ -169,17 +171,17 @@ def test_rule_12_the_marker_resolves_a_lost_answer_to_commit(mysql: MySQL) -> No
         connection.commit = commit  # type: ignore[method-assign]
 
     with pytest.raises(SinkUnavailable, match="as a whole or not at all"):
-        writer.apply(mysql.decided(0, at("before-commit", lose_the_answer)), [hits(a=1)])
-    assert writer.apply(mysql.decided(0), [hits(a=1)]).verdict is Verdict.SKIP
+        writer.apply(mysql.decision(0, hook_at("before-commit", lose_the_answer)), [hits(a=1)])
+    assert writer.apply(mysql.decision(0), [hits(a=1)]).verdict is Verdict.SKIP
     assert mysql.rows(table) == [("a", 1)]
 
 
 def test_a_session_that_ended_between_epochs_is_reopened(mysql: MySQL) -> None:
     table = mysql.table()
     writer = mysql.bind(table).open(0)
-    writer.apply(mysql.decided(0), [hits(a=1)])
+    writer.apply(mysql.decision(0), [hits(a=1)])
     mysql.kill(writer)
-    writer.apply(mysql.decided(1), [hits(b=1)])
+    writer.apply(mysql.decision(1), [hits(b=1)])
     assert mysql.rows(table) == [("a", 1), ("b", 1)]
 
 
@@ -204,7 +206,7 @@ def test_rule_12_the_session_overrides_a_lax_server(mysql: MySQL) -> None:
 def test_rule_12_the_server_never_truncates(mysql: MySQL) -> None:
     table = mysql.table()
     with pytest.raises(SinkRejected, match="1406"):
-        mysql.bind(table).open(0).apply(mysql.decided(0), [hits(**{"x" * 21: 1})])
+        mysql.bind(table).open(0).apply(mysql.decision(0), [hits(**{"x" * 21: 1})])
     assert mysql.rows(table) == []
 
 
@@ -224,7 +226,7 @@ def test_rule_12_no_timeout_of_a_session_exceeds_the_apply_timeout(mysql: MySQL)
     names = ("wait", "innodb_lock_wait", "lock_wait", "net_read", "net_write")
     with connection, connection.cursor() as cursor:
         cursor.execute("SELECT " + ", ".join(f"@@SESSION.{name}_timeout" for name in names))
-        assert [int(v) for v in cursor.fetchone() or ()] == [7] * len(names)
+        assert [int(timeout) for timeout in cursor.fetchone() or ()] == [7] * len(names)
 
 
 def test_rule_12_the_lock_of_a_lost_node_ends_with_its_session(
@@ -238,11 +240,13 @@ def test_rule_12_the_lock_of_a_lost_node_ends_with_its_session(
         released.wait(30)
 
     lost_writer = mysql.bind(table, apply_timeout_s=2).open(0)
-    lost = pool.submit(lost_writer.apply, mysql.decided(0, at("apply-written", hang)), [hits(a=1)])
+    lost = pool.submit(
+        lost_writer.apply, mysql.decision(0, hook_at("apply-written", hang)), [hits(a=1)]
+    )
     assert locked.wait(10)
     started = time.monotonic()
     writer = mysql.bind(table, apply_timeout_s=20).open(0)
-    assert writer.apply(mysql.decided(0), [hits(a=1)]).verdict is Verdict.APPLY
+    assert writer.apply(mysql.decision(0), [hits(a=1)]).verdict is Verdict.APPLY
     waited_s = time.monotonic() - started
     released.set()
     assert isinstance(lost.exception(10), SinkUnavailable)
@@ -253,35 +257,41 @@ def test_rule_12_the_lock_of_a_lost_node_ends_with_its_session(
 # --- rule 12: parts ---------------------------------------------------------------------------
 
 
-def crossing(
+def apply_in_opposite_orders(
     mysql: MySQL, pool: ThreadPoolExecutor, keys: tuple[tuple[str, str], tuple[str, str]]
 ) -> list[Future[Receipt]]:
     """Apply two parts of two rows each; both write their first row before either writes the second."""
-    table, meet = mysql.table(), threading.Barrier(2)
+    table, barrier = mysql.table(), threading.Barrier(2)
     bound = mysql.bind(table, statement_rows=1, apply_timeout_s=10, parts=2)
 
     def rows(part: int) -> Iterator[pa.RecordBatch]:
         first, second = keys[part]
         yield hits(**{first: 1})
         yield hits(**{f"filler{part}": 1})
-        meet.wait(10)  # a statement is sent when the next row is requested
+        barrier.wait(10)  # a statement is sent when the next row is requested
         yield hits(**{second: 1})
 
-    return [pool.submit(bound.open(p).apply, mysql.decided(0), rows(p)) for p in (0, 1)]
+    return [pool.submit(bound.open(p).apply, mysql.decision(0), rows(p)) for p in (0, 1)]
 
 
 def test_rule_12_parts_that_share_keys_deadlock(mysql: MySQL, pool: ThreadPoolExecutor) -> None:
-    errors = [f.exception(30) for f in crossing(mysql, pool, (("a", "b"), ("b", "a")))]
-    (failed,) = [e for e in errors if e]
-    assert isinstance(failed, SinkUnavailable)
-    assert "1213" in str(failed)
+    errors = [
+        future.exception(30)
+        for future in apply_in_opposite_orders(mysql, pool, (("a", "b"), ("b", "a")))
+    ]
+    (deadlock,) = [error for error in errors if error]
+    assert isinstance(deadlock, SinkUnavailable)
+    assert "1213" in str(deadlock)
 
 
 def test_rule_12_parts_with_distinct_keys_do_not_deadlock(
     mysql: MySQL, pool: ThreadPoolExecutor
 ) -> None:
-    done = [f.result(30).verdict for f in crossing(mysql, pool, (("a", "c"), ("b", "d")))]
-    assert done == [Verdict.APPLY, Verdict.APPLY]
+    verdicts = [
+        future.result(30).verdict
+        for future in apply_in_opposite_orders(mysql, pool, (("a", "c"), ("b", "d")))
+    ]
+    assert verdicts == [Verdict.APPLY, Verdict.APPLY]
     assert [marker[:2] for marker in mysql.markers()] == [(0, 0), (1, 0)]
 
 
@@ -312,7 +322,7 @@ def test_parts_are_refused_if_only_the_server_can_compare_keys(mysql: MySQL) -> 
 
 
 @pytest.mark.parametrize(
-    ("held", "error"),
+    ("stored", "error"),
     [
         (Marker(9, "attempt-9"), Fenced),
         (Marker(2, "attempt-2"), SinkRegressed),
@@ -323,21 +333,21 @@ def test_parts_are_refused_if_only_the_server_can_compare_keys(mysql: MySQL) -> 
     ids=str,
 )
 def test_rule_11_a_marker_that_is_not_prev_stops_the_apply(
-    mysql: MySQL, held: Marker, error: type[SluicegateError]
+    mysql: MySQL, stored: Marker, error: type[SluicegateError]
 ) -> None:
     table = mysql.table()
     writer = mysql.bind(table).open(0)
-    first = mysql.decided(0, this=held) if held != NO_MARKER else mysql.decided(0)
+    first = mysql.decision(0, this=stored) if stored != NO_MARKER else mysql.decision(0)
     writer.apply(first, [hits(a=1)])
     mysql.execute(
         "UPDATE sluicegate_markers SET epoch = %s, attempt = %s WHERE lineage = %s",
-        held.epoch,
-        held.attempt,
+        stored.epoch,
+        stored.attempt,
         mysql.lineage,
     )
-    assert writer.marker() == held
+    assert writer.marker() == stored
     with pytest.raises(error):
-        writer.apply(mysql.decided(5), [hits(b=1)])
+        writer.apply(mysql.decision(5), [hits(b=1)])
     assert mysql.rows(table) == [("a", 1)]
 
 
@@ -345,7 +355,7 @@ def test_rule_11_a_marker_that_is_not_prev_stops_the_apply(
 
 
 @pytest.mark.parametrize(
-    ("on_conflict", "found"),
+    ("on_conflict", "expected"),
     [
         ("replace", [("a", 30), ("b", 2), ("c", 5)]),
         ("add", [("a", 41), ("b", 2), ("c", 5)]),
@@ -353,22 +363,22 @@ def test_rule_11_a_marker_that_is_not_prev_stops_the_apply(
     ],
 )
 @pytest.mark.parametrize("statement_rows", [1, 100])
-def test_a_repeated_key_is_written_in_order_in_one_statement_as_in_many(
-    mysql: MySQL, on_conflict: str, found: list[tuple[str, int]], statement_rows: int
+def test_rows_of_a_repeated_key_are_written_in_order(
+    mysql: MySQL, on_conflict: str, expected: list[tuple[str, int]], statement_rows: int
 ) -> None:
     table = mysql.table()
     bound = mysql.bind(table, on_conflict=on_conflict, statement_rows=statement_rows)
     writer = bound.open(0)
-    writer.apply(mysql.decided(0), [hits(a=1, b=2)])
-    writer.apply(mysql.decided(1), [hits(a=10, c=5), hits(a=30)])
-    assert mysql.rows(table) == found
+    writer.apply(mysql.decision(0), [hits(a=1, b=2)])
+    writer.apply(mysql.decision(1), [hits(a=10, c=5), hits(a=30)])
+    assert mysql.rows(table) == expected
 
 
 def test_at_least_once_writes_without_a_marker(mysql: MySQL) -> None:
     table = mysql.table("ip VARCHAR(20), hits BIGINT")
     writer = mysql.bind(table, **KEYLESS).open(0)
     for _ in range(2):
-        writer.apply(mysql.decided(0, markers=False), [hits(a=1)])
+        writer.apply(mysql.decision(0, markers=False), [hits(a=1)])
     assert (mysql.rows(table), mysql.markers()) == ([("a", 1), ("a", 1)], [])
 
 
@@ -377,7 +387,7 @@ def test_an_apply_that_takes_too_long_is_rolled_back(mysql: MySQL) -> None:
     writer = mysql.bind(table, apply_timeout_s=1).open(0)
     slow: Callable[[], object] = lambda: setattr(writer, "_deadline", 0.0)  # noqa: E731
     with pytest.raises(SinkUnavailable, match="took longer than an apply may, 1 s"):
-        writer.apply(mysql.decided(0, at("apply-written", slow)), [hits(a=1)])
+        writer.apply(mysql.decision(0, hook_at("apply-written", slow)), [hits(a=1)])
     assert mysql.rows(table) == []
 
 
@@ -387,5 +397,7 @@ def test_the_binding_names_the_table_and_no_secret(mysql: MySQL) -> None:
         HITS, lineage=mysql.lineage, apply_timeout_s=20
     )
     assert bound.binding.target == f"table {mysql.server.database}.{table}"
-    shown = f"{bound!r} {bound.binding!r} {MySQLSink(table, keys=['ip'], url=mysql.url())!r}"
-    assert mysql.server.password not in shown
+    representations = (
+        f"{bound!r} {bound.binding!r} {MySQLSink(table, keys=['ip'], url=mysql.url())!r}"
+    )
+    assert mysql.server.password not in representations

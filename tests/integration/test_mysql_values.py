@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from infra.local_services import Services
 from sluicegate.errors import SinkRejected
 from sluicegate.protocol.markers import Verdict
-from sluicegate.sinks.mysql.bound_sink import BoundMySQL
+from sluicegate.sinks.mysql.writer import BoundMySQL
 from tests.integration.mysql_fixtures import MySQL
 
 pytestmark = [pytest.mark.integration, pytest.mark.mysql]
@@ -61,7 +61,7 @@ BODY = (
     "n BIGINT PRIMARY KEY, s LONGTEXT COLLATE utf8mb4_bin, b LONGBLOB, i BIGINT, u BIGINT UNSIGNED,"
     " d DECIMAL(38,10), f DOUBLE, t DATETIME(6), day DATE, yes TINYINT(1)"
 )
-FAR = dt.datetime(2038, 1, 19, 3, 14, 7, tzinfo=dt.UTC)
+MAX_TIMESTAMP = dt.datetime(2038, 1, 19, 3, 14, 7, tzinfo=dt.UTC)
 SECOND = dt.timedelta(seconds=1)
 
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
@@ -98,10 +98,18 @@ LIMITS: Sequence[tuple[str, pa.DataType, Sequence[object]]] = [
         ['{"a": [1, null]}', "", "{", "NaN", "1e999", '"\\ud800"', '"\\ud83d\\ude00"'],
     ),
     ("JSON", pa.string(), ["[" * n + "]" * n for n in (31, 101)]),
-    ("TIMESTAMP NULL", pa.timestamp("us", "UTC"), [FAR, FAR + SECOND, FAR.replace(year=1969)]),
+    (
+        "TIMESTAMP NULL",
+        pa.timestamp("us", "UTC"),
+        [MAX_TIMESTAMP, MAX_TIMESTAMP + SECOND, MAX_TIMESTAMP.replace(year=1969)],
+    ),
     ("TIMESTAMP NULL", pa.timestamp("us"), [EPOCH, EPOCH + SECOND]),
     ("INT NOT NULL", pa.int64(), [None, 1]),
-    ("TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP", pa.timestamp("us", "UTC"), [None, FAR]),
+    (
+        "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP",
+        pa.timestamp("us", "UTC"),
+        [None, MAX_TIMESTAMP],
+    ),
 ]
 
 
@@ -111,24 +119,26 @@ def mysql(services: Services) -> MySQL:
 
 
 @pytest.fixture(scope="module")
-def wide(mysql: MySQL) -> BoundMySQL:
+def sink_of_all_types(mysql: MySQL) -> BoundMySQL:
     return mysql.bind(mysql.table(BODY), rows=SCHEMA, keys=["n"])
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=ROWS)
 def test_values_of_every_type_are_preserved(
-    mysql: MySQL, wide: BoundMySQL, rows: list[dict[str, object]]
+    mysql: MySQL, sink_of_all_types: BoundMySQL, rows: list[dict[str, object]]
 ) -> None:
-    table = wide.form.table
+    table = sink_of_all_types.form.table
     mysql.execute(f"DELETE FROM {table}")
     numbered = [{"n": n, **row} for n, row in enumerate(rows)]
     batch = pa.RecordBatch.from_pylist(numbered, schema=SCHEMA)
-    assert wide.refusals(batch) is None
-    wide.open(0).apply(mysql.decided(0, markers=False), [batch])
+    assert sink_of_all_types.refusals(batch) is None
+    sink_of_all_types.open(0).apply(mysql.decision(0, markers=False), [batch])
     stored = [dict(zip(SCHEMA.names, row, strict=True)) for row in mysql.rows(table)]
-    booleans = [{**f, "yes": None if f["yes"] is None else bool(f["yes"])} for f in stored]
-    assert booleans == numbered
+    normalized = [
+        {**row, "yes": None if row["yes"] is None else bool(row["yes"])} for row in stored
+    ]
+    assert normalized == numbered
 
 
 @pytest.mark.parametrize(("kind", "staged", "values"), LIMITS, ids=lambda v: str(v)[:24])
@@ -142,7 +152,7 @@ def test_rows_are_refused_before_the_decision_exactly_if_the_server_would_refuse
     for n, value in enumerate(values):
         batch = pa.RecordBatch.from_pylist([{"n": n, "v": value}], schema=schema)
         refused = bound.refusals(batch)
-        reason = _server_refusal(lambda: writer.apply(mysql.decided(0, markers=False), [batch]))  # noqa: B023 - called at once
+        reason = _server_refusal(lambda: writer.apply(mysql.decision(0, markers=False), [batch]))  # noqa: B023 - called at once
         if reason:
             assert refused is not None, f"{value!r} was accepted; the server says {reason}"
             assert "column v" in refused.to_pylist()[0]
@@ -216,7 +226,7 @@ def test_a_zero_in_an_auto_increment_column_stays_zero(mysql: MySQL) -> None:
     schema = pa.schema([("n", pa.int64())])
     table = mysql.table("n BIGINT AUTO_INCREMENT PRIMARY KEY")
     writer = mysql.bind(table, rows=schema, keys=["n"]).open(0)
-    writer.apply(mysql.decided(0, markers=False), [pa.record_batch({"n": [0]})])
+    writer.apply(mysql.decision(0, markers=False), [pa.record_batch({"n": [0]})])
     assert mysql.rows(table) == [(0,)]
 
 
@@ -233,5 +243,5 @@ def test_struct_columns_are_flattened_and_fractions_are_truncated_to_the_column(
     )
     late = dt.datetime(2024, 1, 1, 23, 59, 59, 999999)  # noqa: DTZ001
     batch = pa.record_batch({"window_start": pa.array([late]), "extra": ["[1]"]})
-    assert bound.open(0).apply(mysql.decided(0), [batch]).verdict is Verdict.APPLY
+    assert bound.open(0).apply(mysql.decision(0), [batch]).verdict is Verdict.APPLY
     assert mysql.rows(table)[0][0] == late.replace(microsecond=0)

@@ -27,7 +27,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def things(spark: SparkSession, tmp_path: Path) -> Stream:
+def stream(spark: SparkSession, tmp_path: Path) -> Stream:
     """Create an epoch of four rows: one without a name, which the sink refuses, and one unparsed."""
     stream = Stream(spark, tmp_path, "id long, name string")
     names = ["a", None, "c", "?"]
@@ -35,56 +35,60 @@ def things(spark: SparkSession, tmp_path: Path) -> Stream:
     return stream
 
 
-def run(things: Stream, rows: DataFrame, letters: DataFrame) -> list[dict[str, object]]:
+def run(stream: Stream, rows: DataFrame, dead_letters: DataFrame) -> list[dict[str, object]]:
     """Write rows to a sink that requires a name; return the rows of the dead letters."""
-    things.run(
-        {"things": rows, "letters": letters},
-        [MemorySink(things.store("named"), required=("name",), of="things")],
-        dead_letters=MemorySink(things.store("letters"), of="letters"),
+    stream.run(
+        {"things": rows, "letters": dead_letters},
+        [MemorySink(stream.store("named"), required=("name",), of="things")],
+        dead_letters=MemorySink(stream.store("letters"), of="letters"),
     )
-    return things.seen("letters")
+    return stream.committed_rows("letters")
 
 
-def unparsed(rows: DataFrame) -> DataFrame:
+def unparsed_letters(rows: DataFrame) -> DataFrame:
     """Return the rows that do not parse, as dead letters of a topic."""
-    letter = F.struct(F.lit("unparsed: no name").alias("reason"), F.col("name").alias("payload"))
-    return rows.where("name = '?'").select(F.to_json(letter).cast("binary").alias("value"))
+    dead_letter = F.struct(
+        F.lit("unparsed: no name").alias("reason"), F.col("name").alias("payload")
+    )
+    return rows.where("name = '?'").select(F.to_json(dead_letter).cast("binary").alias("value"))
 
 
-def parsed_rows(things: Stream) -> DataFrame:
+def parsed_rows(stream: Stream) -> DataFrame:
     """Return the rows that parse, with their source."""
     source = F.struct(F.lit("t").alias("topic"), F.col("id").alias("offset"))
-    return things.rows.where("name IS NULL OR name != '?'").withColumn(SOURCE, source)
+    return stream.rows.where("name IS NULL OR name != '?'").withColumn(SOURCE, source)
 
 
-def record(things: Stream) -> EpochRecord:
+def record(stream: Stream) -> EpochRecord:
     """Return the record of the epoch."""
-    stored = StoredEpochLog(open_store(str(things.checkpoint))).read(0)
+    stored = StoredEpochLog(open_store(str(stream.checkpoint))).read(0)
     assert stored is not None
     return stored
 
 
-def test_the_dead_letter_of_a_refused_row_has_its_source(things: Stream) -> None:
+def test_the_dead_letter_of_a_refused_row_has_its_source(stream: Stream) -> None:
     """No sink gets the column with the source."""
-    letters = run(things, parsed_rows(things), unparsed(things.rows))
-    refused = [json.loads(str(row["value"], "utf-8")) for row in letters]  # type: ignore[call-overload]
-    (letter,) = [letter for letter in refused if letter["reason"].startswith("refused")]
-    assert letter["source"] == {"topic": "t", "offset": 1}
-    assert [set(row) for row in things.seen("named")] == [{"id", "name"}] * 2
+    dead_letters = run(stream, parsed_rows(stream), unparsed_letters(stream.rows))
+    contents = [json.loads(str(row["value"], "utf-8")) for row in dead_letters]  # type: ignore[call-overload]
+    (dead_letter,) = [
+        dead_letter for dead_letter in contents if dead_letter["reason"].startswith("refused")
+    ]
+    assert dead_letter["source"] == {"topic": "t", "offset": 1}
+    assert [set(row) for row in stream.committed_rows("named")] == [{"id", "name"}] * 2
 
 
-def test_without_a_source_from_the_job_a_dead_letter_has_none(things: Stream) -> None:
-    letters = run(things, parsed_rows(things).drop(SOURCE), unparsed(things.rows))
-    assert all(b"source" not in row["value"] for row in letters)  # type: ignore[operator]
+def test_without_a_source_from_the_job_a_dead_letter_has_none(stream: Stream) -> None:
+    dead_letters = run(stream, parsed_rows(stream).drop(SOURCE), unparsed_letters(stream.rows))
+    assert all(b"source" not in row["value"] for row in dead_letters)  # type: ignore[operator]
 
 
 def test_the_record_counts_rows_in_and_dead_letters_by_kind(
-    things: Stream, caplog: pytest.LogCaptureFixture
+    stream: Stream, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A source that two outputs read is counted once; the progress line and the CLI show the counts."""
     with caplog.at_level("INFO", "sluicegate.epoch"):
-        run(things, parsed_rows(things), unparsed(things.rows))
-    counts = dict(record(things).counts)
+        run(stream, parsed_rows(stream), unparsed_letters(stream.rows))
+    counts = dict(record(stream).counts)
     assert counts == {
         "rows_in": 4,
         "refused": 1,
@@ -92,19 +96,19 @@ def test_the_record_counts_rows_in_and_dead_letters_by_kind(
         "dead_letters_unparsed": 1,
     }
     assert "rows, 4 in, dead letters: 1 refused, 1 unparsed; " in caplog.text
-    shown = CliRunner().invoke(app, ["epochs", "show", str(things.checkpoint), "0"]).output
-    assert "rows in: 4" in shown
-    assert "dead letters, unparsed: 1" in shown
+    output = CliRunner().invoke(app, ["epochs", "show", str(stream.checkpoint), "0"]).output
+    assert "rows in: 4" in output
+    assert "dead letters, unparsed: 1" in output
 
 
-def test_dead_letters_of_a_table_have_columns(things: Stream) -> None:
+def test_dead_letters_of_a_table_have_columns(stream: Stream) -> None:
     reason = F.lit("unparsed: no name").alias("reason")
     empty = F.lit(None).cast("string")
-    letters = things.rows.where("name = '?'").select(
+    dead_letters = stream.rows.where("name = '?'").select(
         reason, F.col("name").alias("payload"), empty.alias("source"), empty.alias("payload_of")
     )
-    rows = run(things, parsed_rows(things), letters)
+    rows = run(stream, parsed_rows(stream), dead_letters)
     by_kind = {str(row["reason"]).split(" ")[0]: row for row in rows}
     assert by_kind["unparsed:"]["payload"] == "?"
     assert by_kind["refused"]["source"] == '{"topic": "t", "offset": 1}'
-    assert record(things).counts["dead_letters_refused"] == 1
+    assert record(stream).counts["dead_letters_refused"] == 1

@@ -1,7 +1,7 @@
 """Savepoints of a real stateful query in this process, on files and memory, with both state stores.
 
-The job counts hits by address without a window, so each epoch emits every total again: state that is
-lost, repeated or of the wrong epoch shows in the next row. Killed jobs, and a job with Kafka and
+The job counts hits by address without a window, so each epoch emits every total again, and state that
+is lost, repeated or of the wrong epoch shows in the next row. Killed jobs, and a job with Kafka and
 MySQL, are in tests/robustness.
 """
 
@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from sluicegate.errors import Fenced, SavepointFailed, SavepointRefused, Sealed, SinksStillOwned
 from sluicegate.savepoints.catalog import Savepoint
-from sluicegate.savepoints.restore import RestoreOptions
 from sluicegate.savepoints.stop_request import await_answer, request_stop
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.memory import MemorySink
@@ -43,7 +42,7 @@ pytestmark = [
 SNAPSHOT = {"rocksdb": ".zip", "hdfs": ".snapshot"}
 """Suffix of a state snapshot, by backend."""
 
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 HITS = 3
 """Hits of each address in each epoch."""
 
@@ -55,8 +54,8 @@ SPARK_SETTINGS = {"spark.sql.streaming.stateStore.maintenanceInterval": "500ms"}
 @pytest.fixture(params=list(SNAPSHOT))
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return a state backend that creates a snapshot every few versions."""
-    few = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
-    monkeypatch.setitem(RUNTIME_SETTINGS, few, "3")
+    setting = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
+    monkeypatch.setitem(RUNTIME_SETTINGS, setting, "3")
     return str(request.param)
 
 
@@ -68,7 +67,7 @@ def hits(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
         query.stop()
 
 
-def add(stream: Stream, count: int) -> None:
+def add_epochs(stream: Stream, count: int) -> None:
     """Add files, one per epoch."""
     stream.add(*[[{"ip": f"10.0.0.{i % 2}"} for i in range(2 * HITS)] for _ in range(count)])
 
@@ -93,12 +92,12 @@ def start(
 
 def run(stream: Stream, checkpoint: str, store: str, backend: str = "rocksdb") -> None:
     """Run the job over all existing files."""
-    assert start(stream, checkpoint, store, backend=backend).await_end(PATIENCE_S)
+    assert start(stream, checkpoint, store, backend=backend).await_end(TIMEOUT_S)
 
 
-def wait(query: EpochsQuery, condition: Callable[[], bool]) -> None:
+def wait_while_running(query: EpochsQuery, condition: Callable[[], bool]) -> None:
     """Wait until a condition holds, while the query runs."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert not query.await_end(0.1)
         assert time.monotonic() < deadline
@@ -107,20 +106,21 @@ def wait(query: EpochsQuery, condition: Callable[[], bool]) -> None:
 def totals(stream: Stream, store: str) -> list[int]:
     """Return the totals of one address in the order of their epochs; both addresses have the same."""
     emitted = [
-        [r["hits"] for r in stream.seen(store) if r["ip"] == f"10.0.0.{i}"] for i in range(2)
+        [row["hits"] for row in stream.committed_rows(store) if row["ip"] == f"10.0.0.{i}"]
+        for i in range(2)
     ]
     assert emitted[0] == emitted[1]
     return emitted[0]
 
 
-def exact(first: int, last: int) -> list[int]:
+def expected_totals(first: int, last: int) -> list[int]:
     """Return the totals of the epochs from `first` to `last`, each once."""
     return [HITS * (epoch + 1) for epoch in range(first, last + 1)]
 
 
-def sealed(stream: Stream, backend: str = "rocksdb") -> Savepoint:
+def move_savepoint(stream: Stream, backend: str = "rocksdb") -> Savepoint:
     """Run three epochs and take a savepoint that moves the job."""
-    add(stream, 3)
+    add_epochs(stream, 3)
     run(stream, str(stream.checkpoint), "out", backend)
     return take(str(stream.checkpoint), str(stream.folder / "savepoints"), seal=True)
 
@@ -132,114 +132,116 @@ def test_a_savepoint_of_a_running_job_continues_with_exact_counts(
     hits: Stream, backend: str
 ) -> None:
     """Three savepoints are taken while it runs; one is restored and run next to it, onto another sink."""
-    add(hits, 8)
+    add_epochs(hits, 8)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds", backend)
     snapshots = (hits.checkpoint / "state").glob
-    wait(query, lambda: (hits.newest() or 0) >= 4 and any(snapshots(f"0/*/*{SNAPSHOT[backend]}")))
+    wait_while_running(
+        query, lambda: (hits.newest() or 0) >= 4 and any(snapshots(f"0/*/*{SNAPSHOT[backend]}"))
+    )
     taken = [take(str(hits.checkpoint), str(hits.folder / "savepoints")) for _ in range(3)]
-    wait(query, (hits.checkpoint / "commits" / "7").exists)
+    wait_while_running(query, (hits.checkpoint / "commits" / "7").exists)
     manifest = taken[-1].manifest
     assert manifest is not None
     assert not manifest.sealed
     assert SNAPSHOT[backend] in {Path(name).suffix for name in manifest.files}
     branch = str(hits.folder / "branch")
     restore(taken[-1].url, branch)
-    add(hits, 1)
+    add_epochs(hits, 1)
     # Spark requires different names for the queries of one session
     run(replace(hits, spark=hits.spark.newSession()), branch, "branch", backend)
     # the branch may read in one epoch what the original had read after the savepoint
     emitted = totals(hits, "branch")
-    assert emitted[-1:] == exact(8, 8)
-    assert emitted == sorted(set(emitted) & set(exact(manifest.epoch + 1, 8)))
-    wait(query, (hits.checkpoint / "commits" / "8").exists)
+    assert emitted[-1:] == expected_totals(8, 8)
+    assert emitted == sorted(set(emitted) & set(expected_totals(manifest.epoch + 1, 8)))
+    wait_while_running(query, (hits.checkpoint / "commits" / "8").exists)
     query.stop()
-    assert totals(hits, "out") == exact(0, 8)
+    assert totals(hits, "out") == expected_totals(0, 8)
 
 
 def test_a_branch_onto_the_sinks_of_the_original_is_rejected_by_default(hits: Stream) -> None:
-    add(hits, 3)
+    add_epochs(hits, 3)
     run(hits, str(hits.checkpoint), "out")
     savepoint = take(str(hits.checkpoint), str(hits.folder / "savepoints"))
-    add(hits, 2)
-    branch, allowed = str(hits.folder / "branch"), str(hits.folder / "allowed")
+    add_epochs(hits, 2)
+    branch, permitted = str(hits.folder / "branch"), str(hits.folder / "allowed")
     restore(savepoint.url, branch)
     with pytest.raises(SinksStillOwned):
         start(hits, branch, "out")
-    assert totals(hits, "out") == exact(0, 2)
-    restore(savepoint.url, allowed, RestoreOptions(same_sinks=True))
-    run(hits, allowed, "out")
-    assert totals(hits, "out") == exact(0, 4)
+    assert totals(hits, "out") == expected_totals(0, 2)
+    restore(savepoint.url, permitted, same_sinks=True)
+    run(hits, permitted, "out")
+    assert totals(hits, "out") == expected_totals(0, 4)
 
 
 # --- a move ----------------------------------------------------------------------------------------
 
 
 def test_a_moved_job_continues_exactly_once_in_its_sinks(hits: Stream, backend: str) -> None:
-    savepoint = sealed(hits, backend)
+    savepoint = move_savepoint(hits, backend)
     moved = str(hits.folder / "moved")
     restore(savepoint.url, moved)
-    add(hits, 4)
+    add_epochs(hits, 4)
     run(hits, moved, "out", backend)
-    assert totals(hits, "out") == exact(0, 6)
+    assert totals(hits, "out") == expected_totals(0, 6)
 
 
 def test_a_sealed_parent_fails_and_writes_nothing(hits: Stream) -> None:
-    sealed(hits)
-    add(hits, 2)
+    move_savepoint(hits)
+    add_epochs(hits, 2)
     with pytest.raises(Sealed, match=r"sealed after epoch 2: moved by savepoint"):
         run(hits, str(hits.checkpoint), "out")
-    assert totals(hits, "out") == exact(0, 2)
+    assert totals(hits, "out") == expected_totals(0, 2)
 
 
 def test_a_parent_that_is_sealed_while_it_runs_stops_at_its_next_decision(hits: Stream) -> None:
-    add(hits, 2)
+    add_epochs(hits, 2)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds")
-    wait(query, (hits.checkpoint / "commits" / "1").exists)
+    wait_while_running(query, (hits.checkpoint / "commits" / "1").exists)
     take(str(hits.checkpoint), str(hits.folder / "savepoints"), seal=True)
-    add(hits, 2)
+    add_epochs(hits, 2)
     with pytest.raises(Sealed):
-        query.await_end(PATIENCE_S)
-    assert totals(hits, "out") == exact(0, 1)
+        query.await_end(TIMEOUT_S)
+    assert totals(hits, "out") == expected_totals(0, 1)
 
 
 def test_a_sealed_savepoint_moves_its_job_once(hits: Stream) -> None:
     """The second time it can only become a branch, which must not use the parent's sinks."""
-    savepoint = sealed(hits)
+    savepoint = move_savepoint(hits)
     restore(savepoint.url, str(hits.folder / "moved"))
     with pytest.raises(SavepointRefused, match="restored into"):
         restore(savepoint.url, str(hits.folder / "again"))
     branch = str(hits.folder / "branch")
-    restore(savepoint.url, branch, RestoreOptions(branch=True))
-    add(hits, 1)
+    restore(savepoint.url, branch, branch=True)
+    add_epochs(hits, 1)
     with pytest.raises(SinksStillOwned):
         start(hits, branch, "out")
     run(hits, branch, "other")
-    assert totals(hits, "other") == exact(3, 3)
+    assert totals(hits, "other") == expected_totals(3, 3)
 
 
 def test_a_second_successor_from_a_copied_savepoint_is_rejected_by_the_sink(hits: Stream) -> None:
     """The copy does not know the first successor, but the parent's marker in the sink does."""
-    savepoint = sealed(hits)
+    savepoint = move_savepoint(hits)
     copied = str(hits.folder / "copied")
     shutil.copytree(savepoint.url, copied)
     for url, checkpoint in ((savepoint.url, "moved"), (copied, "second")):
         restore(url, str(hits.folder / checkpoint))
-    add(hits, 1)
+    add_epochs(hits, 1)
     run(hits, str(hits.folder / "moved"), "out")
     with pytest.raises(Fenced, match="taken over by lineage"):
         start(hits, str(hits.folder / "second"), "out")
-    assert totals(hits, "out") == exact(0, 3)
+    assert totals(hits, "out") == expected_totals(0, 3)
 
 
 def test_a_moved_job_can_be_moved_again(hits: Stream) -> None:
-    savepoint, checkpoint = sealed(hits), ""
+    savepoint, checkpoint = move_savepoint(hits), ""
     for turn in range(2):
         checkpoint = str(hits.folder / f"moved{turn}")
         restore(savepoint.url, checkpoint)
-        add(hits, 2)
+        add_epochs(hits, 2)
         run(hits, checkpoint, "out")
         savepoint = take(checkpoint, str(hits.folder / "savepoints"), seal=True)
-    assert totals(hits, "out") == exact(0, 6)
+    assert totals(hits, "out") == expected_totals(0, 6)
     assert savepoint.manifest is not None
     assert savepoint.manifest.ancestry.rows == {f"memory.{hits.store('out')}": 2 * 7}
 
@@ -248,13 +250,13 @@ def test_a_moved_job_can_be_moved_again(hits: Stream) -> None:
 
 
 def test_a_running_job_answers_a_stop_request_with_a_savepoint(hits: Stream) -> None:
-    add(hits, 3)
+    add_epochs(hits, 3)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds")
     store = open_store(str(hits.checkpoint))
-    wait(query, lambda: (hits.newest() or 0) >= 2)
+    wait_while_running(query, lambda: (hits.newest() or 0) >= 2)
     folder = str(hits.folder / "savepoints")
-    request = request_stop(store, query.lineage, savepoint=folder, valid_s=PATIENCE_S)
-    assert query.await_end(PATIENCE_S)
+    request = request_stop(store, query.lineage, savepoint=folder, valid_s=TIMEOUT_S)
+    assert query.await_end(TIMEOUT_S)
     answer = await_answer(store, request, timeout_s=5.0)
     assert answer is not None
     assert answer.stopped
@@ -263,29 +265,29 @@ def test_a_running_job_answers_a_stop_request_with_a_savepoint(hits: Stream) -> 
     assert seal.epoch == 3
     moved = str(hits.folder / "moved")
     assert restore(answer.savepoint, moved).first_epoch == 3
-    add(hits, 1)
+    add_epochs(hits, 1)
     run(hits, moved, "out")
-    assert totals(hits, "out") == exact(0, 3)
+    assert totals(hits, "out") == expected_totals(0, 3)
 
 
 def test_a_savepoint_that_cannot_be_taken_leaves_the_job_unsealed(hits: Stream) -> None:
     """The driver ends with the error and can be restarted."""
-    add(hits, 1)
+    add_epochs(hits, 1)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds")
     store = open_store(str(hits.checkpoint))
     inside = str(hits.checkpoint / "inside")
-    request = request_stop(store, query.lineage, savepoint=inside, valid_s=PATIENCE_S)
+    request = request_stop(store, query.lineage, savepoint=inside, valid_s=TIMEOUT_S)
     with pytest.raises(SavepointFailed):
-        query.await_end(PATIENCE_S)
+        query.await_end(TIMEOUT_S)
     answer = await_answer(store, request, timeout_s=5.0)
     assert answer is not None
     assert not answer.stopped
     run(hits, str(hits.checkpoint), "out")
-    assert totals(hits, "out") == exact(0, 0)
+    assert totals(hits, "out") == expected_totals(0, 0)
 
 
 def test_an_expired_request_does_not_stop_a_later_driver(hits: Stream) -> None:
-    add(hits, 1)
+    add_epochs(hits, 1)
     run(hits, str(hits.checkpoint), "out")
     store = open_store(str(hits.checkpoint))
     lineage = read_lineage(store)

@@ -1,12 +1,10 @@
 """`batch` writes a static DataFrame exactly once. In this process, on files and memory.
 
-A driver that is killed in a batch is in tests/robustness/test_jobs_batch.
+A driver that is killed in a batch is in tests/robustness/scenarios/test_jobs_batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from sluicegate.sinks.memory import MemorySink, committed
 from sluicegate.spark.batch import BatchRun
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import open_store
+from tests.robustness.traffic.memory_streams import failing_at
 
 pytestmark = [
     pytest.mark.integration,
@@ -55,91 +54,84 @@ class Batch:
         return sorted(str(row["value"]) for row in committed(str(self.folder)))
 
 
-@contextmanager
-def dying_at(failpoint: str) -> Iterator[None]:
-    """Make a batch fail at a failpoint."""
-    failpoints.arm(f"{failpoint}=raise")
-    try:
-        with pytest.raises(failpoints.FailpointHit):
-            yield
-    finally:
-        failpoints.arm("")
-
-
 @pytest.fixture
-def made(spark: SparkSession, tmp_path: Path) -> Batch:
+def batch_job(spark: SparkSession, tmp_path: Path) -> Batch:
     """Return a batch over two files with blanks in their names."""
-    found = Batch(spark, tmp_path)
-    found.add("file 1", "a", "b")
-    found.add("file 2", "c")
-    return found
+    new_batch = Batch(spark, tmp_path)
+    new_batch.add("file 1", "a", "b")
+    new_batch.add("file 2", "c")
+    return new_batch
 
 
-def test_a_second_run_changes_nothing(made: Batch) -> None:
-    made.run()
-    made.run()
-    assert made.rows() == ["a", "b", "c"]
+def test_a_second_run_changes_nothing(batch_job: Batch) -> None:
+    batch_job.run()
+    batch_job.run()
+    assert batch_job.rows() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("point", ["after-stage", "after-decide", "before-done"])
-def test_the_next_run_completes_a_batch_that_failed_anywhere(made: Batch, point: str) -> None:
-    with dying_at(point):
-        made.run()
-    made.run()
-    assert made.rows() == ["a", "b", "c"]
+def test_the_next_run_completes_a_batch_that_failed_anywhere(batch_job: Batch, point: str) -> None:
+    with failing_at(point, failpoints.FailpointHit):
+        batch_job.run()
+    batch_job.run()
+    assert batch_job.rows() == ["a", "b", "c"]
 
 
-def test_a_decided_batch_is_finished_from_its_record_and_a_new_input_refused(made: Batch) -> None:
-    with dying_at("after-decide"):
-        made.run()
-    made.add("file 3", "d")
+def test_a_decided_batch_is_applied_from_its_record_and_new_input_is_refused(
+    batch_job: Batch,
+) -> None:
+    with failing_at("after-decide", failpoints.FailpointHit):
+        batch_job.run()
+    batch_job.add("file 3", "d")
     with pytest.raises(InputChanged, match="not what it was"):
-        made.run()
-    assert made.rows() == ["a", "b", "c"]
+        batch_job.run()
+    assert batch_job.rows() == ["a", "b", "c"]
 
 
-def test_an_undecided_batch_whose_input_has_changed_is_refused(made: Batch) -> None:
-    with dying_at("after-stage"):
-        made.run()
-    made.add("file 1", "a", "b", "d")
+def test_an_undecided_batch_whose_input_has_changed_is_refused(batch_job: Batch) -> None:
+    with failing_at("after-stage", failpoints.FailpointHit):
+        batch_job.run()
+    batch_job.add("file 1", "a", "b", "d")
     with pytest.raises(InputChanged, match="undecided"):
-        made.run()
-    assert made.rows() == []
+        batch_job.run()
+    assert batch_job.rows() == []
 
 
-def test_an_input_that_changes_while_it_is_read_is_not_decided(made: Batch) -> None:
-    failpoints.hook("add-a-line", lambda: made.add("file 2", "c", "d"))
+def test_an_input_that_changes_while_it_is_read_is_not_decided(batch_job: Batch) -> None:
+    failpoints.hook("add-a-line", lambda: batch_job.add("file 2", "c", "d"))
     failpoints.arm("before-stage=add-a-line")
     try:
         with pytest.raises(InputChanged, match="while the batch read it"):
-            made.run()
+            batch_job.run()
     finally:
         failpoints.arm("")
-    assert StoredEpochLog(open_store(str(made.folder / "checkpoint"))).newest() is None
+    assert StoredEpochLog(open_store(str(batch_job.folder / "checkpoint"))).newest() is None
 
 
-def test_a_batch_without_files_must_name_its_input(made: Batch, spark: SparkSession) -> None:
+def test_a_batch_without_files_must_name_its_input(batch_job: Batch, spark: SparkSession) -> None:
     """A batch without files needs a name for its input; another name is another input."""
     rows = spark.createDataFrame([("x",)], "value string")
-    checkpoint = str(made.folder / "checkpoint")
-    sinks = [MemorySink(str(made.folder))]
-    unsaid = batch(rows, name="b", sinks=sinks, checkpoint=checkpoint)
+    checkpoint = str(batch_job.folder / "checkpoint")
+    sinks = [MemorySink(str(batch_job.folder))]
+    without_inputs = batch(rows, name="b", sinks=sinks, checkpoint=checkpoint)
     with pytest.raises(SettingsInvalid, match="reads no files"):
-        unsaid.start().await_end(60)
+        without_inputs.start().await_end(60)
     for inputs in ("monday", "monday"):
-        said = batch(rows, name="b", sinks=sinks, checkpoint=checkpoint, inputs=inputs)
-        assert said.start().await_end(60)
-    assert made.rows() == ["x"]
+        with_inputs = batch(rows, name="b", sinks=sinks, checkpoint=checkpoint, inputs=inputs)
+        assert with_inputs.start().await_end(60)
+    assert batch_job.rows() == ["x"]
     with pytest.raises(InputChanged):
         batch(rows, name="b", sinks=sinks, checkpoint=checkpoint, inputs="tuesday").start().stop()
 
 
-def test_streams_and_overlap_are_refused(made: Batch, spark: SparkSession) -> None:
+def test_a_batch_of_a_stream_or_with_overlap_is_refused(
+    batch_job: Batch, spark: SparkSession
+) -> None:
     stream = spark.readStream.format("rate").load()
-    sinks, checkpoint = [MemorySink("no")], str(made.folder / "checkpoint")
+    sinks, checkpoint = [MemorySink("no")], str(batch_job.folder / "checkpoint")
     with pytest.raises(SettingsInvalid, match="streaming"):
         batch(stream, name="b", sinks=sinks, checkpoint=checkpoint)
     rows = spark.createDataFrame([("x",)], "value string")
-    ahead = EpochSettings(overlap=True)
+    overlapping = EpochSettings(overlap=True)
     with pytest.raises(SettingsInvalid, match="overlap"):
-        batch(rows, name="b", sinks=sinks, checkpoint=checkpoint, settings=ahead).start()
+        batch(rows, name="b", sinks=sinks, checkpoint=checkpoint, settings=overlapping).start()

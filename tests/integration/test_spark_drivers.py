@@ -1,76 +1,72 @@
-"""Whole drivers, concurrent and in sequence: zombies, endless epochs, and a requested stop."""
+"""Driver processes, concurrent and in sequence: zombies, hanging epochs, and a requested stop."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from infra.local_services import Services
-from tests.robustness.failpoints.fault_matrix import chosen
-from tests.robustness.traffic.ip_count_harness import Scene, scene
+from tests.robustness.failpoints.fault_matrix import select_cases
+from tests.robustness.traffic.ip_count_harness import Scenario, new_scenario
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 
 EPOCH = 2
 
-WHERE = [("after-stage", ""), ("after-decide", ""), ("before-commit", "kafka"), ("before-done", "")]
+CASES = [("after-stage", ""), ("after-decide", ""), ("before-commit", "kafka"), ("before-done", "")]
 
 
 @pytest.fixture
-def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
-    """Give a scene with the default lines."""
-    with scene(services, tmp_path) as made:
-        yield made
+def scenario(services: Services, tmp_path: Path) -> Scenario:
+    """Return a scenario with the default lines."""
+    return new_scenario(services, tmp_path)
 
 
-@pytest.mark.parametrize(("point", "sink"), chosen(WHERE, [WHERE[0], WHERE[2]]))
-def test_rule_17_a_zombie_is_harmless_to_sinks(played: Scene, point: str, sink: str) -> None:
+@pytest.mark.parametrize(("point", "sink"), select_cases(CASES, [CASES[0], CASES[2]]))
+def test_rule_17_a_zombie_is_harmless_to_sinks(scenario: Scenario, point: str, sink: str) -> None:
     """A driver that resumes after another has taken over exits Fenced; the result is exact."""
-    where = f"{point}{f':{played.sinks[sink]}' if sink else ''}@{EPOCH}"
-    zombie = played.but(timeout_s=0.0).start(f"{where}=stop-group")
+    failpoint = scenario.failpoint(point, sink, EPOCH)
+    zombie = scenario.with_settings(timeout_s=0.0).start(f"{failpoint}=stop-group")
     try:
         zombie.wait_stopped()
-        ended = played.but(max_records=100_000).run()
-        assert ended.code == 0, ended.log
+        scenario.finish()
         zombie.signal_group(signal.SIGCONT)
-        ended = zombie.wait()
+        result = zombie.wait()
     finally:
         zombie.kill()
-    assert ended.code == 65, ended.log
-    assert "Fenced: " in ended.log
-    played.check_exact()
+    assert result.code == 65, result.log
+    assert "Fenced: " in result.log
+    scenario.check_exact()
 
 
-def test_rule_18_an_epoch_beyond_its_timeout_is_restarted(played: Scene) -> None:
+def test_rule_18_an_epoch_beyond_its_timeout_is_restarted(scenario: Scenario) -> None:
     """The process exits with code 75, the supervisor restarts it, and the result is exact."""
-    hang = f"after-stage@{EPOCH}=hang~{played.folder / 'hung'}"
-    patient = played.but(timeout_s=40.0, restart_attempts=1, restart_delay_s=0.2)
-    ended = patient.run(hang, supervised=True)
-    assert ended.code == 0, ended.log
+    failpoint = f"after-stage@{EPOCH}=hang~{scenario.folder / 'hung'}"
+    supervised = scenario.with_settings(timeout_s=40.0, restart_attempts=1, restart_delay_s=0.2)
+    result = supervised.run(failpoint, supervised=True)
+    assert result.code == 0, result.log
     assert (
-        f"with exit code 75: EpochTimeout: epoch {EPOCH} took longer than its timeout" in ended.log
+        f"with exit code 75: EpochTimeout: epoch {EPOCH} took longer than its timeout" in result.log
     )
-    assert "restart in 0.2 s (fixed-delay: restart 1 of 1)" in ended.log
-    played.check_exact()
+    assert "restart in 0.2 s (fixed-delay: restart 1 of 1)" in result.log
+    scenario.check_exact()
 
 
-def test_sigterm_stops_the_driver_after_its_epoch(played: Scene) -> None:
+def test_sigterm_stops_the_driver_after_its_epoch(scenario: Scenario) -> None:
     """The running epoch is applied, the exit code is 0, and the next start has nothing to replay."""
-    driver = played.start(f"after-stage@{EPOCH}=stop-group")
+    driver = scenario.start(f"after-stage@{EPOCH}=stop-group")
     driver.wait_stopped()
     driver.process.send_signal(signal.SIGTERM)  # delivered as soon as it continues
     driver.signal_group(signal.SIGCONT)
-    ended = driver.wait()
-    assert ended.code == 0, ended.log
-    assert EPOCH in ended.epochs("committed")
-    newest = played.epoch_log().newest()
+    result = driver.wait()
+    assert result.code == 0, result.log
+    assert EPOCH in result.epochs("committed")
+    newest = scenario.epoch_log().newest()
     assert newest is not None
-    assert newest < 5, "it has not stopped"
-    assert (played.checkpoint / "commits" / str(newest)).exists()
-    ended = played.but(max_records=100_000).run()
-    assert ended.code == 0, ended.log
-    assert ended.epochs("replayed") == []
-    played.check_exact()
+    assert newest < 5, "the driver did not stop"
+    assert (scenario.checkpoint / "commits" / str(newest)).exists()
+    result = scenario.finish()
+    assert result.epochs("replayed") == []
+    scenario.check_exact()

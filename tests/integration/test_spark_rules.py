@@ -1,4 +1,4 @@
-"""Rules of the design that only a running Spark can break; each test fails when its rule is taken out.
+"""Rules of the design that only a running Spark can break; each test fails without its rule.
 
 In this process, on files and memory. Rules that need a killed driver are in test_spark_drivers and
 in tests/robustness.
@@ -18,7 +18,7 @@ from sluicegate.errors import OffsetLogDiverged, RowRefused, StateIncomplete
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import RunningExecution
-from tests.robustness.traffic.memory_streams import Stream, dying_at
+from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
     pytest.mark.integration,
@@ -31,11 +31,11 @@ pytestmark = [
 @pytest.fixture
 def hits(spark: SparkSession, tmp_path: Path) -> Stream:
     """Return five epochs of hits, ten seconds apart, of two addresses, with a late hit in each."""
-    made = Stream(spark, tmp_path, "ip string, at timestamp")
+    stream = Stream(spark, tmp_path, "ip string, at timestamp")
     for epoch in range(5):
         times = [epoch * 10 + s for s in (0, 3, 7)] + [max(epoch * 10 - 30, 0)]
-        made.add([{"ip": f"10.0.0.{s % 2}", "at": f"2026-01-07 12:00:{s:02}"} for s in times])
-    return made
+        stream.add([{"ip": f"10.0.0.{s % 2}", "at": f"2026-01-07 12:00:{s:02}"} for s in times])
+    return stream
 
 
 def counts(stream: Stream) -> DataFrame:
@@ -49,30 +49,30 @@ def counts(stream: Stream) -> DataFrame:
 
 def as_set(rows: list[dict[str, object]]) -> set[tuple[object, ...]]:
     """Return rows for comparison; assert that each occurs once."""
-    found = {tuple(row.values()) for row in rows}
-    assert len(found) == len(rows), "a row occurs twice"
-    return found
+    unique = {tuple(row.values()) for row in rows}
+    assert len(unique) == len(rows), "a row occurs twice"
+    return unique
 
 
-# --- 3: the offsets must be the same ---------------------------------------------------------
+# --- rule 3: the offsets must be the same -----------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["edited", "removed"])
-def test_rule_03_offsets_changed_after_the_decision(hits: Stream, how: str) -> None:
+@pytest.mark.parametrize("change", ["edited", "removed"])
+def test_rule_03_offsets_changed_after_the_decision_stop_the_job(hits: Stream, change: str) -> None:
     """The job stops with exit code 66, and the decided epoch is not applied with other offsets."""
     sinks = [MemorySink(hits.store("out"))]
-    with dying_at("after-decide@2"):
+    with failing_at("after-decide@2"):
         hits.run(hits.rows, sinks)
     offsets = hits.checkpoint / "offsets" / "2"
     offsets.with_name(".2.crc").unlink()
     text = offsets.read_text()
     offsets.unlink()
-    if how == "edited":
+    if change == "edited":
         offsets.write_text(text.replace('"batchTimestampMs":', '"batchTimestampMs":1'))
-    with pytest.raises(OffsetLogDiverged) as raised:
+    with pytest.raises(OffsetLogDiverged) as error_info:
         hits.run(hits.rows, sinks)
-    assert raised.value.exit_code == 66
-    assert len(hits.seen("out")) == 2 * 4
+    assert error_info.value.exit_code == 66
+    assert len(hits.committed_rows("out")) == 2 * 4
 
 
 @pytest.mark.parametrize("folder", ["offsets", "commits"])
@@ -82,18 +82,18 @@ def test_rule_03_a_partial_first_epoch_does_not_prevent_a_start(hits: Stream, fo
     (hits.checkpoint / folder / ".0.1f2e.tmp").write_text("v1")
     hits.run(counts(hits), [MemorySink(hits.store("out"))])
     assert hits.newest() == 5  # one for each file, one that closes windows
-    assert as_set(hits.seen("out"))
+    assert as_set(hits.committed_rows("out"))
 
 
-# --- 7: one pass ---------------------------------------------------------------------------------
+# --- rule 7: one pass -----------------------------------------------------------------------------
 
 
 def test_rule_07_two_sinks_of_an_output_get_the_same_rows(hits: Stream) -> None:
     """A non-deterministic column has the same values in both sinks."""
     rows = hits.rows.select("ip", F.expr("uuid()").alias("id"))
     hits.run(rows, [MemorySink(hits.store("one")), MemorySink(hits.store("other"))])
-    assert len(hits.seen("one")) == 5 * 4
-    assert as_set(hits.seen("one")) == as_set(hits.seen("other"))
+    assert len(hits.committed_rows("one")) == 5 * 4
+    assert as_set(hits.committed_rows("one")) == as_set(hits.committed_rows("other"))
 
 
 def test_rule_07_two_outputs_are_staged_by_one_job(hits: Stream, spark: SparkSession) -> None:
@@ -107,10 +107,12 @@ def test_rule_07_two_outputs_are_staged_by_one_job(hits: Stream, spark: SparkSes
     query = hits.run(outputs, sinks)
     jobs = len(tracker.getJobIdsForGroup(str(query._query.runId)))
     assert jobs == 5
-    assert len(hits.seen("some")) == len([r for r in hits.seen("all") if r["ip"] == "10.0.0.1"])
+    assert len(hits.committed_rows("some")) == len(
+        [r for r in hits.committed_rows("all") if r["ip"] == "10.0.0.1"]
+    )
 
 
-# --- 9: complete state -----------------------------------------------------------------------------
+# --- rule 9: complete state -----------------------------------------------------------------------
 
 
 def test_rule_09_an_epoch_without_all_state_partitions_is_not_decided(
@@ -118,97 +120,99 @@ def test_rule_09_an_epoch_without_all_state_partitions_is_not_decided(
 ) -> None:
     """A filter that Spark folds to false runs no task; the epoch stays undecided, the checkpoint valid."""
     rows_to_stage = Outputs.rows_to_stage
-    out = [MemorySink(hits.store("out"))]
+    sinks = [MemorySink(hits.store("out"))]
 
-    def some(self: Outputs, batch: DataFrame, late: int | None) -> DataFrame:
+    def no_rows(self: Outputs, batch: DataFrame, late: int | None) -> DataFrame:
         return rows_to_stage(self, batch, late).where(F.lit(False))  # noqa: FBT003 - Spark's signature
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Outputs, "rows_to_stage", some)
+    with monkeypatch.context() as patch:
+        patch.setattr(Outputs, "rows_to_stage", no_rows)
         with pytest.raises(StateIncomplete):
-            hits.run(counts(hits), out)
+            hits.run(counts(hits), sinks)
     assert hits.newest() is None
-    assert hits.seen("out") == []
-    hits.run(counts(hits), out)
-    assert sum(row["hits"] for row in _last(hits.seen("out"))) == 5 * 4 - LATE
+    assert hits.committed_rows("out") == []
+    hits.run(counts(hits), sinks)
+    assert sum(row["hits"] for row in _latest_counts(hits.committed_rows("out"))) == 5 * 4 - LATE
 
 
 LATE = 2
 """Late hits of the fixture: one an epoch, from the first whose watermark is beyond its window."""
 
 
-def _last(rows: list[dict[str, object]]) -> list[dict[str, int]]:
+def _latest_counts(rows: list[dict[str, object]]) -> list[dict[str, int]]:
     """Return the newest count of each window and address."""
     return list({(row["at"], row["ip"]): row for row in rows}.values())  # type: ignore[arg-type]
 
 
-# --- 10: refuse early ------------------------------------------------------------------------------
+# --- rule 10: refuse early ------------------------------------------------------------------------
 
 
 @pytest.fixture
-def named(spark: SparkSession, tmp_path: Path) -> Stream:
+def named_things(spark: SparkSession, tmp_path: Path) -> Stream:
     """Return a stream of named things, one without a name."""
-    made = Stream(spark, tmp_path, "id long, name string")
-    made.add([{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 3, "name": "c"}])
-    return made
+    stream = Stream(spark, tmp_path, "id long, name string")
+    stream.add([{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 3, "name": "c"}])
+    return stream
 
 
-def both(stream: Stream) -> list[MemorySink]:
+def strict_and_lax_sinks(stream: Stream) -> list[MemorySink]:
     """Return a sink that needs a name, and one that does not."""
     strict = MemorySink(stream.store("strict"), required=("name",), of="things")
     return [strict, MemorySink(stream.store("lax"), of="things")]
 
 
-def test_rule_10_a_refused_row_is_a_dead_letter_and_in_no_sink(named: Stream) -> None:
+def test_rule_10_a_refused_row_is_a_dead_letter_and_in_no_sink(named_things: Stream) -> None:
     """A sink that would accept it does not get it either: a row is in all sinks or in none."""
-    letters = named.rows.where("id < 0").select(F.col("name").cast("binary").alias("value"))
-    named.run(
-        {"things": named.rows, "letters": letters},
-        both(named),
-        dead_letters=MemorySink(named.store("letters"), of="letters"),
+    dead_letters = named_things.rows.where("id < 0").select(
+        F.col("name").cast("binary").alias("value")
     )
-    assert [row["id"] for row in named.seen("strict")] == [1, 3]
-    assert [row["id"] for row in named.seen("lax")] == [1, 3]
-    (letter,) = (json.loads(row["value"]) for row in named.seen("letters"))
-    assert "column name is null" in letter["reason"]
-    assert '"id": 2' in letter["payload"]
+    named_things.run(
+        {"things": named_things.rows, "letters": dead_letters},
+        strict_and_lax_sinks(named_things),
+        dead_letters=MemorySink(named_things.store("letters"), of="letters"),
+    )
+    assert [row["id"] for row in named_things.committed_rows("strict")] == [1, 3]
+    assert [row["id"] for row in named_things.committed_rows("lax")] == [1, 3]
+    (dead_letter,) = (json.loads(row["value"]) for row in named_things.committed_rows("letters"))
+    assert "column name is null" in dead_letter["reason"]
+    assert '"id": 2' in dead_letter["payload"]
 
 
-def test_rule_10_without_dead_letters_a_refused_row_stops_the_epoch(named: Stream) -> None:
+def test_rule_10_without_dead_letters_a_refused_row_stops_the_epoch(named_things: Stream) -> None:
     """The error has the reason; the epoch is undecided and none of its rows is visible."""
     with pytest.raises(RowRefused, match="column name is null"):
-        named.run({"things": named.rows}, both(named))
-    assert named.newest() is None
-    assert named.seen("strict") == named.seen("lax") == []
+        named_things.run({"things": named_things.rows}, strict_and_lax_sinks(named_things))
+    assert named_things.newest() is None
+    assert named_things.committed_rows("strict") == named_things.committed_rows("lax") == []
 
 
-# --- 16: skipping the plan ---------------------------------------------------------------------------
+# --- rule 16: skipping the plan -------------------------------------------------------------------
 
 
-def closed_windows(stream: Stream, name: str, *, dying: bool) -> set[tuple[object, ...]]:
-    """Return the windows that a finite run closes; `dying` replays its last epoch."""
+def closed_windows(stream: Stream, name: str, *, with_crash: bool) -> set[tuple[object, ...]]:
+    """Return the windows that a finite run closes; `with_crash` replays its last epoch."""
     sinks = [MemorySink(stream.store(name))]
-    if dying:
-        with dying_at(f"after-decide@{stream.files - 1}"):
+    if with_crash:
+        with failing_at(f"after-decide@{stream.files - 1}"):
             stream.run(counts(stream), sinks, output_mode="append")
         assert stream.newest() == stream.files - 1
     stream.run(counts(stream), sinks, output_mode="append")
-    return as_set(stream.seen(name))
+    return as_set(stream.committed_rows(name))
 
 
 @pytest.fixture
 def uninterrupted(hits: Stream, tmp_path: Path) -> set[tuple[object, ...]]:
     """Return the windows that an undisturbed run closes."""
-    found = closed_windows(hits, "undisturbed", dying=False)
+    windows = closed_windows(hits, "undisturbed", with_crash=False)
     hits.checkpoint.rename(tmp_path / "other-checkpoint")
-    return found
+    return windows
 
 
 def test_rule_16_a_replayed_last_epoch_closes_the_windows(
     hits: Stream, uninterrupted: set[tuple[object, ...]]
 ) -> None:
     """The watermark of the skipped plan is restored, so the output equals an undisturbed run's."""
-    assert closed_windows(hits, "replayed", dying=True) == uninterrupted
+    assert closed_windows(hits, "replayed", with_crash=True) == uninterrupted
 
 
 def test_rule_16_without_the_restored_watermark_windows_stay_open(
@@ -216,7 +220,7 @@ def test_rule_16_without_the_restored_watermark_windows_stay_open(
 ) -> None:
     """Without the rule windows are missing, so the test above does test the rule."""
     monkeypatch.setattr(RunningExecution, "restore_watermark", lambda *_: None)
-    assert closed_windows(hits, "unrestored", dying=True) < uninterrupted
+    assert closed_windows(hits, "unrestored", with_crash=True) < uninterrupted
 
 
 # --- late rows are not silently lost -----------------------------------------------------------------
@@ -230,7 +234,11 @@ def test_late_rows_are_exactly_those_that_spark_drops(hits: Stream) -> None:
         [MemorySink(hits.store("counts"), of="counts"), MemorySink(hits.store("late"), of="late")],
     )
     progress = query._query.recentProgress
-    dropped = sum(o.numRowsDroppedByWatermark for p in progress for o in p.stateOperators)
-    counted = sum(row["hits"] for row in _last(hits.seen("counts")))
-    assert dropped == len(hits.seen("late")) == LATE
-    assert counted + len(hits.seen("late")) == 5 * 4
+    dropped = sum(
+        operator.numRowsDroppedByWatermark
+        for query_progress in progress
+        for operator in query_progress.stateOperators
+    )
+    counted = sum(row["hits"] for row in _latest_counts(hits.committed_rows("counts")))
+    assert dropped == len(hits.committed_rows("late")) == LATE
+    assert counted + len(hits.committed_rows("late")) == 5 * 4

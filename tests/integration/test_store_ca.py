@@ -16,41 +16,44 @@ from sluicegate_operator.api.locations import environment
 from sluicegate_operator.reconcile.storage_tasks import CheckVolume, Task, VolumeChecked
 from sluicegate_operator.storage_tasks.runner import AUTHORITY_TEXT, TaskFailed, run
 from tests.certificates import write_certificate
-from tests.robustness.traffic.ip_count_harness import CLUSTER, scene
+from tests.robustness.traffic.ip_count_harness import CLUSTER, new_scenario
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def trust(tmp_path: Path) -> Path:
+def certificate_folder(tmp_path: Path) -> Path:
     return write_certificate(tmp_path / "tls", "store")
 
 
 @pytest.fixture
-def store(tmp_path: Path, trust: Path) -> Iterator[S3Server]:
-    server = S3Server(tmp_path / "store", trust)
+def store(tmp_path: Path, certificate_folder: Path) -> Iterator[S3Server]:
+    server = S3Server(tmp_path / "store", certificate_folder)
     server.start()
     yield server
     server.stop()
 
 
 @pytest.mark.slow
-def test_driver_and_executors_trust_the_authority_of_ssl_cert_file_in_python_and_java(
-    services: Services, store: S3Server, trust: Path, tmp_path: Path
+def test_driver_and_executors_trust_the_ca_of_ssl_cert_file_in_python_and_java(
+    services: Services, store: S3Server, certificate_folder: Path, tmp_path: Path
 ) -> None:
     """Spark's logs (Java), executors' state (Java) and staged rows (Python) are all on that store."""
-    told = {**store.endpoint.environment(), "SSL_CERT_FILE": str(trust / "ca.crt")}
+    store_environment = {
+        **store.endpoint.environment(),
+        "SSL_CERT_FILE": str(certificate_folder / "ca.crt"),
+    }
     checkpoint = f"{store.endpoint.url}/job"
-    with scene(services, tmp_path, checkpoint=checkpoint, max_records=600) as played:
-        ended = played.run(env={**told, **CLUSTER})
-        assert ended.code == 0, ended.log
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in told.items():
-                patch.setenv(name, value)
-            played.check_exact()
+    scenario = new_scenario(services, tmp_path, checkpoint=checkpoint, max_records=600)
+    result = scenario.run(env={**store_environment, **CLUSTER})
+    assert result.code == 0, result.log
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in store_environment.items():
+            patch.setenv(name, value)
+        scenario.check_exact()
 
 
-def ask(store: S3Server, authority: str) -> object:
+def check_volume(store: S3Server, authority: str) -> object:
     spec = CheckpointVolumeSpec(
         bucket=bucket_of(store.endpoint.url), endpoint=store.endpoint.endpoint
     )
@@ -61,13 +64,15 @@ def ask(store: S3Server, authority: str) -> object:
     return asyncio.run(run(task, {**keys, AUTHORITY_TEXT: authority}, 60.0))
 
 
-def test_the_operator_trusts_the_authority_of_a_volume(store: S3Server, trust: Path) -> None:
-    assert isinstance(ask(store, (trust / "ca.crt").read_text()), VolumeChecked)
+def test_the_operator_trusts_the_ca_of_a_volume(store: S3Server, certificate_folder: Path) -> None:
+    assert isinstance(
+        check_volume(store, (certificate_folder / "ca.crt").read_text()), VolumeChecked
+    )
 
 
-def test_a_store_of_another_authority_is_not_trusted(store: S3Server, tmp_path: Path) -> None:
+def test_a_store_with_another_ca_is_not_trusted(store: S3Server, tmp_path: Path) -> None:
     other = write_certificate(tmp_path / "other", "another")
-    with pytest.raises(TaskFailed) as refused:
-        ask(store, (other / "ca.crt").read_text())
-    for word in ("certificate", "unable to get local issuer", "SSL_CERT_FILE"):
-        assert word in str(refused.value)
+    with pytest.raises(TaskFailed) as error_info:
+        check_volume(store, (other / "ca.crt").read_text())
+    for text in ("certificate", "unable to get local issuer", "SSL_CERT_FILE"):
+        assert text in str(error_info.value)

@@ -29,14 +29,14 @@ def topic(services: Services) -> str:
 
 
 @pytest.fixture
-def transactions(services: Services) -> Producer:
+def transactional_producer(services: Services) -> Producer:
     settings = {"bootstrap.servers": services.kafka.bootstrap, "transactional.id": uuid.uuid4().hex}
     producer = Producer(settings)
     producer.init_transactions(30)
     return producer
 
 
-def tail(services: Services, topic: str, *options: str) -> Result:
+def run_tail(services: Services, topic: str, *options: str) -> Result:
     arguments = ["tail", topic, "--kafka", services.kafka.bootstrap, *options]
     return CliRunner().invoke(app, arguments)
 
@@ -53,23 +53,23 @@ def values(result: Result) -> list[object]:
 
 
 def test_records_of_aborted_and_open_transactions_are_skipped(
-    services: Services, topic: str, transactions: Producer
+    services: Services, topic: str, transactional_producer: Producer
 ) -> None:
     """With read_uncommitted they are printed."""
-    for value, end in (
-        ("a", transactions.commit_transaction),
-        ("b", transactions.abort_transaction),
+    for value, end_transaction in (
+        ("a", transactional_producer.commit_transaction),
+        ("b", transactional_producer.abort_transaction),
     ):
-        transactions.begin_transaction()
-        send(transactions, topic, value)
-        end(30)
-    transactions.begin_transaction()
-    send(transactions, topic, "c")
+        transactional_producer.begin_transaction()
+        send(transactional_producer, topic, value)
+        end_transaction(30)
+    transactional_producer.begin_transaction()
+    send(transactional_producer, topic, "c")
     options = ("--from-beginning", "--until-end", "--json")
-    assert values(tail(services, topic, *options)) == ["a"]
-    dirty = tail(services, topic, *options, "--isolation", "read_uncommitted")
-    assert values(dirty) == ["a", "b", "c"]
-    transactions.abort_transaction(30)
+    assert values(run_tail(services, topic, *options)) == ["a"]
+    uncommitted = run_tail(services, topic, *options, "--isolation", "read_uncommitted")
+    assert values(uncommitted) == ["a", "b", "c"]
+    transactional_producer.abort_transaction(30)
 
 
 def test_a_record_is_printed_completely(services: Services, topic: str) -> None:
@@ -79,7 +79,7 @@ def test_a_record_is_printed_completely(services: Services, topic: str) -> None:
     producer.produce(topic, None, b"k\xff", 1, timestamp=1_767_787_200_123, headers=headers)
     assert producer.flush(30) == 0
     options = ("--from-beginning", "--max", "1")
-    assert json.loads(tail(services, topic, *options, "--json").stdout) == {
+    assert json.loads(run_tail(services, topic, *options, "--json").stdout) == {
         "topic": topic,
         "partition": 1,
         "offset": 0,
@@ -88,7 +88,7 @@ def test_a_record_is_printed_completely(services: Services, topic: str) -> None:
         "value": None,
         "headers": [["h", "1"], ["h", {"base64": "/w=="}]],
     }
-    line = tail(services, topic, *options).stdout
+    line = run_tail(services, topic, *options).stdout
     assert line == "1@0        2026-01-07 12:00:00.123  k\\xff  -  {h=1 h=\\xff}\n"
 
 
@@ -98,16 +98,18 @@ def test_tail_leaves_no_group_and_a_second_run_prints_the_same(
     send(Producer({"bootstrap.servers": services.kafka.bootstrap}), topic, "a", "b", "c")
     options = ("--from-beginning", "--json", "--max", "2")
     assert (
-        values(tail(services, topic, *options))
-        == values(tail(services, topic, *options))
+        values(run_tail(services, topic, *options))
+        == values(run_tail(services, topic, *options))
         == ["a", "b"]
     )
     groups = services.kafka.admin().list_consumer_groups(request_timeout=10).result(20).valid
-    assert not [g.group_id for g in groups if g.group_id.startswith("sluicegate.reader")]
+    assert not [
+        group.group_id for group in groups if group.group_id.startswith("sluicegate.reader")
+    ]
 
 
 def test_a_missing_topic_is_named_and_not_created(services: Services) -> None:
-    result = tail(services, "no_such_topic_to_tail")
+    result = run_tail(services, "no_such_topic_to_tail")
     assert result.exit_code == 64
     assert "topic no_such_topic_to_tail does not exist" in result.output
     assert "no_such_topic_to_tail" not in services.kafka.topics()
@@ -134,7 +136,7 @@ def test_ctrl_c_stops_it_without_a_traceback(services: Services, topic: str) -> 
 
 @contextmanager
 def _feeding(producer: Producer, topic: str) -> Iterator[None]:
-    """Send records repeatedly, because nobody knows when the reader has found the topic's end."""
+    """Send records repeatedly, because the time at which the reader reaches the topic's end is unknown."""
     stop = threading.Event()
 
     def feed() -> None:

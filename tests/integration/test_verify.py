@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,24 +12,24 @@ from infra.local_services import Services
 from sluicegate.cli.app import app
 from sluicegate.cli.options import as_arguments
 from tests.integration.kafka_reader import read_topic
-from tests.robustness.traffic.ip_count_harness import Scene, scene
+from tests.robustness.traffic.ip_count_harness import Scenario, new_scenario
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture
-def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
-    """Yield a scene whose job has read everything and is exact."""
-    with scene(services, tmp_path, max_records=100_000) as made:
-        ended = made.run()
-        assert ended.code == 0, ended.log
-        made.check_exact()
-        yield made
+def scenario(services: Services, tmp_path: Path) -> Scenario:
+    """Return a scenario whose job has read all input and is exact."""
+    created = new_scenario(services, tmp_path, max_records=100_000)
+    result = created.run()
+    assert result.code == 0, result.log
+    created.check_exact()
+    return created
 
 
-def test_verify_finds_damage_in_the_sinks(services: Services, played: Scene) -> None:
+def test_verify_finds_damage_in_the_sinks(services: Services, scenario: Scenario) -> None:
     """A deleted row, a changed count and a repeated record: three findings and exit code 1."""
-    settings = played.settings
+    settings = scenario.settings
     with services.mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {settings.table} ORDER BY window_start, ip LIMIT 1")
         cursor.execute(
@@ -41,9 +40,9 @@ def test_verify_finds_damage_in_the_sinks(services: Services, played: Scene) -> 
     producer = Producer({"bootstrap.servers": services.kafka.bootstrap})
     producer.produce(settings.topic, first.value, first.key)
     assert producer.flush(30) == 0
-    done = CliRunner().invoke(app, ["verify", "ip_count", *as_arguments(settings)])
-    assert done.exit_code == 1
-    assert "LOST: 1" in done.output
-    assert "WRONG: 1" in done.output
-    assert "DUPLICATED: 1" in done.output
-    assert "NOT EXACT" in done.output
+    result = CliRunner().invoke(app, ["verify", "ip_count", *as_arguments(settings)])
+    assert result.exit_code == 1
+    assert "LOST: 1" in result.output
+    assert "WRONG: 1" in result.output
+    assert "DUPLICATED: 1" in result.output
+    assert "NOT EXACT" in result.output

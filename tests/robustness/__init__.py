@@ -1,1 +1,1 @@
-"""Robustness tests after etcd's layout: something real is killed or cut, and the answer stays exact."""
+"""Robustness tests, laid out like etcd's: real processes and connections fail, results stay exact."""

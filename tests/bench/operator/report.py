@@ -46,7 +46,7 @@ class Measure:
     digits: int = 0
 
 
-def peers(at_once: int) -> str:
+def rate_key(at_once: int) -> str:
     """Return the key of the peers' rate."""
     return f"submit_{at_once}_rate_s"
 
@@ -80,20 +80,24 @@ def lines(rounds: Sequence[Mapping[str, float]], jobs: int) -> Iterator[str]:
     yield f"operator: {jobs:,} StreamingJobs, {len(rounds)} rounds, API server and etcd on the same machine"
     yield f"  {'':<58}{'median (min - max)':>26}{'at least':>10}{'aim':>7}"
     for measure in measures(jobs):
-        found = Spread.of(one[measure.key] for one in rounds if measure.key in one)
-        shown = _shown(found, measure.digits)
-        yield f"  {measure.name:<58}{shown:>26}{measure.least:>10}{measure.aim:>7}"
+        spread = Spread.of(figures[measure.key] for figures in rounds if measure.key in figures)
+        cell = _shown(spread, measure.digits)
+        yield f"  {measure.name:<58}{cell:>26}{measure.least:>10}{measure.aim:>7}"
     yield "  the peers' path: spark-submit --deploy-mode cluster, a JVM a job"
     for at_once in SUBMITS:
-        key = peers(at_once)
-        found = Spread.of(one[key] for one in rounds if key in one)
-        yield f"  {f'{at_once} JVMs at once: pods created a second':<58}{_shown(found, 2):>26}"
-        both = Spread.of(one[RATE] / one[key] for one in rounds if key in one and RATE in one)
-        yield f"  {'  ours / theirs, pair by pair':<58}{_shown(both, 0):>26}"
+        key = rate_key(at_once)
+        spread = Spread.of(figures[key] for figures in rounds if key in figures)
+        yield f"  {f'{at_once} JVMs at once: pods created a second':<58}{_shown(spread, 2):>26}"
+        ratio = Spread.of(
+            figures[RATE] / figures[key] for figures in rounds if key in figures and RATE in figures
+        )
+        yield f"  {'  ours / theirs, pair by pair':<58}{_shown(ratio, 0):>26}"
 
 
-def _shown(found: Spread | None, digits: int) -> str:
-    if found is None:
+def _shown(spread: Spread | None, digits: int) -> str:
+    if spread is None:
         return "no number"
-    low, median, high = (f"{one:,.{digits}f}" for one in (found.low, found.median, found.high))
+    low, median, high = (
+        f"{value:,.{digits}f}" for value in (spread.low, spread.median, spread.high)
+    )
     return f"{median} ({low} - {high})"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.bench.figures import percentile
 from tests.bench.operator import report, spark_submit
-from tests.bench.operator.scenario import Stage, stage, until
+from tests.bench.operator.scenario import BenchCluster, bench_cluster, until
 
 _SINGLE = 100
 _FAILED = 50
@@ -28,74 +28,78 @@ async def round_of(folder: Path, jobs: int, submits: int) -> AsyncIterator[Figur
         jobs: total number of jobs.
         submits: number of jobs submitted by spark-submit for each number of JVMs.
     """
-    async with stage(folder) as found:
+    async with bench_cluster(folder) as cluster:
         # first, while no operator shares the two cores
         for at_once in report.SUBMITS:
-            yield report.peers(at_once), await spark_submit.rate(found, at_once, submits)
-        await found.start("bench")
-        await found.volume_ready()
+            yield report.rate_key(at_once), await spark_submit.rate(cluster, at_once, submits)
+        await cluster.start("bench")
+        await cluster.volume_ready()
         names = [f"one-{i}" for i in range(min(_SINGLE, jobs // 4))]
-        async for figure in _created(found, names, jobs):
+        async for figure in _created(cluster, names, jobs):
             yield figure
         names += [f"many-{i}" for i in range(jobs - len(names))]
-        async for figure in _failing(found, names):
+        async for figure in _failing(cluster, names):
             yield figure
-        await _executors(found, names)
-        yield report.MEMORY, found.memory_mib()
-        async for figure in _killed(found, jobs):
+        await _executors(cluster, names)
+        yield report.MEMORY, cluster.memory_mib()
+        async for figure in _killed(cluster, jobs):
             yield figure
 
 
-async def _created(found: Stage, singles: Sequence[str], jobs: int) -> AsyncIterator[Figure]:
-    took = []
-    for name in singles:
-        began = await found.job(name)
-        took.append(await found.pod_of(name, 1) - began)
-    yield report.CREATED_P50, 1e3 * percentile(took, 50)
-    yield report.CREATED_P99, 1e3 * percentile(took, 99)
-    names = [f"many-{i}" for i in range(jobs - len(singles))]
-    began = time.monotonic()
-    await asyncio.gather(*(found.job(name) for name in names))
-    seen = [await found.pod_of(name, 1) for name in names]
-    yield report.RATE, len(names) / (max(seen) - began)
+async def _created(
+    cluster: BenchCluster, single_jobs: Sequence[str], jobs: int
+) -> AsyncIterator[Figure]:
+    durations_s = []
+    for name in single_jobs:
+        start_s = await cluster.create_job(name)
+        durations_s.append(await cluster.wait_pod(name, 1) - start_s)
+    yield report.CREATED_P50, 1e3 * percentile(durations_s, 50)
+    yield report.CREATED_P99, 1e3 * percentile(durations_s, 99)
+    names = [f"many-{i}" for i in range(jobs - len(single_jobs))]
+    start_s = time.monotonic()
+    await asyncio.gather(*(cluster.create_job(name) for name in names))
+    created_at_s = [await cluster.wait_pod(name, 1) for name in names]
+    yield report.RATE, len(names) / (max(created_at_s) - start_s)
 
 
-async def _failing(found: Stage, names: Sequence[str]) -> AsyncIterator[Figure]:
-    await asyncio.gather(*(found.move(name, 1, "Running") for name in names))
-    await found.quiet()
-    took = []
+async def _failing(cluster: BenchCluster, names: Sequence[str]) -> AsyncIterator[Figure]:
+    await asyncio.gather(*(cluster.set_driver_phase(name, 1, "Running") for name in names))
+    await cluster.wait_idle()
+    durations_s = []
     for name in names[: min(_FAILED, len(names) // 4)]:
-        began = await found.move(name, 1, "Failed")
-        took.append(await found.pod_of(name, 2) - began)
-    yield report.REPLACED_P50, 1e3 * percentile(took, 50)
-    yield report.REPLACED_P99, 1e3 * percentile(took, 99)
-    await found.quiet()
-    unlucky = names[-(len(names) // 10) :]
-    began = time.monotonic()
-    await asyncio.gather(*(found.move(name, 1, "Failed") for name in unlucky))
-    seen = [await found.pod_of(name, 2) for name in unlucky]
-    yield report.MANY, max(seen) - began
+        start_s = await cluster.set_driver_phase(name, 1, "Failed")
+        durations_s.append(await cluster.wait_pod(name, 2) - start_s)
+    yield report.REPLACED_P50, 1e3 * percentile(durations_s, 50)
+    yield report.REPLACED_P99, 1e3 * percentile(durations_s, 99)
+    await cluster.wait_idle()
+    failing_jobs = names[-(len(names) // 10) :]
+    start_s = time.monotonic()
+    await asyncio.gather(*(cluster.set_driver_phase(name, 1, "Failed") for name in failing_jobs))
+    replaced_at_s = [await cluster.wait_pod(name, 2) for name in failing_jobs]
+    yield report.MANY, max(replaced_at_s) - start_s
 
 
-async def _executors(found: Stage, names: Sequence[str]) -> None:
-    made = (found.executor(name, number) for name in names for number in range(_EXECUTORS))
-    await asyncio.gather(*made)
-    await found.quiet()
+async def _executors(cluster: BenchCluster, names: Sequence[str]) -> None:
+    creations = (
+        cluster.create_executor(name, number) for name in names for number in range(_EXECUTORS)
+    )
+    await asyncio.gather(*creations)
+    await cluster.wait_idle()
     await asyncio.sleep(5.0)  # memory of the last events is released
 
 
-async def _killed(found: Stage, jobs: int) -> AsyncIterator[Figure]:
+async def _killed(cluster: BenchCluster, jobs: int) -> AsyncIterator[Figure]:
     """Kill the operator twice: its pod restarts it, then another takes over as if the node was lost."""
-    pods = set(found.seen)
+    pods = set(cluster.seen)
     for key, identity in ((report.SYNC_SAME, "bench"), (report.SYNC_OTHER, "another")):
-        found.kill()
-        began = time.monotonic()
-        await found.start(identity)
-        await until(lambda: found.looks() >= jobs, every_s=0.1)
-        await found.quiet()
-        yield key, time.monotonic() - began
-    yield report.DUPLICATES, len(set(found.seen) - pods)
-    before = await found.versions()
+        cluster.kill()
+        start_s = time.monotonic()
+        await cluster.start(identity)
+        await until(lambda: cluster.reconciliations() >= jobs, every_s=0.1)
+        await cluster.wait_idle()
+        yield key, time.monotonic() - start_s
+    yield report.DUPLICATES, len(set(cluster.seen) - pods)
+    before = await cluster.versions()
     await asyncio.sleep(_REST_S)
-    after = await found.versions()
+    after = await cluster.versions()
     yield report.WRITES, len(set(after.items()) ^ set(before.items()))

@@ -28,15 +28,15 @@ from sluicegate_operator.kube.client import Api, connect
 from sluicegate_operator.kube.informer import Informer
 from sluicegate_operator.kube.resource import NAMESPACES, PODS, SECRETS, Key
 
-SPACE = "bench"
+NAMESPACE = "bench"
 PATIENCE_S = 300.0
 
-_AT_ONCE = 32
-_CALM_LOOKS = 5
+_MAX_REQUESTS = 32
+_IDLE_SAMPLES = 5
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-class Stage:
+class BenchCluster:
     """The API server, the operator process and a cache of driver pods."""
 
     def __init__(self, server: KubernetesServer, store: S3Server, api: Api) -> None:
@@ -47,19 +47,19 @@ class Stage:
         self.seen: dict[tuple[str, int], float] = {}
         """The monotonic time at which each attempt of each job was first seen."""
         self.pods: Informer[DriverPod] = Informer(
-            api, PODS, driver_pod_of, self._changed, SPACE, f"{GROUP}/role=driver"
+            api, PODS, driver_pod_of, self._changed, NAMESPACE, f"{GROUP}/role=driver"
         )
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._request_slots = asyncio.Semaphore(_MAX_REQUESTS)
 
     def _changed(self, _key: Key, _old: DriverPod | None, new: DriverPod | None) -> None:
         if new is not None:
             self.seen.setdefault((new.job[1], new.pod.attempt), time.monotonic())
 
-    # ---- the operator's process
+    # --- the operator's process
 
     async def start(self, identity: str) -> None:
         """Start the operator; return when its caches are in sync."""
-        command = ["-m", "sluicegate_operator", "--all-namespaces", "--lease-namespace", SPACE]
+        command = ["-m", "sluicegate_operator", "--all-namespaces", "--lease-namespace", NAMESPACE]
         command += ["--kubeconfig", str(self.server.kubeconfig()), "--port", str(self._port)]
         command += ["--identity", identity, "--log-level", "error"]
         self._process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
@@ -79,15 +79,15 @@ class Stage:
         assert self._process
         return float(psutil.Process(self._process.pid).memory_info().rss) / 2**20
 
-    async def quiet(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until the operator's work queue stays empty."""
-        calm = 0
-        while calm < _CALM_LOOKS:
+        idle_samples = 0
+        while idle_samples < _IDLE_SAMPLES:
             waiting = sum(self.metrics("sluicegate_queue_depth").values())
-            calm = 0 if waiting else calm + 1
+            idle_samples = 0 if waiting else idle_samples + 1
             await asyncio.sleep(0.1)
 
-    def looks(self) -> float:
+    def reconciliations(self) -> float:
         """Return how many reconciliations of jobs the operator has counted."""
         found = self.metrics("sluicegate_reconcile_seconds_count")
         return found.get('{kind="StreamingJob"}', 0.0)
@@ -95,8 +95,8 @@ class Stage:
     def metrics(self, name: str) -> dict[str, float]:
         """Return a metric's values by label."""
         lines = (self._answers("/metrics") or "").splitlines()
-        found = [line.removeprefix(name) for line in lines if line.startswith(name)]
-        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in found}
+        samples = [line.removeprefix(name) for line in lines if line.startswith(name)]
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in samples}
 
     def _answers(self, path: str) -> str | None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=5.0)
@@ -109,17 +109,17 @@ class Stage:
         finally:
             connection.close()
 
-    # ---- what users and kubelets do
+    # --- actions of users and kubelets
 
     async def prepare(self) -> None:
         """Create the namespace, the CRDs and a volume on the store."""
         for kind in KINDS:
             await self.api.request("POST", _CRDS, kind.definition())
-        await self.api.request("POST", NAMESPACES.path(), {"metadata": {"name": SPACE}})
+        await self.api.request("POST", NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
         store = self._store.endpoint
         keys = {"accessKeyId": store.access_key, "secretAccessKey": store.secret_key}
         secret = {"metadata": {"name": "keys"}, "stringData": keys}
-        await self.api.request("POST", SECRETS.path(SPACE), secret)
+        await self.api.request("POST", SECRETS.path(NAMESPACE), secret)
         spec = {
             "endpoint": store.endpoint,
             "bucket": store.url.removeprefix("s3://"),
@@ -127,20 +127,20 @@ class Stage:
             "credentialsSecret": "keys",
         }
         await asyncio.sleep(2.0)  # the CRDs are served shortly after their creation
-        await self._make(CHECKPOINT_VOLUME, "store", spec)
+        await self._create(CHECKPOINT_VOLUME, "store", spec)
 
     async def volume_ready(self) -> None:
         """Wait until the volume's preflight has passed."""
 
         async def ready() -> bool:
-            path = CHECKPOINT_VOLUME.resource.path(SPACE, "store")
-            found = await self.api.request("GET", path)
-            return bool(found.get("status", {}).get("phase") == "Ready")
+            path = CHECKPOINT_VOLUME.resource.path(NAMESPACE, "store")
+            volume = await self.api.request("GET", path)
+            return bool(volume.get("status", {}).get("phase") == "Ready")
 
         while not await ready():  # noqa: ASYNC110 - once
             await asyncio.sleep(0.2)
 
-    async def job(self, name: str) -> float:
+    async def create_job(self, name: str) -> float:
         """Create a job; return the monotonic time of the request."""
         spec = {
             "image": "jobs:1",
@@ -148,27 +148,33 @@ class Stage:
             "checkpoint": {"volume": "store"},
             "restart": {"strategy": "FixedDelay", "attempts": 100, "delaySeconds": 0},
         }
-        async with self._turns:
-            began = time.monotonic()
-            await self._make(STREAMING_JOB, name, spec)
-        return began
+        async with self._request_slots:
+            start = time.monotonic()
+            await self._create(STREAMING_JOB, name, spec)
+        return start
 
-    async def move(self, job: str, attempt: int, phase: str) -> float:
+    async def set_driver_phase(self, job: str, attempt: int, phase: str) -> float:
         """Set a driver's phase as its kubelet does; return the monotonic time of the request."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         state: dict[str, Any] = {"running": {"startedAt": now}}
         if phase == "Failed":
-            ended = {"exitCode": 1, "startedAt": now, "finishedAt": now, "message": "bench"}
-            state = {"terminated": ended}
-        one = {"name": "driver", "image": "", "imageID": "", "ready": False, "restartCount": 0}
-        status = {"phase": phase, "containerStatuses": [{**one, "state": state}]}
-        async with self._turns:
-            began = time.monotonic()
-            path = PODS.path(SPACE, f"{job}-{attempt}-driver", sub="status")
+            terminated = {"exitCode": 1, "startedAt": now, "finishedAt": now, "message": "bench"}
+            state = {"terminated": terminated}
+        container = {
+            "name": "driver",
+            "image": "",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+        }
+        status = {"phase": phase, "containerStatuses": [{**container, "state": state}]}
+        async with self._request_slots:
+            start = time.monotonic()
+            path = PODS.path(NAMESPACE, f"{job}-{attempt}-driver", sub="status")
             await self.api.patch(path, {"status": status})
-        return began
+        return start
 
-    async def executor(self, job: str, number: int) -> None:
+    async def create_executor(self, job: str, number: int) -> None:
         """Create an executor pod as a driver does."""
         labels = {f"{GROUP}/job": job, f"{GROUP}/role": "executor"}
         containers = [{"name": "executor", "image": "jobs:1"}]
@@ -176,66 +182,65 @@ class Stage:
             "metadata": {"name": f"{job}-exec-{number}", "labels": labels},
             "spec": {"containers": containers},
         }
-        async with self._turns:
-            await self.api.request("POST", PODS.path(SPACE), pod)
+        async with self._request_slots:
+            await self.api.request("POST", PODS.path(NAMESPACE), pod)
 
-    async def pod_of(self, job: str, attempt: int) -> float:
+    async def wait_pod(self, job: str, attempt: int) -> float:
         """Wait for an attempt's pod; return the monotonic time at which it was seen."""
         await until(lambda: (job, attempt) in self.seen, every_s=0.002)
         return self.seen[job, attempt]
 
     async def versions(self) -> dict[str, str]:
         """Return the version of every object that the operator may write, except its Lease."""
-        found = {}
+        versions = {}
         for kind in (*(kind.resource for kind in KINDS), PODS):
-            listed = await self.api.request("GET", kind.path(SPACE))
-            for one in listed["items"]:
-                meta = one["metadata"]
-                found[f"{kind.plural}/{meta['name']}"] = meta["resourceVersion"]
-        return found
+            listed = await self.api.request("GET", kind.path(NAMESPACE))
+            for item in listed["items"]:
+                meta = item["metadata"]
+                versions[f"{kind.plural}/{meta['name']}"] = meta["resourceVersion"]
+        return versions
 
-    async def _make(self, kind: Kind, name: str, spec: dict[str, Any]) -> None:
+    async def _create(self, kind: Kind, name: str, spec: dict[str, Any]) -> None:
         body = {
-            "apiVersion": kind.resource.api_version,
-            "kind": kind.name,
+            **kind.resource.type_meta,
             "metadata": {"name": name},
             "spec": spec,
         }
-        await self.api.request("POST", kind.resource.path(SPACE), body)
+        await self.api.request("POST", kind.resource.path(NAMESPACE), body)
 
 
 @contextlib.asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Stage]:
+async def bench_cluster(folder: Path) -> AsyncIterator[BenchCluster]:
     """Start everything except the operator; on exit stop everything, including the operator."""
     store = S3Server(folder / "s3")
     store.start()
     try:
         with KubernetesServer(folder / "kubernetes", {}) as server:
             api = await connect(str(server.kubeconfig()))
-            made = Stage(server, store, api)
-            watching: asyncio.Task[None] | None = None
+            cluster = BenchCluster(server, store, api)
+            watch: asyncio.Task[None] | None = None
             try:
-                await made.prepare()
-                watching = asyncio.create_task(made.pods.run())
-                yield made
+                await cluster.prepare()
+                watch = asyncio.create_task(cluster.pods.run())
+                yield cluster
             finally:
-                made.kill()
-                if watching is not None:
-                    watching.cancel()
-                    await asyncio.gather(watching, return_exceptions=True)
+                cluster.kill()
+                if watch is not None:
+                    watch.cancel()
+                    await asyncio.gather(watch, return_exceptions=True)
                 await api.close()
     finally:
         store.stop()
 
 
-async def until(true: Callable[[], bool], *, every_s: float = 0.02) -> None:
+async def until(condition: Callable[[], bool], *, every_s: float = 0.02) -> None:
     """Wait until a condition holds.
 
     Raises:
         TimeoutError: the condition did not hold within PATIENCE_S.
     """
     deadline = time.monotonic() + PATIENCE_S
-    while not true():
+    while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"the condition did not hold within {PATIENCE_S:.0f} s")
         await asyncio.sleep(every_s)

@@ -15,48 +15,48 @@ from pathlib import Path
 
 import pyspark
 
-from tests.bench.operator.scenario import PATIENCE_S, SPACE, Stage
+from tests.bench.operator.scenario import NAMESPACE, PATIENCE_S, BenchCluster
 
 _numbers = itertools.count()
 
 
-async def rate(found: Stage, at_once: int, jobs: int) -> float:
+async def rate(cluster: BenchCluster, at_once: int, jobs: int) -> float:
     """Return driver pods created per second with a number of concurrent JVMs.
 
     Raises:
         RuntimeError: spark-submit failed.
     """
     names = [f"submitted-{next(_numbers)}" for _ in range(jobs)]
-    waiting: Iterator[str] = iter(names)
-    before = await _pods(found)
-    began = time.monotonic()
-    await asyncio.gather(*(_submit_each(found, waiting) for _ in range(at_once)))
-    took = time.monotonic() - began
-    made = await _pods(found) - before
-    if len(made) != jobs:
-        raise RuntimeError(f"spark-submit created {len(made)} of {jobs} pods")
-    return jobs / took
+    remaining: Iterator[str] = iter(names)
+    before = await _pods(cluster)
+    start = time.monotonic()
+    await asyncio.gather(*(_submit_each(cluster, remaining) for _ in range(at_once)))
+    elapsed_s = time.monotonic() - start
+    created = await _pods(cluster) - before
+    if len(created) != jobs:
+        raise RuntimeError(f"spark-submit created {len(created)} of {jobs} pods")
+    return jobs / elapsed_s
 
 
-async def _submit_each(found: Stage, waiting: Iterator[str]) -> None:
-    for name in waiting:
+async def _submit_each(cluster: BenchCluster, names: Iterator[str]) -> None:
+    for name in names:
         process = await asyncio.create_subprocess_exec(
-            *_command(found, name),
+            *_command(cluster, name),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            # no settings and no class path of ours
+            # without our settings and class path
             env={k: v for k, v in os.environ.items() if not k.startswith(("SPARK", "KUBE"))},
         )
         async with asyncio.timeout(PATIENCE_S):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
         if process.returncode != 0:
-            raise RuntimeError(f"spark-submit failed: {said.decode()[-2000:]}")
+            raise RuntimeError(f"spark-submit failed: {output.decode()[-2000:]}")
 
 
-def _command(found: Stage, name: str) -> list[str]:
-    server = found.server
+def _command(cluster: BenchCluster, name: str) -> list[str]:
+    server = cluster.server
     conf = {
-        "spark.kubernetes.namespace": SPACE,
+        "spark.kubernetes.namespace": NAMESPACE,
         "spark.kubernetes.container.image": "jobs:1",
         "spark.kubernetes.driver.pod.name": f"{name}-driver",
         "spark.kubernetes.driver.label.bench": "submitted",
@@ -73,7 +73,7 @@ def _command(found: Stage, name: str) -> list[str]:
     return [*command, "local:///opt/job.py"]
 
 
-async def _pods(found: Stage) -> set[str]:
-    path = f"/api/v1/namespaces/{SPACE}/pods?labelSelector=bench%3Dsubmitted"
-    listed = await found.api.request("GET", path)
-    return {one["metadata"]["name"] for one in listed["items"]}
+async def _pods(cluster: BenchCluster) -> set[str]:
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=bench%3Dsubmitted"
+    listed = await cluster.api.request("GET", path)
+    return {item["metadata"]["name"] for item in listed["items"]}

@@ -1,1 +1,1 @@
-"""The charts: rendered by helm, taken by a real API server, and what they configure run for real."""
+"""Tests of the charts: rendered by helm, accepted by a real API server, and run by real servers."""

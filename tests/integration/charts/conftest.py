@@ -8,7 +8,7 @@ import pytest
 
 from infra.chart_docs import helm
 from infra.toolchain import go_programs
-from tests.integration.charts.rendering import Charts
+from tests.integration.charts.rendering import Charts, vendored_charts
 from tests.integration.operator.api import Api
 from tests.integration.operator.conftest import server_or_skip
 
@@ -17,8 +17,8 @@ _MONITOR = {
     "kind": "CustomResourceDefinition",
     "metadata": {
         "name": "servicemonitors.monitoring.coreos.com",
-        # or the API server wants a review of the group
-        "annotations": {"api-approved.kubernetes.io": "unapproved, a stand-in of tests"},
+        # without it the API server requires a review of the group
+        "annotations": {"api-approved.kubernetes.io": "unapproved, a stub for tests"},
     },
     "spec": {
         "group": "monitoring.coreos.com",
@@ -43,19 +43,15 @@ _MONITOR = {
 
 @pytest.fixture(scope="session")
 def charts(tmp_path_factory: pytest.TempPathFactory) -> Charts:
-    """Give the charts with what they include; the checkout's own folders stay as they are."""
-    if gap := go_programs.tool_missing_reason("helm"):
-        pytest.skip(gap)
-    folder = tmp_path_factory.mktemp("charts")
-    made = shutil.ignore_patterns("charts", "crds")
-    shutil.copytree(helm.FOLDER, folder, ignore=made, dirs_exist_ok=True)
-    helm.vendor(folder)
-    return Charts(folder)
+    """Return a copy of the charts with vendored dependencies; the checkout is not changed."""
+    if reason := go_programs.tool_missing_reason("helm"):
+        pytest.skip(reason)
+    return vendored_charts(tmp_path_factory.mktemp("charts"))
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """Give an API server with our kinds, and with those that a chart may ask for."""
+    """Yield an API server with our CRDs and the CRDs that charts may use."""
     with server_or_skip(tmp_path_factory.mktemp("cluster")) as server:
         api = Api(server)
         api.install_crds()
@@ -65,6 +61,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 @pytest.fixture
 def bare_cluster(tmp_path: Path) -> Iterator[Api]:
-    """Give an API server with no kind of ours: a chart brings them."""
+    """Yield an API server without our CRDs, which a chart installs."""
     with server_or_skip(tmp_path) as server:
         yield Api(server)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from infra.chart_docs import helm
 
 Document = dict[str, Any]
 
-# of C where there is one: definitions are thousands of lines
+# the C loader if there is one, because CRDs are thousands of lines long
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 UMBRELLA: Final = helm.FOLDER / "sluicegate"
@@ -25,12 +26,12 @@ VALUES: Final[Mapping[str, Path | None]] = {
     "everything on": UMBRELLA / "ci" / "tls-scram-values.yaml",
     "external": UMBRELLA / "ci" / "external-values.yaml",
 }
-"""The sets of values that the umbrella is shipped with."""
+"""The sets of values that the umbrella chart ships with."""
 
 
 @dataclass(frozen=True)
 class Charts:
-    """Charts with what they include, in a folder of the tests."""
+    """Charts with their vendored dependencies, in a folder of the tests."""
 
     folder: Path
 
@@ -43,66 +44,74 @@ class Charts:
         release: str = "sluicegate",
         namespace: str = "sluicegate",
     ) -> list[Document]:
-        """Return the manifests, hooks and tests among them."""
-        said = self.arguments(chart, values, file)
-        text = helm.run(["template", release, *said, "--namespace", namespace])
-        return [found for found in yaml.load_all(text, _LOADER) if found]
+        """Return all manifests, including hooks and tests."""
+        arguments = self.arguments(chart, values, file)
+        text = helm.run(["template", release, *arguments, "--namespace", namespace])
+        return [document for document in yaml.load_all(text, _LOADER) if document]
 
     def arguments(
         self, chart: str, values: Mapping[str, Any] | None = None, file: Path | None = None
     ) -> list[str]:
         """Return helm's arguments for a chart and its values."""
-        given = [f"--set-json={key}={json.dumps(value)}" for key, value in (values or {}).items()]
-        return [str(self.folder / chart), *(["--values", str(file)] if file else []), *given]
+        options = [f"--set-json={key}={json.dumps(value)}" for key, value in (values or {}).items()]
+        return [str(self.folder / chart), *(["--values", str(file)] if file else []), *options]
 
     def refusal(self, chart: str, values: Mapping[str, Any]) -> str:
-        """Return what helm says to values that it does not take."""
-        with pytest.raises(helm.HelmError) as refused:
+        """Return helm's error for values that it rejects."""
+        with pytest.raises(helm.HelmError) as error:
             self.render(chart, values)
-        return str(refused.value)
+        return str(error.value)
+
+
+def vendored_charts(folder: Path) -> Charts:
+    """Copy the charts into a folder and vendor their dependencies there; the checkout is not changed."""
+    generated = shutil.ignore_patterns("charts", "crds")
+    shutil.copytree(helm.FOLDER, folder, ignore=generated, dirs_exist_ok=True)
+    helm.vendor(folder)
+    return Charts(folder)
 
 
 def of_kind(documents: Sequence[Document], kind: str, name: str = "") -> list[Document]:
-    """Return the manifests of a kind, of one name if it is given."""
+    """Return the manifests of a kind, or only those with a name."""
     return [
-        found
-        for found in documents
-        if found["kind"] == kind and name in ("", found["metadata"]["name"])
+        document
+        for document in documents
+        if document["kind"] == kind and name in ("", document["metadata"]["name"])
     ]
 
 
-def the(documents: Sequence[Document], kind: str, name: str = "") -> Document:
-    """Return the only manifest of a kind, and of a name."""
-    (found,) = of_kind(documents, kind, name)
-    return found
+def only_of_kind(documents: Sequence[Document], kind: str, name: str = "") -> Document:
+    """Return the only manifest of a kind, or of a kind and name."""
+    (document,) = of_kind(documents, kind, name)
+    return document
 
 
 def hooks_of(document: Document) -> list[str]:
-    """Return when a manifest is made, if it is a hook."""
-    said = document["metadata"].get("annotations", {}).get("helm.sh/hook", "")
-    return said.split(",") if said else []
+    """Return the hook events of a manifest; empty if it is not a hook."""
+    events = document["metadata"].get("annotations", {}).get("helm.sh/hook", "")
+    return events.split(",") if events else []
 
 
 def pods(documents: Sequence[Document]) -> Iterator[Document]:
-    """Yield the pods that manifests would make, each with the name of what makes it."""
-    for found in documents:
-        if found["kind"] == "Pod":
-            yield found
-        elif "template" in found.get("spec", {}):
-            template = found["spec"]["template"]
-            meta = {**template["metadata"], "name": f"{found['metadata']['name']}-pod"}
+    """Yield the pods that the manifests would create, each named after its owner."""
+    for document in documents:
+        if document["kind"] == "Pod":
+            yield document
+        elif "template" in document.get("spec", {}):
+            template = document["spec"]["template"]
+            metadata = {**template["metadata"], "name": f"{document['metadata']['name']}-pod"}
             claims = [
                 {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-0"}}
-                for claim in found["spec"].get("volumeClaimTemplates", ())
+                for claim in document["spec"].get("volumeClaimTemplates", ())
                 for name in [claim["metadata"]["name"]]
             ]
             # as a StatefulSet's controller does it
             spec = {**template["spec"], "volumes": [*template["spec"]["volumes"], *claims]}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def selected(policy: Document, pod: Document) -> bool:
-    """Say whether a NetworkPolicy or budget is about a pod: by matchLabels."""
+def selects(policy: Document, pod: Document) -> bool:
+    """Return whether a NetworkPolicy or PodDisruptionBudget selects a pod by matchLabels."""
     selector = policy["spec"].get("podSelector") or policy["spec"].get("selector")
-    wanted = selector.get("matchLabels", {})
-    return bool(wanted) and wanted.items() <= pod["metadata"]["labels"].items()
+    labels = selector.get("matchLabels", {})
+    return bool(labels) and labels.items() <= pod["metadata"]["labels"].items()

@@ -1,6 +1,6 @@
-"""A real API server takes every manifest, and pod security `restricted` every pod.
+"""A real API server accepts every manifest, and Pod Security `restricted` admits every pod.
 
-Each is created with dryRun=All and strict fields: admission says what it would on a cluster.
+Each is created with dryRun=All and strict field validation, so admission decides as on a cluster.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,8 +14,8 @@ from tests.integration.operator.api import Api
 pytestmark = pytest.mark.integration
 
 _CORE = "/api/v1"
-_FOLDERS = {"NetworkPolicy": "networkpolicies"}
-_CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding"}
+_PLURALS = {"NetworkPolicy": "networkpolicies"}
+_CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding"}
 
 COMBINED: Mapping[str, Mapping[str, Any]] = {
     "object-store": {
@@ -50,7 +50,7 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "spec": {"restartNonce": 1763780000, "upgradeMode": "Savepoint"},
     },
 }
-"""Values of single charts with all that can be on."""
+"""Values of single charts with every option enabled."""
 
 ANYWHERE: Mapping[str, Any] = {
     "imagePullSecrets": ["registry"],
@@ -78,63 +78,63 @@ ANYWHERE: Mapping[str, Any] = {
 
 @pytest.fixture(scope="module")
 def restricted(cluster: Api) -> str:
-    """Give a namespace that takes restricted pods only."""
-    enforced = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
-    meta = {"name": "restricted", "labels": enforced}
-    cluster.request("POST", f"{_CORE}/namespaces", {"metadata": meta})
+    """Create a namespace that admits only restricted pods; return its name."""
+    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    metadata = {"name": "restricted", "labels": labels}
+    cluster.request("POST", f"{_CORE}/namespaces", {"metadata": metadata})
     return "restricted"
 
 
-def place_of(document: Document) -> str:
-    """Return where a manifest is posted to."""
+def collection_path(document: Document) -> str:
+    """Return the API path to which a manifest is posted."""
     version, kind = document["apiVersion"], document["kind"]
     api = _CORE if version == "v1" else f"/apis/{version}"
-    plural = _FOLDERS.get(kind, f"{kind.lower()}s")
-    if kind in _CLUSTER_WIDE:
+    plural = _PLURALS.get(kind, f"{kind.lower()}s")
+    if kind in _CLUSTER_SCOPED:
         return f"{api}/{plural}"
     return f"{api}/namespaces/{document['metadata']['namespace']}/{plural}"
 
 
-def try_all(cluster: Api, documents: list[Document], namespace: str) -> Iterator[str]:
-    """Create everything, and each pod, without effect; yield the kinds."""
-    for found in documents:
-        if found["kind"] == "CustomResourceDefinition":
-            continue  # those of operators/crds, which are there
-        cluster.request("POST", f"{place_of(found)}?dryRun=All&fieldValidation=Strict", found)
-        yield found["kind"]
-    for pod in pods(documents):
-        where = f"{_CORE}/namespaces/{namespace}/pods?dryRun=All&fieldValidation=Strict"
+def dry_run_all(cluster: Api, documents: list[Document], namespace: str) -> Iterator[str]:
+    """Create all manifests and their pods as a dry run; yield the kinds."""
+    for document in documents:
+        if document["kind"] == "CustomResourceDefinition":
+            continue  # the CRDs of operators/crds are installed already
         cluster.request(
-            "POST", where, {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
+            "POST", f"{collection_path(document)}?dryRun=All&fieldValidation=Strict", document
+        )
+        yield document["kind"]
+    for pod in pods(documents):
+        path = f"{_CORE}/namespaces/{namespace}/pods?dryRun=All&fieldValidation=Strict"
+        cluster.request(
+            "POST", path, {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
         )
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_the_platform_is_taken_in_a_restricted_namespace(
+def test_the_platform_is_accepted_in_a_restricted_namespace(
     charts: Charts, cluster: Api, restricted: str, values: str
 ) -> None:
     documents = charts.render(
         "sluicegate", file=VALUES[values], release="accepted", namespace=restricted
     )
-    kinds = set(try_all(cluster, documents, restricted))
+    kinds = set(dry_run_all(cluster, documents, restricted))
     assert {"Deployment", "NetworkPolicy", "PodDisruptionBudget", "Job"} <= kinds
 
 
 @pytest.mark.parametrize("chart", COMBINED)
-def test_a_chart_with_all_that_can_be_on_is_taken(
+def test_a_chart_with_every_option_enabled_is_accepted(
     charts: Charts, cluster: Api, restricted: str, chart: str
 ) -> None:
     anywhere = {} if chart == "job" else ANYWHERE
     documents = charts.render(
         chart, {**anywhere, **COMBINED[chart]}, release="accepted", namespace=restricted
     )
-    assert set(try_all(cluster, documents, restricted))
+    assert set(dry_run_all(cluster, documents, restricted))
 
 
-def test_a_pod_that_is_not_restricted_would_have_been_refused(
-    cluster: Api, restricted: str
-) -> None:
-    """The other tests say something: admission is at work."""
+def test_a_pod_that_is_not_restricted_is_rejected(cluster: Api, restricted: str) -> None:
+    """A control: admission is active, so the other tests are meaningful."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -142,4 +142,4 @@ def test_a_pod_that_is_not_restricted_would_have_been_refused(
         "spec": {"containers": [{"name": "root", "image": "none"}]},
     }
     with pytest.raises(Exception, match="violates PodSecurity"):
-        list(try_all(cluster, [pod], restricted))
+        list(dry_run_all(cluster, [pod], restricted))

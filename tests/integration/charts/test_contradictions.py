@@ -1,4 +1,4 @@
-"""Values that contradict each other are refused, and the message says which and what to do."""
+"""Values that contradict each other are rejected with a message that names them and the remedy."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import pytest
 
 from tests.integration.charts.rendering import Charts
 
-OFF = {"enabled": False}
+DISABLED = {"enabled": False}
 
-REFUSED: list[tuple[str, dict[str, Any], str]] = [
+REJECTED: list[tuple[str, dict[str, Any], str]] = [
     (
         "sluicegate",
         {"external": {"kafka": {"bootstrapServers": "k:9092"}}},
@@ -29,9 +29,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"external": {"collector": {"endpoint": "http://c"}}},
         "external.collector.endpoint is set but collector.enabled is true",
     ),
-    ("sluicegate", {"kafka": OFF}, "jobs would have no Kafka"),
-    ("sluicegate", {"mysql": OFF}, "jobs would have no MySQL"),
-    ("sluicegate", {"object-store": OFF}, "checkpoints would have no store"),
+    ("sluicegate", {"kafka": DISABLED}, "jobs would have no Kafka"),
+    ("sluicegate", {"mysql": DISABLED}, "jobs would have no MySQL"),
+    ("sluicegate", {"object-store": DISABLED}, "checkpoints would have no store"),
     (
         "sluicegate",
         {"checkpointVolume": {"reclaimPolicy": "Delete"}},
@@ -97,10 +97,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(
     ("chart", "values", "message"),
-    REFUSED,
-    ids=[f"{chart}: {message}" for chart, _, message in REFUSED],
+    REJECTED,
+    ids=[f"{chart}: {message}" for chart, _, message in REJECTED],
 )
-def test_contradicting_values_are_refused(
+def test_contradicting_values_are_rejected(
     charts: Charts, chart: str, values: dict[str, Any], message: str
 ) -> None:
     assert message in charts.refusal(chart, values)

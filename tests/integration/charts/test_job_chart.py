@@ -1,4 +1,4 @@
-"""A job's values become one StreamingJob that the operator takes."""
+"""A job's values are rendered as one StreamingJob that the operator accepts."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from sluicegate_operator.api.codec import parse
 from sluicegate_operator.api.savepoint import SavepointSpec
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.pods.driver import validate
-from tests.integration.charts.rendering import Charts, Document, of_kind, the
+from tests.integration.charts.rendering import Charts, Document, of_kind, only_of_kind
 
 TEMPLATE = {
     "spec": {
@@ -21,13 +21,13 @@ TEMPLATE = {
 }
 
 
-def job(charts: Charts, values: dict[str, Any] | None = None) -> Document:
-    return the(charts.render("job", values, release="ip-count"), "StreamingJob")
+def render_job(charts: Charts, values: dict[str, Any] | None = None) -> Document:
+    return only_of_kind(charts.render("job", values, release="ip-count"), "StreamingJob")
 
 
-def containers(found: Document, role: str) -> dict[str, Document]:
-    given = found["spec"][role]["template"]["spec"]["containers"]
-    return {container["name"]: container for container in given}
+def containers_of(resource: Document, role: str) -> dict[str, Document]:
+    containers = resource["spec"][role]["template"]["spec"]["containers"]
+    return {container["name"]: container for container in containers}
 
 
 @pytest.mark.parametrize(
@@ -40,20 +40,20 @@ def containers(found: Document, role: str) -> dict[str, Document]:
     ],
     ids=["default", "templates", "batch", "no connections"],
 )
-def test_the_operator_takes_what_the_chart_makes(charts: Charts, values: dict[str, Any]) -> None:
-    found = job(charts, values)
-    made = parse(StreamingJobSpec, found["spec"], "spec")
-    assert validate(found["metadata"]["name"], made) is None
+def test_the_operator_accepts_the_rendered_job(charts: Charts, values: dict[str, Any]) -> None:
+    resource = render_job(charts, values)
+    spec = parse(StreamingJobSpec, resource["spec"], "spec")
+    assert validate(resource["metadata"]["name"], spec) is None
 
 
 def test_a_job_is_named_after_its_release(charts: Charts) -> None:
-    assert job(charts)["metadata"]["name"] == "ip-count"
+    assert render_job(charts)["metadata"]["name"] == "ip-count"
 
 
-def test_driver_and_executors_are_told_where_the_platform_is(charts: Charts) -> None:
-    found = job(charts, {"connections": {"platform": "shop"}})
+def test_driver_and_executors_get_the_connections_of_the_platform(charts: Charts) -> None:
+    resource = render_job(charts, {"connections": {"platform": "shop"}})
     for role in ("driver", "executor"):
-        (container,) = containers(found, role).values()
+        (container,) = containers_of(resource, role).values()
         assert container["env"] == [
             {
                 "name": "SLUICEGATE_KAFKA",
@@ -68,84 +68,89 @@ def test_driver_and_executors_are_told_where_the_platform_is(charts: Charts) -> 
         ]
 
 
-def test_a_template_of_ones_own_keeps_what_it_says(charts: Charts) -> None:
-    found = job(
+def test_a_user_template_keeps_its_fields(charts: Charts) -> None:
+    resource = render_job(
         charts, {"spec": {"driver": {"template": TEMPLATE}}, "env": [{"name": "A", "value": "b"}]}
     )
-    assert found["spec"]["driver"]["template"]["spec"]["nodeSelector"] == {"pool": "streams"}
-    given = containers(found, "driver")
-    assert given["proxy"] == {"name": "proxy", "image": "proxy:1"}
-    names = [one["name"] for one in given["driver"]["env"]]
+    assert resource["spec"]["driver"]["template"]["spec"]["nodeSelector"] == {"pool": "streams"}
+    containers = containers_of(resource, "driver")
+    assert containers["proxy"] == {"name": "proxy", "image": "proxy:1"}
+    names = [variable["name"] for variable in containers["driver"]["env"]]
     assert names == ["SLUICEGATE_KAFKA", "SLUICEGATE_MYSQL", "A", "MODE"]
 
 
-def test_an_authority_of_mysql_is_mounted_where_the_url_looks_for_it(charts: Charts) -> None:
-    found = job(charts, {"connections": {"mysql": {"authority": "mysql-tls"}}})
+def test_the_ca_of_mysql_is_mounted_at_the_path_in_the_url(charts: Charts) -> None:
+    resource = render_job(charts, {"connections": {"mysql": {"authority": "mysql-tls"}}})
     for role in ("driver", "executor"):
-        (container,) = containers(found, role).values()
+        (container,) = containers_of(resource, role).values()
         assert container["volumeMounts"][0]["mountPath"] == "/etc/mysql-tls"
 
 
-def test_the_driver_alone_is_given_kafkas_password(charts: Charts) -> None:
-    found = job(charts, {"connections": {"kafkaConfig": "shop-kafka-client"}})
-    (driver,) = containers(found, "driver").values()
-    (executor,) = containers(found, "executor").values()
+def test_only_the_driver_gets_kafkas_password(charts: Charts) -> None:
+    resource = render_job(charts, {"connections": {"kafkaConfig": "shop-kafka-client"}})
+    (driver,) = containers_of(resource, "driver").values()
+    (executor,) = containers_of(resource, "executor").values()
     name = "SLUICEGATE_KAFKA_CONFIG"
     assert {"name": name, "value": "/etc/kafka-client/kafka.properties"} in driver["env"]
     assert driver["volumeMounts"][0]["mountPath"] == "/etc/kafka-client"
-    volumes = found["spec"]["driver"]["template"]["spec"]["volumes"]
+    volumes = resource["spec"]["driver"]["template"]["spec"]["volumes"]
     assert volumes == [{"name": "kafka-client", "secret": {"secretName": "shop-kafka-client"}}]
-    assert name not in {one["name"] for one in executor["env"]}
+    assert name not in {variable["name"] for variable in executor["env"]}
     assert "volumeMounts" not in executor
 
 
-def test_without_anything_to_say_there_is_no_template(charts: Charts) -> None:
-    found = job(charts, {"connections": {"enabled": False}})
-    assert "template" not in found["spec"]["driver"]
+def test_a_job_without_connections_has_no_template(charts: Charts) -> None:
+    resource = render_job(charts, {"connections": {"enabled": False}})
+    assert "template" not in resource["spec"]["driver"]
 
 
 def test_an_example_can_be_replaced_by_a_file(charts: Charts) -> None:
-    found = job(charts, {"spec": {"mainFile": "/app/job.py", "mainModule": None, "arguments": []}})
-    assert found["spec"]["mainFile"] == "/app/job.py"
-    assert "mainModule" not in found["spec"]
+    resource = render_job(
+        charts, {"spec": {"mainFile": "/app/job.py", "mainModule": None, "arguments": []}}
+    )
+    assert resource["spec"]["mainFile"] == "/app/job.py"
+    assert "mainModule" not in resource["spec"]
 
 
-def test_a_savepoint_beside_the_job_is_taken_by_the_operator(charts: Charts) -> None:
-    found = the(charts.render("job", {"savepoint": {"enabled": True}}), "Savepoint")
-    made = parse(SavepointSpec, found["spec"], "spec")
-    assert made.job == "sluicegate"
+def test_the_operator_accepts_the_savepoint_of_the_chart(charts: Charts) -> None:
+    resource = only_of_kind(charts.render("job", {"savepoint": {"enabled": True}}), "Savepoint")
+    spec = parse(SavepointSpec, resource["spec"], "spec")
+    assert spec.job == "sluicegate"
 
 
-def test_an_account_that_a_deleted_job_may_need_outlives_the_release(charts: Charts) -> None:
-    found = charts.render("job", {"account": {"create": True}}, release="ip-count")
-    assert the(found, "StreamingJob")["spec"]["serviceAccount"] == "ip-count-driver"
+def test_a_created_account_outlives_the_release_for_deleted_jobs(charts: Charts) -> None:
+    documents = charts.render("job", {"account": {"create": True}}, release="ip-count")
+    assert only_of_kind(documents, "StreamingJob")["spec"]["serviceAccount"] == "ip-count-driver"
     for kind in ("ServiceAccount", "Role", "RoleBinding"):
-        assert the(found, kind)["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        assert (
+            only_of_kind(documents, kind)["metadata"]["annotations"]["helm.sh/resource-policy"]
+            == "keep"
+        )
 
 
-def test_a_job_alone_makes_nothing_else(charts: Charts) -> None:
-    found = charts.render("job")
+def test_the_default_values_render_only_a_streaming_job(charts: Charts) -> None:
+    documents = charts.render("job")
     assert (
-        [d["kind"] for d in found]
+        [d["kind"] for d in documents]
         == ["StreamingJob"]
-        == [d["kind"] for d in of_kind(found, "StreamingJob")]
+        == [d["kind"] for d in of_kind(documents, "StreamingJob")]
     )
 
 
-def test_a_packaged_jobs_targets_are_made_before_its_first_driver(charts: Charts) -> None:
-    """By a Job that gets in as the driver does, and that the servers' NetworkPolicies let through."""
+def test_a_packaged_jobs_targets_are_created_before_its_first_driver(charts: Charts) -> None:
+    """By a Job with the driver's connections, which the servers' NetworkPolicies allow."""
     values = {"targets": "ip_count", "connections": {"kafkaConfig": "sluicegate-kafka-client"}}
-    found = the(charts.render("job", values, release="ip-count"), "Job")
-    assert found["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
-    template = found["spec"]["template"]
+    hook = only_of_kind(charts.render("job", values, release="ip-count"), "Job")
+    assert hook["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    template = hook["spec"]["template"]
     (container,) = template["spec"]["containers"]
     assert container["command"] == ["sluicegate", "targets", "ip_count"]
-    driver = containers(job(charts, values), "driver")["driver"]
+    driver = containers_of(render_job(charts, values), "driver")["driver"]
     assert container["env"] == driver["env"]
     assert all(mount in container["volumeMounts"] for mount in driver["volumeMounts"])
     for server in ("kafka", "mysql"):
         assert template["metadata"]["labels"][f"sluicegate-{server}-client"] == "true"
 
 
-def test_without_targets_nothing_is_made(charts: Charts) -> None:
+def test_without_targets_there_is_no_job(charts: Charts) -> None:
     assert not of_kind(charts.render("job", {}, release="ip-count"), "Job")

@@ -1,4 +1,4 @@
-"""What the umbrella installs: by its values, by the names that others rely on, and safe by default."""
+"""The manifests of the umbrella chart: names that others rely on, external servers, safe defaults."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from tests.integration.charts.rendering import (
     hooks_of,
     of_kind,
     pods,
-    selected,
-    the,
+    selects,
+    only_of_kind,
 )
 
 WORKLOADS = ("Deployment", "StatefulSet", "Job")
@@ -52,45 +52,47 @@ def external(charts: Charts) -> list[Document]:
 def test_a_service_has_the_name_and_ports_that_jobs_expect(
     default: list[Document], name: str, ports: set[int]
 ) -> None:
-    found = the(default, "Service", name)["spec"]["ports"]
-    assert {port["port"] for port in found} == ports
+    service_ports = only_of_kind(default, "Service", name)["spec"]["ports"]
+    assert {port["port"] for port in service_ports} == ports
 
 
 def test_secrets_have_the_keys_that_jobs_and_volumes_read(default: list[Document]) -> None:
-    assert set(the(default, "Secret", "sluicegate-mysql")["data"]) == {
+    assert set(only_of_kind(default, "Secret", "sluicegate-mysql")["data"]) == {
         "root-password",
         "password",
         "url",
     }
-    assert set(the(default, "Secret", "sluicegate-object-store")["data"]) == {
+    assert set(only_of_kind(default, "Secret", "sluicegate-object-store")["data"]) == {
         "accessKeyId",
         "secretAccessKey",
     }
 
 
-def test_images_are_ours_by_the_version_of_the_chart(default: list[Document]) -> None:
-    found = {container["image"] for pod in pods(default) for container in pod["spec"]["containers"]}
-    assert found == {f"sluicegate/{name}:0.1.0" for name in IMAGES}
+def test_images_have_the_version_of_the_chart(default: list[Document]) -> None:
+    images = {
+        container["image"] for pod in pods(default) for container in pod["spec"]["containers"]
+    }
+    assert images == {f"sluicegate/{name}:0.1.0" for name in IMAGES}
 
 
-def test_a_registry_is_said_once_for_all_images(charts: Charts) -> None:
-    given = {"global": {"imageRegistry": "registry.example/team", "imagePullSecrets": ["r"]}}
-    found = list(pods(charts.render("sluicegate", given)))
-    for pod in found:
+def test_one_value_sets_the_registry_of_all_images(charts: Charts) -> None:
+    values = {"global": {"imageRegistry": "registry.example/team", "imagePullSecrets": ["r"]}}
+    rendered_pods = list(pods(charts.render("sluicegate", values)))
+    for pod in rendered_pods:
         assert pod["spec"]["imagePullSecrets"] == [{"name": "r"}]
         for container in pod["spec"]["containers"]:
             assert container["image"].startswith("registry.example/team/sluicegate/")
 
 
-def test_an_image_can_be_named_by_its_digest(charts: Charts) -> None:
+def test_an_image_can_be_pinned_by_its_digest(charts: Charts) -> None:
     digest = "sha256:" + "0" * 64
-    found = charts.render("mysql", {"image": {"digest": digest}})
-    (container,) = the(found, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    documents = charts.render("mysql", {"image": {"digest": digest}})
+    (container,) = only_of_kind(documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"sluicegate/mysql@{digest}"
 
 
-def test_connections_say_where_everything_is(default: list[Document]) -> None:
-    assert the(default, "ConfigMap", "sluicegate-connections")["data"] == {
+def test_connections_have_the_address_of_every_server(default: list[Document]) -> None:
+    assert only_of_kind(default, "ConfigMap", "sluicegate-connections")["data"] == {
         "SLUICEGATE_KAFKA": "sluicegate-kafka.sluicegate.svc:9092",
         "kafka-protocol": "PLAINTEXT",
         "mysql-secret": "sluicegate-mysql",
@@ -102,41 +104,44 @@ def test_connections_say_where_everything_is(default: list[Document]) -> None:
     }
 
 
-# --- what is external -----------------------------------------------------------------------------
+# --- external servers -----------------------------------------------------------------------------
 
 
-def test_of_what_is_external_nothing_is_installed(external: list[Document]) -> None:
-    for found in external:
-        name = found["metadata"].get("labels", {}).get("app.kubernetes.io/name")
-        assert name not in PARTS, found["kind"]
+def test_external_servers_are_not_installed(external: list[Document]) -> None:
+    for document in external:
+        name = document["metadata"].get("labels", {}).get("app.kubernetes.io/name")
+        assert name not in PARTS, document["kind"]
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_one_part_alone_can_be_external(charts: Charts, part: str) -> None:
-    given: dict[str, Any] = {
+def test_each_server_can_be_external_on_its_own(charts: Charts, part: str) -> None:
+    external_values: dict[str, Any] = {
         "kafka": {"bootstrapServers": "k:9092"},
         "mysql": {"existingSecret": "m"},
         "objectStore": {"endpoint": "https://s3.example", "existingSecret": "s"},
         "collector": {"endpoint": "http://c:4318"},
     }
     key = "objectStore" if part == "object-store" else part
-    values = {part: {"enabled": False}, "external": {key: given[key]}}
-    found = charts.render("sluicegate", values)
-    names = {d["metadata"].get("labels", {}).get("app.kubernetes.io/name") for d in found}
+    values = {part: {"enabled": False}, "external": {key: external_values[key]}}
+    documents = charts.render("sluicegate", values)
+    names = {
+        document["metadata"].get("labels", {}).get("app.kubernetes.io/name")
+        for document in documents
+    }
     assert set(PARTS) - names == {part}
 
 
-def test_jobs_are_told_where_what_is_external_is(external: list[Document]) -> None:
-    found = the(external, "ConfigMap", "sluicegate-connections")["data"]
-    assert found["SLUICEGATE_KAFKA"] == "b-1.msk.example:9098,b-2.msk.example:9098"
-    assert found["mysql-secret"] == "shop-mysql"
-    assert "store-secret" not in found
+def test_connections_have_the_addresses_of_external_servers(external: list[Document]) -> None:
+    data = only_of_kind(external, "ConfigMap", "sluicegate-connections")["data"]
+    assert data["SLUICEGATE_KAFKA"] == "b-1.msk.example:9098,b-2.msk.example:9098"
+    assert data["mysql-secret"] == "shop-mysql"
+    assert "store-secret" not in data
 
 
-def volume_of(found: list[Document]) -> dict[str, Any]:
-    job = the(found, "Job", "sluicegate-make-volume")
+def volume_spec(documents: list[Document]) -> dict[str, Any]:
+    job = only_of_kind(documents, "Job", "sluicegate-make-volume")
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    (text,) = (one["value"] for one in container["env"] if one["name"] == "VOLUME")
+    (text,) = (variable["value"] for variable in container["env"] if variable["name"] == "VOLUME")
     spec: dict[str, Any] = json.loads(text)["spec"]
     return spec
 
@@ -162,22 +167,22 @@ def volume_of(found: list[Document]) -> dict[str, Any]:
         ),
     ],
 )
-def test_the_volume_names_who_signs_the_stores_certificate(
+def test_the_volume_names_the_ca_of_the_store(
     charts: Charts, values: dict[str, Any], authority: str | None
 ) -> None:
-    assert volume_of(charts.render("sluicegate", values)).get("authoritySecret") == authority
+    assert volume_spec(charts.render("sluicegate", values)).get("authoritySecret") == authority
 
 
 def test_a_volume_without_a_secret_uses_the_pods_identity(external: list[Document]) -> None:
-    spec = volume_of(external)
+    spec = volume_spec(external)
     assert {"credentialsSecret", "endpoint"}.isdisjoint(spec)
     assert (spec["bucket"], spec["prefix"]) == ("shop-checkpoints", "streams")
 
 
-def test_jobs_may_reach_the_ports_of_what_is_external(external: list[Document]) -> None:
-    policy = the(external, "NetworkPolicy", "sluicegate-jobs")
-    elsewhere = policy["spec"]["egress"][-1]
-    assert {port["port"] for port in elsewhere["ports"]} == {443, 6443, 9098, 3306}
+def test_jobs_may_reach_the_ports_of_external_servers(external: list[Document]) -> None:
+    policy = only_of_kind(external, "NetworkPolicy", "sluicegate-jobs")
+    rule = policy["spec"]["egress"][-1]
+    assert {port["port"] for port in rule["ports"]} == {443, 6443, 9098, 3306}
 
 
 # --- safe by default ------------------------------------------------------------------------------
@@ -187,136 +192,146 @@ def test_every_pod_has_a_policy_of_its_own(platform: list[Document]) -> None:
     policies = of_kind(platform, "NetworkPolicy")
     for pod in pods(platform):
         if "test" in hooks_of(pod):
-            continue  # it asks whatever its component lets it ask, and nothing asks it
-        about = [policy for policy in policies if selected(policy, pod)]
-        assert len(about) == 1, pod["metadata"]["name"]
-        assert about[0]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+            continue  # it only sends requests, as a client of its component
+        matching = [policy for policy in policies if selects(policy, pod)]
+        assert len(matching) == 1, pod["metadata"]["name"]
+        assert matching[0]["spec"]["policyTypes"] == ["Ingress", "Egress"]
 
 
-def test_no_policy_lets_everybody_in(platform: list[Document]) -> None:
+def test_no_policy_allows_all_sources(platform: list[Document]) -> None:
     for policy in of_kind(platform, "NetworkPolicy"):
         for rule in policy["spec"]["ingress"]:
             assert rule["from"], policy["metadata"]["name"]
             assert rule["ports"], policy["metadata"]["name"]
 
 
-def test_policies_can_be_left_out(charts: Charts) -> None:
-    off = {"networkPolicy": {"enabled": False}}
-    parts = dict.fromkeys((*PARTS, "operator"), off)
-    found = charts.render("sluicegate", {**parts, "jobs": off})
-    assert of_kind(found, "NetworkPolicy") == []
+def test_policies_can_be_disabled(charts: Charts) -> None:
+    disabled = {"networkPolicy": {"enabled": False}}
+    parts = dict.fromkeys((*PARTS, "operator"), disabled)
+    documents = charts.render("sluicegate", {**parts, "jobs": disabled})
+    assert of_kind(documents, "NetworkPolicy") == []
 
 
-def test_who_asks_the_api_server_has_a_token_and_nobody_else(platform: list[Document]) -> None:
+def test_only_clients_of_the_api_server_have_a_token(platform: list[Document]) -> None:
     for pod in pods(platform):
         component = pod["metadata"]["labels"].get("app.kubernetes.io/component")
-        wants = component in {"operator", "volume"}
-        assert pod["spec"]["automountServiceAccountToken"] is wants, pod["metadata"]["name"]
+        needs_token = component in {"operator", "volume"}
+        assert pod["spec"]["automountServiceAccountToken"] is needs_token, pod["metadata"]["name"]
 
 
-def test_every_container_has_requests_and_a_limit_of_memory(platform: list[Document]) -> None:
+def test_every_container_has_requests_and_a_memory_limit(platform: list[Document]) -> None:
     for pod in pods(platform):
         for container in pod["spec"]["containers"]:
-            found = container["resources"]
-            assert {"cpu", "memory"} <= found["requests"].keys()
-            assert "memory" in found["limits"]
+            resources = container["resources"]
+            assert {"cpu", "memory"} <= resources["requests"].keys()
+            assert "memory" in resources["limits"]
 
 
 def test_every_server_has_three_probes(platform: list[Document]) -> None:
-    for found in (*of_kind(platform, "Deployment"), *of_kind(platform, "StatefulSet")):
-        for container in found["spec"]["template"]["spec"]["containers"]:
+    for workload in (*of_kind(platform, "Deployment"), *of_kind(platform, "StatefulSet")):
+        for container in workload["spec"]["template"]["spec"]["containers"]:
             assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
 
 
-def test_what_has_more_than_one_pod_has_a_budget(platform: list[Document]) -> None:
+def test_workloads_with_several_pods_have_a_disruption_budget(platform: list[Document]) -> None:
     budgets = of_kind(platform, "PodDisruptionBudget")
-    for found in (*of_kind(platform, "Deployment"), *of_kind(platform, "StatefulSet")):
-        if found["spec"]["replicas"] > 1:
-            pod = found["spec"]["template"]
-            assert [b for b in budgets if selected(b, pod)], found["metadata"]["name"]
+    for workload in (*of_kind(platform, "Deployment"), *of_kind(platform, "StatefulSet")):
+        if workload["spec"]["replicas"] > 1:
+            pod = workload["spec"]["template"]
+            name = workload["metadata"]["name"]
+            assert [budget for budget in budgets if selects(budget, pod)], name
 
 
 def test_each_part_has_a_test_of_its_own(default: list[Document]) -> None:
-    asked = {d["metadata"]["name"] for d in of_kind(default, "Pod") if "test" in hooks_of(d)}
-    assert asked == {f"sluicegate-{part}-test" for part in (*PARTS, "operator")}
+    test_pods = {
+        document["metadata"]["name"]
+        for document in of_kind(default, "Pod")
+        if "test" in hooks_of(document)
+    }
+    assert test_pods == {f"sluicegate-{part}-test" for part in (*PARTS, "operator")}
 
 
 def test_claims_outlive_their_release(platform: list[Document]) -> None:
-    for found in of_kind(platform, "StatefulSet"):
-        assert found["spec"]["persistentVolumeClaimRetentionPolicy"] == {
+    for stateful_set in of_kind(platform, "StatefulSet"):
+        assert stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"] == {
             "whenDeleted": "Retain",
             "whenScaled": "Retain",
         }
 
 
-def test_no_password_is_in_a_manifest_but_a_secret(charts: Charts) -> None:
-    word = "correct-horse-battery"
-    auth = {"password": word, "rootPassword": word}
-    found = charts.render("mysql", {"auth": auth, "tls": {"enabled": True}})
-    said = [d["kind"] for d in found if word in json.dumps(d)]
-    assert said == []
+def test_passwords_are_only_in_secrets(charts: Charts) -> None:
+    password = "correct-horse-battery"
+    auth = {"password": password, "rootPassword": password}
+    documents = charts.render("mysql", {"auth": auth, "tls": {"enabled": True}})
+    exposed = [document["kind"] for document in documents if password in json.dumps(document)]
+    assert exposed == []
 
 
 # --- by component ---------------------------------------------------------------------------------
 
 
-def properties(found: list[Document]) -> dict[str, str]:
-    lines = the(found, "ConfigMap", "sluicegate-kafka")["data"]["server.properties"].splitlines()
+def server_properties(documents: list[Document]) -> dict[str, str]:
+    config_map = only_of_kind(documents, "ConfigMap", "sluicegate-kafka")
+    lines = config_map["data"]["server.properties"].splitlines()
     return dict(line.split("=", 1) for line in lines if line)
 
 
 @pytest.mark.parametrize(
-    ("replicas", "copies", "least"), [(1, "1", "1"), (3, "3", "2"), (5, "3", "2")]
+    ("replicas", "replication", "min_isr"), [(1, "1", "1"), (3, "3", "2"), (5, "3", "2")]
 )
-def test_transactions_of_kafka_are_kept_as_often_as_there_are_nodes_for(
-    charts: Charts, replicas: int, copies: str, least: str
+def test_kafkas_transactions_are_replicated_on_as_many_nodes_as_possible(
+    charts: Charts, replicas: int, replication: str, min_isr: str
 ) -> None:
-    found = properties(charts.render("kafka", {"replicas": replicas}))
-    assert found["transaction.state.log.replication.factor"] == copies
-    assert found["transaction.state.log.min.isr"] == least
-    assert found["default.replication.factor"] == copies
-    assert found["min.insync.replicas"] == least
-    assert found["unclean.leader.election.enable"] == "false"
+    settings = server_properties(charts.render("kafka", {"replicas": replicas}))
+    assert settings["transaction.state.log.replication.factor"] == replication
+    assert settings["transaction.state.log.min.isr"] == min_isr
+    assert settings["default.replication.factor"] == replication
+    assert settings["min.insync.replicas"] == min_isr
+    assert settings["unclean.leader.election.enable"] == "false"
 
 
-def test_the_nodes_that_elect_a_leader_are_named_by_the_names_of_their_pods(charts: Charts) -> None:
-    found = properties(charts.render("kafka", {"replicas": 3}))
+def test_kafkas_quorum_voters_are_named_after_their_pods(charts: Charts) -> None:
+    settings = server_properties(charts.render("kafka", {"replicas": 3}))
     hosts = "sluicegate-kafka-{0}.sluicegate-kafka-headless.sluicegate.svc:9093"
-    wanted = [f"{number}@{hosts.format(number)}" for number in range(3)]
-    assert found["controller.quorum.voters"].split(",") == wanted
+    voters = [f"{number}@{hosts.format(number)}" for number in range(3)]
+    assert settings["controller.quorum.voters"].split(",") == voters
 
 
 def test_a_large_number_is_not_written_with_an_exponent(charts: Charts) -> None:
-    found = charts.render("kafka", {"config": {"log.retention.bytes": 1073741824000}})
-    assert properties(found)["log.retention.bytes"] == "1073741824000"
+    documents = charts.render("kafka", {"config": {"log.retention.bytes": 1073741824000}})
+    assert server_properties(documents)["log.retention.bytes"] == "1073741824000"
 
 
-def test_the_identity_of_kafkas_cluster_is_16_bytes_and_stays(charts: Charts) -> None:
-    def identity() -> str:
-        found = the(charts.render("kafka"), "StatefulSet")
-        (container,) = found["spec"]["template"]["spec"]["containers"]
-        (text,) = (one["value"] for one in container["env"] if one["name"] == "KAFKA_CLUSTER_ID")
+def test_kafkas_cluster_id_is_16_bytes_and_stable(charts: Charts) -> None:
+    def cluster_id() -> str:
+        stateful_set = only_of_kind(charts.render("kafka"), "StatefulSet")
+        (container,) = stateful_set["spec"]["template"]["spec"]["containers"]
+        (text,) = (
+            variable["value"]
+            for variable in container["env"]
+            if variable["name"] == "KAFKA_CLUSTER_ID"
+        )
         assert isinstance(text, str)
         return text
 
-    assert identity() == identity()
-    assert re.fullmatch("[A-Za-z0-9_-]{21}[AQgw]", identity())
+    assert cluster_id() == cluster_id()
+    assert re.fullmatch("[A-Za-z0-9_-]{21}[AQgw]", cluster_id())
 
 
 def test_mysql_loses_no_commit(default: list[Document]) -> None:
-    text = the(default, "ConfigMap", "sluicegate-mysql")["data"]["my.cnf"]
+    text = only_of_kind(default, "ConfigMap", "sluicegate-mysql")["data"]["my.cnf"]
     settings = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     assert settings["sync_binlog"] == "1"
     assert settings["innodb_flush_log_at_trx_commit"] == "1"
     assert "STRICT_ALL_TABLES" in settings["sql_mode"]
 
 
-def test_production_has_three_nodes_of_kafka_on_three_nodes_of_the_cluster(charts: Charts) -> None:
-    found = the(
+def test_production_spreads_three_kafka_brokers_over_three_nodes(charts: Charts) -> None:
+    stateful_set = only_of_kind(
         charts.render("sluicegate", file=VALUES["production"]), "StatefulSet", "sluicegate-kafka"
     )
-    assert found["spec"]["replicas"] == 3
-    (spread,) = found["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert stateful_set["spec"]["replicas"] == 3
+    (spread,) = stateful_set["spec"]["template"]["spec"]["topologySpreadConstraints"]
     assert spread["whenUnsatisfiable"] == "DoNotSchedule"
-    labels = found["spec"]["template"]["metadata"]["labels"]
+    labels = stateful_set["spec"]["template"]["metadata"]["labels"]
     assert spread["labelSelector"]["matchLabels"].items() <= labels.items()

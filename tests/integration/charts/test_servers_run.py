@@ -1,6 +1,6 @@
-"""What the charts configure is run: Kafka with SCRAM and TLS, and the store with TLS, by their own settings.
+"""Servers with the charts' settings: Kafka with SCRAM and TLS, and the object store with TLS.
 
-Not the images: the servers are those of this machine, and folders, hosts and ports are replaced.
+The images are not used: the servers of this machine run, with other folders, hosts and ports.
 """
 
 import base64
@@ -25,9 +25,9 @@ from confluent_kafka.admin import (
 from infra.local_services.process import Server, accepts, free_ports
 from infra.preflight import java_command
 from infra.toolchain import go_programs, maven
-from tests.integration.charts.rendering import Charts, Document, of_kind, the
+from tests.integration.charts.rendering import Charts, Document, of_kind, only_of_kind
 
-ON = {
+ALL_ENABLED = {
     "scram": {"enabled": True, "users": ["sluicegate"]},
     "tls": {"enabled": True},
     "topics": [{"name": "clicks", "partitions": 2, "config": {"retention.ms": 86400000}}],
@@ -35,14 +35,14 @@ ON = {
 
 
 def data_of(documents: list[Document], name: str) -> dict[str, str]:
-    """Return what is in a Secret, as a pod sees it."""
-    found = the(documents, "Secret", name)
-    coded = {key: base64.b64decode(text).decode() for key, text in found.get("data", {}).items()}
-    return {**coded, **found.get("stringData", {})}
+    """Return the data of a Secret as a pod sees it."""
+    secret = only_of_kind(documents, "Secret", name)
+    decoded = {key: base64.b64decode(text).decode() for key, text in secret.get("data", {}).items()}
+    return {**decoded, **secret.get("stringData", {})}
 
 
 class ChartKafka(Server):
-    """The one node of a rendered chart, as the image's entry point would start it."""
+    """The only node of a rendered chart, started as the image's entry point does."""
 
     NAME = "Kafka of the chart"
     LOG = "kafka.log"
@@ -57,64 +57,70 @@ class ChartKafka(Server):
         self.passwords = data_of(documents, "sluicegate-kafka-scram")
         for name, text in data_of(documents, "sluicegate-kafka-tls").items():
             (folder / "tls" / name).write_text(text)
-        scripts = the(documents, "ConfigMap", "sluicegate-kafka-scripts")["data"]
+        scripts = only_of_kind(documents, "ConfigMap", "sluicegate-kafka-scripts")["data"]
         for name, text in scripts.items():
-            (folder / "scripts" / name).write_text(self._here(text))
+            (folder / "scripts" / name).write_text(self._localize(text))
         tool = folder / "kafka-tool"
         tool.write_text(f'#!/bin/sh\nexec {" ".join(self._java())} "$@"\n')
         tool.chmod(0o755)
 
-    def set_up(self) -> None:
-        """Make the user and the topic, as the brokers' own user: what the chart's Job does by Kafka's tools."""
-        mine = {"sasl.username": "broker", "sasl.password": self.passwords["broker"]}
-        config: dict[str, str | int | float | bool] = {**self.settings(), **mine}
+    def create_user_and_topic(self) -> None:
+        """Create the user and the topic as the brokers' user; the chart's Job does this with Kafka's tools."""
+        login = {"sasl.username": "broker", "sasl.password": self.passwords["broker"]}
+        config: dict[str, str | int | float | bool] = {**self.settings(), **login}
         admin = AdminClient(config)
-        word = self.passwords["sluicegate"].encode()
+        password = self.passwords["sluicegate"].encode()
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        user = UserScramCredentialUpsertion("sluicegate", info, word)
-        for done in admin.alter_user_scram_credentials([user]).values():
-            done.result(60)
-        for done in admin.create_topics([NewTopic("clicks", 2)]).values():
-            done.result(60)
+        user = UserScramCredentialUpsertion("sluicegate", info, password)
+        for future in admin.alter_user_scram_credentials([user]).values():
+            future.result(60)
+        for future in admin.create_topics([NewTopic("clicks", 2)]).values():
+            future.result(60)
 
-    def _here(self, text: str) -> str:
-        """Return a text of the chart with this machine's folders, host and ports."""
-        # first: the folders below are in /tmp too
+    def _localize(self, text: str) -> str:
+        """Replace the chart's folders, hosts and ports in a text by those of this machine."""
+        # first, because the folders below are in /tmp too
         text = text.replace("/tmp/", f"{self._folder}/")
         host = r"(@POD_NAME@|sluicegate-kafka-0)\.sluicegate-kafka-headless\.sluicegate\.svc"
         text = re.sub(host, "127.0.0.1", text).replace("@NODE_ID@", "0")
         ports = {"9092": self.client, "9093": self.controller, "9094": self.internal}
-        for port, mine in ports.items():
-            text = text.replace(f":{port}", f":{mine}")
+        for port, local_port in ports.items():
+            text = text.replace(f":{port}", f":{local_port}")
         folders = {
             "/etc/kafka/tls": "tls",
             "/etc/kafka/scripts": "scripts",
             "/var/lib/kafka": "data",
         }
-        for theirs, folder in folders.items():
-            text = text.replace(theirs, str(self._folder / folder))
+        for path, folder in folders.items():
+            text = text.replace(path, str(self._folder / folder))
         return text.replace("/opt/sluicegate/kafka-tool", str(self._folder / "kafka-tool"))
 
     def _java(self) -> list[str]:
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-        fast = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
-        return [java_command(), *fast, quiet, "-cp", f"'{maven.fetch('kafka')}/*'"]
+        options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
+        return [java_command(), *options, quiet, "-cp", f"'{maven.fetch('kafka')}/*'"]
 
     def _environment(self) -> Mapping[str, str]:
         return os.environ | {"BROKER_PASSWORD": self.passwords["broker"]}
 
     def _prepare(self) -> list[str]:
         config = self._folder / "server.properties"
-        settings = the(self.documents, "ConfigMap", "sluicegate-kafka")["data"]["server.properties"]
-        config.write_text(self._here(settings))
-        (container,) = the(self.documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
-        given = {one["name"]: one.get("value", "") for one in container["env"]}
-        user = given["KAFKA_FORMAT_ARGS"].replace("$(BROKER_PASSWORD)", self.passwords["broker"])
+        settings = only_of_kind(self.documents, "ConfigMap", "sluicegate-kafka")["data"][
+            "server.properties"
+        ]
+        config.write_text(self._localize(settings))
+        (container,) = only_of_kind(self.documents, "StatefulSet")["spec"]["template"]["spec"][
+            "containers"
+        ]
+        variables = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+        user = variables["KAFKA_FORMAT_ARGS"].replace(
+            "$(BROKER_PASSWORD)", self.passwords["broker"]
+        )
         tool = [str(self._folder / "kafka-tool"), "kafka.tools.StorageTool", "format"]
-        named = ["--ignore-formatted", "-t", given["KAFKA_CLUSTER_ID"], "-c", str(config)]
+        options = ["--ignore-formatted", "-t", variables["KAFKA_CLUSTER_ID"], "-c", str(config)]
         environment = dict(self._environment())
         subprocess.run(
-            [*tool, *named, *user.split()], env=environment, check=True, capture_output=True
+            [*tool, *options, *user.split()], env=environment, check=True, capture_output=True
         )
         return [str(self._folder / "kafka-tool"), "kafka.Kafka", str(config)]
 
@@ -122,21 +128,21 @@ class ChartKafka(Server):
         return accepts(self.client)
 
     def settings(self) -> dict[str, str]:
-        """Return what a job's driver is given, in librdkafka's words."""
-        found = data_of(self.documents, "sluicegate-kafka-client")
-        (self._folder / "ca.crt").write_text(found["ca.crt"])
-        lines = found["kafka.properties"].replace("/etc/kafka-client", str(self._folder))
-        said = dict(line.split("=", 1) for line in lines.splitlines() if line)
-        return {**said, "bootstrap.servers": f"127.0.0.1:{self.client}"}
+        """Return the settings of a job's driver as librdkafka's properties."""
+        secret = data_of(self.documents, "sluicegate-kafka-client")
+        (self._folder / "ca.crt").write_text(secret["ca.crt"])
+        lines = secret["kafka.properties"].replace("/etc/kafka-client", str(self._folder))
+        properties = dict(line.split("=", 1) for line in lines.splitlines() if line)
+        return {**properties, "bootstrap.servers": f"127.0.0.1:{self.client}"}
 
 
 @pytest.fixture(scope="module")
 def kafka(charts: Charts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartKafka]:
-    documents = charts.render("kafka", ON)
+    documents = charts.render("kafka", ALL_ENABLED)
     server = ChartKafka(tmp_path_factory.mktemp("kafka"), documents)
     server.start()
     try:
-        server.set_up()
+        server.create_user_and_topic()
         yield server
     finally:
         server.stop()
@@ -144,7 +150,7 @@ def kafka(charts: Charts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.mark.integration
 def test_a_client_with_the_charts_secret_writes_and_reads(kafka: ChartKafka) -> None:
-    """By TLS and SCRAM."""
+    """Over TLS and with SCRAM."""
     producer = Producer(kafka.settings())
     producer.produce("clicks", b"a record")
     assert producer.flush(30) == 0
@@ -152,9 +158,9 @@ def test_a_client_with_the_charts_secret_writes_and_reads(kafka: ChartKafka) -> 
     consumer = Consumer({**kafka.settings(), **group})
     consumer.subscribe(["clicks"])
     try:
-        found = consumer.poll(60)
-        assert found is not None
-        assert found.value() == b"a record"
+        message = consumer.poll(60)
+        assert message is not None
+        assert message.value() == b"a record"
     finally:
         consumer.close()
 
@@ -165,7 +171,9 @@ def test_a_client_with_the_charts_secret_writes_and_reads(kafka: ChartKafka) -> 
     [{"sasl.password": "wrong"}, {"security.protocol": "PLAINTEXT"}],
     ids=["wrong password", "plain text"],
 )
-def test_who_does_not_log_in_is_told_nothing(kafka: ChartKafka, change: dict[str, str]) -> None:
+def test_a_client_that_does_not_log_in_is_rejected(
+    kafka: ChartKafka, change: dict[str, str]
+) -> None:
     config: dict[str, str | int | float | bool] = {**kafka.settings(), **change}
     client = AdminClient(config)
     with pytest.raises(KafkaException):
@@ -173,7 +181,7 @@ def test_who_does_not_log_in_is_told_nothing(kafka: ChartKafka, change: dict[str
 
 
 class ChartStore(Server):
-    """The store of a rendered chart, by its own arguments."""
+    """The store of a rendered chart, started with the chart's arguments."""
 
     NAME = "the chart's store"
     LOG = "store.log"
@@ -183,7 +191,7 @@ class ChartStore(Server):
         super().__init__(folder)
         self.documents = documents
         (self.port,) = free_ports(1)
-        # as the kubelet makes the folders of subPath
+        # as the kubelet creates the folders of subPath
         for name in ("objects", "metadata", "tls"):
             (folder / name).mkdir()
         for name, text in data_of(documents, "sluicegate-object-store-tls").items():
@@ -192,14 +200,15 @@ class ChartStore(Server):
     def _environment(self) -> Mapping[str, str]:
         keys = data_of(self.documents, "sluicegate-object-store")
         (container,) = self._pod()["containers"]
-        named = {
-            one["name"]: keys[one["valueFrom"]["secretKeyRef"]["key"]] for one in container["env"]
+        variables = {
+            variable["name"]: keys[variable["valueFrom"]["secretKeyRef"]["key"]]
+            for variable in container["env"]
         }
-        return os.environ | named
+        return os.environ | variables
 
     def _pod(self) -> Document:
-        found: Document = the(self.documents, "StatefulSet")["spec"]["template"]["spec"]
-        return found
+        spec: Document = only_of_kind(self.documents, "StatefulSet")["spec"]["template"]["spec"]
+        return spec
 
     def _prepare(self) -> list[str]:
         (container,) = self._pod()["containers"]
@@ -211,22 +220,22 @@ class ChartStore(Server):
     def _ready(self) -> bool:
         return accepts(self.port)
 
-    def ask(self) -> subprocess.CompletedProcess[str]:
-        """Run what `helm test` runs."""
+    def run_helm_test(self) -> subprocess.CompletedProcess[str]:
+        """Run the command of the pod of `helm test`."""
         (pod,) = of_kind(self.documents, "Pod")
         (container,) = pod["spec"]["containers"]
         keys = data_of(self.documents, "sluicegate-object-store")
-        named = {
+        variables = {
             "ENDPOINT": f"https://127.0.0.1:{self.port}",
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": keys["accessKeyId"],
             "AWS_SECRET_ACCESS_KEY": keys["secretAccessKey"],
             "SSL_CERT_FILE": str(self._folder / "tls" / "ca.crt"),
         }
-        assert named.keys() == {one["name"] for one in container["env"]}
+        assert variables.keys() == {variable["name"] for variable in container["env"]}
         return subprocess.run(
             [sys.executable, "-c", *container["args"]],
-            env=os.environ | named,
+            env=os.environ | variables,
             capture_output=True,
             text=True,
             check=False,
@@ -235,18 +244,18 @@ class ChartStore(Server):
 
 
 @pytest.mark.integration
-def test_the_store_with_tls_takes_signed_requests_by_its_charts_settings(
+def test_the_store_with_tls_and_the_charts_settings_accepts_signed_requests(
     charts: Charts, tmp_path: Path
 ) -> None:
-    if gap := go_programs.VERSITYGW.missing_reason():
-        pytest.skip(gap)
+    if reason := go_programs.VERSITYGW.missing_reason():
+        pytest.skip(reason)
     server = ChartStore(tmp_path, charts.render("object-store", {"tls": {"enabled": True}}))
     server.start()
-    began = time.monotonic()
+    start = time.monotonic()
     try:
-        done = server.ask()
+        result = server.run_helm_test()
     finally:
         server.stop()
-    assert done.returncode == 0, done.stderr
-    assert "returns what was put" in done.stdout
-    assert time.monotonic() - began < 60
+    assert result.returncode == 0, result.stderr
+    assert "returns what was put" in result.stdout
+    assert time.monotonic() - start < 60

@@ -1,4 +1,4 @@
-"""The images: their recipes and start scripts, and the content of those that were built.
+"""Tests of the images: their recipes and start scripts, and the content of built images.
 
-tests/e2e runs them.
+tests/e2e runs the images.
 """

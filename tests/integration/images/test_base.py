@@ -1,4 +1,4 @@
-"""What images are based on, and which Python packages they need."""
+"""The base image that is chosen, and the Python packages that the images need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.offline.kind_node import docker_engine
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with neither mmdebstrap nor an engine."""
+    """Simulate a machine with neither mmdebstrap nor a container engine."""
     monkeypatch.delenv(BASE_VARIABLE, raising=False)
     monkeypatch.setattr(buildkit, "where", lambda _: None)
     monkeypatch.setattr(docker_engine, "version", lambda: "")
@@ -23,7 +23,7 @@ def test_without_an_engine_mmdebstrap_is_chosen() -> None:
     assert buildkit.chosen_base() == "mmdebstrap"
 
 
-def test_with_an_engine_of_the_machine_its_stock_image_is_chosen(
+def test_with_the_machines_engine_the_stock_image_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(docker_engine, "version", lambda: "27.0")
@@ -32,7 +32,7 @@ def test_with_an_engine_of_the_machine_its_stock_image_is_chosen(
     assert buildkit.base("stock", "sid", fresh=False) == "debian:sid-slim"
 
 
-def test_with_an_engine_that_we_started_mmdebstrap_is_chosen(
+def test_with_an_engine_started_by_us_mmdebstrap_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(docker_engine, "version", lambda: "20.10.24")
@@ -40,13 +40,13 @@ def test_with_an_engine_that_we_started_mmdebstrap_is_chosen(
     assert buildkit.chosen_base() == "mmdebstrap"
 
 
-def test_a_named_base_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_base_is_used_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BASE_VARIABLE, "registry.example/debian:bookworm")
-    chosen = buildkit.chosen_base()
-    assert buildkit.base(chosen, "bookworm", fresh=False) == "registry.example/debian:bookworm"
+    base = buildkit.chosen_base()
+    assert buildkit.base(base, "bookworm", fresh=False) == "registry.example/debian:bookworm"
 
 
-def test_requirements_are_those_of_the_images_python_and_system() -> None:
+def test_requirements_match_the_python_and_system_of_the_images() -> None:
     pins = list(python_packages.requirements(REQUIREMENTS / "runtime.txt"))
     names = [name for name, _ in pins]
     assert names.count("numpy") == 1

@@ -1,4 +1,4 @@
-"""The content of the images that were built from this checkout. Skipped without `make images`."""
+"""The content of the images that were built from this checkout; skipped without `make images`."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Built:
 @pytest.fixture(params=IMAGES, scope="module")
 def built(request: pytest.FixtureRequest) -> Built:
     image = IMAGES[request.param]
-    found = build.built(image)
-    if found is None:
+    build_result = build.built(image)
+    if build_result is None:
         pytest.skip(f"sluicegate/{image.name} is not built from this checkout: run `make images`")
-    config, files = archives.read(found.archive)
+    config, files = archives.read(build_result.archive)
     return Built(image, config["config"], files)
 
 
@@ -44,30 +44,32 @@ def _read(entry: Entry | None) -> bytes:
     return entry.content.read()
 
 
-def test_it_runs_as_a_numeric_user_who_has_a_name(built: Built) -> None:
+def test_it_runs_as_a_numeric_user_with_a_name(built: Built) -> None:
     assert built.config["User"] == "10001:10001"
     assert b"sluicegate:x:10001:10001:" in _read(built.files["etc/passwd"])
 
 
-def test_nothing_is_set_uid_or_owned_by_the_user_but_its_data(built: Built) -> None:
+def test_no_file_is_setuid_and_the_user_owns_only_data(built: Built) -> None:
     assert not [path for path, entry in built.files.items() if entry.mode & 0o6000]
     owned = {path for path, entry in built.files.items() if entry.uid == 10001}
     assert all(path.startswith("var/lib/") for path in owned)
 
 
-def test_labels_say_what_it_is(built: Built) -> None:
+def test_labels_describe_the_image(built: Built) -> None:
     labels = built.config["Labels"]
     for name in ("title", "description", "version", "licenses", "base.name"):
         assert labels[f"org.opencontainers.image.{name}"]
 
 
-def test_what_it_starts_is_in_it(built: Built) -> None:
+def test_its_entry_point_exists(built: Built) -> None:
     program = built.config["Entrypoint"][0]
-    places = [program] if "/" in program else [f"/usr/local/bin/{program}", f"/usr/bin/{program}"]
-    assert any(place.lstrip("/") in built.files for place in places)
+    candidates = (
+        [program] if "/" in program else [f"/usr/local/bin/{program}", f"/usr/bin/{program}"]
+    )
+    assert any(candidate.lstrip("/") in built.files for candidate in candidates)
 
 
-def test_its_document_lists_what_is_in_it(built: Built) -> None:
+def test_its_sbom_lists_its_packages(built: Built) -> None:
     document = json.loads(_read(built.files[sbom.path_of(built.image.name)]))
     listed = {component["purl"] for component in document["components"]}
     assert document["bomFormat"] == "CycloneDX"
@@ -88,27 +90,27 @@ def test_its_document_lists_what_is_in_it(built: Built) -> None:
     assert any(purl.startswith(expected[built.image.name]) for purl in listed)
 
 
-def test_it_is_not_larger_than_it_may_be(built: Built) -> None:
+def test_it_does_not_exceed_its_size_limit(built: Built) -> None:
     size = sum(entry.content.length for entry in built.files.values() if entry.content)
     assert size <= built.image.at_most
 
 
-def test_it_has_no_caches_and_no_sources_of_packages(built: Built) -> None:
-    left = ("var/lib/apt/", "var/cache/", "var/log/", "etc/apt/", "root/.cache")
-    assert not [path for path in built.files if path.startswith(left)]
+def test_it_has_no_caches_and_no_package_sources(built: Built) -> None:
+    unwanted = ("var/lib/apt/", "var/cache/", "var/log/", "etc/apt/", "root/.cache")
+    assert not [path for path in built.files if path.startswith(unwanted)]
     assert not [path for path in built.files if path.endswith("/direct_url.json")]
 
 
-def test_no_file_names_the_machine_that_built_it(built: Built) -> None:
-    local = {str(word).encode() for word in _of_this_machine()}
+def test_no_file_contains_a_name_of_the_build_machine(built: Built) -> None:
+    names = {str(name).encode() for name in _names_of_this_machine()}
     for path, entry in built.files.items():
         if entry.content is not None:
             data = entry.content.read()
-            assert not [word for word in local if word in data], path
+            assert not [name for name in names if name in data], path
 
 
-def _of_this_machine() -> Iterator[Path | str]:
-    """Yield paths of this machine, and hosts that its package clients ask."""
+def _names_of_this_machine() -> Iterator[Path | str]:
+    """Yield paths of this machine, and hosts of its package registries."""
     yield from (CHECKOUT, cache_folder(), work_folder())
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "SLUICEGATE_MAVEN_MIRROR", "GOPROXY"):
         for address in os.environ.get(name, "").replace(",", " ").split():
@@ -116,20 +118,20 @@ def _of_this_machine() -> Iterator[Path | str]:
                 yield host
 
 
-def test_the_jobs_image_has_what_a_session_loads(built: Built) -> None:
+def test_the_jobs_image_has_the_jars_of_a_session(built: Built) -> None:
     if built.image.name != "jobs":
         pytest.skip("of the jobs image only")
-    variables = dict(one.split("=", 1) for one in built.config["Env"])
+    variables = dict(variable.split("=", 1) for variable in built.config["Env"])
     folder = variables["SLUICEGATE_JARS"].lstrip("/")
     names = [p.rpartition("/")[2] for p in built.files if p.startswith(f"{folder}/")]
-    for wanted in ("spark-sql-kafka-0-10", "hadoop-aws", "sluicegate-java"):
-        assert any(name.startswith(wanted) for name in names), wanted
+    for prefix in ("spark-sql-kafka-0-10", "hadoop-aws", "sluicegate-java"):
+        assert any(name.startswith(prefix) for name in names), prefix
     home = variables["SPARK_HOME"].lstrip("/")
     assert any(p.startswith(f"{home}/jars/spark-core_") for p in built.files)
     assert any(p.startswith(f"{home}/jars/spark-kubernetes_") for p in built.files)
 
 
-def test_byte_code_is_there_and_checked_by_hash(built: Built) -> None:
+def test_bytecode_exists_and_is_checked_by_hash(built: Built) -> None:
     """The root is read-only, so a container cannot keep byte code; see PEP 552 for the flags."""
     if built.image.name not in ("jobs", "operator"):
         pytest.skip("without Python")

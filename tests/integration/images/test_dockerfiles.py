@@ -1,4 +1,4 @@
-"""The recipes: what each Dockerfile has to say, whatever it builds."""
+"""Rules that every Dockerfile follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document of an image: what it finds in files, and that it says the same of the same files."""
+"""The SBOM of an image: it lists the packages that its files contain, and is reproducible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _components() -> dict[str, dict[str, Any]]:
     return {component["purl"]: component for component in document["components"]}
 
 
-def test_the_same_files_have_the_same_document() -> None:
+def test_the_same_files_give_the_same_sbom() -> None:
     reordered = dict(reversed(FILES.items()))
     assert sbom.document("a", "1", FILES) == sbom.document("a", "1", reordered)
 
@@ -47,7 +47,7 @@ def test_a_distribution_has_its_licence_and_a_jar_its_digest() -> None:
     assert digest == {"alg": "SHA-256", "content": hashlib.sha256(b"not locked").hexdigest()}
 
 
-def test_it_is_about_the_image() -> None:
+def test_it_describes_the_image() -> None:
     document = json.loads(sbom.document("sluicegate/tool", "1", FILES))
     assert document["specVersion"] == "1.6"
     assert document["metadata"]["component"]["name"] == "sluicegate/tool"
@@ -55,7 +55,7 @@ def test_it_is_about_the_image() -> None:
     assert document["dependencies"][-1]["ref"]
 
 
-def test_only_packages_that_are_installed_are_listed() -> None:
+def test_only_installed_packages_are_listed() -> None:
     status = (
         "Package: tool\nStatus: install ok installed\nVersion: 1:2-3\nDescription: a\n b: c\n\n"
         "Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n"

@@ -1,4 +1,4 @@
-"""Start scripts: which command they end in. What they start is replaced by one that tells its arguments."""
+"""The commands that start scripts execute; the programs are replaced by scripts that print arguments."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ EXECUTOR = {
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """Put programs on a path that print their arguments, one a line."""
+    """Return a PATH with programs that print their arguments, one per line."""
     for name in ("tini", "java"):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
-        program.write_text('#!/bin/sh\nfor one in "$@"; do echo "$one"; done\n', encoding="utf-8")
+        program.write_text(
+            '#!/bin/sh\nfor argument in "$@"; do echo "$argument"; done\n', encoding="utf-8"
+        )
         program.chmod(0o755)
     return f"{tmp_path / 'bin'}:/usr/bin:/bin"
 
@@ -38,14 +40,14 @@ def _run(
     script: str, *arguments: str, path: str, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     argv = [str(SCRIPTS / script), *arguments]
-    given = {"PATH": path, **environment}
-    return subprocess.run(argv, env=given, capture_output=True, text=True, check=False)
+    variables = {"PATH": path, **environment}
+    return subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
 
 
-def test_an_executor_gets_its_options_in_order_each_one_word(path: str) -> None:
+def test_an_executor_gets_its_options_in_order_and_unsplit(path: str) -> None:
     options = {f"SPARK_JAVA_OPT_{n}": f"-Dn={n} a" for n in range(11)}
-    done = _run("entrypoint", "executor", path=path, environment=EXECUTOR | options)
-    lines = done.stdout.splitlines()
+    result = _run("entrypoint", "executor", path=path, environment=EXECUTOR | options)
+    lines = result.stdout.splitlines()
     assert lines[:3] == ["-s", "--", "java"]
     assert lines[3:14] == [f"-Dn={n} a" for n in range(11)]
     assert lines[14:18] == ["-Xms512m", "-Xmx512m", "-cp", "/spark/jars/*"]
@@ -62,31 +64,25 @@ def test_an_executor_gets_its_options_in_order_each_one_word(path: str) -> None:
     }
 
 
-def test_an_executor_without_a_variable_says_which(path: str) -> None:
+def test_an_executor_names_a_missing_variable(path: str) -> None:
     environment = {k: v for k, v in EXECUTOR.items() if k != "SPARK_DRIVER_URL"}
-    done = _run("entrypoint", "executor", path=path, environment=environment)
-    assert done.returncode == 64
-    assert "SPARK_DRIVER_URL is not set" in done.stderr
+    result = _run("entrypoint", "executor", path=path, environment=environment)
+    assert result.returncode == 64
+    assert "SPARK_DRIVER_URL is not set" in result.stderr
 
 
-def test_another_command_is_run_as_it_is(path: str) -> None:
-    done = _run("entrypoint", "java", "a b", path=path, environment={})
-    assert done.stdout == "a b\n"
+def test_another_command_is_executed_unchanged(path: str) -> None:
+    result = _run("entrypoint", "java", "a b", path=path, environment={})
+    assert result.stdout == "a b\n"
 
 
-def test_kafka_without_settings_says_where_they_belong(path: str) -> None:
-    done = _run("kafka-server", path=path, environment={"KAFKA_CONFIG": "/none"})
-    assert (done.returncode, done.stderr) == (
+@pytest.mark.parametrize("server", ["kafka", "mysql"])
+def test_a_server_without_settings_names_their_path(path: str, server: str) -> None:
+    environment = {f"{server.upper()}_CONFIG": "/none"}
+    result = _run(f"{server}-server", path=path, environment=environment)
+    assert (result.returncode, result.stderr) == (
         64,
-        "kafka-server: there is no /none: mount the settings there\n",
-    )
-
-
-def test_mysql_without_settings_says_where_they_belong(path: str) -> None:
-    done = _run("mysql-server", path=path, environment={"MYSQL_CONFIG": "/none"})
-    assert (done.returncode, done.stderr) == (
-        64,
-        "mysql-server: there is no /none: mount the settings there\n",
+        f"{server}-server: there is no /none: mount the settings there\n",
     )
 
 
@@ -94,6 +90,6 @@ def test_a_new_data_folder_of_mysql_needs_a_password(path: str, tmp_path: Path) 
     config = tmp_path / "my.cnf"
     config.touch()
     environment = {"MYSQL_CONFIG": str(config), "MYSQL_DATA": str(tmp_path / "data")}
-    done = _run("mysql-server", path=path, environment=environment)
-    assert done.returncode == 64
-    assert "MYSQL_ROOT_PASSWORD is not set" in done.stderr
+    result = _run("mysql-server", path=path, environment=environment)
+    assert result.returncode == 64
+    assert "MYSQL_ROOT_PASSWORD is not set" in result.stderr

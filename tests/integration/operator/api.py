@@ -17,7 +17,7 @@ from sluicegate_operator.api.crds import KINDS, STREAMING_JOB, Kind
 from sluicegate_operator.api.fields import GROUP, VERSION
 from tests.integration.operator.rest_client import MERGE, ApiRejection, Object
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 _AS_TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _numbers: Final = itertools.count(1)
@@ -65,10 +65,10 @@ class Api:
         answer: _Answer = self.client.rest_client.request(  # type: ignore[no-untyped-call]
             method, self.server.url + path, headers=headers, body=body
         )
-        found: Object = json.loads(answer.read())
+        response: Object = json.loads(answer.read())
         if answer.status >= 400:
-            raise ApiRejection(answer.status, str(found.get("message", found)))
-        return found
+            raise ApiRejection(answer.status, str(response.get("message", response)))
+        return response
 
     def namespace(self) -> str:
         """Create a new namespace with the default ServiceAccount, which a controller would create."""
@@ -84,11 +84,11 @@ class Api:
         eventually(lambda: all(self._established(kind) for kind in kinds))
 
     def _established(self, kind: Kind) -> bool:
-        found = self.request("GET", f"{_DEFINITIONS}/{kind.plural}.{GROUP}")
-        conditions = found.get("status", {}).get("conditions") or ()
+        crd = self.request("GET", f"{_DEFINITIONS}/{kind.plural}.{GROUP}")
+        conditions = crd.get("status", {}).get("conditions") or ()
         return {"True"} == {c["status"] for c in conditions if c["type"] == "Established"}
 
-    # ---- resources of sluicegate.dev
+    # --- resources of sluicegate.dev
 
     def create(
         self, namespace: str, name: str, spec: Mapping[str, Any], kind: Kind = STREAMING_JOB
@@ -100,28 +100,28 @@ class Api:
             "metadata": {"name": name},
             "spec": spec,
         }
-        return self.request("POST", f"{_of(kind, namespace)}?fieldValidation=Strict", body)
+        return self.request("POST", f"{_path(kind, namespace)}?fieldValidation=Strict", body)
 
     def get(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> Object:
         """Read a resource."""
-        return self.request("GET", _of(kind, namespace, name))
+        return self.request("GET", _path(kind, namespace, name))
 
     def change(
         self, namespace: str, name: str, change: Mapping[str, Any], kind: Kind = STREAMING_JOB
     ) -> Object:
         """Apply a merge patch to a resource; None removes a field."""
-        return self.request("PATCH", _of(kind, namespace, name), change, content=MERGE)
+        return self.request("PATCH", _path(kind, namespace, name), change, content=MERGE)
 
     def change_status(
         self, namespace: str, name: str, status: Mapping[str, Any], kind: Kind = STREAMING_JOB
     ) -> Object:
         """Apply a merge patch to a resource's status."""
-        path = f"{_of(kind, namespace, name)}/status"
+        path = f"{_path(kind, namespace, name)}/status"
         return self.request("PATCH", path, {"status": status}, content=MERGE)
 
     def clear_status(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> Object:
         """Remove a resource's status."""
-        path = f"{_of(kind, namespace, name)}/status"
+        path = f"{_path(kind, namespace, name)}/status"
         return self.request("PATCH", path, {"status": None}, content=MERGE)
 
     def delete_lease(self, namespace: str, name: str = "sluicegate-operator") -> None:
@@ -136,7 +136,7 @@ class Api:
 
     def delete(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> Object:
         """Delete a resource."""
-        return self.request("DELETE", _of(kind, namespace, name))
+        return self.request("DELETE", _path(kind, namespace, name))
 
     def exists(self, namespace: str, name: str, kind: Kind = STREAMING_JOB) -> bool:
         """Return whether a resource exists."""
@@ -150,31 +150,32 @@ class Api:
 
     def events(self, namespace: str) -> list[Object]:
         """Return the Events of a namespace."""
-        found: list[Object] = self.request("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
-        return found
+        listed = self.request("GET", f"/api/v1/namespaces/{namespace}/events")
+        events: list[Object] = listed["items"]
+        return events
 
     def table(self, namespace: str, kind: Kind = STREAMING_JOB) -> Object:
         """Return the Table that `kubectl get` prints."""
-        return self.request("GET", _of(kind, namespace), accept=_AS_TABLE)
+        return self.request("GET", _path(kind, namespace), accept=_AS_TABLE)
 
-    # ---- resources of the core API
+    # --- resources of the core API
 
     def create_core(self, namespace: str, plural: str, body: Mapping[str, Any]) -> Object:
         """Create an object, such as a pod or a Secret."""
         return self.request("POST", f"/api/v1/namespaces/{namespace}/{plural}", body)
 
     def pod(self, namespace: str, name: str, *finalizers: str, **labels: str) -> Object:
-        """Create a driver's pod with labels of ours, such as `job="orders", attempt="1"`."""
-        known = {f"sluicegate.dev/{key}": text for key, text in labels.items()}
+        """Create a driver's pod with our labels, such as `job="orders", attempt="1"`."""
+        label_values = {f"sluicegate.dev/{key}": text for key, text in labels.items()}
         container = {"name": "driver", "image": "none", "command": ["true"]}
-        meta = {"name": name, "labels": known, "finalizers": list(finalizers)}
+        metadata = {"name": name, "labels": label_values, "finalizers": list(finalizers)}
         spec = {"restartPolicy": "Never", "containers": [container]}
-        return self.create_core(namespace, "pods", {"metadata": meta, "spec": spec})
+        return self.create_core(namespace, "pods", {"metadata": metadata, "spec": spec})
 
     def get_pod(self, namespace: str, name: str) -> Object | None:
         """Return a pod, or None."""
         try:
-            return self.request("GET", _pod(namespace, name))
+            return self.request("GET", _pod_path(namespace, name))
         except ApiRejection as refusal:
             if refusal.status != 404:
                 raise
@@ -182,16 +183,16 @@ class Api:
 
     def pods(self, namespace: str) -> list[str]:
         """Return the names of the pods."""
-        found = self.request("GET", f"/api/v1/namespaces/{namespace}/pods")
-        return [item["metadata"]["name"] for item in found["items"]]
+        listed = self.request("GET", f"/api/v1/namespaces/{namespace}/pods")
+        return [item["metadata"]["name"] for item in listed["items"]]
 
     def change_pod(self, namespace: str, name: str, change: Mapping[str, Any]) -> Object:
         """Apply a merge patch to a pod."""
-        return self.request("PATCH", _pod(namespace, name), change, content=MERGE)
+        return self.request("PATCH", _pod_path(namespace, name), change, content=MERGE)
 
     def delete_pod(self, namespace: str, name: str, grace_s: int = 30) -> Object:
-        """Delete a pod. It is gone when its kubelet has stopped it."""
-        return self.request("DELETE", _pod(namespace, name), {"gracePeriodSeconds": grace_s})
+        """Delete a pod; its object is removed when its kubelet has stopped it."""
+        return self.request("DELETE", _pod_path(namespace, name), {"gracePeriodSeconds": grace_s})
 
     def evict(self, namespace: str, name: str) -> Object:
         """Evict a pod, as `kubectl drain` does."""
@@ -200,53 +201,53 @@ class Api:
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
         }
-        return self.request("POST", f"{_pod(namespace, name)}/eviction", body)
+        return self.request("POST", f"{_pod_path(namespace, name)}/eviction", body)
 
     def pod_when(
         self,
         namespace: str,
         name: str,
-        true: Callable[[Object], object],
+        condition: Callable[[Object], object],
         *,
         within_s: float = 20.0,
     ) -> Object:
         """Wait until a condition holds for a pod; return the pod."""
 
-        def look() -> Object | None:
-            found = self.get_pod(namespace, name)
-            return found if found is not None and true(found) else None
+        def poll() -> Object | None:
+            pod = self.get_pod(namespace, name)
+            return pod if pod is not None and condition(pod) else None
 
-        return eventually(look, within_s=within_s)
+        return eventually(poll, within_s=within_s)
 
 
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def _of(kind: Kind, namespace: str, name: str = "") -> str:
+def _path(kind: Kind, namespace: str, name: str = "") -> str:
     path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{kind.plural}"
     return f"{path}/{name}" if name else path
 
 
-def _pod(namespace: str, name: str) -> str:
+def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
-def rejection(work: Callable[[], object]) -> ApiRejection:
+def rejection(request: Callable[[], object]) -> ApiRejection:
     """Return the API server's error; fail if the request is accepted."""
     try:
-        accepted = work()
+        accepted = request()
     except ApiRejection as error:
         return error
     raise AssertionError(f"the request was accepted: {accepted}")
 
 
-def eventually(look: Callable[[], Found | None], *, within_s: float = 60.0) -> Found:
+def eventually(poll: Callable[[], T | None], *, within_s: float = 60.0) -> T:
     """Poll until the result is true and return it; fail after a timeout."""
     deadline = time.monotonic() + within_s
     while True:
-        found = look()
-        if found:
-            return found
+        result = poll()
+        if result:
+            return result
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within_s} s; the last result was {found!r}")
+            raise AssertionError(f"not within {within_s} s; the last result was {result!r}")
         time.sleep(0.02)

@@ -67,7 +67,7 @@ def volume(api: Api, namespace: str, bucket: S3Endpoint) -> str:
 
 @pytest.fixture
 def ready_volume(api: Api, namespace: str, kubeconfig: Path, volume: str) -> str:
-    """Create a CheckpointVolume and let an operator make it ready."""
+    """Create a CheckpointVolume and wait until an operator has reported it ready."""
     with RunningOperator(kubeconfig, namespace) as operator:
         eventually(lambda: volume_ready(api, namespace), within_s=60.0)
         operator.stop()

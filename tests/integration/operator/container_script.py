@@ -67,13 +67,13 @@ class Script:
         self._by_attempt[job] = dict(enumerate(attempts, start=1))
         self._afterwards[job] = then or self.default
 
-    def attempt(self, job: str, number: int, behaviour: Behavior) -> None:
+    def attempt(self, job: str, number: int, behavior: Behavior) -> None:
         """Set the behavior of one attempt."""
-        self._by_attempt[job][number] = behaviour
+        self._by_attempt[job][number] = behavior
 
-    def of(self, pod: dict[str, Any]) -> Behavior:
+    def behavior_of(self, pod: dict[str, Any]) -> Behavior:
         """Return the behavior of a pod by its labels; a pod without an attempt label is attempt 1."""
         labels = pod["metadata"].get("labels", {})
         job = labels.get(JOB, "")
-        planned = self._by_attempt.get(job, {}).get(int(labels.get(ATTEMPT, "1")))
-        return planned or self._afterwards.get(job, self.default)
+        behavior = self._by_attempt.get(job, {}).get(int(labels.get(ATTEMPT, "1")))
+        return behavior or self._afterwards.get(job, self.default)

@@ -6,13 +6,13 @@ from sluicegate_operator.api.crds import CHECKPOINT_VOLUME, SAVEPOINT, STREAMING
 
 Object = dict[str, Any]
 
-LEAST_JOB: Final[Object] = {
+MINIMAL_JOB: Final[Object] = {
     "image": "registry.example/orders:1",
     "mainModule": "orders",
     "checkpoint": {"volume": "main"},
 }
-LEAST_VOLUME: Final[Object] = {"bucket": "checkpoints"}
-LEAST_SAVEPOINT: Final[Object] = {"job": "orders"}
+MINIMAL_VOLUME: Final[Object] = {"bucket": "checkpoints"}
+MINIMAL_SAVEPOINT: Final[Object] = {"job": "orders"}
 
 FULL_JOB: Final[Object] = {
     "image": "registry.example/orders:1",
@@ -81,7 +81,7 @@ FULL_JOB: Final[Object] = {
     "nodeLost": {"deadlineSeconds": 30, "statefulPolicy": "Restart"},
 }
 BATCH_JOB: Final[Object] = {
-    **LEAST_JOB,
+    **MINIMAL_JOB,
     "trigger": "AvailableNow",
     "schedule": {"cron": "*/5 * * * *", "timeZone": "Europe/Berlin", "startingDeadlineSeconds": 60},
 }
@@ -104,10 +104,10 @@ FULL_SAVEPOINT: Final[Object] = {
     "reclaimPolicy": "Delete",
 }
 
-LEAST: Final = {
-    STREAMING_JOB: LEAST_JOB,
-    CHECKPOINT_VOLUME: LEAST_VOLUME,
-    SAVEPOINT: LEAST_SAVEPOINT,
+MINIMAL: Final = {
+    STREAMING_JOB: MINIMAL_JOB,
+    CHECKPOINT_VOLUME: MINIMAL_VOLUME,
+    SAVEPOINT: MINIMAL_SAVEPOINT,
 }
 FULL: Final = {
     STREAMING_JOB: FULL_JOB,
@@ -118,12 +118,12 @@ FULL: Final = {
 
 def merged(spec: Object, change: Object) -> Object:
     """Return a spec with a change merged in; None removes a field."""
-    found = dict(spec)
+    result = dict(spec)
     for name, value in change.items():
         if value is None:
-            found.pop(name, None)
-        elif isinstance(value, dict) and isinstance(found.get(name), dict):
-            found[name] = merged(found[name], value)
+            result.pop(name, None)
+        elif isinstance(value, dict) and isinstance(result.get(name), dict):
+            result[name] = merged(result[name], value)
         else:
-            found[name] = value
-    return found
+            result[name] = value
+    return result

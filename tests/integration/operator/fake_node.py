@@ -44,15 +44,15 @@ class Sandbox:
     """One pod: its newest object, and what has happened to it."""
 
     def __init__(self, pod: Object) -> None:
-        """Start with the pod's present object."""
+        """Start with the pod's current object."""
         self.deleted: Final = asyncio.Event()
         self.sigterm: Final = asyncio.Event()
         """Set when its container receives SIGTERM."""
         self.node: NodeState | None = None
         self.task: asyncio.Task[None] | None = None
-        self.see(pod)
+        self.update(pod)
 
-    def see(self, pod: Object) -> None:
+    def update(self, pod: Object) -> None:
         """Store a newer object."""
         self.pod = pod
         if "deletionTimestamp" in pod["metadata"]:
@@ -75,6 +75,6 @@ class Sandbox:
         return float(self.pod["metadata"].get("deletionGracePeriodSeconds") or 0)
 
     @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         """Whether its containers have ended."""
         return self.pod.get("status", {}).get("phase") in ("Succeeded", "Failed")

@@ -31,8 +31,8 @@ def make_volume(api: Api, namespace: str, bucket: S3Endpoint, endpoint: str = ""
 
 def volume_ready(api: Api, namespace: str) -> bool:
     """Return whether the namespace's volume is ready."""
-    found = api.get(namespace, "store", CHECKPOINT_VOLUME)
-    return bool(found.get("status", {}).get("phase") == "Ready")
+    resource = api.get(namespace, "store", CHECKPOINT_VOLUME)
+    return bool(resource.get("status", {}).get("phase") == "Ready")
 
 
 def job_when(
@@ -41,8 +41,8 @@ def job_when(
     """Wait until a job's status matches; return the job."""
 
     def poll() -> Object | None:
-        found = api.get(namespace, name)
-        return found if matches(found.get("status", {})) else None
+        job = api.get(namespace, name)
+        return job if matches(job.get("status", {})) else None
 
     return eventually(poll, within_s=within_s)
 
@@ -59,16 +59,16 @@ def running(attempt: int) -> Status:
 
 def drivers_alive(api: Api, namespace: str) -> list[str]:
     """Return the names of drivers' pods that have not ended."""
-    found = api.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    pods = api.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
     return [
         pod["metadata"]["name"]
-        for pod in found
+        for pod in pods
         if pod["status"].get("phase") not in ("Succeeded", "Failed")
     ]
 
 
-def condition(found: Object, kind: str) -> tuple[str, str]:
+def condition(resource: Object, kind: str) -> tuple[str, str]:
     """Return the status and reason of a resource's condition; empty if there is none."""
-    conditions = found.get("status", {}).get("conditions", ())
-    one: Object = next((c for c in conditions if c["type"] == kind), {})
-    return one.get("status", ""), one.get("reason", "")
+    conditions = resource.get("status", {}).get("conditions", ())
+    match: Object = next((c for c in conditions if c["type"] == kind), {})
+    return match.get("status", ""), match.get("reason", "")

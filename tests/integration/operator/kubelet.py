@@ -126,9 +126,9 @@ class Kubelet:
         """Set the taint by which a person confirms that a node is shut down."""
         self._call(self._taint(node, OUT_OF_SERVICE))
 
-    def _call(self, work: Coroutine[Any, Any, object]) -> None:
+    def _call(self, coroutine: Coroutine[Any, Any, object]) -> None:
         assert self._loop, "the kubelet is not started"
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_TIMEOUT_S)
 
     # ---- the event loop
 
@@ -148,16 +148,16 @@ class Kubelet:
         async with Rest(self.server, self._connections) as self._rest:
             for name in self._names:
                 await self._register(name)
-            watching = asyncio.create_task(self._watch_pods(ready))
-            over = asyncio.create_task(self._stopped.wait())
-            await asyncio.wait((watching, over), return_when=asyncio.FIRST_COMPLETED)
+            watch = asyncio.create_task(self._watch_pods(ready))
+            stopped = asyncio.create_task(self._stopped.wait())
+            await asyncio.wait((watch, stopped), return_when=asyncio.FIRST_COMPLETED)
             running = [sandbox.task for sandbox in self._pods.values() if sandbox.task]
-            for task in (over, *running, watching):
+            for task in (stopped, *running, watch):
                 task.cancel()
             # `_collect_error` has stored the errors of pods
-            await asyncio.gather(over, *running, return_exceptions=True)
+            await asyncio.gather(stopped, *running, return_exceptions=True)
             with contextlib.suppress(asyncio.CancelledError):
-                await watching
+                await watch
 
     async def _watch_pods(self, ready: "Future[None]") -> None:
         listed: set[str] = set()
@@ -177,7 +177,7 @@ class Kubelet:
     def _pod_seen(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
         if uid in self._pods:
-            self._pods[uid].see(pod)
+            self._pods[uid].update(pod)
             return
         sandbox = self._pods[uid] = Sandbox(pod)
         sandbox.task = asyncio.create_task(self._run_pod(sandbox))
@@ -201,7 +201,7 @@ class Kubelet:
         with contextlib.suppress(ApiRejection):  # it already exists
             await self._rest.request("POST", "/api/v1/nodes", {"metadata": {"name": name}})
         await self._write_ready(name, "True")
-        # the API server gives a new node the taint not-ready
+        # the API server adds the taint not-ready to a new node
         await self._rest.request(
             "PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, MERGE
         )
@@ -238,7 +238,7 @@ class Kubelet:
                 sandbox.task.cancel()
 
     async def _next_node(self) -> NodeState:
-        """Return the connected nodes in turn; wait if there is none."""
+        """Return the next connected node, round-robin; wait if there is none."""
         async with self._node_returned:
             while True:
                 connected = [node for node in self._nodes.values() if node.connected.is_set()]
@@ -250,10 +250,10 @@ class Kubelet:
 
     async def _run_pod(self, sandbox: Sandbox) -> None:
         """Run a pod from its creation to its end."""
-        behavior = self.script.of(sandbox.pod)
+        behavior = self.script.behavior_of(sandbox.pod)
         if not await self._bind(sandbox, behavior):
             return
-        if not sandbox.over:
+        if not sandbox.ended:
             await self._write(sandbox, pod_status.creating(sandbox.pod))
             end = await self._run_container(sandbox, behavior)
             await self._write(
@@ -264,7 +264,7 @@ class Kubelet:
         await self._rest.request("DELETE", sandbox.path, body)
 
     async def _bind(self, sandbox: Sandbox, behavior: Behavior) -> bool:
-        """Bind a pod to a node; return False if it will never run on one of ours."""
+        """Bind a pod to a node; return False if it will never run on a node of this kubelet."""
         name = sandbox.pod["spec"].get("nodeName")
         if name:
             sandbox.node = self._nodes.get(name)
@@ -283,8 +283,8 @@ class Kubelet:
         }
         try:
             await self._rest.request("POST", f"{sandbox.path}/binding", body)
-        except ApiRejection as refused:
-            if refused.status == 409:
+        except ApiRejection as error:
+            if error.status == 409:
                 return False
             raise
         sandbox.pod["spec"]["nodeName"] = node.name
@@ -323,14 +323,14 @@ class Kubelet:
         assert sandbox.node
         await sandbox.node.connected.wait()
 
-    async def _write(self, sandbox: Sandbox, change: Object) -> None:
+    async def _write(self, sandbox: Sandbox, status: Object) -> None:
         """Write a status once the pod's node is connected."""
         await self._connected(sandbox)
-        await self._patch(sandbox, change)
+        await self._patch(sandbox, status)
 
-    async def _patch(self, sandbox: Sandbox, change: Object) -> None:
-        body = {"metadata": {"uid": sandbox.uid}, "status": change}
-        sandbox.see(await self._rest.request("PATCH", f"{sandbox.path}/status", body, STRATEGIC))
+    async def _patch(self, sandbox: Sandbox, status: Object) -> None:
+        body = {"metadata": {"uid": sandbox.uid}, "status": status}
+        sandbox.update(await self._rest.request("PATCH", f"{sandbox.path}/status", body, STRATEGIC))
 
     async def running(self, sandbox: Sandbox) -> None:
         """Report that a pod's container is running."""
@@ -354,7 +354,7 @@ class Kubelet:
         return ContainerEnd(behavior.stop_exit_code, behavior.stop_message)
 
     async def _until_sigterm(self, sandbox: Sandbox, behavior: Behavior) -> None:
-        """Wait for SIGTERM, and report epochs meanwhile if the script says so."""
+        """Wait for SIGTERM, and report epochs meanwhile if the script has an interval for them."""
         if behavior.progress_every_s is None:
             await sandbox.sigterm.wait()
             return

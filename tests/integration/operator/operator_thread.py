@@ -140,12 +140,14 @@ class RunningOperator:
         self._join()
 
     def reconcile_now(self, key: tuple[str, str], kind: Kind = STREAMING_JOB) -> None:
-        """Let it reconcile a resource, and return afterwards."""
+        """Trigger the reconciliation of a resource and wait until it is done."""
         assert self._loop
         assert self.operator
         before = self._reconciliations(kind)
         queues = (self.operator.jobs, self.operator.volumes, self.operator.savepoints)
-        queue = next(one.queue for one in queues if one.queue.name == kind.name)
+        queue = next(
+            controller.queue for controller in queues if controller.queue.name == kind.name
+        )
         self._loop.call_soon_threadsafe(queue.add, key)
         eventually(lambda: self._reconciliations(kind) > before)
 
@@ -224,17 +226,17 @@ class RunningOperator:
         )
         self.operator = Operator(api, settings)
         if self._clock is not None:
-            for one in (self.operator.jobs, self.operator.volumes, self.operator.savepoints):
-                one.clock = self._clock
-        running = asyncio.create_task(self.operator.run(self._stop))
+            for controller in (self.operator.jobs, self.operator.volumes, self.operator.savepoints):
+                controller.clock = self._clock
+        task = asyncio.create_task(self.operator.run(self._stop))
         try:
             while not self.operator.health.bound_port:  # noqa: ASYNC110 - only while starting
                 await asyncio.sleep(0.01)
             ready.set_result(None)
-            await running
+            await task
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             await api.close()
 
     def _counts(self, method: str, path: str) -> bool:

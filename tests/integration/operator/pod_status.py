@@ -69,16 +69,16 @@ def running(pod: Object) -> Object:
 
 def ended(pod: Object, code: int, message: str, reason: str) -> Object:
     """Return the status of a pod whose container has ended."""
-    before = pod.get("status", {}).get("containerStatuses", [{}])[0].get("state", {})
-    began = before.get("running", {}).get("startedAt")
+    state = pod.get("status", {}).get("containerStatuses", [{}])[0].get("state", {})
+    started_at = state.get("running", {}).get("startedAt")
     fields: Object = {
         "exitCode": code,
         "reason": reason or ("Error" if code else "Completed"),
         "finishedAt": now(),
         "containerID": f"simulated://{pod['metadata']['uid']}",
     }
-    if began:
-        fields["startedAt"] = began
+    if started_at:
+        fields["startedAt"] = started_at
     if message:
         fields["message"] = message
     return {
@@ -89,12 +89,12 @@ def ended(pod: Object, code: int, message: str, reason: str) -> Object:
 
 
 def _readiness(ready: str, reason: str = "") -> list[Object]:
-    more = {"reason": reason} if reason else {}
-    return [_condition(kind, ready, **more) for kind in ("Ready", "ContainersReady")]
+    fields = {"reason": reason} if reason else {}
+    return [_condition(kind, ready, **fields) for kind in ("Ready", "ContainersReady")]
 
 
-def _condition(kind: str, status: str, **more: str) -> Object:
-    return {"type": kind, "status": status, "lastTransitionTime": now(), **more}
+def _condition(kind: str, status: str, **fields: str) -> Object:
+    return {"type": kind, "status": status, "lastTransitionTime": now(), **fields}
 
 
 def _containers(pod: Object, state: Object, *, ready: bool = False) -> list[Object]:

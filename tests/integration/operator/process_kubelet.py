@@ -88,15 +88,15 @@ class ProcessKubelet(Kubelet):
         environment: Mapping[str, str],
     ) -> Process:
         folder = self.folder_of(sandbox.pod)
-        work = folder / "work"
-        work.mkdir(parents=True, exist_ok=True)
+        working_folder = folder / "work"
+        working_folder.mkdir(parents=True, exist_ok=True)
         (folder / "outcome").touch()
         base = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         with (folder / "log").open("ab") as log:
             try:
                 return await asyncio.create_subprocess_exec(
                     *argv,
-                    cwd=container.get("workingDir", work),
+                    cwd=container.get("workingDir", working_folder),
                     env={**base, **self._environment, **environment},
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
@@ -108,37 +108,37 @@ class ProcessKubelet(Kubelet):
 
     async def _until_end(self, sandbox: Sandbox, process: Process) -> int:
         """Return a process's exit code as Python reports it; send SIGTERM when its pod is deleted."""
-        ended = asyncio.create_task(process.wait())
-        request = asyncio.create_task(sandbox.sigterm.wait())
-        await asyncio.wait((ended, request), return_when=asyncio.FIRST_COMPLETED)
-        request.cancel()
-        if ended.done():
-            return ended.result()
+        exit_task = asyncio.create_task(process.wait())
+        sigterm_task = asyncio.create_task(sandbox.sigterm.wait())
+        await asyncio.wait((exit_task, sigterm_task), return_when=asyncio.FIRST_COMPLETED)
+        sigterm_task.cancel()
+        if exit_task.done():
+            return exit_task.result()
         process.terminate()
-        done, _ = await asyncio.wait((ended,), timeout=sandbox.grace_s)
-        if not done:
+        finished, _ = await asyncio.wait((exit_task,), timeout=sandbox.grace_s)
+        if not finished:
             process.kill()
-        return await ended
+        return await exit_task
 
-    # ---- the environment
+    # --- the environment
 
     async def _environment_of(self, sandbox: Sandbox, container: Object) -> dict[str, str]:
         account = await self._account(sandbox)
-        found = {
+        platform_variables = {
             "KUBERNETES_SERVICE_HOST": self.server.host,
             "KUBERNETES_SERVICE_PORT": str(self.server.port),
             "SLUICEGATE_SERVICEACCOUNT": str(account),
             "SLUICEGATE_TERMINATION_FILE": str(self.folder_of(sandbox.pod) / "outcome"),
         }
-        given: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for source in container.get("envFrom", ()):
             values = await self._values(sandbox, source)
-            given |= {source.get("prefix", "") + name: text for name, text in values.items()}
+            variables |= {source.get("prefix", "") + name: text for name, text in values.items()}
         for variable in container.get("env", ()):
-            text = await self._text_of(sandbox, variable, {**found, **given})
+            text = await self._text_of(sandbox, variable, {**platform_variables, **variables})
             if text is not None:
-                given[variable["name"]] = text
-        return {**given, **found}
+                variables[variable["name"]] = text
+        return {**variables, **platform_variables}
 
     async def _text_of(
         self, sandbox: Sandbox, variable: Object, variables: Mapping[str, str]
@@ -169,16 +169,16 @@ class ProcessKubelet(Kubelet):
         try:
             path = f"/api/v1/namespaces/{namespace}/{kind}/{reference['name']}"
             data: dict[str, str] = (await self._rest.request("GET", path)).get("data", {})
-        except ApiRejection as refused:
+        except ApiRejection as error:
             if reference.get("optional"):
                 return {}
-            raise CannotStart("CreateContainerConfigError", str(refused)) from refused
+            raise CannotStart("CreateContainerConfigError", str(error)) from error
         if not secret:
             return data
         return {name: base64.b64decode(text).decode() for name, text in data.items()}
 
     async def _account(self, sandbox: Sandbox) -> Path:
-        """Write a token of the pod's service account where the process looks for it."""
+        """Write a token of the pod's service account to the folder that the process reads."""
         metadata = sandbox.pod["metadata"]
         request: Object = {"expirationSeconds": 3607}
         name = sandbox.pod["spec"].get("serviceAccountName")
@@ -190,8 +190,8 @@ class ProcessKubelet(Kubelet):
         path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{name}/token"
         try:
             token = await self._rest.request("POST", path, {"spec": request})
-        except ApiRejection as refused:
-            raise CannotStart("CreateContainerConfigError", str(refused)) from refused
+        except ApiRejection as error:
+            raise CannotStart("CreateContainerConfigError", str(error)) from error
         folder = self.folder_of(sandbox.pod) / "account"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "token").write_text(token["status"]["token"], encoding="utf-8")
@@ -206,10 +206,10 @@ def _command(container: Object, environment: Mapping[str, str]) -> list[str]:
         raise CannotStart(
             "RunContainerError", "the container has no command, and there are no images"
         )
-    found = [_expand(word, environment) for word in argv]
-    if found[0] in ("python", "python3"):
-        found[0] = sys.executable
-    return found
+    expanded = [_expand(argument, environment) for argument in argv]
+    if expanded[0] in ("python", "python3"):
+        expanded[0] = sys.executable
+    return expanded
 
 
 def _expand(text: str, variables: Mapping[str, str]) -> str:
@@ -219,10 +219,10 @@ def _expand(text: str, variables: Mapping[str, str]) -> str:
 
 def _field(pod: Mapping[str, Any], path: str) -> str:
     """Return a field of a pod by its downward API path."""
-    keyed = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)
-    if keyed:
-        return str(pod["metadata"].get(keyed[1], {}).get(keyed[2], ""))
-    found: Any = pod
-    for step in path.split("."):
-        found = found.get(step, {})
-    return found if isinstance(found, str) else ""
+    match = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)
+    if match:
+        return str(pod["metadata"].get(match[1], {}).get(match[2], ""))
+    value: Any = pod
+    for key in path.split("."):
+        value = value.get(key, {})
+    return value if isinstance(value, str) else ""

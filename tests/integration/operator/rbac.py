@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -11,8 +10,8 @@ import pytest
 import yaml
 
 from infra import manifests
-from infra.chart_docs import helm
 from infra.toolchain import go_programs
+from tests.integration.charts.rendering import vendored_charts
 from tests.integration.operator.api import Api
 
 OPERATOR: Final = f"system:serviceaccount:{manifests.NAMESPACE}:{manifests.NAME}"
@@ -56,8 +55,8 @@ def grant_driver(api: Api, namespace: str) -> None:
 
 def _rendered(namespace: str = "") -> list[dict[str, Any]]:
     """Return the manifests of a namespace; by default those of the cluster."""
-    found = (body for body in _manifests() if body["metadata"].get("namespace", "") == namespace)
-    return [copy.deepcopy(body) for body in found]
+    bodies = (body for body in _manifests() if body["metadata"].get("namespace", "") == namespace)
+    return [copy.deepcopy(body) for body in bodies]
 
 
 @functools.cache
@@ -65,15 +64,12 @@ def _manifests() -> tuple[dict[str, Any], ...]:
     """Render the chart, or skip the test if helm is missing."""
     if reason := go_programs.tool_missing_reason("helm"):
         pytest.skip(reason)
-    vendored = shutil.ignore_patterns("charts", "crds")
     with tempfile.TemporaryDirectory() as folder:
-        charts = Path(folder)
-        shutil.copytree(helm.FOLDER, charts, ignore=vendored, dirs_exist_ok=True)
-        helm.vendor(charts)
-        text = manifests.render(manifests.values_of(drivers=[_DRIVER_NAMESPACE]), charts)
+        charts = vendored_charts(Path(folder))
+        text = manifests.render(manifests.values_of(drivers=[_DRIVER_NAMESPACE]), charts.folder)
     return tuple(body for body in yaml.safe_load_all(text) if body)
 
 
-def _create(api: Api, body: dict[str, Any], where: str = "") -> None:
+def _create(api: Api, body: dict[str, Any], prefix: str = "") -> None:
     plural = _PLURALS[body["kind"]]
-    api.request("POST", f"/apis/rbac.authorization.k8s.io/v1/{where}{plural}", body)
+    api.request("POST", f"/apis/rbac.authorization.k8s.io/v1/{prefix}{plural}", body)

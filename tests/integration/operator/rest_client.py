@@ -20,15 +20,15 @@ Object = dict[str, Any]
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 
-_AGAIN_S: Final = 0.2
-_PATIENCE_S: Final = 30.0
+_RETRY_DELAY_S: Final = 0.2
+_TIMEOUT_S: Final = 30.0
 
 
 class ApiRejection(Exception):
     """The API server answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
-        """Keep the HTTP status and the server's message."""
+        """Store the HTTP status and the server's message."""
         super().__init__(f"{status}: {message}")
         self.status = status
         self.message = message
@@ -39,14 +39,14 @@ class Rest:
 
     def __init__(self, server: KubernetesServer, connections: int) -> None:
         """Prepare a session; no connection is opened yet."""
-        trusts = ssl.create_default_context(cafile=str(server.certificate))
+        tls_context = ssl.create_default_context(cafile=str(server.certificate))
         self._session = aiohttp.ClientSession(
             server.url,
             headers={"Authorization": f"Bearer {server.token()}"},
-            connector=aiohttp.TCPConnector(limit=connections, ssl=trusts),
-            timeout=aiohttp.ClientTimeout(total=_PATIENCE_S),
+            connector=aiohttp.TCPConnector(limit=connections, ssl=tls_context),
+            timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
         )
-        self._going: set[asyncio.Task[Object]] = set()
+        self._in_progress: set[asyncio.Task[Object]] = set()
         self._closing = False
 
     async def __aenter__(self) -> Self:
@@ -61,7 +61,7 @@ class Rest:
     ) -> None:
         """Complete the requests in progress, and close all connections."""
         self._closing = True
-        await asyncio.gather(*self._going, return_exceptions=True)
+        await asyncio.gather(*self._in_progress, return_exceptions=True)
         await self._session.close()
         await asyncio.sleep(0)  # aborted connections are closed in the next iteration of the loop
 
@@ -76,10 +76,10 @@ class Rest:
         Raises:
             ApiRejection: the answer is an error.
         """
-        going = asyncio.create_task(self._send(method, path, body, kind))
-        self._going.add(going)
-        going.add_done_callback(self._going.discard)
-        return await asyncio.shield(going)
+        task = asyncio.create_task(self._send(method, path, body, kind))
+        self._in_progress.add(task)
+        task.add_done_callback(self._in_progress.discard)
+        return await asyncio.shield(task)
 
     async def _send(self, method: str, path: str, body: Object | None, kind: str) -> Object:
         while True:
@@ -90,14 +90,14 @@ class Rest:
                     data=None if body is None else json.dumps(body),
                     headers={"Content-Type": kind},
                 ) as answer:
-                    found: Object = await answer.json(content_type=None)
+                    response: Object = await answer.json(content_type=None)
                     if answer.status >= 400:
-                        raise ApiRejection(answer.status, str(found.get("message", found)))
-                    return found
+                        raise ApiRejection(answer.status, str(response.get("message", response)))
+                    return response
             except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError):
                 if self._closing:
                     raise
-                await asyncio.sleep(_AGAIN_S)  # tests restart the server
+                await asyncio.sleep(_RETRY_DELAY_S)  # tests restart the server
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[tuple[str, Object]]:
         """Yield existing objects as ADDED, then LISTED, then every change; start again after an error.
@@ -112,18 +112,18 @@ class Rest:
                 for item in listed["items"]:
                     yield "ADDED", item
                 yield "LISTED", {}
-                since = listed["metadata"]["resourceVersion"]
-                async for change in self._changes(path, {**query, "resourceVersion": since}):
+                version = listed["metadata"]["resourceVersion"]
+                async for change in self._changes(path, {**query, "resourceVersion": version}):
                     yield change
             except aiohttp.ClientError:
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_DELAY_S)
 
     async def _changes(
         self, path: str, query: Mapping[str, str]
     ) -> AsyncIterator[tuple[str, Object]]:
         timeout = aiohttp.ClientTimeout(total=None)
-        asked = {**query, "watch": "true"}
-        async with self._session.get(path, params=asked, timeout=timeout) as answer:
+        parameters = {**query, "watch": "true"}
+        async with self._session.get(path, params=parameters, timeout=timeout) as answer:
             answer.raise_for_status()
             connection = answer.connection
             try:

@@ -36,14 +36,14 @@ def test_batch_runs_by_schedule_and_skips_a_missed_run(
         for run in (1, 2):
             offset_s[0] = first + (run - 1) * HOUR_S + 5.0 - time.time()
             operator.reconcile_now((namespace, "clicks"))
-            found = job_when(api, namespace, _waiting_after(run))
-            assert to_instant(found["status"]["lastScheduleTime"]) == first + (run - 1) * HOUR_S
+            job = job_when(api, namespace, _waiting_after(run))
+            assert to_instant(job["status"]["lastScheduleTime"]) == first + (run - 1) * HOUR_S
 
         offset_s[0] = first + 2 * HOUR_S + 1000.0 - time.time()
         operator.reconcile_now((namespace, "clicks"))
         eventually(lambda: any(e["reason"] == "RunMissed" for e in api.events(namespace)))
-        found = job_when(api, namespace, _waiting_after(2))
-        assert to_instant(found["status"]["lastScheduleTime"]) == first + 2 * HOUR_S
+        job = job_when(api, namespace, _waiting_after(2))
+        assert to_instant(job["status"]["lastScheduleTime"]) == first + 2 * HOUR_S
 
 
 def _volume_ready(status: dict[str, object]) -> bool:

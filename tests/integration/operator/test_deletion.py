@@ -34,7 +34,7 @@ _CRD: Final = (
 
 
 def apply_failed(status: Object) -> bool:
-    """Return whether a status says that decided epochs could not be applied."""
+    """Return whether a status has the condition that decided epochs could not be applied."""
     return any(c["reason"] == "FinishFailed" for c in status.get("conditions", ()))
 
 
@@ -50,16 +50,16 @@ def test_failed_apply_is_retried(
         api.create(namespace, "clicks", spec_of(volume))
         job_when(api, namespace, running(1))
         api.delete(namespace, "clicks")
-        found = job_when(api, namespace, apply_failed)
-        assert found["status"]["attempt"] == 2
-        assert found["status"]["applyFailures"] == 1
+        job = job_when(api, namespace, apply_failed)
+        assert job["status"]["attempt"] == 2
+        assert job["status"]["applyFailures"] == 1
         offset_s[0] = 61.0
         operator.reconcile_now((namespace, "clicks"))
         eventually(lambda: not api.exists(namespace, "clicks"), within_s=60.0)
-    created = [
+    pod_creations = [
         path for method, path in operator.writes if method == "POST" and path.endswith("/pods")
     ]
-    assert len(created) == 3
+    assert len(pod_creations) == 3
 
 
 @pytest.mark.usefixtures("operator")
@@ -90,10 +90,10 @@ def test_deleted_volume_stays_until_its_job_is_released(
     api.delete(namespace, "clicks")
     eventually(lambda: not api.exists(namespace, "clicks"), within_s=60.0)
     eventually(lambda: not api.exists(namespace, volume, CHECKPOINT_VOLUME), within_s=90.0)
-    created = [
+    pod_creations = [
         path for method, path in operator.writes if method == "POST" and path.endswith("/pods")
     ]
-    assert len(created) == 2
+    assert len(pod_creations) == 2
 
 
 def test_deleted_job_with_an_invalid_spec_is_released(own_api: Api, bucket: S3Endpoint) -> None:
@@ -115,14 +115,14 @@ def test_deleted_job_with_an_invalid_spec_is_released(own_api: Api, bucket: S3En
         own_api.create(namespace, "clicks", spec_of(make_volume(own_api, namespace, bucket)))
         job_when(own_api, namespace, running(1))
 
-        def later() -> Object | None:
+        def set_later_field() -> Object | None:
             """Set the field, once the server serves it."""
-            found = own_api.change(namespace, "clicks", {"spec": {"later": "yes"}})
-            return found if found["spec"].get("later") else None
+            job = own_api.change(namespace, "clicks", {"spec": {"later": "yes"}})
+            return job if job["spec"].get("later") else None
 
-        eventually(later)
-        found = job_when(own_api, namespace, lambda s: "SpecInvalid" in str(s))
-        assert condition(found, "Accepted") == ("False", "SpecInvalid")
+        eventually(set_later_field)
+        job = job_when(own_api, namespace, lambda s: "SpecInvalid" in str(s))
+        assert condition(job, "Accepted") == ("False", "SpecInvalid")
         assert drivers_alive(own_api, namespace) == ["clicks-1-driver"]
         own_api.delete(namespace, "clicks")
         eventually(lambda: not own_api.exists(namespace, "clicks"), within_s=60.0)

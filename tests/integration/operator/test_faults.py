@@ -1,6 +1,6 @@
 """Faults around the operator, one for each test, on a real API server.
 
-After each fault there is one driver, of the newest attempt, and nothing was done twice.
+After each fault exactly one driver runs, of the newest attempt, and no action was repeated.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(2
 
 
 @pytest.mark.parametrize("kill_after_answer", [False, True], ids=["before", "after"])
-def test_operator_is_killed_at_any_write(
+def test_an_operator_killed_at_any_write_is_replaced_without_a_second_driver(
     api: Api,
     namespace: str,
     kubelet: Kubelet,
@@ -59,18 +59,18 @@ def test_operator_is_killed_at_any_write(
             job_when(api, namespace, running(2), name)
             second.stop()
         api.delete_lease(namespace)
-        mine = [pod for pod in api.pods(namespace) if pod.startswith(f"{name}-")]
-        assert mine == [f"{name}-1-driver", f"{name}-2-driver"][-len(mine) :]
-        assert [one for one in drivers_alive(api, namespace) if one.startswith(f"{name}-")] == [
-            f"{name}-2-driver"
-        ]
+        pods_of_job = [pod for pod in api.pods(namespace) if pod.startswith(f"{name}-")]
+        assert pods_of_job == [f"{name}-1-driver", f"{name}-2-driver"][-len(pods_of_job) :]
+        assert [
+            driver for driver in drivers_alive(api, namespace) if driver.startswith(f"{name}-")
+        ] == [f"{name}-2-driver"]
         if not killed:
             assert write > 6, "the operator writes less often than this test assumes"
             return
         api.change(namespace, name, {"spec": {"suspend": True}})
 
 
-def test_job_is_edited_before_each_write(
+def test_a_job_edited_before_each_write_causes_conflicts_and_no_action(
     api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     """A write with an old version is refused (409 Conflict), and no action follows."""
@@ -81,8 +81,8 @@ def test_job_is_edited_before_each_write(
     def edit(method: str, path: str) -> None:
         number = next(edits)
         if path.endswith("/streamingjobs/clicks/status") and method == "PUT" and number % 2 == 0:
-            note = {"metadata": {"annotations": {"test": str(number)}}}
-            api.change(namespace, "clicks", note)
+            annotation = {"metadata": {"annotations": {"test": str(number)}}}
+            api.change(namespace, "clicks", annotation)
 
     with RunningOperator(kubeconfig, namespace, before_write=edit) as operator:
         job_when(api, namespace, running(2))
@@ -91,10 +91,10 @@ def test_job_is_edited_before_each_write(
     assert drivers_alive(api, namespace) == ["clicks-2-driver"]
 
 
-def test_leader_is_killed(
+def test_a_killed_leader_is_replaced_when_its_lease_expires(
     api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
-    """One replica acts; after it is killed the other takes over once the lease expires."""
+    """Only one replica writes; once its lease has expired the other takes over."""
     kubelet.plan("clicks", then=REPORTS)
     with (
         RunningOperator(kubeconfig, namespace) as first,
@@ -102,8 +102,8 @@ def test_leader_is_killed(
     ):
         api.create(namespace, "clicks", spec_of(ready_volume))
         job_when(api, namespace, running(1))
-        leader, other = (first, second) if first.writes else (second, first)
-        assert not other.writes
+        leader, follower = (first, second) if first.writes else (second, first)
+        assert not follower.writes
         leader.kill()
         api.change(namespace, "clicks", {"spec": {"restartNonce": 1}})
         job_when(api, namespace, running(2))
@@ -118,11 +118,11 @@ def test_stopped_leader_releases_its_lease(
     with RunningOperator(kubeconfig, namespace) as first:
         job_when(api, namespace, running(1))
         first.stop()
-    began = time.monotonic()
+    start = time.monotonic()
     api.change(namespace, "clicks", {"spec": {"restartNonce": 1}})
     with RunningOperator(kubeconfig, namespace):
         job_when(api, namespace, running(2))
-    assert time.monotonic() - began < 14.0, "a lease that was not released lasts for 15 s"
+    assert time.monotonic() - start < 14.0, "a lease that was not released lasts for 15 s"
 
 
 def test_pod_deleted_by_hand_is_replaced(
@@ -171,7 +171,7 @@ def test_wiped_status_is_rebuilt(
     assert api.pods(namespace) == ["clicks-1-driver"]
 
 
-def test_a_job_deleted_while_its_driver_starts_goes(
+def test_a_job_deleted_while_its_driver_starts_is_released(
     api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     kubelet.plan("clicks", then=Behavior(starts_after_s=5.0))
@@ -183,7 +183,7 @@ def test_a_job_deleted_while_its_driver_starts_goes(
     assert drivers_alive(api, namespace) == []
 
 
-def test_the_api_server_is_restarted(
+def test_the_operator_survives_a_restart_of_the_api_server(
     api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     """Meanwhile a driver fails; the operator comes back by itself and replaces it."""
@@ -210,8 +210,8 @@ def test_dead_watch_is_detected(  # noqa: PLR0913, PLR0917 - fixtures
     monkeypatch.setattr(client, "SILENT_S", 3.0)
     kubelet.plan("clicks", then=REPORTS)
     with FreezableProxy(api.server.port) as proxy:
-        config = proxy.kubeconfig(kubeconfig, tmp_path)
-        with RunningOperator(config, namespace):
+        proxied_kubeconfig = proxy.kubeconfig(kubeconfig, tmp_path)
+        with RunningOperator(proxied_kubeconfig, namespace):
             api.create(namespace, "clicks", spec_of(ready_volume))
             job_when(api, namespace, running(1))
             proxy.freeze()
@@ -219,7 +219,7 @@ def test_dead_watch_is_detected(  # noqa: PLR0913, PLR0917 - fixtures
             job_when(api, namespace, running(2))
 
 
-def test_store_is_down_when_the_volume_is_created(
+def test_volume_and_job_recover_once_the_store_is_reachable(
     api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, bucket: S3Endpoint
 ) -> None:
     """The volume fails with the reason and the job waits; both continue once the store is reachable."""
@@ -227,15 +227,15 @@ def test_store_is_down_when_the_volume_is_created(
     make_volume(api, namespace, bucket, endpoint="http://127.0.0.1:9")
     api.create(namespace, "clicks", spec_of("store"))
     with RunningOperator(kubeconfig, namespace):
-        found = job_when(api, namespace, lambda s: "StoreUnavailable" in str(s))
+        job = job_when(api, namespace, lambda s: "StoreUnavailable" in str(s))
         assert api.pods(namespace) == []
-        assert found["status"]["phase"] == "Pending"
+        assert job["status"]["phase"] == "Pending"
         api.change(namespace, "store", {"spec": {"endpoint": bucket.endpoint}}, CHECKPOINT_VOLUME)
         job_when(api, namespace, running(1))
 
 
 @pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0], ids=["ahead", "back"])
-def test_clock_jumps(
+def test_a_clock_jump_replaces_no_running_driver(
     api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str, jump_s: float
 ) -> None:
     """A day ahead or back: a running driver is left alone, and a failed one is replaced."""

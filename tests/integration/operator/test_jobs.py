@@ -21,15 +21,20 @@ def test_job_runs_once_its_volume_is_ready(
     """Phase, attempt, epoch and conditions are set, and the driver gets its checkpoint."""
     kubelet.plan("clicks", REPORTS)
     api.create(namespace, "clicks", spec_of(volume))
-    found = job_when(
+    job = job_when(
         api,
         namespace,
         lambda s: s.get("checkpoint", {}).get("lastEpochTime") and phase("Running")(s),
     )
-    status = found["status"]
+    status = job["status"]
     assert status["attempt"] == 1
-    ready = {c["type"]: c["status"] for c in status["conditions"]}
-    assert ready == {"Accepted": "True", "Ready": "True", "VolumeReady": "True", "Failed": "False"}
+    conditions = {c["type"]: c["status"] for c in status["conditions"]}
+    assert conditions == {
+        "Accepted": "True",
+        "Ready": "True",
+        "VolumeReady": "True",
+        "Failed": "False",
+    }
     pod = api.get_pod(namespace, "clicks-1-driver")
     assert pod is not None
     variables = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0]["env"]}
@@ -39,8 +44,8 @@ def test_job_runs_once_its_volume_is_ready(
 @pytest.mark.usefixtures("operator")
 def test_job_without_its_volume_waits(api: Api, namespace: str) -> None:
     api.create(namespace, "clicks", spec_of("nowhere"))
-    found = job_when(api, namespace, lambda s: s.get("conditions"))
-    ready = next(c for c in found["status"]["conditions"] if c["type"] == "Ready")
+    job = job_when(api, namespace, lambda s: s.get("conditions"))
+    ready = next(c for c in job["status"]["conditions"] if c["type"] == "Ready")
     assert ready["reason"] == "VolumeNotReady"
     assert "no CheckpointVolume nowhere" in ready["message"]
     assert api.pods(namespace) == []
@@ -52,9 +57,9 @@ def test_failed_driver_is_replaced(api: Api, namespace: str, kubelet: Kubelet, v
     message = '{"kind": "StageFailed", "what": "a column is missing", "data": "", "do": ""}'
     kubelet.plan("clicks", ends(1, message), then=REPORTS)
     api.create(namespace, "clicks", spec_of(volume))
-    found = job_when(api, namespace, running(2))
-    assert found["status"]["restarts"] == 1
-    assert "StageFailed: a column is missing" in found["status"]["lastError"]
+    job = job_when(api, namespace, running(2))
+    assert job["status"]["restarts"] == 1
+    assert "StageFailed: a column is missing" in job["status"]["lastError"]
 
 
 @pytest.mark.usefixtures("operator")
@@ -65,8 +70,8 @@ def test_job_fails_when_its_restarts_are_used_up(
     kubelet.plan("clicks", then=ends(1, "boom"))
     restart = {"strategy": "FixedDelay", "attempts": 1, "delaySeconds": 0.1}
     api.create(namespace, "clicks", spec_of(volume, restart=restart))
-    found = job_when(api, namespace, phase("Failed"))
-    assert "boom" in found["status"]["lastError"]
+    job = job_when(api, namespace, phase("Failed"))
+    assert "boom" in job["status"]["lastError"]
     message = "all 1 restarts are used up"
     eventually(lambda: any(message in event["message"] for event in api.events(namespace)))
     kubelet.plan("clicks", then=REPORTS)
@@ -83,8 +88,8 @@ def test_change_that_no_driver_sees_restarts_nothing(
     job_when(api, namespace, phase("Running"))
     changed = api.change(namespace, "clicks", {"spec": {"savepointTimeoutSeconds": 99}})
     generation = changed["metadata"]["generation"]
-    found = job_when(api, namespace, lambda s: s.get("observedGeneration") == generation)
-    assert found["status"]["attempt"] == 1
+    job = job_when(api, namespace, lambda s: s.get("observedGeneration") == generation)
+    assert job["status"]["attempt"] == 1
 
 
 @pytest.mark.usefixtures("operator")
@@ -132,8 +137,8 @@ def test_job_in_its_desired_state_causes_no_writes(
     kubelet.plan("clicks", then=Behavior())
     api.create(namespace, "clicks", spec_of(volume))
     job_when(api, namespace, phase("Running"))
-    before = api.get(namespace, "clicks")["metadata"]["resourceVersion"]
-    written = len(operator.writes)
+    version = api.get(namespace, "clicks")["metadata"]["resourceVersion"]
+    write_count = len(operator.writes)
     operator.reconcile_now((namespace, "clicks"))
-    assert len(operator.writes) == written
-    assert api.get(namespace, "clicks")["metadata"]["resourceVersion"] == before
+    assert len(operator.writes) == write_count
+    assert api.get(namespace, "clicks")["metadata"]["resourceVersion"] == version

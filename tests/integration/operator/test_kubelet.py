@@ -25,8 +25,8 @@ def phase(name: str) -> Callable[[Object], bool]:
 
 
 def state(pod: Object) -> Object:
-    found: Object = pod["status"]["containerStatuses"][0]["state"]
-    return found
+    container_state: Object = pod["status"]["containerStatuses"][0]["state"]
+    return container_state
 
 
 def waits(pod: Object) -> bool:
@@ -35,9 +35,9 @@ def waits(pod: Object) -> bool:
 
 
 def condition(pod: Object, kind: str) -> Object:
-    found = {c["type"]: c for c in pod["status"].get("conditions", ())}
-    entry: Object = found.get(kind, {})
-    return entry
+    conditions = {c["type"]: c for c in pod["status"].get("conditions", ())}
+    match: Object = conditions.get(kind, {})
+    return match
 
 
 @pytest.mark.usefixtures("kubelet")
@@ -90,10 +90,10 @@ def test_container_that_ignores_sigterm_is_killed_after_its_grace_period(
     kubelet.plan("orders", IGNORES_SIGTERM)
     api.pod(namespace, "one", DRIVER_FINALIZER, job="orders", attempt="1")
     api.pod_when(namespace, "one", phase("Running"))
-    began = time.monotonic()
+    start = time.monotonic()
     api.delete_pod(namespace, "one", grace_s=1)
     pod = api.pod_when(namespace, "one", phase("Failed"))
-    assert time.monotonic() - began >= 0.9
+    assert time.monotonic() - start >= 0.9
     assert state(pod)["terminated"]["exitCode"] == 137
 
 

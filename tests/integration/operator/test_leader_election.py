@@ -41,10 +41,10 @@ async def _election_s(client: Client, namespace: str, identity: str) -> float:
     elector = LeaderElector(
         client, namespace, "sluicegate-operator", identity, lambda _: elected.set()
     )
-    began = time.monotonic()
-    running = asyncio.create_task(elector.run())
+    start = time.monotonic()
+    task = asyncio.create_task(elector.run())
     await asyncio.wait_for(elected.wait(), 3 * DURATION_S)
-    took = time.monotonic() - began
-    running.cancel()  # like SIGKILL: the lease is not released
-    await asyncio.gather(running, return_exceptions=True)
-    return took
+    elapsed_s = time.monotonic() - start
+    task.cancel()  # like SIGKILL: the lease is not released
+    await asyncio.gather(task, return_exceptions=True)
+    return elapsed_s

@@ -37,10 +37,6 @@ def http_get(operator: RunningOperator, path: str) -> tuple[int, str]:
         connection.close()
 
 
-# the status of a job is visible before the operator has the answer to its write and counts it
-eventually_counted = eventually
-
-
 def test_working_operator_is_alive_and_ready(operator: RunningOperator) -> None:
     eventually(lambda: http_get(operator, "/readyz")[0] == 200)
     assert http_get(operator, "/healthz") == (200, "ok\n")
@@ -49,7 +45,7 @@ def test_working_operator_is_alive_and_ready(operator: RunningOperator) -> None:
 def test_operator_whose_queue_is_stuck_is_not_alive(
     operator: RunningOperator, namespace: str
 ) -> None:
-    """A reconciliation without end makes the liveness probe fail, with the reason."""
+    """A reconciliation that never ends fails the liveness probe, and the answer has the reason."""
     assert operator.operator
     operator.operator.jobs.queue._busy[namespace, "hanging"] = time.monotonic() - 3600.0
     status, text = http_get(operator, "/healthz")
@@ -58,7 +54,7 @@ def test_operator_whose_queue_is_stuck_is_not_alive(
     del operator.operator.jobs.queue._busy[namespace, "hanging"]
 
 
-def test_metrics_of_jobs_restarts_and_reconciliations(
+def test_metrics_cover_jobs_restarts_and_reconciliations(
     api: Api, namespace: str, kubelet: Kubelet, operator: RunningOperator, bucket: S3Endpoint
 ) -> None:
     kubelet.plan("clicks", ends(1, "boom"), then=REPORTS)
@@ -66,28 +62,29 @@ def test_metrics_of_jobs_restarts_and_reconciliations(
     job_when(
         api, namespace, lambda s: running(2)(s) and s.get("checkpoint", {}).get("lastEpochTime")
     )
-    mine = f'job="clicks",namespace="{namespace}"'
+    job_labels = f'job="clicks",namespace="{namespace}"'
     expected = {
-        f"sluicegate_job_restarts_total{{{mine}}} 1.0",
-        f'sluicegate_job_phase{{{mine},phase="Running"}} 1.0',
-        f"sluicegate_job_epoch_age_seconds{{{mine}}}",
+        f"sluicegate_job_restarts_total{{{job_labels}}} 1.0",
+        f'sluicegate_job_phase{{{job_labels},phase="Running"}} 1.0',
+        f"sluicegate_job_epoch_age_seconds{{{job_labels}}}",
         'sluicegate_reconcile_seconds_count{kind="StreamingJob"}',
         'sluicegate_queue_depth{kind="StreamingJob"}',
         "sluicegate_leader 1.0",
     }
 
     def missing() -> set[str]:
-        found = http_get(operator, "/metrics")[1].replace(
-            f'namespace="{namespace}",job="clicks"', mine
+        metrics = http_get(operator, "/metrics")[1].replace(
+            f'namespace="{namespace}",job="clicks"', job_labels
         )
-        return {line for line in expected if line not in found}
+        return {line for line in expected if line not in metrics}
 
-    eventually_counted(lambda: not missing())
+    # a job's status is visible before the operator has the answer to its write and counts it
+    eventually(lambda: not missing())
     assert missing() == set()
     assert operator.operator
     labels = {"namespace": namespace, "job": "clicks", "kind": "application"}
-    count = operator.operator.metrics.registry.get_sample_value
-    assert count("sluicegate_driver_failures_total", labels) == 1.0
+    value_of = operator.operator.metrics.registry.get_sample_value
+    assert value_of("sluicegate_driver_failures_total", labels) == 1.0
 
 
 def test_final_failure_is_counted(
@@ -99,9 +96,10 @@ def test_final_failure_is_counted(
     job_when(api, namespace, phase("Failed"))
     assert operator.operator
     labels = {"namespace": namespace, "job": "clicks", "kind": "final"}
-    count = operator.operator.metrics.registry.get_sample_value
-    eventually_counted(lambda: count("sluicegate_driver_failures_total", labels))
-    assert count("sluicegate_driver_failures_total", labels) == 1.0
+    value_of = operator.operator.metrics.registry.get_sample_value
+    # the status is visible before the failure is counted
+    eventually(lambda: value_of("sluicegate_driver_failures_total", labels))
+    assert value_of("sluicegate_driver_failures_total", labels) == 1.0
 
 
 def test_only_the_leader_exports_jobs(api: Api, namespace: str, kubeconfig: Path) -> None:
@@ -112,10 +110,12 @@ def test_only_the_leader_exports_jobs(api: Api, namespace: str, kubeconfig: Path
         RunningOperator(kubeconfig, namespace) as second,
     ):
         job_when(api, namespace, lambda s: s.get("conditions"))
-        eventually_counted(
-            lambda: any('job="clicks"' in http_get(one, "/metrics")[1] for one in (first, second))
+        eventually(
+            lambda: any(
+                'job="clicks"' in http_get(operator, "/metrics")[1] for operator in (first, second)
+            )
         )
-        pages = [http_get(one, "/metrics")[1] for one in (first, second)]
+        pages = [http_get(operator, "/metrics")[1] for operator in (first, second)]
     assert sorted('sluicegate_jobs{phase="Pending"} 1.0' in page for page in pages) == [False, True]
     assert sorted('job="clicks"' in page for page in pages) == [False, True]
 
@@ -147,7 +147,7 @@ def test_missing_crds_are_logged_once_and_block_reconciling(
         eventually(lambda: http_get(operator, "/readyz") == (200, "ok\n"))
         job_when(own_api, "default", lambda s: s.get("conditions"))
     messages = [record.getMessage() for record in caplog.records]
-    assert len([one for one in messages if "does not serve savepoints" in one]) == 1
+    assert len([message for message in messages if "does not serve savepoints" in message]) == 1
 
 
 def test_deleted_job_leaves_no_metrics(api: Api, namespace: str, operator: RunningOperator) -> None:

@@ -27,7 +27,7 @@ def kubelet(api: Api, namespace: str, tmp_path: Path) -> Iterator[ProcessKubelet
 ACCOUNT = "drivers"
 
 
-def driver(api: Api, namespace: str, code: str, **container: object) -> Object:
+def create_driver(api: Api, namespace: str, code: str, **container: object) -> Object:
     api.create_core(namespace, "serviceaccounts", {"metadata": {"name": ACCOUNT}})
     body = {
         "metadata": {
@@ -49,7 +49,7 @@ def driver(api: Api, namespace: str, code: str, **container: object) -> Object:
 @pytest.mark.usefixtures("kubelet")
 def test_status_has_exit_code_and_message_of_the_process(api: Api, namespace: str) -> None:
     code = "import os,sys; open(os.environ['SLUICEGATE_TERMINATION_FILE'], 'w').write('{}'); sys.exit(7)"
-    driver(api, namespace, code)
+    create_driver(api, namespace, code)
     pod = api.pod_when(namespace, "one", phase("Failed"))
     assert state(pod)["terminated"]["exitCode"] == 7
     assert state(pod)["terminated"]["message"] == "{}"
@@ -71,13 +71,15 @@ def test_environment_is_like_in_a_cluster(
         {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "id"}}},
         {"name": "BOTH", "value": "$(NAME)/$(JOB) $(NOBODY)"},
     ]
-    created = driver(api, namespace, "import json,os; print(json.dumps(dict(os.environ)))", env=env)
+    created = create_driver(
+        api, namespace, "import json,os; print(json.dumps(dict(os.environ)))", env=env
+    )
     pod = api.pod_when(namespace, "one", phase("Succeeded"))
-    given = json.loads(kubelet.log_of(pod))
-    assert (given["NAME"], given["UID"]) == ("one", created["metadata"]["uid"])
-    assert (given["IP"], given["JOB"], given["KEY"]) == ("127.0.0.1", "orders", "me")
-    assert given["BOTH"] == "one/orders $(NOBODY)"
-    assert given["KUBERNETES_SERVICE_PORT"] == str(api.server.port)
+    variables = json.loads(kubelet.log_of(pod))
+    assert (variables["NAME"], variables["UID"]) == ("one", created["metadata"]["uid"])
+    assert (variables["IP"], variables["JOB"], variables["KEY"]) == ("127.0.0.1", "orders", "me")
+    assert variables["BOTH"] == "one/orders $(NOBODY)"
+    assert variables["KUBERNETES_SERVICE_PORT"] == str(api.server.port)
 
 
 WHO_AM_I = """
@@ -99,7 +101,7 @@ print(urllib.request.urlopen(request, context=context).read().decode())
 def test_process_acts_as_the_service_account_of_its_pod(
     api: Api, namespace: str, kubelet: ProcessKubelet
 ) -> None:
-    driver(api, namespace, WHO_AM_I)
+    create_driver(api, namespace, WHO_AM_I)
     pod = api.pod_when(namespace, "one", lambda p: phase("Succeeded")(p) or phase("Failed")(p))
     assert phase("Succeeded")(pod), kubelet.log_of(pod)
     user = json.loads(kubelet.log_of(pod))["status"]["userInfo"]
@@ -115,10 +117,12 @@ while True: time.sleep(0.05)
 """
 
 
-def stopped(api: Api, namespace: str, kubelet: ProcessKubelet, code: str, grace_s: int) -> Object:
-    created = driver(api, namespace, code)
+def deleted_process(
+    api: Api, namespace: str, kubelet: ProcessKubelet, code: str, grace_s: int
+) -> Object:
+    pod = create_driver(api, namespace, code)
     api.pod_when(namespace, "one", phase("Running"))
-    eventually(lambda: "ready" in kubelet.log_of(created))
+    eventually(lambda: "ready" in kubelet.log_of(pod))
     api.delete_pod(namespace, "one", grace_s)
     return api.pod_when(namespace, "one", lambda p: "terminated" in state(p))
 
@@ -126,7 +130,7 @@ def stopped(api: Api, namespace: str, kubelet: ProcessKubelet, code: str, grace_
 def test_process_receives_sigterm_when_its_pod_is_deleted(
     api: Api, namespace: str, kubelet: ProcessKubelet
 ) -> None:
-    pod = stopped(api, namespace, kubelet, EXITS_ON_SIGTERM % "0", 30)
+    pod = deleted_process(api, namespace, kubelet, EXITS_ON_SIGTERM % "0", 30)
     assert (pod["status"]["phase"], state(pod)["terminated"]["exitCode"]) == ("Succeeded", 0)
 
 
@@ -134,7 +138,7 @@ def test_process_that_does_not_stop_is_killed(
     api: Api, namespace: str, kubelet: ProcessKubelet
 ) -> None:
     code = EXITS_ON_SIGTERM.replace("lambda *_: sys.exit(%s)", "signal.SIG_IGN")
-    pod = stopped(api, namespace, kubelet, code, 1)
+    pod = deleted_process(api, namespace, kubelet, code, 1)
     assert state(pod)["terminated"]["exitCode"] == 137
 
 
@@ -152,6 +156,6 @@ def test_process_that_does_not_stop_is_killed(
 def test_container_that_cannot_start_waits_with_the_reason(
     api: Api, namespace: str, container: Object, reason: str
 ) -> None:
-    driver(api, namespace, "pass", **container)
+    create_driver(api, namespace, "pass", **container)
     pod = api.pod_when(namespace, "one", waits)
     assert state(pod)["waiting"]["reason"] == reason

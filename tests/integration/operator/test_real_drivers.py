@@ -22,11 +22,11 @@ from tests.integration.operator.rbac import grant_driver
 from tests.integration.operator.rest_client import Object
 from tests.robustness.traffic.ip_count_harness import (
     LINES,
-    Scene,
+    Scenario,
     access_lines,
     environment,
     feed,
-    scene,
+    new_scenario,
 )
 
 pytestmark = [
@@ -39,7 +39,7 @@ pytestmark = [
 TIMEOUT_S = 240.0
 
 
-def ip_count(settings: IpCountSettings, failpoint: str) -> Object:
+def ip_count_spec(settings: IpCountSettings, failpoint: str) -> Object:
     """Return the spec of a StreamingJob that runs ip_count and whose driver is killed at a failpoint."""
     container = {"name": "driver", "env": [{"name": VARIABLE, "value": failpoint}]}
     return {
@@ -55,8 +55,8 @@ def ip_count(settings: IpCountSettings, failpoint: str) -> Object:
     }
 
 
-def after(attempt: int, epoch: int) -> Status:
-    """Return a predicate: an attempt is running and has made an epoch."""
+def running_with_epoch(attempt: int, epoch: int) -> Status:
+    """Return a predicate: an attempt is running and has committed an epoch."""
     return lambda status: (
         running(attempt)(status) and status.get("checkpoint", {}).get("lastEpoch", 0) >= epoch
     )
@@ -70,10 +70,10 @@ def test_ip_count_is_exact_after_a_crash_a_savepoint_an_upgrade_and_a_deletion(
     bucket: S3Endpoint,
     tmp_path: Path,
 ) -> None:
-    """All of this happens with real epochs; in the end every line is counted once."""
+    """All of this happens between real epochs; at the end every line is counted once."""
     grant_driver(api, namespace)
     make_volume(api, namespace, bucket)
-    died = tmp_path / "died"
+    crash_marker = tmp_path / "died"
     kubelet = ProcessKubelet(
         api.server,
         tmp_path / "pods",
@@ -81,37 +81,34 @@ def test_ip_count_is_exact_after_a_crash_a_savepoint_an_upgrade_and_a_deletion(
         namespace=namespace,
         environment=environment(),
     )
-    with (
-        scene(services, tmp_path) as played,
-        kubelet,
-        RunningOperator(kubeconfig, namespace),
-    ):
-        spec = ip_count(played.settings, f"after-decide@2=kill-group~{died}")
+    scenario = new_scenario(services, tmp_path)
+    with kubelet, RunningOperator(kubeconfig, namespace):
+        spec = ip_count_spec(scenario.settings, f"after-decide@2=kill-group~{crash_marker}")
         api.create(namespace, "clicks", spec)
-        found = job_when(api, namespace, after(2, 3), within_s=TIMEOUT_S)
-        assert died.exists()
-        assert found["status"]["restarts"] == 1
+        job = job_when(api, namespace, running_with_epoch(2, 3), within_s=TIMEOUT_S)
+        assert crash_marker.exists()
+        assert job["status"]["restarts"] == 1
 
         api.create(namespace, "by-hand", {"job": "clicks"}, SAVEPOINT)
         taken = eventually(lambda: _taken(api, namespace, "by-hand"), within_s=60.0)
         assert taken["location"].startswith(f"{bucket.url}/{namespace}/savepoints/clicks/by-hand/")
 
         api.change(namespace, "clicks", {"spec": {"driver": {"memory": "900m"}}})
-        found = job_when(api, namespace, after(3, 1), within_s=TIMEOUT_S)
-        assert found["status"]["checkpoint"]["number"] == 2
-        assert found["status"]["checkpoint"]["restoredFrom"] == "clicks-upgrade-2"
+        job = job_when(api, namespace, running_with_epoch(3, 1), within_s=TIMEOUT_S)
+        assert job["status"]["checkpoint"]["number"] == 2
+        assert job["status"]["checkpoint"]["restoredFrom"] == "clicks-upgrade-2"
 
-        feed(services.kafka.bootstrap, played.settings.source, access_lines(seed=8))
-        moved = played.but(checkpoint=f"{bucket.url}/{namespace}/clicks/2")
+        feed(services.kafka.bootstrap, scenario.settings.source, access_lines(seed=8))
+        moved = scenario.with_settings(checkpoint=f"{bucket.url}/{namespace}/clicks/2")
         eventually(lambda: _all_read(moved), within_s=TIMEOUT_S)
         api.delete(namespace, "clicks")
         eventually(lambda: not api.exists(namespace, "clicks"), within_s=TIMEOUT_S)
         moved.check_exact(2 * LINES)
 
 
-def _all_read(played: Scene) -> bool:
+def _all_read(scenario: Scenario) -> bool:
     try:
-        return verify(played.settings).checked["source lines not read yet"] == 0
+        return verify(scenario.settings).checked["source lines not read yet"] == 0
     except SluicegateError:
         return False  # the job is running during the check
 
@@ -119,5 +116,5 @@ def _all_read(played: Scene) -> bool:
 def _taken(api: Api, namespace: str, name: str) -> Object | None:
     status = api.get(namespace, name, SAVEPOINT).get("status", {})
     assert status.get("phase") != "Failed", status
-    found: Object | None = status["taken"][0] if status.get("phase") == "Ready" else None
-    return found
+    taken: Object | None = status["taken"][0] if status.get("phase") == "Ready" else None
+    return taken

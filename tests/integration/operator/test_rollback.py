@@ -1,4 +1,4 @@
-"""Rollback on a real API server: the last stable spec replaces a new one that makes no epoch."""
+"""Rollback on a real API server: the last stable spec replaces a new one that completes no epoch."""
 
 import pytest
 
@@ -31,8 +31,8 @@ def image_of(api: Api, namespace: str, attempt: int) -> str:
     return str(pod["spec"]["containers"][0]["image"])
 
 
-def rolled_back(api: Api, namespace: str) -> Object:
-    """Replace a stable spec by a bad one; return the job when the stable one runs again."""
+def roll_back(api: Api, namespace: str) -> Object:
+    """Replace a stable spec by a bad one; return the job once the stable spec runs again."""
     spec = spec_of(
         "store", rollback=ROLLBACK, startup={"imagePullTimeoutSeconds": 1, "imagePullAttempts": 0}
     )
@@ -43,7 +43,7 @@ def rolled_back(api: Api, namespace: str) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("bad", "reason"),
+    ("behavior", "reason"),
     [
         (RUNS, "NoEpoch"),
         (ends(64, "SettingsInvalid: no such topic"), "SettingsRefused"),
@@ -52,15 +52,15 @@ def rolled_back(api: Api, namespace: str) -> Object:
     ids=["no epoch in time", "failed for good", "no image"],
 )
 def test_spec_without_an_epoch_is_rolled_back(
-    api: Api, namespace: str, kubelet: Kubelet, volume: str, bad: Behavior, reason: str
+    api: Api, namespace: str, kubelet: Kubelet, volume: str, behavior: Behavior, reason: str
 ) -> None:
     """The condition RolledBack and a warning have the reason; the checkpoint is the stable one's."""
     assert volume
-    kubelet.plan("clicks", REPORTS, bad, then=REPORTS)
-    found = rolled_back(api, namespace)
-    assert condition(found, "RolledBack") == ("True", reason)
+    kubelet.plan("clicks", REPORTS, behavior, then=REPORTS)
+    job = roll_back(api, namespace)
+    assert condition(job, "RolledBack") == ("True", reason)
     assert image_of(api, namespace, 3) == "jobs:1"
-    assert found["status"]["checkpoint"]["number"] == 1
+    assert job["status"]["checkpoint"]["number"] == 1
     assert drivers_alive(api, namespace) == ["clicks-3-driver"]
     eventually(lambda: any(e["reason"] == "RolledBack" for e in api.events(namespace)))
 
@@ -68,15 +68,15 @@ def test_spec_without_an_epoch_is_rolled_back(
 def test_changed_spec_ends_a_rollback(
     api: Api, namespace: str, kubelet: Kubelet, volume: str
 ) -> None:
-    """The third spec is tried, and stays if it makes an epoch."""
+    """The third spec is tried, and is retained if it completes an epoch."""
     assert volume
     kubelet.plan("clicks", REPORTS, ends(64, "no"), then=REPORTS)
-    rolled_back(api, namespace)
+    roll_back(api, namespace)
     api.change(namespace, "clicks", {"spec": {"image": "jobs:3"}})
-    found = job_when(api, namespace, running(4))
+    job = job_when(api, namespace, running(4))
     assert image_of(api, namespace, 4) == "jobs:3"
-    assert condition(found, "RolledBack") == ("False", "Resolved")
-    expected = found["status"]["driver"]["specHash"]
+    assert condition(job, "RolledBack") == ("False", "Resolved")
+    expected = job["status"]["driver"]["specHash"]
     job_when(api, namespace, lambda s: s["lastStableSpec"]["specHash"] == expected)
 
 
@@ -86,8 +86,8 @@ def test_changed_restart_nonce_tries_the_same_spec_again(
     """The cause of its failure may have been fixed."""
     assert volume
     kubelet.plan("clicks", REPORTS, ends(64, "no"), then=REPORTS)
-    rolled_back(api, namespace)
+    roll_back(api, namespace)
     api.change(namespace, "clicks", {"spec": {"restartNonce": 1}})
-    found = job_when(api, namespace, running(4))
+    job = job_when(api, namespace, running(4))
     assert image_of(api, namespace, 4) == "jobs:2"
-    assert condition(found, "RolledBack") == ("False", "Resolved")
+    assert condition(job, "RolledBack") == ("False", "Resolved")

@@ -38,7 +38,7 @@ def root(volume: str, namespace: str, bucket: S3Endpoint, tmp_path: Path) -> str
     return address
 
 
-def ready(api: Api, namespace: str, name: str, count: int = 1) -> list[Object]:
+def wait_ready(api: Api, namespace: str, name: str, count: int = 1) -> list[Object]:
     """Wait until a Savepoint is ready; return what was taken, latest first."""
 
     def poll() -> list[Object] | None:
@@ -64,7 +64,7 @@ def test_running_job_is_copied_and_continues(
     api.create(namespace, "clicks", spec_of())
     job_when(api, namespace, running(1))
     api.create(namespace, "copy", {"job": "clicks"}, SAVEPOINT)
-    (taken,) = ready(api, namespace, "copy")
+    (taken,) = wait_ready(api, namespace, "copy")
     assert taken["location"].startswith(f"{root}/savepoints/clicks/copy/")
     assert taken["epoch"] == 2
     assert StoredEpochLog(open_store(f"{root}/clicks/1")).seal() is None
@@ -88,7 +88,7 @@ def test_suspended_job_is_moved_to_another_name(
     assert api.get_pod(namespace, "moved-1-driver") is None
 
     api.create(namespace, "move", {"job": "clicks", "stop": True}, SAVEPOINT)
-    (taken,) = ready(api, namespace, "move")
+    (taken,) = wait_ready(api, namespace, "move")
     assert StoredEpochLog(open_store(f"{root}/clicks/1")).seal() is not None
     job_when(api, namespace, running(1), "moved")
     pod = api.get_pod(namespace, "moved-1-driver")
@@ -106,7 +106,7 @@ def test_reclaim_policy_decides_about_the_data_of_a_deleted_savepoint(
     """With Retain it stays on the store and can be restored."""
     api.create(namespace, "clicks", spec_of(suspend=True))
     api.create(namespace, "copy", {"job": "clicks", "reclaimPolicy": policy}, SAVEPOINT)
-    (taken,) = ready(api, namespace, "copy")
+    (taken,) = wait_ready(api, namespace, "copy")
     assert objects_below(taken["location"])
     checkpointed = objects_below(f"{root}/clicks/1")
     api.delete(namespace, "copy", SAVEPOINT)
@@ -133,26 +133,26 @@ def test_schedule_takes_savepoints_and_retains_the_latest(
         created = api.create(namespace, "hourly", spec, SAVEPOINT)
         first = (to_instant(created["metadata"]["creationTimestamp"]) // HOUR_S + 1) * HOUR_S
         job_when(api, namespace, phase("Suspended"))
-        seen: list[str] = []
+        locations: list[str] = []
         for tick in range(3):
             offset_s[0] = first + tick * HOUR_S + 5.0 - time.time()
             operator.reconcile_now((namespace, "hourly"), SAVEPOINT)
-            known = tuple(seen)
+            known = tuple(locations)
             newest = eventually(lambda known=known: _newest(api, namespace, known), within_s=60.0)  # type: ignore[misc]
-            seen.append(newest)
-        eventually(lambda: not objects_below(seen[0]), within_s=60.0)
-    taken = [one["location"] for one in ready(api, namespace, "hourly")]
-    assert taken == [seen[2], seen[1]]
-    assert objects_below(seen[1])
-    assert objects_below(seen[2])
+            locations.append(newest)
+        eventually(lambda: not objects_below(locations[0]), within_s=60.0)
+    taken = [savepoint["location"] for savepoint in wait_ready(api, namespace, "hourly")]
+    assert taken == [locations[2], locations[1]]
+    assert objects_below(locations[1])
+    assert objects_below(locations[2])
     assert objects_below(f"{root}/clicks/1")
 
 
 def _newest(api: Api, namespace: str, known: tuple[str, ...]) -> str:
-    """Return the latest savepoint of the schedule unless it is known."""
-    found = api.get(namespace, "hourly", SAVEPOINT)
-    taken = found.get("status", {}).get("taken", [])
+    """Return the location of the schedule's latest savepoint; empty if it is known already."""
+    savepoint = api.get(namespace, "hourly", SAVEPOINT)
+    taken = savepoint.get("status", {}).get("taken", [])
     if not taken or taken[0]["location"] in known:
         return ""
-    assert condition(found, "Accepted") == ("True", "SpecValid")
+    assert condition(savepoint, "Accepted") == ("True", "SpecValid")
     return str(taken[0]["location"])

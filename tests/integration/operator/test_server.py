@@ -12,11 +12,11 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 
 
 def test_a_client_that_trusts_the_certificate_is_served(api: Api) -> None:
-    trusts = ssl.create_default_context(cafile=str(api.server.certificate))
-    asked = urllib.request.Request(  # noqa: S310 - a local URL
+    tls_context = ssl.create_default_context(cafile=str(api.server.certificate))
+    request = urllib.request.Request(  # noqa: S310 - a local URL
         f"{api.server.url}/version", headers={"Authorization": f"Bearer {api.server.token()}"}
     )
-    with urllib.request.urlopen(asked, context=trusts) as answer:  # noqa: S310 - a local URL
+    with urllib.request.urlopen(request, context=tls_context) as answer:  # noqa: S310 - a local URL
         assert b"v1.37.1" in answer.read()
 
 
@@ -41,11 +41,11 @@ def test_the_role_of_a_group_grants_its_permissions_only(api: Api, namespace: st
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     role = {"metadata": {"name": "list-pods"}, "rules": [rule]}
     api.request("POST", f"{RBAC}/{namespace}/roles", role)
-    of = {"apiGroup": "rbac.authorization.k8s.io"}
+    api_group = {"apiGroup": "rbac.authorization.k8s.io"}
     binding = {
         "metadata": {"name": "list-pods"},
-        "subjects": [{"kind": "Group", "name": "readers", **of}],
-        "roleRef": {"kind": "Role", "name": "list-pods", **of},
+        "subjects": [{"kind": "Group", "name": "readers", **api_group}],
+        "roleRef": {"kind": "Role", "name": "list-pods", **api_group},
     }
     api.request("POST", f"{RBAC}/{namespace}/rolebindings", binding)
     reader = Api(api.server, "reader")
@@ -66,8 +66,8 @@ def test_objects_survive_a_crash_of_the_api_server_and_of_etcd(own_api: Api) -> 
     server.etcd.kill()
     server.etcd.start()
     # the API server reconnects to etcd by itself
-    found = eventually(lambda: pods_or_nothing(own_api, namespace, 500, 503, 504))
-    assert found == ["one"]
+    pods = eventually(lambda: pods_or_nothing(own_api, namespace, 500, 503, 504))
+    assert pods == ["one"]
 
 
 def test_a_second_stop_does_nothing(own_api: Api) -> None:

@@ -77,7 +77,7 @@ class DriverObserver:
 @pytest.mark.parametrize(
     "plurals", [("pods",), ("pods", "streamingjobs")], ids=["pods", "pods and jobs"]
 )
-def test_late_and_repeated_watch_events(
+def test_late_and_repeated_watch_events_cause_no_second_driver(
     api: Api,
     namespace: str,
     kubelet: Kubelet,
@@ -130,7 +130,7 @@ EDITS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
-def test_edited_status(
+def test_an_edited_status_causes_no_second_driver(
     api: Api,
     namespace: str,
     kubelet: Kubelet,
@@ -147,14 +147,14 @@ def test_edited_status(
         api.change_status(namespace, "clicks", edit)
         operator.reconcile_now((namespace, "clicks"))
 
-        def at_rest() -> bool:
+        def is_at_rest() -> bool:
             """Return whether the job runs with the one driver in its status."""
             operator.reconcile_now((namespace, "clicks"))
             status = api.get(namespace, "clicks")["status"]
             alive = drivers_alive(api, namespace)
             return _at_rest(status) and alive == [f"clicks-{status['attempt']}-driver"]
 
-        eventually(at_rest, within_s=90.0)
+        eventually(is_at_rest, within_s=90.0)
     assert all(not alive_at_creation for alive_at_creation in observer.alive_at_creation), (
         observer.alive_at_creation
     )
@@ -163,5 +163,5 @@ def test_edited_status(
 def _at_rest(status: dict[str, Any]) -> bool:
     """Return whether a job runs and its driver is recorded and not being stopped."""
     driver = status.get("driver", {})
-    known = driver.get("state") == "Active" and not driver.get("stopReason")
-    return bool(known and phase("Running")(status))
+    active = driver.get("state") == "Active" and not driver.get("stopReason")
+    return bool(active and phase("Running")(status))

@@ -15,10 +15,10 @@ Case = TypeVar("Case")
 EXHAUSTIVE_VARIABLE = "SLUICEGATE_EXHAUSTIVE"
 
 
-def chosen(every: Sequence[Case], few: Sequence[Case]) -> Sequence[Case]:
+def select_cases(all_cases: Sequence[Case], default_cases: Sequence[Case]) -> Sequence[Case]:
     """Return all cases if the environment requests them, otherwise a few."""
-    assert set(few) <= set(every)
-    return every if exhaustive() else few
+    assert set(default_cases) <= set(all_cases)
+    return all_cases if exhaustive() else default_cases
 
 
 def exhaustive() -> bool:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from infra.local_services import S3Endpoint
 
-REFUSED = (
+ACCESS_DENIED = (
     b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>by the test</Message></Error>'
 )
 
@@ -43,7 +43,7 @@ class Fault:
     Args:
         kind: kind of the requests, as in `Request.kind`.
         name: regular expression for the object's name.
-        how: 'refuse' answers 403; 'lose-reply' forwards the request and closes the connection;
+        effect: 'refuse' answers 403; 'lose-reply' forwards the request and closes the connection;
             'say-created' answers 200 if the store answered 412; 'hang' does not answer until the
             proxy stops.
         times: number of requests that fail.
@@ -51,7 +51,7 @@ class Fault:
 
     kind: str
     name: str
-    how: str
+    effect: str
     times: int = 1
     met: int = 0
 
@@ -81,7 +81,7 @@ class S3Proxy:
         """Count a request and return how it must fail."""
         with self.lock:
             self.requests.append(request)
-            return next((f.how for f in self.faults if f.meets(request)), "")
+            return next((f.effect for f in self.faults if f.meets(request)), "")
 
     def since(self, start: int) -> list[Request]:
         """Return the requests from index `start` on."""
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         fault = self.proxy.note(_request(self.command, self.path))
         if fault == "refuse":
-            self._answer(403, [("content-type", "application/xml")], REFUSED)
+            self._answer(403, [("content-type", "application/xml")], ACCESS_DENIED)
             return
         if fault == "hang":
             self.proxy.hanging.set()

@@ -19,7 +19,12 @@ from confluent_kafka import Producer
 
 from infra.local_services import Services
 from sluicegate.sinks.mysql.connection import Address, connect
-from tests.robustness.traffic.ip_count_harness import SHORT_LIVED_JVM, Running, Scene, scene
+from tests.robustness.traffic.ip_count_harness import (
+    SHORT_LIVED_JVM,
+    RunningDriver,
+    Scenario,
+    new_scenario,
+)
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -32,8 +37,8 @@ EPOCH_RECORDS = 100
 SLOW_EPOCHS = 5
 """Number of epochs for which the sink stays slow: half a minute."""
 
-WHOLE_HEAP = {"JDK_JAVA_OPTIONS": f"{SHORT_LIVED_JVM} -Xms1g -XX:+AlwaysPreTouch"}
-"""Makes the JVM take its whole heap at once: a heap on its way to its limit is no growth."""
+PREALLOCATED_HEAP = {"JDK_JAVA_OPTIONS": f"{SHORT_LIVED_JVM} -Xms1g -XX:+AlwaysPreTouch"}
+"""Makes the JVM allocate its whole heap at the start, so that a growing heap is not taken for a leak."""
 
 LAG = re.compile(r"epoch \d+ committed: .*; lag ([\d,]+)")
 
@@ -49,9 +54,9 @@ class Input(threading.Thread):
         self.sent = 0
 
     def run(self) -> None:
-        began = time.monotonic()
+        start = time.monotonic()
         while not self._over.wait(0.05):
-            while self.sent < (time.monotonic() - began) * RATE:
+            while self.sent < (time.monotonic() - start) * RATE:
                 # incompressible, and each record has its own digest
                 self._producer.produce(self._topic, os.urandom(RECORD_BYTES))
                 self._producer.poll(0)
@@ -66,24 +71,24 @@ class Input(threading.Thread):
         return self.sent
 
 
-def execute(played: Scene, sql: str) -> int:
+def execute(scenario: Scenario, sql: str) -> int:
     """Run a statement; return the first number of its result."""
-    connection = connect(Address.parse(played.settings.mysql), timeout_s=30.0)
+    connection = connect(Address.parse(scenario.settings.mysql), timeout_s=30.0)
     try:
         with connection.cursor() as cursor:
-            cursor.execute(sql.format(table=played.settings.table))
-            found = cursor.fetchone()
+            cursor.execute(sql.format(table=scenario.settings.table))
+            row = cursor.fetchone()
     finally:
         connection.close()
-    return int(found[0]) if found else 0
+    return int(row[0]) if row else 0
 
 
-def lags(driver: Running) -> list[int]:
+def lags(driver: RunningDriver) -> list[int]:
     """Return the lag of each epoch that the driver has committed."""
-    return [int(found.replace(",", "")) for found in LAG.findall(driver.text())]
+    return [int(lag.replace(",", "")) for lag in LAG.findall(driver.text())]
 
 
-def resident_bytes(driver: Running) -> int:
+def resident_bytes(driver: RunningDriver) -> int:
     """Return the memory of the driver, its JVM and its workers."""
     parent = psutil.Process(driver.process.pid)
     total = 0
@@ -95,7 +100,7 @@ def resident_bytes(driver: Running) -> int:
     return total
 
 
-def wait_epochs(driver: Running, count: int, timeout_s: float = 150.0) -> None:
+def wait_epochs(driver: RunningDriver, count: int, timeout_s: float = 150.0) -> None:
     """Wait until the driver has committed a number of epochs."""
     deadline = time.monotonic() + timeout_s
     while len(lags(driver)) < count:
@@ -105,16 +110,16 @@ def wait_epochs(driver: Running, count: int, timeout_s: float = 150.0) -> None:
 
 
 @contextmanager
-def running(played: Scene) -> Iterator[Running]:
+def running_driver(scenario: Scenario) -> Iterator[RunningDriver]:
     """Run the job on the slow table; kill it at the end."""
-    execute(played, "DROP TABLE {table}")
-    execute(played, "CREATE TABLE {table} (id CHAR(64) PRIMARY KEY)")
+    execute(scenario, "DROP TABLE {table}")
+    execute(scenario, "CREATE TABLE {table} (id CHAR(64) PRIMARY KEY)")
     pause = 1 / SLOW_RATE
     execute(
-        played,
+        scenario,
         f"CREATE TRIGGER slow_{{table}} BEFORE INSERT ON {{table}} FOR EACH ROW DO SLEEP({pause})",
     )
-    driver = played.start_job("digests", env=WHOLE_HEAP)
+    driver = scenario.start_job("digests", env=PREALLOCATED_HEAP)
     try:
         yield driver
     finally:
@@ -128,26 +133,28 @@ def test_a_slow_sink_slows_reading_and_memory_stays_flat(
     """With hundreds of MB waiting, memory grows by a fraction; the lag is logged and later worked off."""
     settings: dict[str, Any] = {"interval": "100 milliseconds", "min_pause_ms": 0}
     settings["max_records"] = EPOCH_RECORDS
-    with scene(services, tmp_path, lines=[], **settings) as played, running(played) as driver:
-        source = Input(services.kafka.bootstrap, played.settings.source)
+    scenario = new_scenario(services, tmp_path, lines=[], **settings)
+    with running_driver(scenario) as driver:
+        source = Input(services.kafka.bootstrap, scenario.settings.source)
         source.start()
         wait_epochs(driver, 2)  # everything is loaded and warm
-        before, waiting = resident_bytes(driver), source.sent
+        memory_before, sent_before = resident_bytes(driver), source.sent
         wait_epochs(driver, 2 + SLOW_EPOCHS)
-        after, backlog = resident_bytes(driver), (source.sent - waiting) * RECORD_BYTES
-        sent, slow = source.end(), lags(driver)
-        execute(played, "DROP TRIGGER slow_{table}")
+        memory_after = resident_bytes(driver)
+        backlog_bytes = (source.sent - sent_before) * RECORD_BYTES
+        sent, slow_lags = source.end(), lags(driver)
+        execute(scenario, "DROP TRIGGER slow_{table}")
         deadline = time.monotonic() + 180
-        while execute(played, "SELECT COUNT(*) FROM {table}") < sent:
+        while execute(scenario, "SELECT COUNT(*) FROM {table}") < sent:
             assert time.monotonic() < deadline, driver.text()
             time.sleep(0.2)
         wait_epochs(driver, -(-sent // EPOCH_RECORDS))
         driver.process.send_signal(signal.SIGTERM)
-        ended = driver.wait()
-        assert execute(played, "SELECT COUNT(*) FROM {table}") == sent
-    log.info("backlog %d bytes, memory %d -> %d bytes", backlog, before, after)
-    assert after - before < backlog / 3
-    assert slow[-1] > slow[0]
-    assert slow[-1] > sent / 2
+        result = driver.wait()
+        assert execute(scenario, "SELECT COUNT(*) FROM {table}") == sent
+    log.info("backlog %d bytes, memory %d -> %d bytes", backlog_bytes, memory_before, memory_after)
+    assert memory_after - memory_before < backlog_bytes / 3
+    assert slow_lags[-1] > slow_lags[0]
+    assert slow_lags[-1] > sent / 2
     assert lags(driver)[-1] < EPOCH_RECORDS
-    assert ended.code == 0, ended.log
+    assert result.code == 0, result.log

@@ -10,16 +10,16 @@ import pytest
 
 from infra.local_services import Services
 from tests.integration.kafka_reader import read_topic
-from tests.robustness.traffic.ip_count_harness import CLUSTER, Scene, access_lines, scene
+from tests.robustness.traffic.ip_count_harness import CLUSTER, Scenario, access_lines, new_scenario
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 LINES, EPOCH_LINES, EPOCH = access_lines(600), 200, 1
 
 
-def delivered(services: Services, played: Scene) -> Counter[bytes]:
+def delivered(services: Services, scenario: Scenario) -> Counter[bytes]:
     """Return how often a read_committed reader sees each line in the sink."""
-    records = read_topic(services.kafka.bootstrap, played.settings.topic, stable=False)
+    records = read_topic(services.kafka.bootstrap, scenario.settings.topic, stable=False)
     return Counter(record.value or b"" for record in records)
 
 
@@ -33,33 +33,33 @@ def delivered(services: Services, played: Scene) -> Counter[bytes]:
         ("at-most-once", "after-commit", 1),
     ],
 )
-def test_driver_killed_while_applying(
+def test_a_killed_epoch_is_delivered_as_often_as_the_guarantee_allows(
     services: Services, tmp_path: Path, delivery: str, point: str, times: int
 ) -> None:
     """The killed epoch's lines appear as often as the guarantee allows, all others once."""
-    with scene(services, tmp_path, lines=LINES, delivery=delivery) as played:
-        killed = played.run_job("copied", f"{point}@{EPOCH}=kill-group")
-        assert killed.code == -signal.SIGKILL, killed.log
-        ended = played.run_job("copied")
-        assert ended.code == 0, ended.log
-        found = delivered(services, played)
-    often = Counter(found[line] for line in LINES)
+    scenario = new_scenario(services, tmp_path, lines=LINES, delivery=delivery)
+    killed = scenario.run_job("copied", f"{point}@{EPOCH}=kill-group")
+    assert killed.code == -signal.SIGKILL, killed.log
+    result = scenario.run_job("copied")
+    assert result.code == 0, result.log
+    line_counts = delivered(services, scenario)
+    frequencies = Counter(line_counts[line] for line in LINES)
     others = len(LINES) - EPOCH_LINES
-    assert often == Counter({1: others}) + Counter({times: EPOCH_LINES})
-    assert set(found) <= set(LINES)
+    assert frequencies == Counter({1: others}) + Counter({times: EPOCH_LINES})
+    assert set(line_counts) <= set(LINES)
 
 
 def test_at_most_once_a_retried_task_writes_nothing(services: Services, tmp_path: Path) -> None:
     """Spark retries a killed applier's task; the retry finds the claim of the first attempt."""
-    once = tmp_path / "killed"
-    with scene(services, tmp_path, lines=LINES, delivery="at-most-once") as played:
-        ended = played.run_job(
-            "copied_in_parts", f"after-commit@{EPOCH}=kill-self~{once}", env=CLUSTER
-        )
-        assert once.exists(), ended.log
-        if ended.code:
-            ended = played.run_job("copied_in_parts", env=CLUSTER)
-        assert ended.code == 0, ended.log
-        found = delivered(services, played)
-    assert max(found.values()) == 1
-    assert found == Counter(LINES)
+    marker_file = tmp_path / "killed"
+    scenario = new_scenario(services, tmp_path, lines=LINES, delivery="at-most-once")
+    result = scenario.run_job(
+        "copied_in_parts", f"after-commit@{EPOCH}=kill-self~{marker_file}", env=CLUSTER
+    )
+    assert marker_file.exists(), result.log
+    if result.code:
+        result = scenario.run_job("copied_in_parts", env=CLUSTER)
+    assert result.code == 0, result.log
+    line_counts = delivered(services, scenario)
+    assert max(line_counts.values()) == 1
+    assert line_counts == Counter(LINES)

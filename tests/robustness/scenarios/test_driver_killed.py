@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,17 @@ from infra.local_services import Services
 from sluicegate.cli.app import app
 from sluicegate.failpoints import POINTS
 from sluicegate_jobs.ip_count.verify import verify
-from tests.robustness.failpoints.fault_matrix import chosen
-from tests.robustness.traffic.ip_count_harness import Ended, Scene, scene
+from tests.robustness.failpoints.fault_matrix import select_cases
+from tests.robustness.traffic.ip_count_harness import DriverResult, Scenario, new_scenario
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 EPOCH = 2
 """The epoch that is killed; two epochs precede it and four follow."""
 
-UNDECIDED = ("before-stage", "after-stage", "before-decide")
-DECIDED = ("after-decide", "before-done")
-APPLYING = (
+UNDECIDED_POINTS = ("before-stage", "after-stage", "before-decide")
+DECIDED_POINTS = ("after-decide", "before-done")
+APPLY_POINTS = (
     "before-apply",
     "apply-begun",
     "apply-written",
@@ -33,117 +32,117 @@ APPLYING = (
     "after-commit",
     "after-apply",
 )
-"""Points that are passed once for each sink."""
+"""Points that a driver passes once for each sink."""
 
-SAVEPOINTS = {
+SAVEPOINT_POINTS = {
     "savepoint-copying",
     "before-seal",
     "after-seal",
     "before-manifest",
     "restore-copying",
 }
-ELSEWHERE = {
+TESTED_ELSEWHERE = {
     "stage-part",
-    *SAVEPOINTS,
+    *SAVEPOINT_POINTS,
     *("before-receipt", "after-receipt"),
     *("replay-begun", "replay-written", "replay-committed"),
 }
 """Tested in test_executors_killed, test_savepoints, test_socket_to_kafka and test_dead_letters."""
 
-WHERE = [
-    *((point, "") for point in (*UNDECIDED, *DECIDED)),
-    *((point, sink) for point in APPLYING for sink in ("kafka", "mysql")),
+CASES = [
+    *((point, "") for point in (*UNDECIDED_POINTS, *DECIDED_POINTS)),
+    *((point, sink) for point in APPLY_POINTS for sink in ("kafka", "mysql")),
     *((point, "letters") for point in ("before-commit", "after-commit")),
 ]
 
-FEW = [("after-stage", ""), ("after-commit", "kafka")]
+DEFAULT_CASES = [("after-stage", ""), ("after-commit", "kafka")]
 """One before the decision, one in doubt; a supervised job passes all points below."""
 
-OF_JVM = [("after-stage", ""), ("after-decide", ""), ("before-commit", "mysql")]
-OF_PYTHON = [("before-decide", ""), ("before-commit", "kafka")]
+JVM_CASES = [("after-stage", ""), ("after-decide", ""), ("before-commit", "mysql")]
+PYTHON_CASES = [("before-decide", ""), ("before-commit", "kafka")]
 
 
 @pytest.fixture
-def played(services: Services, tmp_path: Path) -> Iterator[Scene]:
-    """Yield a scene with the default lines."""
-    with scene(services, tmp_path) as made:
-        yield made
+def scenario(services: Services, tmp_path: Path) -> Scenario:
+    """Return a scenario with the default lines."""
+    return new_scenario(services, tmp_path)
 
 
-def armed(played: Scene, point: str, sink: str, action: str = "kill-group") -> str:
+def failpoint_setting(scenario: Scenario, point: str, sink: str, action: str = "kill-group") -> str:
     """Return the failpoint setting for a point of the killed epoch."""
-    return f"{point}{f':{played.sinks[sink]}' if sink else ''}@{EPOCH}={action}"
+    return f"{scenario.failpoint(point, sink, EPOCH)}={action}"
 
 
-def restarted(played: Scene) -> Ended:
-    """Process the remaining input in as few epochs as possible."""
-    ended = played.but(max_records=100_000).run()
-    assert ended.code == 0, ended.log
-    return ended
-
-
-def check_epoch(ended: Ended, *, decided: bool) -> None:
+def check_epoch(result: DriverResult, *, decided: bool) -> None:
     """Assert that a decided epoch was replayed and an undecided one ran again."""
-    again = ended.epochs("committed"), ended.epochs("replayed")
-    assert EPOCH in again[decided], ended.log
-    assert EPOCH not in again[not decided], ended.log
+    epochs = result.epochs("committed"), result.epochs("replayed")
+    assert EPOCH in epochs[decided], result.log
+    assert EPOCH not in epochs[not decided], result.log
 
 
 def test_every_failpoint_of_the_driver_is_covered() -> None:
-    assert {point for point, _ in WHERE} | ELSEWHERE == set(POINTS)
+    assert {point for point, _ in CASES} | TESTED_ELSEWHERE == set(POINTS)
 
 
-@pytest.mark.parametrize(("point", "sink"), chosen(WHERE, FEW), ids=lambda value: value or "driver")
-def test_driver_killed_at_a_failpoint(played: Scene, point: str, sink: str) -> None:
-    """A kill -9 of Python and JVM together loses and repeats nothing.
+@pytest.mark.parametrize(
+    ("point", "sink"), select_cases(CASES, DEFAULT_CASES), ids=lambda value: value or "driver"
+)
+def test_a_driver_killed_at_a_failpoint_loses_and_repeats_nothing(
+    scenario: Scenario, point: str, sink: str
+) -> None:
+    """Python and JVM are killed together with kill -9.
 
     Until the restart the sinks have exactly the decided rows: no row of an undecided epoch is visible.
     """
-    killed = played.run(armed(played, point, sink))
+    killed = scenario.run(failpoint_setting(scenario, point, sink))
     assert killed.code == -signal.SIGKILL, killed.log
-    assert played.epoch_log().newest() == (EPOCH - 1 if point in UNDECIDED else EPOCH)
-    if point in UNDECIDED:
-        assert verify(played.settings).findings == ()
-    check_epoch(restarted(played), decided=point not in UNDECIDED)
-    played.check_exact()
+    assert scenario.epoch_log().newest() == (EPOCH - 1 if point in UNDECIDED_POINTS else EPOCH)
+    if point in UNDECIDED_POINTS:
+        assert verify(scenario.settings).findings == ()
+    check_epoch(scenario.finish(), decided=point not in UNDECIDED_POINTS)
+    scenario.check_exact()
 
 
-def test_epochs_show_lists_the_sinks_that_have_a_killed_epoch(played: Scene) -> None:
+def test_epochs_show_lists_the_sinks_that_have_a_killed_epoch(scenario: Scenario) -> None:
     """Between the two commits the markers show that only the first sink has the epoch."""
-    played.run(armed(played, "after-apply", "kafka"))
-    settings = played.settings
-    servers = ["--kafka", settings.kafka, "--mysql", settings.mysql]
-    show = ["epochs", "show", settings.checkpoint, str(EPOCH), *servers]
-    said = CliRunner().invoke(app, show).output.splitlines()
+    scenario.run(failpoint_setting(scenario, "after-apply", "kafka"))
+    settings = scenario.settings
+    options = ["--kafka", settings.kafka, "--mysql", settings.mysql]
+    show = ["epochs", "show", settings.checkpoint, str(EPOCH), *options]
+    lines = CliRunner().invoke(app, show).output.splitlines()
     states = {
-        said[i - 1].split(":")[0].strip(): line for i, line in enumerate(said) if "part 0" in line
+        lines[i - 1].split(":")[0].strip(): line for i, line in enumerate(lines) if "part 0" in line
     }
-    assert states[played.sinks["kafka"]].endswith("; applied")
-    assert states[played.sinks["mysql"]].endswith("; not applied yet")
+    assert states[scenario.sinks["kafka"]].endswith("; applied")
+    assert states[scenario.sinks["mysql"]].endswith("; not applied yet")
 
 
-@pytest.mark.parametrize(("point", "sink"), chosen(OF_JVM, OF_JVM[:1]))
-def test_only_the_jvm_killed(played: Scene, point: str, sink: str) -> None:
-    """A driver whose JVM is killed exits with a request for a restart, and the restart is exact.
+@pytest.mark.parametrize(("point", "sink"), select_cases(JVM_CASES, JVM_CASES[:1]))
+def test_a_driver_whose_jvm_is_killed_exits_and_the_restart_is_exact(
+    scenario: Scenario, point: str, sink: str
+) -> None:
+    """The exit code requests a restart.
 
     Python may still decide a staged epoch before it notices; the epoch log has the outcome.
     """
-    ended = played.run(armed(played, point, sink, "kill-jvm"))
-    assert ended.code not in (0, 64, 65, 66, -signal.SIGKILL), ended.log
-    decided = played.epoch_log().newest() == EPOCH
-    assert decided or point in UNDECIDED
-    check_epoch(restarted(played), decided=decided)
-    played.check_exact()
+    result = scenario.run(failpoint_setting(scenario, point, sink, "kill-jvm"))
+    assert result.code not in (0, 64, 65, 66, -signal.SIGKILL), result.log
+    decided = scenario.epoch_log().newest() == EPOCH
+    assert decided or point in UNDECIDED_POINTS
+    check_epoch(scenario.finish(), decided=decided)
+    scenario.check_exact()
 
 
-@pytest.mark.parametrize(("point", "sink"), chosen(OF_PYTHON, OF_PYTHON[1:]))
-def test_only_python_killed(played: Scene, point: str, sink: str) -> None:
-    """A JVM whose Python is killed exits, and the next driver is exact."""
-    driver = played.start(armed(played, point, sink, "kill-self"))
+@pytest.mark.parametrize(("point", "sink"), select_cases(PYTHON_CASES, PYTHON_CASES[1:]))
+def test_a_jvm_whose_python_is_killed_exits_and_the_restart_is_exact(
+    scenario: Scenario, point: str, sink: str
+) -> None:
+    """No process of the driver is left running."""
+    driver = scenario.start(failpoint_setting(scenario, point, sink, "kill-self"))
     assert driver.process.wait(120) == -signal.SIGKILL, driver.text()
     wait_until_gone(driver.process.pid)
-    check_epoch(restarted(played), decided=point not in UNDECIDED)
-    played.check_exact()
+    check_epoch(scenario.finish(), decided=point not in UNDECIDED_POINTS)
+    scenario.check_exact()
 
 
 def wait_until_gone(group: int, timeout_s: float = 30.0) -> None:
@@ -161,23 +160,27 @@ def wait_until_gone(group: int, timeout_s: float = 30.0) -> None:
     )
 
 
-def _once(played: Scene) -> dict[str, Path]:
+def _marker_files(scenario: Scenario) -> dict[str, Path]:
     """Return the points of an epoch, each with the file that marks that it has fired."""
-    sinks = [f"{point}:{played.sinks[sink]}" for point, sink in WHERE if sink and sink != "letters"]
+    sinks = [
+        f"{point}:{scenario.sinks[sink]}" for point, sink in CASES if sink and sink != "letters"
+    ]
     # the dead-letter sink is another topic, written by the same code
-    sinks.append(f"before-commit:{played.sinks['letters']}")
-    points = [*UNDECIDED, "after-decide", *sinks, "before-done"]
-    return {point: played.folder / f"once-{i}" for i, point in enumerate(points)}
+    sinks.append(f"before-commit:{scenario.sinks['letters']}")
+    points = [*UNDECIDED_POINTS, "after-decide", *sinks, "before-done"]
+    return {point: scenario.folder / f"once-{i}" for i, point in enumerate(points)}
 
 
 @pytest.mark.timeout(900)
-def test_a_supervised_job_killed_at_every_failpoint_is_exact(played: Scene) -> None:
+def test_a_supervised_job_killed_at_every_failpoint_is_exact(scenario: Scenario) -> None:
     """A supervisor's drivers die one after another, each at the next point; the result is exact."""
-    once = _once(played)
-    failpoints = ";".join(f"{p}@{EPOCH}=kill-group~{path}" for p, path in once.items())
-    lived = played.but(restart_attempts=len(once), restart_delay_s=0.2)
-    ended = lived.start(failpoints, supervised=True).wait(timeout_s=840)
-    assert ended.code == 0, ended.log
-    assert [p for p, path in once.items() if not path.exists()] == []
-    assert ended.epochs("replayed") == [EPOCH]
-    played.check_exact()
+    marker_files = _marker_files(scenario)
+    failpoints = ";".join(
+        f"{point}@{EPOCH}=kill-group~{path}" for point, path in marker_files.items()
+    )
+    supervised = scenario.with_settings(restart_attempts=len(marker_files), restart_delay_s=0.2)
+    result = supervised.start(failpoints, supervised=True).wait(timeout_s=840)
+    assert result.code == 0, result.log
+    assert [point for point, path in marker_files.items() if not path.exists()] == []
+    assert result.epochs("replayed") == [EPOCH]
+    scenario.check_exact()

@@ -1,4 +1,4 @@
-"""A user's script in a driver process with Spark: moved, stopped, killed, applied only, fenced.
+"""A user's script in a driver process with Spark: moved, stopped, killed, apply-only, fenced.
 
 Cases without Spark are in tests/unit/driver. Executors in pods need a kubelet and are not tested here.
 """
@@ -22,7 +22,12 @@ from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import Lineage, create_lineage, read_lineage
 from sluicegate.storage.object_store import LocalObjectStore, ObjectStore
 from tests.loopback_api import ApiServer, api_server
-from tests.robustness.traffic.ip_count_harness import TIMEOUT_S, Ended, Running, start
+from tests.robustness.traffic.ip_count_harness import (
+    EPOCH_TIMEOUT_S,
+    DriverResult,
+    RunningDriver,
+    start,
+)
 from tests.unit.savepoints.builders import record, take
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -57,12 +62,14 @@ class Pod:
             file.write_text('{"ip": "10.0.0.1"}\n' * HITS)
             os.utime(file, (1_000_000 + i, 1_000_000 + i))  # sets the read order
 
-    def start(self, *, number: int = 1, interval: str = AVAILABLE_NOW, **more: str) -> Running:
+    def start(
+        self, *, number: int = 1, interval: str = AVAILABLE_NOW, **variables: str
+    ) -> RunningDriver:
         command = ["sluicegate.driver", "--file", str(JOB), "--", str(self.folder / "source")]
         environment = {
             "SLUICEGATE_CHECKPOINT": str(self.checkpoint(number)),
             "SLUICEGATE_EPOCHS": json.dumps(
-                {"interval": interval, "min_pause_ms": 0, "timeout_s": TIMEOUT_S}
+                {"interval": interval, "min_pause_ms": 0, "timeout_s": EPOCH_TIMEOUT_S}
             ),
             "SLUICEGATE_SPARK_CONF": json.dumps({"spark.sql.shuffle.partitions": "1"}),
             "SLUICEGATE_MASTER": "local[1]",
@@ -70,10 +77,10 @@ class Pod:
             **self.server.environment(),
         }
         log = self.folder / f"driver-{uuid.uuid4().hex[:6]}.log"
-        return start([*command, str(self.folder / "emitted")], log, {**environment, **more})
+        return start([*command, str(self.folder / "emitted")], log, {**environment, **variables})
 
-    def run(self, *, number: int = 1, **more: str) -> Ended:
-        return self.start(number=number, **more).wait()
+    def run(self, *, number: int = 1, **variables: str) -> DriverResult:
+        return self.start(number=number, **variables).wait()
 
     @property
     def emitted(self) -> list[int]:
@@ -96,26 +103,26 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
         yield driver_pod
 
 
-def totals(first: int, last: int) -> list[int]:
+def expected_totals(first: int, last: int) -> list[int]:
     """Return the totals that epochs `first` to `last` emit, each once."""
     return [HITS * (epoch + 1) for epoch in range(first, last + 1)]
 
 
 def test_a_moved_job_continues_at_the_checkpoint_of_its_environment(pod: Pod) -> None:
     """The environment overrides the script's checkpoint and interval; one restore is killed."""
-    ended = pod.run()
-    assert ended.code == 0, ended.log
-    assert pod.emitted == totals(0, 1)
+    result = pod.run()
+    assert result.code == 0, result.log
+    assert pod.emitted == expected_totals(0, 1)
     assert pod.server.requests[0].progress["epoch"] == 0
     assert pod.server.requests[-1].progress["epoch"] == 1
     savepoint = take(str(pod.checkpoint()), str(pod.folder / "savepoints"), seal=True)
     pod.add(2)
-    restore = {"SLUICEGATE_RESTORE_FROM": savepoint.url}
-    killed = pod.run(number=2, **restore, **{VARIABLE: "restore-copying=kill-group"})
+    restore_variables = {"SLUICEGATE_RESTORE_FROM": savepoint.url}
+    killed = pod.run(number=2, **restore_variables, **{VARIABLE: "restore-copying=kill-group"})
     assert killed.code == -signal.SIGKILL
-    moved = pod.run(number=2, **restore)
+    moved = pod.run(number=2, **restore_variables)
     assert moved.code == 0, moved.log
-    assert pod.emitted == totals(2, 3)
+    assert pod.emitted == expected_totals(2, 3)
     lineage = read_lineage(LocalObjectStore(pod.checkpoint(2)))
     assert lineage is not None
     assert lineage.moved
@@ -131,29 +138,29 @@ def test_sigterm_stops_a_stream_after_its_epoch_with_exit_code_0(pod: Pod) -> No
     assert first.progress["epoch"] == 0
     assert before.progress["at"] < last.progress["at"]
     driver.process.send_signal(signal.SIGTERM)
-    ended = driver.wait()
-    assert ended.code == 0, ended.log
-    assert pod.emitted == totals(0, 1)
+    result = driver.wait()
+    assert result.code == 0, result.log
+    assert pod.emitted == expected_totals(0, 1)
     assert pod.reason == ""
 
 
 def test_an_epoch_that_a_killed_driver_decided_is_applied_without_a_query(pod: Pod) -> None:
     killed = pod.run(number=1, **{VARIABLE: "after-decide@0=kill-group"})
     assert killed.code == -signal.SIGKILL, killed.log
-    ended = pod.run(SLUICEGATE_MODE="apply-only")
-    assert ended.code == 0, ended.log
-    assert "started" not in ended.log.splitlines()
-    assert pod.emitted == totals(0, 0)
+    result = pod.run(SLUICEGATE_MODE="apply-only")
+    assert result.code == 0, result.log
+    assert "started" not in result.log.splitlines()
+    assert pod.emitted == expected_totals(0, 0)
     assert StoredEpochLog(pod.store).epochs() == [0]
-    again = pod.run(SLUICEGATE_MODE="apply-only")
-    assert again.code == 0, again.log
-    assert "nothing to apply" in again.log
+    second = pod.run(SLUICEGATE_MODE="apply-only")
+    assert second.code == 0, second.log
+    assert "nothing to apply" in second.log
 
 
 def test_a_superseded_driver_exits_fenced(pod: Pod) -> None:
     create_lineage(pod.store, Lineage("other", "counts"))
     StoredEpochLog(pod.store).create(record(5, "other"))
-    ended = pod.run()
-    assert ended.code == 65, ended.log
+    result = pod.run()
+    assert result.code == 65, result.log
     assert pod.reason == "Fenced"
     assert pod.emitted == []

@@ -28,7 +28,7 @@ from sluicegate.spark import s3a
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import ObjectStore, open_store
 from tests.robustness.failpoints.s3_proxy import Fault, Request, S3Proxy, proxied
-from tests.robustness.traffic.memory_streams import Stream, dying_at
+from tests.robustness.traffic.memory_streams import Stream, failing_at
 from tests.spark_sessions import stop
 
 pytestmark = [
@@ -45,7 +45,7 @@ PARTITIONS = 4
 RETAINED = 5
 """Epochs that Spark retains while requests are counted: files are removed as fast as they are created."""
 
-BUDGET = 35
+MAX_REQUESTS_PER_EPOCH = 35
 """Maximum requests per epoch with four state partitions."""
 
 
@@ -61,11 +61,11 @@ def proxy(bucket: S3Endpoint) -> Iterator[S3Proxy]:
 @pytest.fixture(scope="module")
 def spark(proxy: S3Proxy) -> Iterator[SparkSession]:
     """Yield one session for all tests of this file."""
-    made = session("s3", shuffle_partitions=PARTITIONS)
-    s3a.prepare_store(made, proxy.endpoint.url)
-    yield made
-    jvm(made).org.apache.hadoop.fs.FileSystem.closeAll()
-    stop(made)
+    spark_session = session("s3", shuffle_partitions=PARTITIONS)
+    s3a.prepare_store(spark_session, proxy.endpoint.url)
+    yield spark_session
+    jvm(spark_session).org.apache.hadoop.fs.FileSystem.closeAll()
+    stop(spark_session)
 
 
 @pytest.fixture
@@ -93,35 +93,37 @@ def open_file(spark: SparkSession, url: str, name: str, *, replace: bool = False
     return manager.createAtomic(path, replace)
 
 
-def write(spark: SparkSession, url: str, name: str, text: bytes, *, replace: bool = False) -> None:
-    """Write a whole checkpoint file."""
-    out = open_file(spark, url, name, replace=replace)
-    out.write(text)
-    out.close()
+def write_file(
+    spark: SparkSession, url: str, name: str, content: bytes, *, replace: bool = False
+) -> None:
+    """Write a complete checkpoint file."""
+    output = open_file(spark, url, name, replace=replace)
+    output.write(content)
+    output.close()
 
 
 def test_exactly_one_of_six_racing_writers_wins_in_25_rounds(
     spark: SparkSession, url: str, objects: ObjectStore
 ) -> None:
     """All open the file and close it at once: one succeeds, five learn that it exists."""
-    gate = threading.Barrier(WRITERS)
+    barrier = threading.Barrier(WRITERS)
 
-    def rival(number: int, name: str) -> str:
-        out = open_file(spark, url, name)
-        out.write(b"%d" % number)
-        gate.wait(60)
+    def create_file(number: int, name: str) -> str:
+        output = open_file(spark, url, name)
+        output.write(b"%d" % number)
+        barrier.wait(60)
         try:
-            out.close()
+            output.close()
         except Py4JJavaError as error:
             return str(error.java_exception.getClass().getSimpleName())
         return "in"
 
     with ThreadPoolExecutor(WRITERS) as pool:
-        for turn in range(ROUNDS):
-            name = f"offsets/{turn}"
-            told = list(pool.map(rival, range(WRITERS), [name] * WRITERS))
-            assert Counter(told) == {"in": 1, "FileAlreadyExistsException": WRITERS - 1}
-            assert objects.read(name) == b"%d" % told.index("in")
+        for round_ in range(ROUNDS):
+            name = f"offsets/{round_}"
+            outcomes = list(pool.map(create_file, range(WRITERS), [name] * WRITERS))
+            assert Counter(outcomes) == {"in": 1, "FileAlreadyExistsException": WRITERS - 1}
+            assert objects.read(name) == b"%d" % outcomes.index("in")
 
 
 def test_a_failed_write_is_an_error_of_close(
@@ -129,10 +131,10 @@ def test_a_failed_write_is_an_error_of_close(
 ) -> None:
     """Spark's own manager for object stores hides the error and continues without the file."""
     proxy.faults.append(Fault("PUT", "commits/7", "refuse"))
-    out = open_file(spark, url, "commits/7")
-    out.write(b"v1")
+    output = open_file(spark, url, "commits/7")
+    output.write(b"v1")
     with pytest.raises(Py4JJavaError, match="AccessDenied"):
-        out.close()
+        output.close()
     assert objects.read("commits/7") is None
 
 
@@ -141,7 +143,7 @@ def test_a_lost_reply_is_not_taken_for_another_driver(
 ) -> None:
     """The retry finds the file of the first attempt and recognizes it as its own."""
     proxy.faults.append(Fault("PUT", "offsets/7", "lose-reply"))
-    write(spark, url, "offsets/7", b"ours")
+    write_file(spark, url, "offsets/7", b"ours")
     assert objects.read("offsets/7") == b"ours"
     assert proxy.faults[0].met == 1
 
@@ -151,15 +153,15 @@ def test_a_replaceable_file_is_replaced(
 ) -> None:
     """The next attempt overwrites a state file of an undecided attempt."""
     for text in (b"one", b"other"):
-        write(spark, url, "state/0/0/1.changelog", text, replace=True)
+        write_file(spark, url, "state/0/0/1.changelog", text, replace=True)
     assert objects.read("state/0/0/1.changelog") == b"other"
 
 
 def test_a_canceled_file_never_exists(spark: SparkSession, url: str, objects: ObjectStore) -> None:
-    out = open_file(spark, url, "offsets/0")
-    out.write(b"half")
-    out.cancel()
-    out.close()
+    output = open_file(spark, url, "offsets/0")
+    output.write(b"half")
+    output.cancel()
+    output.close()
     assert objects.read("offsets/0") is None
 
 
@@ -179,18 +181,18 @@ def test_a_session_without_our_classes_is_refused(
         s3a.prepare_store(spark, url)
 
 
-# --- whole queries ---------------------------------------------------------------------------------
+# --- queries -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def hits(spark: SparkSession, tmp_path: Path, url: str) -> Stream:
     """Return a stream of hits, one file per epoch, with its checkpoint on S3."""
-    made = Stream(spark, tmp_path, "ip string, n long", location=url)
-    add(made, 5)
-    return made
+    stream = Stream(spark, tmp_path, "ip string, n long", location=url)
+    add_epochs(stream, 5)
+    return stream
 
 
-def add(stream: Stream, epochs: int) -> None:
+def add_epochs(stream: Stream, epochs: int) -> None:
     """Add epochs with one hit for each of twenty addresses."""
     for _ in range(epochs):
         stream.add([{"ip": f"10.0.0.{i}", "n": 1} for i in range(20)])
@@ -206,15 +208,17 @@ def check_counts(stream: Stream, epochs: int) -> None:
 
     An epoch whose offsets were refused also reads the next file, because the source keeps its own log.
     """
-    found = Counter((row["ip"], row["hits"]) for row in stream.seen("out"))
-    assert set(found.values()) == {1}
-    newest = {ip: max(hits for other, hits in found if other == ip) for ip, _ in found}
+    row_counts = Counter((row["ip"], row["hits"]) for row in stream.committed_rows("out"))
+    assert set(row_counts.values()) == {1}
+    newest = {
+        ip: max(hits for other_ip, hits in row_counts if other_ip == ip) for ip, _ in row_counts
+    }
     assert newest == {f"10.0.0.{i}": epochs for i in range(20)}
 
 
 @pytest.mark.parametrize("point", ["before-stage", "after-stage", "after-decide", "before-done"])
 def test_a_failed_stateful_query_continues_exactly(hits: Stream, point: str) -> None:
-    with dying_at(f"{point}@2"):
+    with failing_at(f"{point}@2"):
         hits.run(counts(hits), [MemorySink(hits.store("out"))])
     hits.run(counts(hits), [MemorySink(hits.store("out"))])
     check_counts(hits, 5)
@@ -240,37 +244,43 @@ def test_other_queries_of_the_session_keep_their_file_manager(
     assert spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None) is None
 
 
-def test_requests_of_an_epoch(
+def test_an_epoch_makes_at_most_35_requests(
     hits: Stream, spark: SparkSession, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An epoch makes at most 35 requests with four state partitions, including removals; prints them.
+    """Includes removals; the query has four state partitions. Prints the requests.
 
     Excludes the log of this test's file source, because the Kafka source has none.
     """
-    kept = "spark.sql.streaming.minBatchesToRetain"
-    add(hits, 30)
+    setting = "spark.sql.streaming.minBatchesToRetain"
+    add_epochs(hits, 30)
     start = len(proxy.requests)
     with monkeypatch.context() as patch:
         patch.setattr(StoredEpochLog.__init__, "__kwdefaults__", {"retained": RETAINED})
-        spark.conf.set(kept, RETAINED)
+        spark.conf.set(setting, RETAINED)
         try:
             hits.run(counts(hits), [MemorySink(hits.store("out"))])
         finally:
-            spark.conf.unset(kept)
-    done = [r for r in proxy.since(start) if "/sources/" not in r.name]
-    ends = [i for i, r in enumerate(done) if r.method == "PUT" and "/commits/" in r.name]
+            spark.conf.unset(setting)
+    requests = [request for request in proxy.since(start) if "/sources/" not in request.name]
+    commit_indexes = [
+        i
+        for i, request in enumerate(requests)
+        if request.method == "PUT" and "/commits/" in request.name
+    ]
     first, last = 2 * RETAINED, 2 * RETAINED + 20
-    some = done[ends[first] + 1 : ends[last] + 1]
-    each = len(some) / (last - first)
-    kinds = Counter(f"{r.kind:6} {_family(r)}" for r in some)
-    lines = [f"{n / (last - first):6.2f}  {kind}" for kind, n in sorted(kinds.items())]
-    print(  # noqa: T201 - the figure is what the test is for
-        f"\n{each:.2f} requests an epoch, {PARTITIONS} state partitions:", *lines, sep="\n"
+    measured = requests[commit_indexes[first] + 1 : commit_indexes[last] + 1]
+    per_epoch = len(measured) / (last - first)
+    counts_by_kind = Counter(f"{request.kind:6} {_object_kind(request)}" for request in measured)
+    lines = [
+        f"{count / (last - first):6.2f}  {kind}" for kind, count in sorted(counts_by_kind.items())
+    ]
+    print(  # noqa: T201 - the purpose of the test is to measure this
+        f"\n{per_epoch:.2f} requests an epoch, {PARTITIONS} state partitions:", *lines, sep="\n"
     )
-    assert each <= BUDGET
+    assert per_epoch <= MAX_REQUESTS_PER_EPOCH
 
 
-def _family(request: Request) -> str:
+def _object_kind(request: Request) -> str:
     """Return the folder of a request's object, without checkpoint prefix and numbers."""
     parts = re.sub(r"^.*?[0-9a-f]{32}/|\?$", "", request.name).split("/")
     return "/".join(re.sub(r"^\d+", "N", part) for part in parts) or "/"

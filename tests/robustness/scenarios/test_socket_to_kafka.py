@@ -19,8 +19,13 @@ from sluicegate.spark.socket.write_ahead_log import WriteAheadLog
 from sluicegate.storage.object_store import open_store
 from sluicegate_jobs.socket_to_kafka import SocketToKafkaSettings, create_targets
 from tests.integration.kafka_reader import read_topic
-from tests.robustness.failpoints.random_failpoint import DRIVER_POINTS, Chance
-from tests.robustness.traffic.ip_count_harness import PATIENCE_S, Ended, Running, start
+from tests.robustness.failpoints.random_failpoint import DRIVER_POINTS, SeededRandom
+from tests.robustness.traffic.ip_count_harness import (
+    DRIVER_TIMEOUT_S,
+    DriverResult,
+    RunningDriver,
+    start,
+)
 from tests.robustness.traffic.line_server import LineServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -45,10 +50,10 @@ def is_overlong(line: bytes) -> bool:
     return int(line[:6]) % OVERLONG == 0
 
 
-def settings_of(services: Services, tmp_path: Path, address: str) -> SocketToKafkaSettings:
+def create_settings(services: Services, tmp_path: Path, address: str) -> SocketToKafkaSettings:
     """Create new topics and return settings for them."""
     name = f"s{uuid.uuid4().hex[:8]}"
-    made = SocketToKafkaSettings(
+    settings = SocketToKafkaSettings(
         checkpoint=str(tmp_path / "checkpoint"),
         interval="200 milliseconds",
         min_pause_ms=100,
@@ -58,18 +63,20 @@ def settings_of(services: Services, tmp_path: Path, address: str) -> SocketToKaf
         max_line_bytes=4096,
         kafka=services.kafka.bootstrap,
     )
-    create_targets(made)
-    return made
+    create_targets(settings)
+    return settings
 
 
-def started(tmp_path: Path, settings: SocketToKafkaSettings, failpoints: str = "") -> Running:
+def start_driver(
+    tmp_path: Path, settings: SocketToKafkaSettings, failpoints: str = ""
+) -> RunningDriver:
     """Start a driver."""
     command = ["sluicegate.cli", "run", "socket_to_kafka", "--once", *as_arguments(settings)]
     log = tmp_path / f"driver-{uuid.uuid4().hex[:6]}.log"
     return start(command, log, {VARIABLE: failpoints})
 
 
-class Witness(threading.Thread):
+class SegmentReader(threading.Thread):
     """Reads each segment as soon as it is logged, before its epoch is decided and pruned."""
 
     def __init__(self, settings: SocketToKafkaSettings) -> None:
@@ -81,10 +88,10 @@ class Witness(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(0.1):
-            self._look()
-        self._look()
+            self._read_new_segments()
+        self._read_new_segments()
 
-    def _look(self) -> None:
+    def _read_new_segments(self) -> None:
         for number in range(self._seen + 1, self._receipts.newest() + 1):
             self.lines += self._receipts.read(number).column("line").to_pylist()
             self._seen = number
@@ -96,19 +103,19 @@ class Witness(threading.Thread):
         return self.lines
 
 
-def wait_logged(witness: Witness, last: int, running: Running) -> None:
+def wait_logged(segment_reader: SegmentReader, last: int, driver: RunningDriver) -> None:
     """Wait until a line is in the receipt log."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not any(line.startswith(b"%06d " % last) for line in list(witness.lines)):
-        assert time.monotonic() < deadline, running.text()
-        assert running.process.poll() is None, running.text()
+    deadline = time.monotonic() + DRIVER_TIMEOUT_S
+    while not any(line.startswith(b"%06d " % last) for line in list(segment_reader.lines)):
+        assert time.monotonic() < deadline, driver.text()
+        assert driver.process.poll() is None, driver.text()
         time.sleep(0.2)
 
 
-def emptied(tmp_path: Path, settings: SocketToKafkaSettings) -> Ended:
-    """Process the logged lines without receiving more."""
-    now = dataclasses.replace(settings, interval="available-now", address="127.0.0.1:1")
-    return started(tmp_path, now).wait()
+def drain(tmp_path: Path, settings: SocketToKafkaSettings) -> DriverResult:
+    """Process the logged lines without receiving new ones."""
+    finite_settings = dataclasses.replace(settings, interval="available-now", address="127.0.0.1:1")
+    return start_driver(tmp_path, finite_settings).wait()
 
 
 @pytest.mark.timeout(600)
@@ -116,38 +123,43 @@ def test_every_logged_line_is_in_the_topic_once_and_in_order(
     services: Services, tmp_path: Path
 ) -> None:
     """The driver is killed while lines arrive; the sender reconnects to the next driver."""
-    chance = Chance()
-    point = chance.choice([*DRIVER_POINTS, *RECEIVER_POINTS])
-    at = chance.randrange(5, 40) if point in RECEIVER_POINTS else chance.randrange(1, 5)
-    chance.tell(f"{point}@{at}")
+    seeded_random = SeededRandom()
+    point = seeded_random.choice([*DRIVER_POINTS, *RECEIVER_POINTS])
+    occurrence = (
+        seeded_random.randrange(5, 40)
+        if point in RECEIVER_POINTS
+        else seeded_random.randrange(1, 5)
+    )
+    seeded_random.report(f"{point}@{occurrence}")
     with LineServer(line_of) as server:
-        settings = settings_of(services, tmp_path, server.address)
-        witness = Witness(settings)
-        witness.start()
-        killed = started(tmp_path, settings, f"{point}@{at}=kill-group").wait()
+        settings = create_settings(services, tmp_path, server.address)
+        segment_reader = SegmentReader(settings)
+        segment_reader.start()
+        killed = start_driver(tmp_path, settings, f"{point}@{occurrence}=kill-group").wait()
         assert killed.code == -signal.SIGKILL, killed.log
         lines = server.end_after(MORE_LINES)
-        second = started(tmp_path, settings)
-        wait_logged(witness, lines - 1, second)
+        second = start_driver(tmp_path, settings)
+        wait_logged(segment_reader, lines - 1, second)
         second.process.send_signal(signal.SIGTERM)
-        ended = second.wait()
-        assert ended.code == 0, ended.log
+        result = second.wait()
+        assert result.code == 0, result.log
         assert server.connections == 2
-    ended = emptied(tmp_path, settings)
-    assert ended.code == 0, ended.log
+    result = drain(tmp_path, settings)
+    assert result.code == 0, result.log
 
-    received = witness.end()
+    received = segment_reader.end()
     numbers = [int(line[:6]) for line in received]
     assert numbers == sorted(set(numbers))
     delivered = [record.value for record in read_topic(settings.kafka, settings.topic)]
-    whole = [line for line in received if not is_overlong(line)]
-    assert delivered == whole
-    assert all(line.endswith(b"\xff\xfe\r") for line in whole)
-    letters = [
-        json.loads(r.value or b"") for r in read_topic(settings.kafka, settings.dead_letters)
+    expected = [line for line in received if not is_overlong(line)]
+    assert delivered == expected
+    assert all(line.endswith(b"\xff\xfe\r") for line in expected)
+    dead_letters = [
+        json.loads(record.value or b"")
+        for record in read_topic(settings.kafka, settings.dead_letters)
     ]
-    buried = sorted(letter["payload"][:6].encode() for letter in letters)
-    assert buried == [line[:6] for line in received if is_overlong(line)]
-    for letter in letters:
-        assert letter["reason"] == "overlong: the line has 5007 bytes, the limit is 4096"
-        assert letter["source"]["socket"] == settings.address
+    rejected = sorted(dead_letter["payload"][:6].encode() for dead_letter in dead_letters)
+    assert rejected == [line[:6] for line in received if is_overlong(line)]
+    for dead_letter in dead_letters:
+        assert dead_letter["reason"] == "overlong: the line has 5007 bytes, the limit is 4096"
+        assert dead_letter["source"]["socket"] == settings.address

@@ -35,7 +35,7 @@ from tests.unit.savepoints.builders import checkpoint
 
 pytestmark = pytest.mark.faults
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @pytest.fixture
@@ -51,25 +51,25 @@ def volume(bucket: S3Endpoint) -> str:
     return f"{bucket.url}/{uuid.uuid4().hex}"
 
 
-def do(task: Task, environment: Mapping[str, str], timeout_s: float = PATIENCE_S) -> Result:
+def run_task(task: Task, environment: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Result:
     return asyncio.run(run(task, environment, timeout_s))
 
 
-def failure(
-    task: Task, environment: Mapping[str, str], timeout_s: float = PATIENCE_S
+def failure_of(
+    task: Task, environment: Mapping[str, str], timeout_s: float = TIMEOUT_S
 ) -> TaskFailed:
-    with pytest.raises(TaskFailed) as caught:
-        do(task, environment, timeout_s)
-    return caught.value
+    with pytest.raises(TaskFailed) as error_info:
+        run_task(task, environment, timeout_s)
+    return error_info.value
 
 
-def check(volume: str) -> CheckVolume:
+def check_task(volume: str) -> CheckVolume:
     return CheckVolume(volume, make_bucket=True, region="us-east-1", access="a")
 
 
 def test_wrong_keys_are_reported_and_never_shown(bucket: S3Endpoint, volume: str) -> None:
     keys = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "not-the-secret"}
-    error = failure(check(volume), {**bucket.environment(), **keys})
+    error = failure_of(check_task(volume), {**bucket.environment(), **keys})
     assert error.kind == "AccessDenied"
     assert "not-the-secret" not in str(error)
 
@@ -77,21 +77,23 @@ def test_wrong_keys_are_reported_and_never_shown(bucket: S3Endpoint, volume: str
 def test_a_bucket_that_cannot_be_created_is_reported(bucket: S3Endpoint) -> None:
     with proxied(bucket) as proxy:
         proxy.faults.append(Fault("PUT", "^$", "refuse", times=99))
-        error = failure(check(f"s3://new-{uuid.uuid4().hex}/p"), proxy.endpoint.environment())
+        error = failure_of(
+            check_task(f"s3://new-{uuid.uuid4().hex}/p"), proxy.endpoint.environment()
+        )
     assert error.kind == "AccessDenied"
     assert "create the bucket by hand" in error.do
 
 
 def test_a_store_that_is_down_is_unavailable(bucket: S3Endpoint, volume: str) -> None:
-    nowhere = {**bucket.environment(), "AWS_ENDPOINT": "http://127.0.0.1:9"}
-    assert failure(check(volume), nowhere).kind == "StoreUnavailable"
+    unreachable = {**bucket.environment(), "AWS_ENDPOINT": "http://127.0.0.1:9"}
+    assert failure_of(check_task(volume), unreachable).kind == "StoreUnavailable"
 
 
 def test_a_task_on_a_hanging_store_times_out_and_its_worker_is_killed(
     proxy: S3Proxy, volume: str
 ) -> None:
     proxy.faults.append(Fault("LIST", "", "hang", times=99))
-    error = failure(Measure(volume), proxy.endpoint.environment(), timeout_s=5.0)
+    error = failure_of(Measure(volume), proxy.endpoint.environment(), timeout_s=5.0)
     assert error.kind == "TaskTimeout"
     assert not workers()
 
@@ -100,12 +102,12 @@ def test_a_cancelled_caller_leaves_no_worker(proxy: S3Proxy, volume: str) -> Non
     proxy.faults.append(Fault("LIST", "", "hang", times=99))
 
     async def cancelled() -> None:
-        work = asyncio.create_task(run(Measure(volume), proxy.endpoint.environment(), PATIENCE_S))
-        await asyncio.to_thread(proxy.hanging.wait, PATIENCE_S)
+        pending = asyncio.create_task(run(Measure(volume), proxy.endpoint.environment(), TIMEOUT_S))
+        await asyncio.to_thread(proxy.hanging.wait, TIMEOUT_S)
         assert workers()
-        work.cancel()
+        pending.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await work
+            await pending
 
     asyncio.run(cancelled())
     assert not workers()
@@ -127,18 +129,18 @@ def test_a_worker_exits_with_its_caller(proxy: S3Proxy, volume: str) -> None:
     )
     environment = os.environ | dict(proxy.endpoint.environment())
     with subprocess.Popen([sys.executable, "-c", code], env=environment) as caller:
-        assert proxy.hanging.wait(PATIENCE_S)
+        assert proxy.hanging.wait(TIMEOUT_S)
         (child,) = psutil.Process(caller.pid).children()
         caller.kill()
-    assert child.pid not in {p.pid for p in psutil.wait_procs([child], PATIENCE_S)[1]}
+    assert child.pid not in {p.pid for p in psutil.wait_procs([child], TIMEOUT_S)[1]}
 
 
 def test_a_worker_that_dies_is_reported_with_its_signal(
     bucket: S3Endpoint, volume: str, tmp_path: Path
 ) -> None:
-    job = on_store(tmp_path, f"{volume}/clicks/1")
+    job = create_checkpoint(tmp_path, f"{volume}/clicks/1")
     environment = {**bucket.environment(), VARIABLE: "before-manifest=kill-self"}
-    error = failure(TakeSavepoint(job, f"{volume}/savepoints/clicks/s/u"), environment)
+    error = failure_of(TakeSavepoint(job, f"{volume}/savepoints/clicks/s/u"), environment)
     assert error.kind == "TaskDied"
     assert str(-signal.SIGKILL) in error.what
 
@@ -149,21 +151,21 @@ def test_a_worker_that_dies_is_reported_with_its_signal(
 def test_a_savepoint_whose_worker_was_killed_is_taken_by_the_next(
     bucket: S3Endpoint, volume: str, tmp_path: Path, point: str
 ) -> None:
-    job = on_store(tmp_path, f"{volume}/clicks/1")
+    job = create_checkpoint(tmp_path, f"{volume}/clicks/1")
     task = TakeSavepoint(job, f"{volume}/savepoints/clicks/s/u", SEAL)
-    failure(task, {**bucket.environment(), VARIABLE: f"{point}=kill-self"})
-    taken = do(task, bucket.environment())
+    failure_of(task, {**bucket.environment(), VARIABLE: f"{point}=kill-self"})
+    taken = run_task(task, bucket.environment())
     assert [s.url for s in list_savepoints(task.folder) if s.manifest] == [taken.location]  # type: ignore[union-attr]
 
 
 def test_an_interrupted_deletion_is_completed_by_the_next(
     proxy: S3Proxy, bucket: S3Endpoint, volume: str, tmp_path: Path
 ) -> None:
-    on_store(tmp_path, f"{volume}/clicks/1")
+    create_checkpoint(tmp_path, f"{volume}/clicks/1")
     proxy.faults.append(Fault("POST", "", "hang"))
     task = Delete(f"{volume}/clicks")
-    assert failure(task, proxy.endpoint.environment(), timeout_s=5.0).kind == "TaskTimeout"
-    assert isinstance(do(task, bucket.environment()), Deleted)
+    assert failure_of(task, proxy.endpoint.environment(), timeout_s=5.0).kind == "TaskTimeout"
+    assert isinstance(run_task(task, bucket.environment()), Deleted)
     assert not list(open_store(f"{volume}/clicks").names(""))
 
 
@@ -172,10 +174,10 @@ def test_the_operators_own_keys_are_not_passed_on(
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "the-operators")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "the-operators")
-    assert do(Measure(volume), bucket.environment()) == Measured(0, 0, None)
+    assert run_task(Measure(volume), bucket.environment()) == Measured(0, 0, None)
 
 
-def on_store(folder: Path, url: str) -> str:
+def create_checkpoint(folder: Path, url: str) -> str:
     """Copy a checkpoint of three epochs into the store."""
     source, target = open_store(checkpoint(folder / "source", 3)), open_store(url)
     for name in source.names(""):

@@ -14,7 +14,7 @@ from sluicegate import epochs, session
 from sluicegate.sinks.memory import MemorySink, committed
 
 
-def main(source: str, told: str) -> None:
+def main(source: str, totals_file: str) -> None:
     """Count the hits in a folder; always write the sink's content to a file at exit."""
     spark = session("counts")
     rows = spark.readStream.schema("ip string").option("maxFilesPerTrigger", 1).json(source)
@@ -27,7 +27,7 @@ def main(source: str, told: str) -> None:
         print("started", flush=True)  # noqa: T201 - the test waits for it
         query.await_end()
     finally:
-        Path(told).write_text(json.dumps([row["hits"] for row in committed("out")]))
+        Path(totals_file).write_text(json.dumps([row["hits"] for row in committed("out")]))
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ Build = Callable[["SparkSession", IpCountSettings], "EpochsWriter"]
 TOO_LONG_MS = 86_400_000
 """Exceeds transaction.max.timeout.ms of every broker in these tests."""
 
-DIE_ONCE = "SLUICEGATE_TESTS_DIE_ONCE"
-"""Variable with the file that lets `shuffled` kill an executor only once."""
+DIE_ONCE_VARIABLE = "SLUICEGATE_TESTS_DIE_ONCE"
+"""Variable with the marker file by which `shuffled` kills an executor only once."""
 
 SHUFFLE_PARTS = 6
 
@@ -51,9 +51,9 @@ def main(name: str, settings: str) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
-    given = IpCountSettings(**json.loads(settings))
+    job_settings = IpCountSettings(**json.loads(settings))
     job = PackagedJob("ip_count", "", IpCountSettings, _JOBS[name], lambda _: [])
-    return drive(job, given)
+    return drive(job, job_settings)
 
 
 def too_long_transactions(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
@@ -65,8 +65,8 @@ def distributed(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     """ip_count with all rows staged as files and applied by executors, in two parts per sink."""
     writer = ip_count_job.build(spark, settings)
     sinks = tuple(_in_parts(sink) for sink in writer.sinks)
-    few = dataclasses.replace(writer.settings, inline_bytes=1)
-    return dataclasses.replace(writer, sinks=sinks, settings=few)
+    staged_settings = dataclasses.replace(writer.settings, inline_bytes=1)
+    return dataclasses.replace(writer, sinks=sinks, settings=staged_settings)
 
 
 def _in_parts(sink: Sink) -> Sink:
@@ -89,8 +89,8 @@ def copied(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
 
 def copied_in_parts(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     """`copied`, staged as files and applied by executors."""
-    few = dataclasses.replace(settings, inline_bytes=1)
-    return copied(spark, few)
+    staged_settings = dataclasses.replace(settings, inline_bytes=1)
+    return copied(spark, staged_settings)
 
 
 def digests(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
@@ -109,10 +109,10 @@ def digests(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
 def shuffled(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     """Shuffles rows by a key that changes whenever it is computed again."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
-    keyed = source.select(F.col("value").cast("string").alias("id")).mapInArrow(
+    rows_with_keys = source.select(F.col("value").cast("string").alias("id")).mapInArrow(
         _look_up, "id string, k long"
     )
-    rows = keyed.repartition(SHUFFLE_PARTS, "k").mapInArrow(_die_once, "id string")
+    rows = rows_with_keys.repartition(SHUFFLE_PARTS, "k").mapInArrow(_die_once, "id string")
     sink = KafkaSink(settings.topic, value="id", bootstrap=settings.kafka)
     return epochs(
         rows,
@@ -126,8 +126,8 @@ def shuffled(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
 def shuffled_unsafe(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     """`shuffled` without rule 6."""
     checksum = "spark.sql.shuffle.orderIndependentChecksum"
-    off = {f"{checksum}.enabled": "false", f"{checksum}.enableFullRetryOnMismatch": "false"}
-    session.RUNTIME_SETTINGS = {**session.RUNTIME_SETTINGS, **off}
+    disabled = {f"{checksum}.enabled": "false", f"{checksum}.enableFullRetryOnMismatch": "false"}
+    session.RUNTIME_SETTINGS = {**session.RUNTIME_SETTINGS, **disabled}
     return shuffled(spark, settings)
 
 
@@ -142,7 +142,7 @@ def _die_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     if context is not None and context.partitionId() == SHUFFLE_PARTS - 2:
         try:
-            Path(os.environ[DIE_ONCE]).touch(exist_ok=False)
+            Path(os.environ[DIE_ONCE_VARIABLE]).touch(exist_ok=False)
         except FileExistsError:
             pass
         else:

@@ -1,6 +1,6 @@
 """Runs the ip_count job as a user does: in its own process if a test kills it, otherwise in a warm one.
 
-Each test has its own `Scene`: topics, table, checkpoint and a filled source.
+Each test has its own `Scenario`: topics, table, checkpoint and a filled source.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -38,11 +37,11 @@ from tests.robustness.traffic.warm_driver import WarmProcess
 LINES, EPOCH_LINES = 1200, 200
 """Lines in a source; enough for about six epochs."""
 
-PATIENCE_S = 250.0
+DRIVER_TIMEOUT_S = 250.0
 """A driver that has not exited by this time is killed and fails its test; a shutdown takes about 10 s."""
 
-TIMEOUT_S = 180.0
-"""Epoch timeout in a scene; generous, because two drivers may start on a busy machine."""
+EPOCH_TIMEOUT_S = 180.0
+"""Epoch timeout in a scenario; generous, because two drivers may start on a busy machine."""
 
 PARTITIONS = 2
 
@@ -55,18 +54,18 @@ _BEGIN = datetime(2026, 1, 7, 12, 0, 0, tzinfo=UTC)
 
 def access_lines(count: int = LINES, *, seed: int = 7) -> list[bytes]:
     """Return deterministic access-log lines: out of order, some late, some invalid."""
-    chance = random.Random(seed)
-    return [_line(i, chance) for i in range(count)]
+    rng = random.Random(seed)
+    return [_line(i, rng) for i in range(count)]
 
 
-def _line(i: int, chance: random.Random) -> bytes:
-    kind = chance.random()
-    behind_s = chance.uniform(0, 4) if kind > 0.02 else chance.uniform(30, 90)
-    at = _BEGIN + timedelta(seconds=i * 0.1 - behind_s)
-    address = f"10.0.0.{min(int(chance.expovariate(0.15)), 250)}"
-    stamp = at.strftime("%d/%b/%Y:%H:%M:%S +0000")
-    text = f'{address} - - [{stamp}] "GET /{i} HTTP/1.1" 200 {i} "-" "curl/8"'
-    return (text if kind < 0.98 else text.replace("[", "(", 1)).encode()
+def _line(i: int, rng: random.Random) -> bytes:
+    kind = rng.random()
+    delay_s = rng.uniform(0, 4) if kind > 0.02 else rng.uniform(30, 90)
+    at = _BEGIN + timedelta(seconds=i * 0.1 - delay_s)
+    address = f"10.0.0.{min(int(rng.expovariate(0.15)), 250)}"
+    timestamp = at.strftime("%d/%b/%Y:%H:%M:%S +0000")
+    line = f'{address} - - [{timestamp}] "GET /{i} HTTP/1.1" 200 {i} "-" "curl/8"'
+    return (line if kind < 0.98 else line.replace("[", "(", 1)).encode()
 
 
 def feed(bootstrap: str, topic: str, lines: Sequence[bytes]) -> None:
@@ -79,28 +78,26 @@ def feed(bootstrap: str, topic: str, lines: Sequence[bytes]) -> None:
 
 
 @dataclass(frozen=True)
-class Ended:
+class DriverResult:
     """Exit code and log of a driver or supervisor. A negative code is a signal's number."""
 
     code: int
     log: str
-    seconds: float
 
-    def epochs(self, how: str) -> list[int]:
+    def epochs(self, outcome: str) -> list[int]:
         """Return the epochs that the log calls 'committed' or 'replayed', in order."""
-        words = (line.partition(" epoch ")[2].split() for line in self.log.splitlines())
-        return [int(w[0]) for w in words if len(w) > 1 and w[1] == f"{how}:"]
+        parts = (line.partition(" epoch ")[2].split() for line in self.log.splitlines())
+        return [int(words[0]) for words in parts if len(words) > 1 and words[1] == f"{outcome}:"]
 
 
 @dataclass
-class Running:
+class RunningDriver:
     """A running driver."""
 
     process: subprocess.Popen[bytes]
     log: Path
-    began: float = field(default_factory=time.monotonic)
 
-    def wait(self, timeout_s: float = PATIENCE_S) -> Ended:
+    def wait(self, timeout_s: float = DRIVER_TIMEOUT_S) -> DriverResult:
         """Wait until it exits; kill the rest of its process group."""
         try:
             code = self.process.wait(timeout_s)
@@ -110,19 +107,19 @@ class Running:
             ) from None
         finally:
             self.kill()
-        return Ended(code, self.text(), time.monotonic() - self.began)
+        return DriverResult(code, self.text())
 
-    def wait_for(self, said: str, timeout_s: float = PATIENCE_S) -> None:
+    def wait_for(self, text: str, timeout_s: float = DRIVER_TIMEOUT_S) -> None:
         """Wait until the log contains a text."""
         deadline = time.monotonic() + timeout_s
-        while said not in self.text():
+        while text not in self.text():
             assert self.process.poll() is None, (
-                f"it exited before it logged {said!r}:\n{self.text()}"
+                f"it exited before it logged {text!r}:\n{self.text()}"
             )
-            assert time.monotonic() < deadline, f"it never logged {said!r}:\n{self.text()}"
+            assert time.monotonic() < deadline, f"it never logged {text!r}:\n{self.text()}"
             time.sleep(0.05)
 
-    def wait_stopped(self, timeout_s: float = PATIENCE_S) -> None:
+    def wait_stopped(self, timeout_s: float = DRIVER_TIMEOUT_S) -> None:
         """Wait until SIGSTOP has stopped the process, as the failpoint 'stop-group' does."""
         stat = Path(f"/proc/{self.process.pid}/stat")
         deadline = time.monotonic() + timeout_s
@@ -148,69 +145,70 @@ class Running:
             self.process.poll()
 
 
-NOTHING: Mapping[str, str] = {}
+NO_VARIABLES: Mapping[str, str] = {}
 
 CLUSTER: Mapping[str, str] = {"SLUICEGATE_MASTER": "local-cluster[2,1,1024]"}
 """Makes a driver start two executors, each in its own process."""
 
 
-def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a driver: that of this process, the jars and only the given failpoints."""
-    kept = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    ours = {
+    inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    driver_variables = {
         "SLUICEGATE_JARS": str(jars_folder("spark")),
         "JDK_JAVA_OPTIONS": SHORT_LIVED_JVM,
         "PYTHONPATH": str(
             CHECKOUT
         ),  # of tests.robustness.traffic.faulty_jobs, which executors import
     }
-    return kept | ours | dict(more or {})
+    return inherited | driver_variables | dict(variables or {})
 
 
-def start(command: Sequence[str], log: Path, more: Mapping[str, str] | None = None) -> Running:
+def start(
+    command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None
+) -> RunningDriver:
     """Start a Python module with arguments as the leader of a new session."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", *command],
-            env=environment(more),
+            env=environment(variables),
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-    return Running(process, log)
+    return RunningDriver(process, log)
 
 
 def command_of(job: str, settings: JobSettings, *, supervised: bool = False) -> list[str]:
     """Return the module and arguments that run a packaged job."""
-    how = "--supervised" if supervised else "--once"
-    return ["sluicegate.cli", "run", job, how, *as_arguments(settings)]
+    mode = "--supervised" if supervised else "--once"
+    return ["sluicegate.cli", "run", job, mode, *as_arguments(settings)]
 
 
-def log_in(folder: Path) -> Path:
+def new_log_file(folder: Path) -> Path:
     """Return a new log file for a driver."""
     return folder / f"driver-{uuid.uuid4().hex[:6]}.log"
 
 
-_WARM = WarmProcess()
+_WARM_PROCESS = WarmProcess()
 
 
-def run_driver(command: Sequence[str], log: Path, more: Mapping[str, str]) -> Ended:
+def run_driver(command: Sequence[str], log: Path, variables: Mapping[str, str]) -> DriverResult:
     """Run a driver until it exits: in the warm process unless it has variables or failpoints."""
-    if exhaustive() or any(more.values()):
-        return start(command, log, more).wait()
-    began = time.monotonic()
+    if exhaustive() or any(variables.values()):
+        return start(command, log, variables).wait()
     try:
-        code = _WARM.run(command, log, environment(), PATIENCE_S)
+        code = _WARM_PROCESS.run(command, log, environment(), DRIVER_TIMEOUT_S)
     except TimeoutError:
         raise AssertionError(
-            f"the driver did not exit in {PATIENCE_S:g} s:\n{log.read_text()}"
+            f"the driver did not exit in {DRIVER_TIMEOUT_S:g} s:\n{log.read_text()}"
         ) from None
-    return Ended(code, log.read_text(errors="replace"), time.monotonic() - began)
+    return DriverResult(code, log.read_text(errors="replace"))
 
 
 @dataclass(frozen=True)
-class Scene:
+class Scenario:
     """A source, sinks and a checkpoint that no other test shares."""
 
     folder: Path
@@ -230,37 +228,55 @@ class Scene:
         """The checkpoint's folder."""
         return Path(self.settings.checkpoint)
 
-    def but(self, **changes: object) -> Scene:
-        """Return the scene with other settings."""
-        return Scene(self.folder, dataclasses.replace(self.settings, **changes))  # type: ignore[arg-type]
+    def with_settings(self, **changes: object) -> Scenario:
+        """Return the scenario with changed settings."""
+        return Scenario(self.folder, dataclasses.replace(self.settings, **changes))  # type: ignore[arg-type]
 
     def start(
-        self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
-    ) -> Running:
+        self,
+        failpoints: str = "",
+        *,
+        supervised: bool = False,
+        env: Mapping[str, str] = NO_VARIABLES,
+    ) -> RunningDriver:
         """Start a driver, or its supervisor."""
         command = command_of("ip_count", self.settings, supervised=supervised)
-        return start(command, log_in(self.folder), {VARIABLE: failpoints, **env})
+        return start(command, new_log_file(self.folder), {VARIABLE: failpoints, **env})
 
     def run(
-        self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
-    ) -> Ended:
+        self,
+        failpoints: str = "",
+        *,
+        supervised: bool = False,
+        env: Mapping[str, str] = NO_VARIABLES,
+    ) -> DriverResult:
         """Run a driver, or its supervisor, until it exits."""
         if supervised:
             return self.start(failpoints, supervised=True, env=env).wait()
         command = command_of("ip_count", self.settings)
-        return run_driver(command, log_in(self.folder), {VARIABLE: failpoints, **env})
+        return run_driver(command, new_log_file(self.folder), {VARIABLE: failpoints, **env})
+
+    def finish(self) -> DriverResult:
+        """Process the remaining input in as few epochs as possible; the driver must exit with code 0."""
+        result = self.with_settings(max_records=100_000).run()
+        assert result.code == 0, result.log
+        return result
+
+    def failpoint(self, point: str, sink: str, epoch: int) -> str:
+        """Return a failpoint such as 'before-commit:kafka.topic@2'; `sink` is a key of `sinks` or empty."""
+        return f"{point}{f':{self.sinks[sink]}' if sink else ''}@{epoch}"
 
     def run_job(
-        self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NOTHING
-    ) -> Ended:
+        self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NO_VARIABLES
+    ) -> DriverResult:
         """Run a driver of a job of tests.robustness.traffic.faulty_jobs until it exits."""
-        return run_driver(self._job(name), log_in(self.folder), {VARIABLE: failpoints, **env})
+        return run_driver(self._job(name), new_log_file(self.folder), {VARIABLE: failpoints, **env})
 
     def start_job(
-        self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NOTHING
-    ) -> Running:
+        self, name: str, failpoints: str = "", *, env: Mapping[str, str] = NO_VARIABLES
+    ) -> RunningDriver:
         """Start a driver of a job of tests.robustness.traffic.faulty_jobs."""
-        return start(self._job(name), log_in(self.folder), {VARIABLE: failpoints, **env})
+        return start(self._job(name), new_log_file(self.folder), {VARIABLE: failpoints, **env})
 
     def _job(self, name: str) -> list[str]:
         return [
@@ -273,40 +289,34 @@ class Scene:
         """Return the epoch log of the checkpoint."""
         return StoredEpochLog(open_store(self.settings.checkpoint))
 
-    def undecided(self) -> list[int]:
-        """Return the epochs that Spark has begun and no driver has decided."""
-        begun = {int(p.name) for p in (self.checkpoint / "offsets").glob("*") if p.name.isdecimal()}
-        return sorted(begun - set(self.epoch_log().epochs()))
-
     def check_exact(self, lines: int = LINES) -> Mapping[str, int]:
         """Assert that all lines were read and the sinks are exact; return the counts of `verify`."""
         outcome = verify(self.settings)
         assert outcome.exact, outcome.findings
-        read = outcome.checked["source lines"], outcome.checked["source lines not read yet"]
-        assert read == (lines, 0)
+        line_counts = outcome.checked["source lines"], outcome.checked["source lines not read yet"]
+        assert line_counts == (lines, 0)
         return outcome.checked
 
 
-@contextmanager
-def scene(
+def new_scenario(
     services: Services,
     tmp_path: Path,
     *,
     lines: Sequence[bytes] | None = None,
     configs: Mapping[str, Mapping[str, str]] | None = None,
     **settings: object,
-) -> Iterator[Scene]:
-    """Yield a new scene.
+) -> Scenario:
+    """Create topics, table and input of a new scenario.
 
     Args:
         services: Kafka and MySQL.
         tmp_path: folder for the checkpoint and the logs.
         lines: lines of the source; default `access_lines()`.
         configs: 'topic' or 'dead_letters' -> configuration of that topic.
-        settings: job settings in addition to those of a scene.
+        settings: job settings in addition to those of a scenario.
     """
     name = f"f{uuid.uuid4().hex[:8]}"
-    given = IpCountSettings(
+    defaults = IpCountSettings(
         checkpoint=str(tmp_path / "checkpoint"),
         source=f"{name}_source",
         topic=f"{name}_sink",
@@ -314,14 +324,18 @@ def scene(
         dead_letters=f"{name}_letters",
         interval="available-now",
         max_records=EPOCH_LINES,
-        timeout_s=TIMEOUT_S,
+        timeout_s=EPOCH_TIMEOUT_S,
         kafka=services.kafka.bootstrap,
         mysql=services.mysql.url,
     )
-    made = Scene(tmp_path, dataclasses.replace(given, **settings))  # type: ignore[arg-type]
-    services.kafka.create_topic(made.settings.source, PARTITIONS)
+    scenario = Scenario(tmp_path, dataclasses.replace(defaults, **settings))  # type: ignore[arg-type]
+    services.kafka.create_topic(scenario.settings.source, PARTITIONS)
     for role, config in (configs or {}).items():
-        services.kafka.create_topic(getattr(made.settings, role), PARTITIONS, config)
-    create_targets(made.settings)
-    feed(services.kafka.bootstrap, made.settings.source, access_lines() if lines is None else lines)
-    yield made
+        services.kafka.create_topic(getattr(scenario.settings, role), PARTITIONS, config)
+    create_targets(scenario.settings)
+    feed(
+        services.kafka.bootstrap,
+        scenario.settings.source,
+        access_lines() if lines is None else lines,
+    )
+    return scenario

@@ -46,10 +46,10 @@ class LineServer:
         """The address on which it listens."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def end_after(self, more: int) -> int:
+    def end_after(self, count: int) -> int:
         """Stop after a number of further lines; return the total."""
         with self._lock:
-            self._last = self.sent + more
+            self._last = self.sent + count
             return self._last
 
     def __enter__(self) -> Self:

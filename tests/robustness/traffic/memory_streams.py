@@ -64,14 +64,14 @@ class Stream:
 
     @property
     def url(self) -> str:
-        """The checkpoint as it is given to a job."""
+        """The checkpoint's URL or path, as a job's setting."""
         return self.location or str(self.checkpoint)
 
     def store(self, name: str) -> str:
         """Return a store name that is unique to this stream."""
         return f"{self.prefix}.{name}"
 
-    def seen(self, name: str) -> list[Row]:
+    def committed_rows(self, name: str) -> list[Row]:
         """Return the committed rows of a store."""
         return committed(self.store(name))
 
@@ -103,11 +103,11 @@ class Stream:
 
 
 @contextmanager
-def dying_at(failpoint: str) -> Iterator[None]:
-    """Make a query fail at a failpoint, such as 'after-decide@2'."""
+def failing_at(failpoint: str, error: type[Exception] = StageFailed) -> Iterator[None]:
+    """Make a query fail at a failpoint, such as 'after-decide@2'; a batch raises `FailpointHit`."""
     failpoints.arm(f"{failpoint}=raise")
     try:
-        with pytest.raises(StageFailed):
+        with pytest.raises(error):
             yield
     finally:
         failpoints.arm("")

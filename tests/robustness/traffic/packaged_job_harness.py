@@ -1,6 +1,6 @@
 """Runs any packaged job as a user does: in its own process if a test kills it, otherwise in a warm one.
 
-The counterpart of `ip_count_harness.Scene` for the other jobs: each test has its own topics, table and
+The counterpart of `ip_count_harness.Scenario` for the other jobs: each test has its own topics, table and
 checkpoint, and input from the job's generator. A kill happens at a random failpoint, drawn from a
 printed seed (`random_failpoint`).
 """
@@ -21,60 +21,66 @@ from sluicegate.packaged_job import JobSettings, PackagedJob
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate.sinks.kafka.reader import Record
 from tests.integration.kafka_reader import read_topic
-from tests.robustness.failpoints.random_failpoint import Chance
+from tests.robustness.failpoints.random_failpoint import SeededRandom
 from tests.robustness.traffic.ip_count_harness import (
-    NOTHING,
-    Ended,
-    Running,
+    NO_VARIABLES,
+    DriverResult,
+    RunningDriver,
     command_of,
-    log_in,
+    new_log_file,
     run_driver,
     start,
 )
 
 
 @dataclass(frozen=True)
-class JobScene:
+class JobScenario:
     """A packaged job with settings that no other test shares."""
 
     folder: Path
     job: PackagedJob
     settings: Any
 
-    def but(self, **changes: object) -> JobScene:
-        """Return the scene with other settings."""
+    def with_settings(self, **changes: object) -> JobScenario:
+        """Return the scenario with changed settings."""
         return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **changes))
 
     def start(
-        self, failpoints: str = "", *, supervised: bool = False, env: Mapping[str, str] = NOTHING
-    ) -> Running:
+        self,
+        failpoints: str = "",
+        *,
+        supervised: bool = False,
+        env: Mapping[str, str] = NO_VARIABLES,
+    ) -> RunningDriver:
         """Start a driver, or its supervisor."""
         command = command_of(self.job.name, self.settings, supervised=supervised)
-        return start(command, log_in(self.folder), {VARIABLE: failpoints, **env})
+        return start(command, new_log_file(self.folder), {VARIABLE: failpoints, **env})
 
-    def run(self, failpoints: str = "") -> Ended:
+    def run(self, failpoints: str = "") -> DriverResult:
         """Run a driver until it exits."""
         command = command_of(self.job.name, self.settings)
-        return run_driver(command, log_in(self.folder), {VARIABLE: failpoints})
+        return run_driver(command, new_log_file(self.folder), {VARIABLE: failpoints})
 
-    def finish(self) -> Ended:
+    def finish(self) -> DriverResult:
         """Run a driver that must exit with code 0."""
-        ended = self.run()
-        assert ended.code == 0, ended.log
-        return ended
+        result = self.run()
+        assert result.code == 0, result.log
+        return result
 
     def run_killed(self, epochs: range, sinks: Sequence[str] = ()) -> str:
         """Run a driver that is killed at a random failpoint; return the failpoint.
 
         Args:
-            epochs: see `Chance.killed_at`.
-            sinks: see `Chance.killed_at`.
+            epochs: see `SeededRandom.draw_failpoint`.
+            sinks: see `SeededRandom.draw_failpoint`.
         """
-        chance = Chance()
-        where = chance.killed_at(epochs, sinks)
-        ended = self.run(f"{where}=kill-group")
-        assert ended.code == -signal.SIGKILL, f"{chance.drawn} {where}:\n{ended.log}"
-        return where
+        seeded_random = SeededRandom()
+        failpoint = seeded_random.draw_failpoint(epochs, sinks)
+        result = self.run(f"{failpoint}=kill-group")
+        assert result.code == -signal.SIGKILL, (
+            f"{seeded_random.seed_value} {failpoint}:\n{result.log}"
+        )
+        return failpoint
 
     def check_exact(self) -> dict[str, int]:
         """Assert that the sinks are exact; return the counts of `verify`."""
@@ -88,32 +94,32 @@ class JobScene:
         return read_topic(self.settings.kafka, topic, stable=False)
 
 
-def job_scene(
+def new_job_scenario(
     services: Services, folder: Path, job: PackagedJob, records: int, **settings: object
-) -> JobScene:
-    """Return a new scene of a job with its targets and a number of input records.
+) -> JobScenario:
+    """Return a new scenario of a job with its targets and a number of input records.
 
     Args:
         services: Kafka and MySQL.
         folder: folder for the checkpoint and the logs.
         job: a job that can generate its input.
         records: number of input records; 0 for none.
-        settings: job settings in addition to those of a scene.
+        settings: job settings in addition to those of a scenario.
     """
     name = f"j{uuid.uuid4().hex[:8]}"
-    own = {field.name for field in dataclasses.fields(job.settings)}
-    own -= {field.name for field in dataclasses.fields(JobSettings)}
+    job_fields = {field.name for field in dataclasses.fields(job.settings)}
+    job_fields -= {field.name for field in dataclasses.fields(JobSettings)}
     targets = {role: f"{name}_{role}" for role in ("source", "topic", "table", "dead_letters")}
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "checkpoint": str(folder / "checkpoint"),
         "interval": AVAILABLE_NOW,
         "kafka": services.kafka.bootstrap,
         "mysql": services.mysql.url,
-        **{role: target for role, target in targets.items() if role in own},
+        **{role: target for role, target in targets.items() if role in job_fields},
         **settings,
     }
-    made = JobScene(folder, job, job.settings(**given))
-    job.create_targets(made.settings)
+    scenario = JobScenario(folder, job, job.settings(**values))
+    job.create_targets(scenario.settings)
     if records and job.generate is not None:
-        job.generate(made.settings, records, 7)
-    return made
+        job.generate(scenario.settings, records, 7)
+    return scenario

@@ -37,7 +37,7 @@ class WarmProcess:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._environment: Mapping[str, str] = {}
-        self._said: IO[bytes] = tempfile.TemporaryFile("ab+")  # noqa: SIM115 - as long as we live
+        self._output: IO[bytes] = tempfile.TemporaryFile("ab+")  # noqa: SIM115 - open until the process exits
         self._answers: IO[str] | None = None
 
     def run(
@@ -49,7 +49,7 @@ class WarmProcess:
             TimeoutError: it did not exit in time and was killed.
         """
         process = self._alive(environment)
-        begin, end = os.fstat(self._said.fileno()).st_size, -1
+        begin, end = os.fstat(self._output.fileno()).st_size, -1
         try:
             assert process.stdin
             process.stdin.write(json.dumps(list(command)) + "\n")
@@ -60,8 +60,8 @@ class WarmProcess:
             self._end()  # otherwise the next driver would get this driver's answer
             raise
         finally:
-            self._said.seek(begin)
-            log.write_bytes(self._said.read(end - begin if end >= 0 else -1))
+            self._output.seek(begin)
+            log.write_bytes(self._output.read(end - begin if end >= 0 else -1))
         return int(code)
 
     def _answer(self, timeout_s: float) -> str:
@@ -73,24 +73,24 @@ class WarmProcess:
 
     def _alive(self, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         """Return a live process that was started with this environment."""
-        told = {k: v for k, v in environment.items() if k != "PYTEST_CURRENT_TEST"}
-        if self._process and (self._process.poll() is not None or told != self._environment):
+        variables = {k: v for k, v in environment.items() if k != "PYTEST_CURRENT_TEST"}
+        if self._process and (self._process.poll() is not None or variables != self._environment):
             self._end()
         if self._process is None:
-            self._environment = told
-            reads, writes = os.pipe()
-            self._answers = os.fdopen(reads)
+            self._environment = variables
+            read_fd, write_fd = os.pipe()
+            self._answers = os.fdopen(read_fd)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.robustness.traffic.warm_driver", str(writes)],
-                env=told,
+                [sys.executable, "-m", "tests.robustness.traffic.warm_driver", str(write_fd)],
+                env=variables,
                 stdin=subprocess.PIPE,
-                stdout=self._said,
+                stdout=self._output,
                 stderr=subprocess.STDOUT,
-                pass_fds=(writes,),
+                pass_fds=(write_fd,),
                 start_new_session=True,
                 text=True,
             )
-            os.close(writes)
+            os.close(write_fd)
         return self._process
 
     def _end(self) -> int:
@@ -111,16 +111,16 @@ class WarmProcess:
 def serve(answers: IO[str]) -> None:
     """Run the command of each input line; at the end of the input exit with the JVM."""
     while line := sys.stdin.readline():
-        begin = _written()
+        begin = _output_size()
         code = _run(json.loads(line))
-        end = _written()
+        end = _output_size()
         _stop_spark()
         answers.write(f"{json.dumps((code, begin, end))}\n")
         answers.flush()
     os.killpg(0, signal.SIGKILL)
 
 
-def _written() -> int:
+def _output_size() -> int:
     """Return how many bytes this process and its children have printed."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -132,8 +132,8 @@ def _run(command: Sequence[str]) -> int:
     sys.argv = [module, *arguments]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=False)
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter does
         traceback.print_exc()
         return 1

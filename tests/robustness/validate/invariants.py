@@ -41,7 +41,7 @@ class SparkLogConflict(Exception):
 
 @dataclass
 class Watch:
-    """What was checked already and is not checked again."""
+    """What was checked already, so that it is not checked again."""
 
     versions: dict[str, int] = field(default_factory=dict)
     at_seal: dict[str, int] | None = None
@@ -67,7 +67,7 @@ def check_seal(world: World, epoch: int) -> None:
         if decided >= epoch:
             raise InvariantBroken(f"seal: epoch {decided} is decided, and the seal is at {epoch}")
         for sink in world.sinks.values():
-            if not holds(sink, record):
+            if not has_epoch(sink, record):
                 raise InvariantBroken(f"seal: at {epoch}, and {sink.name} does not have {decided}")
     world.watch.at_seal = {name: sink.version for name, sink in world.sinks.items()}
 
@@ -134,15 +134,15 @@ def _chain(world: World, sink: SimulatedSink, number: int, part: Part) -> None:
     decided = world.decided.get(marker.epoch)
     if marker != NO_MARKER and (decided is None or decided.attempt != marker.attempt):
         raise InvariantBroken(f"marker: {sink.name}/{number} has {marker}, which was never decided")
-    due = [
+    expected = [
         row
         for epoch in sorted(world.decided)
         if epoch <= marker.epoch and (epoch, sink.name) not in world.discards
         for row in world.watch.rows.get((epoch, sink.name, number), ())
     ]
-    if [row for row in part.rows if (row.epoch, sink.name) not in world.discards] != due:
+    if [row for row in part.rows if (row.epoch, sink.name) not in world.discards] != expected:
         raise InvariantBroken(
-            f"chain: {sink.name}/{number} has marker {marker}, rows {part.rows}, not {due}"
+            f"chain: {sink.name}/{number} has marker {marker}, rows {part.rows}, not {expected}"
         )
 
 
@@ -160,7 +160,7 @@ def _redo_log(world: World) -> None:
                 )
 
 
-def holds(sink: SimulatedSink, record: EpochRecord) -> bool:
+def has_epoch(sink: SimulatedSink, record: EpochRecord) -> bool:
     """Return whether a sink has an epoch."""
     parts = (sink.parts[number].marker or NO_MARKER for number in record.parts_with_rows(sink.name))
     return all(marker.epoch >= record.epoch for marker in parts)
@@ -172,23 +172,23 @@ def check_commit(world: World, epoch: int) -> None:
         return
     if epoch not in world.decided:
         raise InvariantBroken(f"commit: Spark commits epoch {epoch}, which is undecided")
-    due = epoch - 1 if world.config.overlap else epoch
+    required = epoch - 1 if world.config.overlap else epoch
     for sink in world.sinks.values():
-        if due in world.decided and not holds(sink, world.decided[due]):
+        if required in world.decided and not has_epoch(sink, world.decided[required]):
             raise InvariantBroken(
-                f"commit: Spark commits epoch {epoch}; {sink.name} does not have {due}"
+                f"commit: Spark commits epoch {epoch}; {sink.name} does not have {required}"
             )
 
 
 def check_death(world: World, driver: Driver, error: BaseException) -> None:
-    """Check that a driver dies only of something that happened to it."""
-    crowded = driver.rivalled or "late" in world.events
-    because: dict[type[BaseException], bool] = {
+    """Check that a driver dies only of errors that the events of the world can cause."""
+    contended = driver.rivalled or "late" in world.events
+    allowed: dict[type[BaseException], bool] = {
         SparkLogConflict: driver.rivalled,
         Sealed: "sealed" in world.events,
         EpochUnfinished: driver.seals,
-        Fenced: crowded or "checkpoint restored" in world.events,
-        Stuck: driver.faulted or crowded or bool(world.late),
+        Fenced: contended or "checkpoint restored" in world.events,
+        Stuck: driver.faulted or contended or bool(world.late),
         StoreUnavailable: driver.faulted,
         DecisionUnknown: driver.faulted,
         StageFailed: driver.faulted,
@@ -203,24 +203,28 @@ def check_death(world: World, driver: Driver, error: BaseException) -> None:
         ),
         OffsetLogDiverged: "offsets hazard" in world.events,
     }
-    if not because.get(type(error), False):
+    if not allowed.get(type(error), False):
         raise InvariantBroken(f"death: {driver.name} died of {error!r} without cause") from error
 
 
 def redo_gap(world: World, sink: SimulatedSink) -> bool:
     """Return whether a sink that regressed needs a pruned decision, or has no marker at all."""
     for number, part in enumerate(sink.parts):
-        at = max(
-            (e for e in world.decided if number in world.decided[e].parts_with_rows(sink.name)),
+        epoch = max(
+            (
+                decided
+                for decided in world.decided
+                if number in world.decided[decided].parts_with_rows(sink.name)
+            ),
             default=-1,
         )
-        here = part.marker or NO_MARKER
-        if here == NO_MARKER and at >= 0:
+        marker = part.marker or NO_MARKER
+        if marker == NO_MARKER and epoch >= 0:
             return True
-        while at > here.epoch:
-            if at in world.pruned or at not in world.records:
+        while epoch > marker.epoch:
+            if epoch in world.pruned or epoch not in world.records:
                 return True
-            at = world.decided[at].prev_of(sink.name, number).epoch
+            epoch = world.decided[epoch].prev_of(sink.name, number).epoch
     return False
 
 
@@ -232,16 +236,16 @@ def check_end(world: World) -> None:
     )
     for name, sink in world.sinks.items():
         for epoch, record in world.decided.items():
-            if not holds(sink, record):
+            if not has_epoch(sink, record):
                 raise InvariantBroken(
                     f"atomicity: epoch {epoch} is decided and {name} does not have it"
                 )
-        given_up = {
+        discarded_offsets = {
             offset
             for epoch, discarded in world.discards
             if discarded == name
             for offset in range(*world.ranges[world.decided[epoch].attempt])
         }
-        shown = sorted(row.offset for part in sink.parts for row in part.rows)
-        if set(range(end)) - given_up - set(shown):
-            raise InvariantBroken(f"conservation: {name} shows {shown} of {end} inputs")
+        visible = sorted(row.offset for part in sink.parts for row in part.rows)
+        if set(range(end)) - discarded_offsets - set(visible):
+            raise InvariantBroken(f"conservation: {name} shows {visible} of {end} inputs")

@@ -45,22 +45,22 @@ def search_rivals(config: WorldConfig, broken: Callable[[World], RunEpoch] | Non
     everywhere(make, at_each)
 
 
-def one_sink(**changes: Any) -> WorldConfig:  # noqa: ANN401 - any field
+def config_of_one_sink(**changes: Any) -> WorldConfig:  # noqa: ANN401 - any field
     fields: dict[str, Any] = {"sinks": (MYSQL,), "parts": 1, "size": lambda _name, _epoch: 2}
     return WorldConfig(**(fields | changes))
 
 
 def test_the_same_search_finds_nothing_in_the_real_coordinator() -> None:
-    search_rivals(one_sink())
+    search_rivals(config_of_one_sink())
 
 
-def ignore_marker(_found: Marker | None, **_: object) -> Verdict:
+def ignore_marker(_stored: Marker | None, **_: object) -> Verdict:
     return Verdict.APPLY
 
 
 def test_an_apply_that_ignores_the_marker_is_caught() -> None:
     with pytest.raises(invariants.InvariantBroken, match=r"once: mysql/0 shows input 0 twice"):
-        search_rivals(one_sink(compare=ignore_marker))
+        search_rivals(config_of_one_sink(compare=ignore_marker))
 
 
 def test_a_decision_after_the_apply_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_a_decision_after_the_apply_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(coordinator, "_decide", undecided)
     with pytest.raises(invariants.InvariantBroken, match="presumed abort"):
-        search_rivals(one_sink(run_epoch=run))
+        search_rivals(config_of_one_sink(run_epoch=run))
 
 
 def test_treating_an_epoch_without_a_record_as_applied_is_caught() -> None:
@@ -98,7 +98,7 @@ def test_treating_an_epoch_without_a_record_as_applied_is_caught() -> None:
     with pytest.raises(
         invariants.InvariantBroken, match=r"commit: Spark commits epoch 0, which is undecided"
     ):
-        search_rivals(one_sink(), broken)
+        search_rivals(config_of_one_sink(), broken)
 
 
 def test_continuing_without_the_previous_record_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_continuing_without_the_previous_record_is_caught(monkeypatch: pytest.Mo
         return (yield ReadRecord(epoch - 1)) if epoch > job.first_epoch else None
 
     monkeypatch.setattr(coordinator, "_previous_record", ignoring)
-    world = World(one_sink())
+    world = World(config_of_one_sink())
     to_the_end(world.start("A", last=1))
     del world.records[1]
     with pytest.raises(invariants.InvariantBroken, match="death: B died of MarkerMismatch"):
@@ -126,7 +126,9 @@ def test_applying_the_record_in_memory_is_caught(monkeypatch: pytest.MonkeyPatch
         return record
 
     monkeypatch.setattr(coordinator, "_decide", trusting)
-    config = one_sink(parts=2, route=lambda _offset, attempt, _parts: int(attempt[0] == "B"))
+    config = config_of_one_sink(
+        parts=2, route=lambda _offset, attempt, _parts: int(attempt[0] == "B")
+    )
     with pytest.raises(invariants.InvariantBroken, match="agreement"):
         search_rivals(config)
 
@@ -135,7 +137,9 @@ def zombie_of_a_pruned_epoch() -> World:
     """Z pauses before it decides epoch 0; another driver decides it, continues and prunes it."""
     world = World(
         WorldConfig(
-            sinks=(KAFKA,), size=lambda _n, _e: 1, route=lambda _o, who, _p: int(who[0] == "Z")
+            sinks=(KAFKA,),
+            size=lambda _n, _e: 1,
+            route=lambda _o, attempt, _p: int(attempt[0] == "Z"),
         )
     )
     zombie = world.start("Z")
@@ -163,13 +167,15 @@ def test_the_real_coordinator_fences_the_zombie_of_a_pruned_epoch() -> None:
     assert isinstance(zombie_of_a_pruned_epoch().drivers[0].error, Fenced)
 
 
-def only_newer(found: Marker | None, *, this: Marker, **_: object) -> Verdict:
-    return Verdict.APPLY if found is None or found.epoch < this.epoch else Verdict.SKIP
+def only_newer(stored: Marker | None, *, this: Marker, **_: object) -> Verdict:
+    return Verdict.APPLY if stored is None or stored.epoch < this.epoch else Verdict.SKIP
 
 
 def checkpoint_from_a_backup(compare: Callable[..., Verdict]) -> World:
     """The checkpoint goes back two epochs, the sinks do not, and the new epochs have other sizes."""
-    world = World(one_sink(compare=compare, size=lambda name, _epoch: 1 if name == "A" else 3))
+    world = World(
+        config_of_one_sink(compare=compare, size=lambda name, _epoch: 1 if name == "A" else 3)
+    )
     driver = world.start("A")
     until(driver, "read logs")
     until(driver, "log offsets", times=3)
@@ -211,4 +217,4 @@ def test_cleaning_the_staging_area_before_the_decision_is_caught() -> None:
         return run
 
     with pytest.raises(invariants.InvariantBroken, match=r"redo log: .* was removed"):
-        search_rivals(one_sink(), broken)
+        search_rivals(config_of_one_sink(), broken)

@@ -1,1 +1,1 @@
-"""Simulation of the operator: any interleaving of faults must keep its invariants."""
+"""Simulation of the operator: its invariants hold in any interleaving of faults."""

@@ -1,8 +1,8 @@
 """Operators that are broken on purpose, and how many of them the random search of `test_simulation` finds.
 
 `python -m tests.robustness.model.operator.mutants [NAME...]` prints a line for each mutant: how many
-schedules were needed to find it, or that the normal number did not suffice. This is no test, because it
-takes minutes. Directed scenarios in `test_simulation` catch the mutants that it tries, every time.
+schedules were needed to find it, or that the normal number did not suffice. This is not a test, because
+it takes minutes. Directed scenarios in `test_simulation` always catch the mutants that they try.
 """
 
 from __future__ import annotations
@@ -186,14 +186,14 @@ def main(names: list[str]) -> None:
     for name, mutant in MUTANTS.items():
         if names and name not in names:
             continue
-        began = time.process_time()
-        schedules, what = search(mutant)
+        start = time.process_time()
+        schedules, violation = search(mutant)
         result = (
-            f"found by schedule {schedules}: {what}"
-            if what
+            f"found by schedule {schedules}: {violation}"
+            if violation
             else f"not found in {schedules} schedules"
         )
-        sys.stdout.write(f"{name}: {result} ({time.process_time() - began:.0f} s)\n")
+        sys.stdout.write(f"{name}: {result} ({time.process_time() - start:.0f} s)\n")
         sys.stdout.flush()
 
 

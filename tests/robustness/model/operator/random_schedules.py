@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.robustness.model.operator.world import BAD
+from tests.robustness.model.operator.world import BAD_IMAGE
 
 Machine = Any
 """A state machine of `test_simulation`, which imports this module."""
@@ -27,14 +27,14 @@ def _fails(m: Machine, r: random.Random) -> None:
 
 def _upgrades(m: Machine, r: random.Random) -> None:
     m.user_upgrades(
-        image=r.choice(("jobs:1", "jobs:2", "jobs:3", BAD, BAD)),
+        image=r.choice(("jobs:1", "jobs:2", "jobs:3", BAD_IMAGE, BAD_IMAGE)),
         mode=r.choice(("LastState", "Savepoint", "Savepoint", "Stateless")),
     )
 
 
 def _changes_pod(m: Machine, r: random.Random) -> None:
     changes = ("bind", "run", "progress", "delete_pod", "lose_node", "return_node", "remove_node")
-    m.pod_changes(which=r.randrange(6), change=r.choice(changes))
+    m.pod_changes(index=r.randrange(6), change=r.choice(changes))
 
 
 _STEPS: tuple[tuple[float, Step], ...] = (
@@ -47,19 +47,19 @@ _STEPS: tuple[tuple[float, Step], ...] = (
     (3, lambda m, r: m.operator_reconciles(times=r.randint(1, 3))),
     (3, _fails),
     (2, lambda m, r: m.time_passes(seconds=r.choice((0.5, 3.0, 6.0, 31.0, 700.0)))),
-    (1, lambda m, r: m.request_arrives(which=r.randrange(6), lost=r.random() < 0.5)),
-    (2, lambda m, r: m.pod_starts(which=r.randrange(6))),
+    (1, lambda m, r: m.request_arrives(index=r.randrange(6), lost=r.random() < 0.5)),
+    (2, lambda m, r: m.pod_starts(index=r.randrange(6))),
     (2, _changes_pod),
     (
         1,
         lambda m, r: m.process_ends(
-            which=r.randrange(6), code=r.choice((0, 1, 64, 65, 66, 75, 137, 143))
+            index=r.randrange(6), code=r.choice((0, 1, 64, 65, 66, 75, 137, 143))
         ),
     ),
     (
         3,
         lambda m, r: m.savepoint_changes(
-            which=r.randrange(6), change=r.choice(("seal", "seal", "ready", "ready", "fail"))
+            index=r.randrange(6), change=r.choice(("seal", "seal", "ready", "ready", "fail"))
         ),
     ),
     (1, lambda m, _r: m.savepoints_are_taken()),
@@ -71,15 +71,15 @@ _STEPS: tuple[tuple[float, Step], ...] = (
 
 
 def run_schedule(machine: type[Any], seed: int) -> None:
-    """Run one schedule, and then let the world come to rest.
+    """Run one schedule, and then run the world until it comes to rest.
 
     Raises:
         AssertionError: an invariant was violated, or the world did not come to rest.
     """
     rng = random.Random(seed)
-    one = machine()
+    simulation = machine()
     weights = [weight for weight, _ in _STEPS]
     for _, step in rng.choices(_STEPS, weights, k=STEPS):
-        step(one, rng)
-        one.assert_invariants()
-    one.teardown()
+        step(simulation, rng)
+        simulation.assert_invariants()
+    simulation.teardown()

@@ -19,7 +19,7 @@ MAX_SEALED_DRIVERS = 2
 
 
 class InvariantViolated(AssertionError):
-    """The operator did what it must never do."""
+    """The operator violated an invariant."""
 
 
 @dataclass
@@ -57,31 +57,31 @@ class Storage:
         self.record()
 
     def seal(self, name: str) -> None:
-        """Close a savepoint's checkpoint, which copies its present state."""
-        one = self.savepoints[name]
-        if one.state.phase == "Pending":
-            self.sealed.add(one.checkpoint)
+        """Seal a savepoint's checkpoint; the savepoint has its state at that time."""
+        savepoint = self.savepoints[name]
+        if savepoint.state.phase == "Pending":
+            self.sealed.add(savepoint.checkpoint)
 
     def ready(self, name: str) -> None:
         """Complete a savepoint whose checkpoint is sealed."""
-        one = self.savepoints[name]
-        if one.checkpoint in self.sealed:
-            one.state = SavepointState(READY)
+        savepoint = self.savepoints[name]
+        if savepoint.checkpoint in self.sealed:
+            savepoint.state = SavepointState(READY)
         self.record()
 
     def fail(self, name: str) -> None:
-        """Let a savepoint fail, unless its checkpoint is sealed."""
-        one = self.savepoints[name]
-        if one.checkpoint not in self.sealed:
-            one.state = SavepointState("Failed", "disk full")
+        """Fail a savepoint whose checkpoint is not sealed."""
+        savepoint = self.savepoints[name]
+        if savepoint.checkpoint not in self.sealed:
+            savepoint.state = SavepointState("Failed", "disk full")
         self.record()
 
     def record(self) -> None:
-        """Record the present state."""
-        self.history.append({name: one.state for name, one in self.savepoints.items()})
+        """Record the current state."""
+        self.history.append({name: savepoint.state for name, savepoint in self.savepoints.items()})
 
     def driver_starts(self, pod: Pod) -> None:
-        """Let a driver open its checkpoint.
+        """Open a driver's checkpoint.
 
         Raises:
             InvariantViolated: it starts from another savepoint than the first driver did, or from one that
@@ -106,7 +106,7 @@ class Storage:
         number = pod.checkpoint_number
         self.sealed_drivers[number] = self.sealed_drivers.get(number, 0) + 1
         if self.sealed_drivers[number] > MAX_SEALED_DRIVERS:
-            raise InvariantViolated(f"checkpoint {number} is sealed, but gets driver after driver")
+            raise InvariantViolated(f"checkpoint {number} is sealed, but drivers are started on it")
 
     def check_checkpoint_change(
         self, before: StreamingJobStatus, after: StreamingJobStatus
@@ -116,8 +116,10 @@ class Storage:
         Raises:
             InvariantViolated: otherwise.
         """
-        old, new = before.checkpoint.number, after.checkpoint.number
-        if new > old and new in self.started_from:
-            raise InvariantViolated(f"checkpoint {new} is used a second time")
-        if new < old and before.rollback is None and after.rollback is None:
-            raise InvariantViolated(f"the checkpoint number decreased from {old} to {new}")
+        old_number, new_number = before.checkpoint.number, after.checkpoint.number
+        if new_number > old_number and new_number in self.started_from:
+            raise InvariantViolated(f"checkpoint {new_number} is used a second time")
+        if new_number < old_number and before.rollback is None and after.rollback is None:
+            raise InvariantViolated(
+                f"the checkpoint number decreased from {old_number} to {new_number}"
+            )

@@ -21,12 +21,12 @@ from sluicegate_operator.reconcile.streaming_job import watchdog
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from tests.robustness.model.operator.random_schedules import run_schedule
 from tests.robustness.model.operator.storage import InvariantViolated
-from tests.robustness.model.operator.world import BAD, World, new_world, run_to_rest
+from tests.robustness.model.operator.world import BAD_IMAGE, World, new_world, run_to_rest
 from tests.unit.operator.builders import job, spec
 
 CODES = st.sampled_from([0, 1, 64, 65, 66, 75, 137, 143])
 AGES = st.sampled_from([0, 0, 0, 1, 2, 3, 8, 30])
-WHICH = st.integers(0, 5)
+INDEXES = st.integers(0, 5)
 
 
 class Cluster(RuleBasedStateMachine):
@@ -42,9 +42,9 @@ class Cluster(RuleBasedStateMachine):
     def first(self) -> StreamingJobSpec:
         return spec(rollback=self.ROLLBACK, savepoint_timeout_s=60.0)
 
-    def pod(self, which: int) -> Pod | None:
+    def pod(self, index: int) -> Pod | None:
         alive = self.world.live_pods()
-        return alive[which % len(alive)] if alive else None
+        return alive[index % len(alive)] if alive else None
 
     @rule(
         ages=st.tuples(AGES, AGES, AGES),
@@ -71,11 +71,11 @@ class Cluster(RuleBasedStateMachine):
         for _ in range(times):
             self.world.operate()
 
-    @rule(which=WHICH, change=st.sampled_from(["seal", "ready", "fail"]))
-    def savepoint_changes(self, which: int, change: str) -> None:
+    @rule(index=INDEXES, change=st.sampled_from(["seal", "ready", "fail"]))
+    def savepoint_changes(self, index: int, change: str) -> None:
         names = sorted(self.world.storage.savepoints)
         if names:
-            getattr(self.world.storage, change)(names[which % len(names)])
+            getattr(self.world.storage, change)(names[index % len(names)])
 
     @rule()
     def savepoints_are_taken(self) -> None:
@@ -85,31 +85,31 @@ class Cluster(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.world.tick(seconds)
 
-    @rule(which=WHICH, lost=st.booleans())
-    def request_arrives(self, which: int, lost: bool) -> None:  # noqa: FBT001 - generated
+    @rule(index=INDEXES, lost=st.booleans())
+    def request_arrives(self, index: int, lost: bool) -> None:  # noqa: FBT001 - generated
         if self.world.in_flight:
-            self.world.arrive(which % len(self.world.in_flight), lost=lost)
+            self.world.arrive(index % len(self.world.in_flight), lost=lost)
 
-    @rule(which=WHICH)
-    def pod_starts(self, which: int) -> None:
+    @rule(index=INDEXES)
+    def pod_starts(self, index: int) -> None:
         for step in (self.world.bind, self.world.run, self.world.progress):
-            self.on(which, step)
+            self.on(index, step)
 
     @rule(
-        which=WHICH,
+        index=INDEXES,
         change=st.sampled_from(
             ["bind", "run", "progress", "delete_pod", "lose_node", "return_node", "remove_node"]
         ),
     )
-    def pod_changes(self, which: int, change: str) -> None:
-        self.on(which, getattr(self.world, change))
+    def pod_changes(self, index: int, change: str) -> None:
+        self.on(index, getattr(self.world, change))
 
-    @rule(which=WHICH, code=CODES)
-    def process_ends(self, which: int, code: int) -> None:
-        self.on(which, lambda pod: self.world.end(pod, code))
+    @rule(index=INDEXES, code=CODES)
+    def process_ends(self, index: int, code: int) -> None:
+        self.on(index, lambda pod: self.world.end(pod, code))
 
-    def on(self, which: int, step: Callable[[Pod], None]) -> None:
-        pod = self.pod(which)
+    def on(self, index: int, step: Callable[[Pod], None]) -> None:
+        pod = self.pod(index)
         if pod is not None:
             step(pod)
 
@@ -118,7 +118,7 @@ class Cluster(RuleBasedStateMachine):
         self.spec(suspend=suspend)
 
     @rule(
-        image=st.sampled_from(["jobs:1", "jobs:2", BAD]),
+        image=st.sampled_from(["jobs:1", "jobs:2", BAD_IMAGE]),
         mode=st.sampled_from(["LastState", "Savepoint", "Stateless"]),
     )
     def user_upgrades(self, image: str, mode: str) -> None:
@@ -127,8 +127,8 @@ class Cluster(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 7.0, 61.0]), times=st.integers(1, 8))
     def everything_works_for_a_while(self, seconds: float, times: int) -> None:
         for _ in range(times):
-            for which in range(len(self.world.live_pods())):
-                self.pod_starts(which)
+            for index in range(len(self.world.live_pods())):
+                self.pod_starts(index)
             self.world.operate()
             self.world.check()
             self.world.tick(seconds)
@@ -143,11 +143,11 @@ class Cluster(RuleBasedStateMachine):
             self.world.change(deleted=True)
 
     def spec(self, **changes: object) -> None:
-        was = self.world.resource
-        new_spec = dataclasses.replace(was.spec, **changes)  # type: ignore[arg-type]
-        if new_spec != was.spec:
+        resource = self.world.resource
+        new_spec = dataclasses.replace(resource.spec, **changes)  # type: ignore[arg-type]
+        if new_spec != resource.spec:
             self.world.storage.sealed_drivers.clear()
-            self.world.change(spec=new_spec, generation=was.generation + 1)
+            self.world.change(spec=new_spec, generation=resource.generation + 1)
 
     @invariant()
     def assert_invariants(self) -> None:
@@ -163,7 +163,7 @@ class Cluster(RuleBasedStateMachine):
         status = self.world.resource.status
         if (
             status.last_stable_spec is None
-            or self.world.specs[status.last_stable_spec.spec_hash].image == BAD
+            or self.world.specs[status.last_stable_spec.spec_hash].image == BAD_IMAGE
         ):
             self.spec(image="jobs:1")  # there is no stable spec to roll back to
         run_to_rest(self.world)
@@ -179,7 +179,7 @@ class Cluster(RuleBasedStateMachine):
         assert status.phase == "Running", status
         (alive,) = self.world.live_pods()
         assert alive.attempt == status.attempt
-        if new_spec.image == BAD:
+        if new_spec.image == BAD_IMAGE:
             assert status.rollback is not None
             assert status.last_stable_spec is not None
             assert alive.spec_hash == status.last_stable_spec.spec_hash
@@ -188,7 +188,7 @@ class Cluster(RuleBasedStateMachine):
             assert alive.spec_hash == new_spec.running_hash()
 
     def run_deletion(self) -> None:
-        """Let everything work after a deletion: the job is released, if necessary with skip-finish."""
+        """Run the world after a deletion until the job is released, if necessary with skip-finish."""
         run_to_rest(self.world)
         if self.world.resource.has_finalizer:
             assert self.world.resource.status.failure_reason
@@ -240,7 +240,7 @@ def test_invariants_hold_in_random_schedules(machine: type[Cluster]) -> None:
 
 
 def stale_pod_cache() -> None:
-    """Let operators act on pod caches from before the driver's pod existed."""
+    """Run operators with pod caches that are older than the driver's pod."""
     world = new_world()
     run_to_rest(world)
     for _ in range(4):
@@ -250,20 +250,20 @@ def stale_pod_cache() -> None:
 
 
 def stale_status() -> None:
-    """Let an operator act on the job as it was two drivers ago."""
+    """Run an operator with a job cache that is two drivers old."""
     world = new_world()
     run_to_rest(world)
-    old = world.version
+    old_version = world.version
     for _ in range(2):
         (pod,) = world.live_pods()
         world.end(pod, 1)
         run_to_rest(world)
-    world.operate(job_age=world.version - old, pods_age=len(world.pod_history) // 2)
+    world.operate(job_age=world.version - old_version, pods_age=len(world.pod_history) // 2)
     world.check()
 
 
 def lost_node() -> None:
-    """Let the node of a stateful driver be lost for an hour while the driver continues."""
+    """Lose the node of a stateful driver for an hour while the driver continues."""
     world = new_world()
     run_to_rest(world)
     (pod,) = world.live_pods()
@@ -287,7 +287,7 @@ Patch = tuple[object, str, object]
         ),
         (lost_node, (watchdog, "may_replace_on_lost_node", lambda _p: True)),
     ],
-    ids=lambda given: given.__name__ if callable(given) else given[1],
+    ids=lambda parameter: parameter.__name__ if callable(parameter) else parameter[1],
 )
 def test_broken_operator_violates_an_invariant(
     scenario: Scenario, broken: Patch, monkeypatch: pytest.MonkeyPatch
@@ -320,5 +320,5 @@ def test_operator_that_crashes_during_a_start_creates_one_driver() -> None:
             world = new_world()
             world.operate(actions_done=actions_done, in_flight=in_flight)
             run_to_rest(world)
-            assert world.made == 1
+            assert world.pods_created == 1
             assert world.resource.status.attempt == 1

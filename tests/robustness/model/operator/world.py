@@ -32,8 +32,8 @@ from sluicegate_operator.reconcile.streaming_job.reconciler import reconcile_job
 from tests.robustness.model.operator.storage import InvariantViolated, Run, Storage
 from tests.unit.operator.builders import NOW, job
 
-BAD = "jobs:bad"
-"""An image whose drivers never make an epoch."""
+BAD_IMAGE = "jobs:bad"
+"""An image whose drivers never complete an epoch."""
 
 LONG_MESSAGE = "é" * 2048
 """The longest termination message that a kubelet accepts."""
@@ -65,7 +65,7 @@ class World:
         in_flight: requests to create a pod that have not arrived, and their deadlines.
         specs: the specs that drivers were created with, by hash.
         runs: uid of a batch's pod -> its run.
-        made: number of pods that were created.
+        pods_created: number of pods that were created.
         writes: number of status writes.
         rejects_conflicts: whether a status write with an old version is refused.
         may_have_two_drivers: the job is stateless, so a second driver violates nothing.
@@ -83,7 +83,7 @@ class World:
     storage: Storage = field(default_factory=Storage)
     specs: dict[str, StreamingJobSpec] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
-    made: int = 0
+    pods_created: int = 0
     writes: int = 0
     rejects_conflicts: bool = True
     may_have_two_drivers: bool = False
@@ -105,7 +105,7 @@ class World:
         actions_done: int = 99,
         in_flight: bool = False,
     ) -> tuple[bool, tuple[actions.JobAction, ...]]:
-        """Let an operator reconcile once.
+        """Run one reconciliation of an operator.
 
         Args:
             job_age: age of its job cache, in versions.
@@ -173,7 +173,7 @@ class World:
         self.resource_history.append(self.resource)
 
     def arrive(self, index: int, *, lost: bool) -> None:
-        """Let a request in flight arrive, or lose it."""
+        """Deliver or lose a request in flight."""
         _, action = self.in_flight.pop(index)
         if not lost:
             self._create(action)
@@ -186,16 +186,16 @@ class World:
         if action.spec.running_hash() != action.spec_hash:
             raise InvariantViolated(f"attempt {action.attempt} has another spec than its hash says")
         self.specs[action.spec_hash] = action.spec
-        self.made += 1
+        self.pods_created += 1
         status = self.resource.status
         if status.last_schedule_time is not None and action.attempt == status.attempt:
             run = (status.last_schedule_time, status.observed_restart_nonce)
             if run in self.storage.finished_runs and action.mode != APPLY_ONLY:
                 raise InvariantViolated(f"a successful run is repeated: {run}")
-            self.runs[f"u-{self.made}"] = run
+            self.runs[f"u-{self.pods_created}"] = run
         self.pods[name] = Pod(
             name=name,
-            uid=f"u-{self.made}",
+            uid=f"u-{self.pods_created}",
             attempt=action.attempt,
             mode=action.mode,
             spec_hash=action.spec_hash,
@@ -220,7 +220,7 @@ class World:
     # --- the cluster ------------------------------------------------------------------------
 
     def tick(self, seconds: float) -> None:
-        """Let time pass; requests that reach their deadline are lost."""
+        """Advance the clock; requests that reach their deadline are lost."""
         self.now += seconds
         self.in_flight = [(until, action) for until, action in self.in_flight if until > self.now]
         self._record()
@@ -236,7 +236,7 @@ class World:
         self._record()
 
     def run(self, pod: Pod) -> None:
-        """Let a kubelet start a bound pod, or end one that was deleted before its start."""
+        """Start a bound pod as its kubelet does, or end one that was deleted before its start."""
         if pod.node is None or pod.node.unresponsive_since is not None or pod.phase != PENDING:
             return
         if pod.terminating:
@@ -248,24 +248,24 @@ class World:
         self._record()
 
     def progress(self, pod: Pod) -> None:
-        """Let a driver report an epoch if its node responds, or that its checkpoint is sealed."""
+        """Advance a driver: it reports an epoch if its node responds, or that its checkpoint is sealed."""
         if pod.uid not in self.processes or pod.node is None:
             return
-        heard = pod.node.unresponsive_since is None
+        node_responds = pod.node.unresponsive_since is None
         if pod.checkpoint_number in self.storage.sealed and pod.mode != APPLY_ONLY:
-            if heard and not pod.terminating:
+            if node_responds and not pod.terminating:
                 self.storage.driver_found_seal(pod)
             self.end(pod, 65, "Sealed: moved")
-        elif self.makes_no_epoch(pod):
+        elif self.completes_no_epoch(pod):
             self.end(pod, 1)
-        elif heard:
+        elif node_responds:
             epoch = 0 if pod.progress is None else (pod.progress.epoch or 0) + 1
             self._update_pod(pod.uid, progress=Progress(self.now, epoch))
         self._record()
 
-    def makes_no_epoch(self, pod: Pod) -> bool:
-        """Return whether a driver's spec never makes an epoch."""
-        return self.specs[pod.spec_hash].image == BAD
+    def completes_no_epoch(self, pod: Pod) -> bool:
+        """Return whether a driver's spec never completes an epoch."""
+        return self.specs[pod.spec_hash].image == BAD_IMAGE
 
     def end(self, pod: Pod, code: int, message: str = LONG_MESSAGE) -> None:
         """End a process; its kubelet reports that if the node responds."""
@@ -284,18 +284,18 @@ class World:
             self.storage.finished_runs.add(self.runs[pod.uid])
 
     def delete_pod(self, pod: Pod) -> None:
-        """Let a person delete a pod, by force or not: our finalizer keeps the object."""
+        """Delete a pod as a user does, by force or not; the finalizer retains the object."""
         self._update_pod(pod.uid, terminating=True)
         self._record()
 
     def lose_node(self, pod: Pod) -> None:
-        """Let a pod's node stop responding; its processes continue."""
+        """Make a pod's node unresponsive; its processes continue."""
         if pod.node is not None and pod.node.unresponsive_since is None:
             self._update_pod(pod.uid, node=Node(unresponsive_since=self.now))
         self._record()
 
     def return_node(self, pod: Pod) -> None:
-        """Let a lost node respond again; its kubelet reports what it knows."""
+        """Reconnect a lost node; its kubelet reports the state of the pod."""
         if pod.node is None or pod.node.unresponsive_since is None or pod.node.gone:
             return
         self._update_pod(pod.uid, node=Node())
@@ -311,17 +311,17 @@ class World:
         self._record()
 
     def ends_by_itself(self, pod: Pod) -> bool:
-        """Return whether a driver belongs to a batch and can make an epoch."""
-        return self.specs[pod.spec_hash].finite and not self.makes_no_epoch(pod)
+        """Return whether a driver belongs to a batch and can complete its epoch."""
+        return self.specs[pod.spec_hash].finite and not self.completes_no_epoch(pod)
 
     def take_savepoints(self) -> None:
         """Take all savepoints that stop no later driver than their own."""
-        for name, one in self.storage.savepoints.items():
+        for name, savepoint in self.storage.savepoints.items():
             alive = [p for p in self.live_pods() if p.uid in self.processes]
             for pod in alive:
-                if pod.attempt == one.attempt and one.state.phase == "Pending":
+                if pod.attempt == savepoint.attempt and savepoint.state.phase == "Pending":
                     self.end(pod, 0)
-            if all(p.attempt == one.attempt for p in alive):
+            if all(p.attempt == savepoint.attempt for p in alive):
                 self.storage.seal(name)
             self.storage.ready(name)
 
@@ -342,12 +342,12 @@ class World:
             for pod in self.pods.values()
             if not pod.dead and (pod.phase == PENDING or pod.uid in self.processes)
         }
-        able = sorted(can_run | self.processes)
-        if len(able) > 1 and not self.may_have_two_drivers:
-            raise InvariantViolated(f"two drivers of a stateful job: {able}")
-        attempts = [one.status.attempt for one in self.resource_history[-2:]]
+        able_to_write = sorted(can_run | self.processes)
+        if len(able_to_write) > 1 and not self.may_have_two_drivers:
+            raise InvariantViolated(f"two drivers of a stateful job: {able_to_write}")
+        attempts = [resource.status.attempt for resource in self.resource_history[-2:]]
         if attempts != sorted(attempts):
-            raise InvariantViolated(f"the attempt went back: {attempts}")
+            raise InvariantViolated(f"the attempt number decreased: {attempts}")
         if self.measured_version == self.version:
             return
         self.measured_version = self.version
@@ -362,13 +362,13 @@ def new_world(resource: Job | None = None, *, rejects_conflicts: bool = True) ->
 
 
 def run_to_rest(world: World, *, passes: int = 400) -> None:
-    """Let everything work without faults until nothing changes any more.
+    """Run the world without faults until nothing changes any more.
 
     Raises:
         InvariantViolated: the world does not come to rest, or is not at rest.
     """
     world.in_flight.clear()
-    quiet = 0
+    quiet_passes = 0
     for _ in range(passes):
         for pod in tuple(world.pods.values()):
             world.return_node(pod)
@@ -383,20 +383,22 @@ def run_to_rest(world: World, *, passes: int = 400) -> None:
                 world.progress(pod)
         world.take_savepoints()
         world.check()
-        wrote, done = world.operate()
+        status_written, decided_actions = world.operate()
         world.check()
-        quiet = 0 if wrote or done else quiet + 1
-        if quiet >= 2 and not _waiting(world):
+        quiet_passes = 0 if status_written or decided_actions else quiet_passes + 1
+        if quiet_passes >= 2 and not _is_pending(world):
             return
-        world.tick(0 if wrote or done else 7)
+        world.tick(0 if status_written or decided_actions else 7)
     raise InvariantViolated(f"does not come to rest: {world.resource.status}, {world.pods}")
 
 
-def _waiting(world: World) -> bool:
-    """Return whether something is still going to happen, such as the end of a delay."""
+def _is_pending(world: World) -> bool:
+    """Return whether something is still pending, such as the end of a delay."""
     status = world.resource.status
     if world.resource.deleted:
         return world.resource.has_finalizer
-    if status.phase == "Running" and any(world.makes_no_epoch(pod) for pod in world.live_pods()):
+    if status.phase == "Running" and any(
+        world.completes_no_epoch(pod) for pod in world.live_pods()
+    ):
         return True
     return status.phase not in ("Running", "Suspended", "Failed", "Waiting")

@@ -214,9 +214,9 @@ class Driver:
             raise invariants.SparkLogConflict(f"commits/{epoch}")
         self.world.commits.add(epoch)
         invariants.check_commit(self.world, epoch)
-        old = epoch - self.world.config.retention
-        self.world.offsets = {e: end for e, end in self.world.offsets.items() if e > old}
-        self.world.commits = {e for e in self.world.commits if e > old}
+        newest_pruned = epoch - self.world.config.retention
+        self.world.offsets = {e: end for e, end in self.world.offsets.items() if e > newest_pruned}
+        self.world.commits = {e for e in self.world.commits if e > newest_pruned}
 
     # --- ports ------------------------------------------------------------------------------
 
@@ -225,19 +225,19 @@ class Driver:
             raise StoreUnavailable("no reply")
 
     def create(self, record: EpochRecord) -> bool:
-        stored = encode(record)
+        encoded = encode(record)
         self._in_doubt.add(record.epoch)
         if self.fault == "late":
-            land = partial(self._put, stored)
-            self.world.delay(LateRequest(f"put {record.attempt}", land, lambda: None))
-        created = self.fault not in ("late", "failed") and self.world.put(stored)
+            deliver = partial(self._put_late, encoded)
+            self.world.delay(LateRequest(f"put {record.attempt}", deliver, lambda: None))
+        created = self.fault not in ("late", "failed") and self.world.put(encoded)
         self._request()
         return created
 
-    def _put(self, stored: bytes) -> None:
-        self.world.put(stored)
+    def _put_late(self, encoded: bytes) -> None:
+        self.world.put(encoded)
 
-    def _put_seal(self, seal: Seal) -> None:
+    def _put_late_seal(self, seal: Seal) -> None:
         self.world.put_seal(seal)
 
     def read(self, epoch: int) -> EpochRecord | None:
@@ -245,15 +245,15 @@ class Driver:
         if self.fault == "glitch" and epoch in self._in_doubt:
             return None
         self._in_doubt.discard(epoch)
-        found = self.read_any(epoch)
-        if isinstance(found, Seal):
-            raise found.error()
-        return found
+        stored = self.read_any(epoch)
+        if isinstance(stored, Seal):
+            raise stored.error()
+        return stored
 
     def create_seal(self, seal: Seal) -> bool:
         if self.fault == "late":
-            land = partial(self._put_seal, seal)
-            self.world.delay(LateRequest(f"seal {seal.id}", land, lambda: None))
+            deliver = partial(self._put_late_seal, seal)
+            self.world.delay(LateRequest(f"seal {seal.id}", deliver, lambda: None))
         created = self.fault not in ("late", "failed") and self.world.put_seal(seal)
         self._request()
         return created

@@ -17,12 +17,12 @@ from tests.robustness.validate import invariants
 STEPS_TO_THE_END = 3000
 
 
-def recover(world: World, *, land: bool = True, epochs: int = 0) -> Driver:
+def recover(world: World, *, deliver: bool = True, epochs: int = 0) -> Driver:
     """Kill every driver, deliver or drop what is in the network, and run one more driver to the end.
 
     Args:
         world: the world.
-        land: whether requests in the network are delivered.
+        deliver: whether requests in the network are delivered.
         epochs: number of epochs to run after the decided ones.
 
     Returns:
@@ -31,7 +31,7 @@ def recover(world: World, *, land: bool = True, epochs: int = 0) -> Driver:
     for driver in world.alive():
         driver.crash()
     while world.late:
-        world.end_late_request(0, land=land)
+        world.end_late_request(0, deliver=deliver)
     last = max([*world.decided, *world.offsets, -1]) + epochs
     driver = world.start("Z", last=last)
     for _ in range(STEPS_TO_THE_END):
@@ -100,7 +100,7 @@ def choices(world: World, faults: int) -> Iterator[Choice]:
 
 
 @dataclass
-class Found:
+class SearchResult:
     """The result of a search."""
 
     states: int = 0
@@ -108,12 +108,12 @@ class Found:
 
 def everywhere(
     make: Callable[[], World], at_each: Callable[[World], None], *, faults: int = 0
-) -> Found:
+) -> SearchResult:
     """Visit every state that the world of `make` can reach, with up to `faults` faults per path.
 
     `at_each` is called in every new state and may modify the world.
     """
-    found = Found()
+    result = SearchResult()
     seen: set[tuple[int, int]] = set()
     paths: list[tuple[Choice, ...]] = [()]
     while paths:
@@ -121,12 +121,12 @@ def everywhere(
         world = make()
         for choice in path:
             choice.do(world)
-        left = faults - sum(choice.fault is not None for choice in path)
-        if (state := (world.key(), left)) in seen:
+        faults_left = faults - sum(choice.fault is not None for choice in path)
+        if (state := (world.key(), faults_left)) in seen:
             continue
         seen.add(state)
-        nexts = list(choices(world, left))
-        paths.extend((*path, choice) for choice in nexts)
-        found.states += 1
+        next_choices = list(choices(world, faults_left))
+        paths.extend((*path, choice) for choice in next_choices)
+        result.states += 1
         at_each(world)
-    return found
+    return result

@@ -61,10 +61,10 @@ class Part:
 
 @dataclass(frozen=True)
 class LateRequest:
-    """A request whose client has given up and that the network still holds."""
+    """A request that is still in the network although its client has given up."""
 
     what: str
-    land: Callable[[], None]
+    deliver: Callable[[], None]
     drop: Callable[[], None]
 
 
@@ -153,7 +153,7 @@ class SimulatedSink:
             txn.in_flight = True
             self._environment.delay(
                 LateRequest(
-                    f"commit of {txn.marker}", lambda: self._land(txn), lambda: self._drop(txn)
+                    f"commit of {txn.marker}", lambda: self._deliver(txn), lambda: self._drop(txn)
                 )
             )
         elif fault != "failed":
@@ -170,7 +170,7 @@ class SimulatedSink:
         self.version += 1
         self.history.append(self.backup())
 
-    def _land(self, txn: Txn) -> None:
+    def _deliver(self, txn: Txn) -> None:
         if self.parts[txn.part].txn is txn:
             self._commit(txn)
 
@@ -203,7 +203,7 @@ class SimulatedSink:
             part.generation += 1
 
     def wipe_markers(self) -> None:
-        """Lose the markers and keep the rows: somebody re-created the topic or table of the markers."""
+        """Remove the markers but not the rows, as when the topic or table of the markers is re-created."""
         for part in self.parts:
             part.marker = None
         self.end_connections()
@@ -214,8 +214,8 @@ class SimulatedSink:
         if self.kind == "locking" and any(part.txn for part in self.parts):
             return False
         for number in record.parts_with_rows(self.name):
-            found = self.parts[number].marker or NO_MARKER
-            if found == record.prev_of(self.name, number):
+            marker = self.parts[number].marker or NO_MARKER
+            if marker == record.prev_of(self.name, number):
                 self._commit(self._open(number, record.marker))
         return True
 

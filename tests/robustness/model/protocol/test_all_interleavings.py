@@ -17,8 +17,10 @@ from tests.robustness.model.protocol.world_config import WorldConfig
 from tests.robustness.validate import invariants
 
 KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
-ALL = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "0")) >= 1000
-slow = pytest.mark.skipif(not ALL, reason="minutes; SLUICEGATE_SIM_EXAMPLES=1000 includes it")
+SEARCH_ALL = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "0")) >= 1000
+slow_search = pytest.mark.skipif(
+    not SEARCH_ALL, reason="minutes; SLUICEGATE_SIM_EXAMPLES=1000 includes it"
+)
 
 
 def two_drivers(*sinks: tuple[str, str], last: int = 0) -> World:
@@ -28,42 +30,42 @@ def two_drivers(*sinks: tuple[str, str], last: int = 0) -> World:
     return world
 
 
-def ends_well(world: World) -> None:
-    driver = recover(world, land=True)
+def check_recovery(world: World) -> None:
+    driver = recover(world, deliver=True)
     assert driver.error is None, driver.error
     invariants.check_end(world)
 
 
-def ends_well_without_late_requests(world: World) -> None:
-    driver = recover(world, land=False)
+def check_recovery_without_late_requests(world: World) -> None:
+    driver = recover(world, deliver=False)
     assert driver.error is None, driver.error
     invariants.check_end(world)
 
 
-def test_two_drivers_two_sinks_one_epoch() -> None:
-    found = everywhere(lambda: two_drivers(KAFKA, MYSQL), ends_well)
-    assert found.states > 3000
+def test_two_drivers_with_two_sinks_recover_from_every_state() -> None:
+    result = everywhere(lambda: two_drivers(KAFKA, MYSQL), check_recovery)
+    assert result.states > 3000
 
 
-def test_two_drivers_with_one_failed_late_or_unanswered_request() -> None:
-    found = everywhere(lambda: two_drivers(MYSQL), ends_well, faults=1)
-    assert found.states > 6000
+def test_two_drivers_recover_from_one_failed_late_or_unanswered_request() -> None:
+    result = everywhere(lambda: two_drivers(MYSQL), check_recovery, faults=1)
+    assert result.states > 6000
 
 
-def test_two_drivers_and_two_epochs() -> None:
+def test_two_drivers_with_two_epochs_recover_from_every_state() -> None:
     """Covers the chain, pruning, and a driver that is one epoch late."""
-    found = everywhere(lambda: two_drivers(MYSQL, last=1), ends_well)
-    assert found.states > 4000
+    result = everywhere(lambda: two_drivers(MYSQL, last=1), check_recovery)
+    assert result.states > 4000
 
 
-@slow
+@slow_search
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("at_each", [ends_well, ends_well_without_late_requests])
+@pytest.mark.parametrize("at_each", [check_recovery, check_recovery_without_late_requests])
 @pytest.mark.parametrize(
     ("sinks", "last", "faults"), [((KAFKA, MYSQL), 0, 1), ((KAFKA,), 0, 1), ((KAFKA,), 1, 0)]
 )
-def test_larger_scopes(
+def test_larger_scopes_recover_from_every_state(
     sinks: tuple[tuple[str, str], ...], last: int, faults: int, at_each: Callable[[World], None]
 ) -> None:
     everywhere(lambda: two_drivers(*sinks, last=last), at_each, faults=faults)

@@ -35,7 +35,7 @@ SETTINGS = settings(
         HealthCheck.data_too_large,
     ],
 )
-MOST_ALIVE = 3
+MAX_ALIVE = 3
 
 numbers = st.integers(min_value=0, max_value=1000)
 faults = st.sampled_from(["lost", "failed", "late", "glitch"])
@@ -56,54 +56,54 @@ class Machine(RuleBasedStateMachine):
         self.names = iter(f"{letter}{n}" for n in range(1000) for letter in "ABCDEFGH")
         self.world.start(next(self.names))
 
-    def pick(self, which: int) -> Driver:
+    def pick(self, index: int) -> Driver:
         alive = self.world.alive()
-        return alive[which % len(alive)]
+        return alive[index % len(alive)]
 
-    @precondition(lambda self: len(self.world.alive()) < MOST_ALIVE)
+    @precondition(lambda self: len(self.world.alive()) < MAX_ALIVE)
     @rule()
     def start_driver(self) -> None:
         self.world.start(next(self.names))
 
     @precondition(lambda self: self.world.alive())
-    @rule(which=numbers, steps=st.integers(min_value=1, max_value=40))
-    def run(self, which: int, steps: int) -> None:
-        driver = self.pick(which)
+    @rule(index=numbers, steps=st.integers(min_value=1, max_value=40))
+    def run(self, index: int, steps: int) -> None:
+        driver = self.pick(index)
         for _ in range(steps):
             driver.step()
 
     @precondition(lambda self: self.world.alive())
-    @rule(which=numbers, steps=st.integers(min_value=0, max_value=25), fault=faults)
-    def run_into_fault(self, which: int, steps: int, fault: str) -> None:
-        driver = self.pick(which)
+    @rule(index=numbers, steps=st.integers(min_value=0, max_value=25), fault=faults)
+    def run_into_fault(self, index: int, steps: int, fault: str) -> None:
+        driver = self.pick(index)
         for _ in range(steps):
             driver.step()
         driver.step(fault)
 
     @precondition(lambda self: self.world.alive())
     @rule(
-        which=numbers,
+        index=numbers,
         until=st.sampled_from(
             ["CreateRecord", "LatestEpoch", "commit", "log offsets", "log commit", "Stage"]
         ),
     )
-    def run_until_before(self, which: int, until: str) -> None:
+    def run_until_before(self, index: int, until: str) -> None:
         """Run a driver until just before a critical step, so that others can come between."""
-        driver = self.pick(which)
+        driver = self.pick(index)
         for _ in range(40):
             if not driver.alive or driver.next_step == until:
                 return
             driver.step()
 
     @precondition(lambda self: self.world.alive())
-    @rule(which=numbers)
-    def crash(self, which: int) -> None:
-        self.pick(which).crash()
+    @rule(index=numbers)
+    def crash(self, index: int) -> None:
+        self.pick(index).crash()
 
     @precondition(lambda self: self.world.late)
-    @rule(which=numbers, land=st.booleans())
-    def late_request_ends(self, which: int, land: bool) -> None:  # noqa: FBT001 - drawn by name
-        self.world.end_late_request(which % len(self.world.late), land=land)
+    @rule(index=numbers, deliver=st.booleans())
+    def late_request_ends(self, index: int, deliver: bool) -> None:  # noqa: FBT001 - drawn by name
+        self.world.end_late_request(index % len(self.world.late), deliver=deliver)
 
     @rule()
     def server_ends_connections(self) -> None:
@@ -147,11 +147,11 @@ class Hazards(Machine):
     """Also what operators must not do: a driver may stop, but no wrong row may become visible."""
 
     @precondition(lambda self: any(d.next_step == "log offsets" for d in self.world.alive()))
-    @rule(which=numbers, how=st.sampled_from(["overwrite", "vanish"]))
-    def break_offset_log(self, which: int, how: str) -> None:
+    @rule(index=numbers, fault=st.sampled_from(["overwrite", "vanish"]))
+    def break_offset_log(self, index: int, fault: str) -> None:
         """A store without create-if-absent: the last writer wins, or a failed write reports success."""
-        about = [d for d in self.world.alive() if d.next_step == "log offsets"]
-        about[which % len(about)].step(how)
+        drivers_at_step = [d for d in self.world.alive() if d.next_step == "log offsets"]
+        drivers_at_step[index % len(drivers_at_step)].step(fault)
 
     @precondition(lambda self: self.world.decided)
     @rule(sink=st.sampled_from(["kafka", "mysql"]))

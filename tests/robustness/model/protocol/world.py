@@ -86,15 +86,17 @@ class World:
 
     def prune_after(self, record: EpochRecord) -> None:
         """Prune like the real epoch log (rules 2 and 8)."""
-        old = [e for e in self.records if e <= record.epoch - self.config.retention]
-        for epoch in old:
+        pruned_epochs = [e for e in self.records if e <= record.epoch - self.config.retention]
+        for epoch in pruned_epochs:
             del self.records[epoch]
             self.pruned.add(epoch)
         for name in list(self.staged):
             epoch, attempt = int(name.split("/")[0]), name.split("/")[1]
-            kept = self.records.get(epoch)
+            record_of_epoch = self.records.get(epoch)
             pruned = epoch <= record.epoch - self.config.retention
-            if pruned or (kept is not None and cached_decode(kept).attempt != attempt):
+            if pruned or (
+                record_of_epoch is not None and cached_decode(record_of_epoch).attempt != attempt
+            ):
                 del self.staged[name]
 
     def _staged(self, name: str) -> bytes | None:
@@ -102,14 +104,14 @@ class World:
         return self.staged.get(name)
 
     def delay(self, late: LateRequest) -> None:
-        """Keep a request in the network."""
+        """Hold a request in the network."""
         self.late.append(late)
 
-    def end_late_request(self, index: int, *, land: bool) -> None:
+    def end_late_request(self, index: int, *, deliver: bool) -> None:
         """Deliver or drop a late request."""
         late = self.late.pop(index)
         self.events.add("late")
-        (late.land if land else late.drop)()
+        (late.deliver if deliver else late.drop)()
         invariants.check(self)
 
     # --- other events -----------------------------------------------------------------------
@@ -145,12 +147,12 @@ class World:
 
     def checkpoint(self) -> Callable[[], None]:
         """Back up the checkpoint; the returned function restores it."""
-        kept = (dict(self.records), dict(self.staged), dict(self.offsets), set(self.commits))
+        backup = (dict(self.records), dict(self.staged), dict(self.offsets), set(self.commits))
 
         def restore() -> None:
             self.events.add("checkpoint restored")
             self.records, self.staged, self.offsets, self.commits = (
-                dict(kept[0]), dict(kept[1]), dict(kept[2]), set(kept[3])
+                dict(backup[0]), dict(backup[1]), dict(backup[2]), set(backup[3])
             )  # fmt: skip
 
         return restore
