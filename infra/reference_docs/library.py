@@ -83,9 +83,9 @@ def _fields(kind: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
 def _setting(field: dataclasses.Field[Any]) -> tuple[str, str, str]:
     choices = choices_of(field)
     limits = [
-        f"{words} {field.metadata[name]:g}"
+        f"{words} {field.metadata['limits'][name]:g}"
         for name, words in (("above", "above"), ("at_least", "at least"), ("at_most", "at most"))
-        if name in field.metadata
+        if name in field.metadata["limits"]
     ]
     meaning = sentence(field.metadata.get("help", ""))
     if choices:
