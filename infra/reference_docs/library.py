@@ -77,9 +77,9 @@ def _job_settings() -> Iterator[str]:
 def _setting(field: Field[Any]) -> tuple[str, str, str]:
     choices = choices_of(field)
     limits = [
-        f"{words} {field.metadata[name]:g}"
+        f"{words} {field.metadata['limits'][name]:g}"
         for name, words in (("above", "above"), ("at_least", "at least"), ("at_most", "at most"))
-        if name in field.metadata
+        if name in field.metadata["limits"]
     ]
     meaning = sentence(field.metadata.get("help", ""))
     if choices:

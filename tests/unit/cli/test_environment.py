@@ -49,7 +49,7 @@ def test_run_rejects_an_invalid_environment(setenv: SetVariable) -> None:
     setenv("SLUICEGATE_EPOCHS", '{"nonsense": 1}')
     ended = CliRunner().invoke(app, ["run", "ip_count", "--once"])
     assert ended.exit_code == 64
-    assert "SLUICEGATE_EPOCHS: there is no setting 'nonsense'" in ended.stderr
+    assert "SLUICEGATE_EPOCHS: unknown setting 'nonsense'" in ended.stderr
 
 
 def test_an_error_of_run_is_written_for_the_supervisor(setenv: SetVariable, tmp_path: Path) -> None:

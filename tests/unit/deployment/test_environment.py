@@ -53,7 +53,7 @@ def test_an_override_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         ("SLUICEGATE_EPOCHS", "{", "not valid JSON"),
         ("SLUICEGATE_EPOCHS", "[]", "contains a list"),
         ("SLUICEGATE_EPOCHS", '{"intervall": "1 second"}', "did you mean 'interval'"),
-        ("SLUICEGATE_EPOCHS", '{"timeout_s": "soon"}', "not of type float"),
+        ("SLUICEGATE_EPOCHS", '{"timeout_s": "soon"}', "timeout-s is 'soon'; it must be a number"),
         ("SLUICEGATE_EPOCHS", '{"state_backend": "memory"}', "state would be lost"),
         ("SLUICEGATE_SPARK_CONF", '{"spark.a": null}', "spark.a is None"),
         ("SLUICEGATE_MODE", "rest", "'rest'"),

@@ -10,7 +10,8 @@ from sluicegate.cli.options import JobGroup, as_arguments, as_environment
 from sluicegate.errors import SettingsInvalid
 from sluicegate.packaged_job import PackagedJob
 from sluicegate.settings.epoch import EpochSettings
-from sluicegate.settings.schema import from_mapping, load_yaml
+from sluicegate.settings.formats import SETTINGS
+from sluicegate.settings.schema import load_yaml
 from sluicegate_jobs.ip_count import JOB
 from sluicegate_jobs.ip_count.job import IpCountSettings
 
@@ -23,8 +24,8 @@ from sluicegate_jobs.ip_count.job import IpCountSettings
         ({"max_concurrent": 2}, "an epoch starts where the one before ends"),
         ({"state_backend": "memory"}, "state would be lost with the driver"),
         ({"timeout_s": -1.0}, "must be at least 0"),
-        ({"apply_timeout_s": 0.0}, "must be above 0"),
-        ({"on_cancel": "keep"}, "use one of: retain, delete"),
+        ({"apply_timeout_s": 0.0}, "must be greater than 0"),
+        ({"on_cancel": "keep"}, "must be one of retain, delete"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -36,25 +37,29 @@ def test_an_invalid_value_is_rejected(given: dict[str, object], message: str) ->
 
 def test_an_unknown_key_is_rejected_with_the_closest_known_one() -> None:
     with pytest.raises(SettingsInvalid, match="did you mean 'min-pause-ms'"):
-        from_mapping(EpochSettings, {"min-pause": 1})
+        SETTINGS.parse(EpochSettings, {"min-pause": 1}, "settings")
 
 
 def test_keys_have_dashes_or_underscores() -> None:
-    assert from_mapping(EpochSettings, {"min-pause-ms": 1}) == EpochSettings(min_pause_ms=1)
-    assert from_mapping(EpochSettings, {"min_pause_ms": 1}) == EpochSettings(min_pause_ms=1)
+    assert SETTINGS.parse(EpochSettings, {"min-pause-ms": 1}, "settings") == EpochSettings(
+        min_pause_ms=1
+    )
+    assert SETTINGS.parse(EpochSettings, {"min_pause_ms": 1}, "settings") == EpochSettings(
+        min_pause_ms=1
+    )
 
 
 @pytest.mark.parametrize("wrong", ["many", 1.5, True, None, [1]])
 def test_a_value_of_the_wrong_type_is_rejected(wrong: object) -> None:
-    with pytest.raises(SettingsInvalid, match="not of type int"):
-        from_mapping(EpochSettings, {"tolerated_failures": wrong})
+    with pytest.raises(SettingsInvalid, match="must be an integer"):
+        SETTINGS.parse(EpochSettings, {"tolerated_failures": wrong}, "settings")
 
 
 def test_settings_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("interval: 3 seconds\ntimeout-s: 30\noverlap: true\n")
     expected = EpochSettings(interval="3 seconds", timeout_s=30.0, overlap=True)
-    assert from_mapping(EpochSettings, load_yaml(file)) == expected
+    assert SETTINGS.parse(EpochSettings, load_yaml(file), "settings") == expected
 
 
 @pytest.mark.parametrize("content", ["- a list", "a: [", "\x00"])
@@ -62,7 +67,7 @@ def test_a_file_without_a_mapping_is_rejected(tmp_path: Path, content: str) -> N
     file = tmp_path / "job.yaml"
     file.write_text(content)
     with pytest.raises(SettingsInvalid):
-        from_mapping(EpochSettings, load_yaml(file))
+        SETTINGS.parse(EpochSettings, load_yaml(file), "settings")
 
 
 class CommandLine:
@@ -100,6 +105,31 @@ def test_the_command_line_overrides_the_environment_and_the_environment_the_file
     command_line.run("--settings", str(file), "--interval", "3 seconds", env=env)
     got = command_line.settings
     assert (got.interval, got.min_pause_ms, got.timeout_s) == ("3 seconds", 2, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("min-pause-ms", "many", "min-pause-ms is 'many'; it must be an integer"),
+        ("timeout-s", "-1", "timeout-s is -1.0; it must be at least 0"),
+        ("overlap", "perhaps", "overlap is 'perhaps'; it must be true or false"),
+        ("delivery", "exactly_once", "did you mean 'exactly-once'"),
+    ],
+)
+def test_an_invalid_option_or_variable_is_rejected_as_in_a_file(
+    command_line: CommandLine, name: str, value: str, message: str
+) -> None:
+    variable = f"SLUICEGATE_IP_COUNT_{name.upper().replace('-', '_')}"
+    with pytest.raises(SettingsInvalid, match=message):
+        command_line.run(f"--{name}={value}")
+    with pytest.raises(SettingsInvalid, match=message):
+        command_line.run(env={variable: value})
+
+
+@pytest.mark.parametrize("text", ["true", "True", "yes", "on", "1"])
+def test_text_stands_for_a_boolean(command_line: CommandLine, text: str) -> None:
+    command_line.run(env={"SLUICEGATE_IP_COUNT_OVERLAP": text})
+    assert command_line.settings.overlap
 
 
 def test_an_unknown_key_in_a_file_is_rejected(command_line: CommandLine, tmp_path: Path) -> None:

@@ -17,14 +17,8 @@ import click
 from sluicegate.deployment.environment import DriverEnvironment, DriverVariable
 from sluicegate.errors import SettingsInvalid
 from sluicegate.packaged_job import JobSettings, PackagedJob, packaged_jobs
-from sluicegate.settings.schema import (
-    NOTHING_STARTED,
-    choices_of,
-    from_mapping,
-    key_of,
-    load_yaml,
-    unknown,
-)
+from sluicegate.settings.formats import SETTINGS
+from sluicegate.settings.schema import NOTHING_STARTED, choices_of, key_of, load_yaml
 
 log = logging.getLogger("sluicegate.environment")
 
@@ -72,7 +66,8 @@ def options_of(job: str, settings: type[JobSettings]) -> list[click.Option]:
     return [
         click.Option(
             [f"--{key_of(field.name)}"],
-            type=click.Choice(choices_of(field)) if choices_of(field) else kinds[field.name],
+            type=str,  # SETTINGS converts and validates, as it does for files
+            metavar=_metavar(choices_of(field), kinds[field.name]),
             default=field.default,
             envvar=variable(job, field.name),
             show_default=field.default != "",
@@ -80,6 +75,11 @@ def options_of(job: str, settings: type[JobSettings]) -> list[click.Option]:
         )
         for field in sorted(dataclasses.fields(settings), key=lambda field: field.name in shared)
     ]
+
+
+def _metavar(choices: tuple[str, ...], kind: type[object]) -> str:
+    names = {int: "INTEGER", float: "FLOAT", bool: "BOOLEAN"}
+    return f"[{'|'.join(choices)}]" if choices else names.get(kind, "TEXT")
 
 
 def variable(job: str, name: str) -> str:
@@ -102,7 +102,7 @@ def check_environment(job: str, settings: type[JobSettings], others: Iterable[st
     longer = tuple(p for p in map(_prefix, others) if p.startswith(prefix) and p != prefix)
     for name in os.environ:
         if name.startswith(prefix) and name not in known and not name.startswith(longer or "\0"):
-            raise unknown(name, known, "environment")
+            raise SETTINGS.unknown(name, known, "environment")
 
 
 class JobGroup(click.Group):
@@ -140,7 +140,8 @@ class JobGroup(click.Group):
             own = {key: value for key, value in values.items() if key in names}
             rest = {key: value for key, value in values.items() if key not in names}
             rest.pop(_FILE)
-            self._action(job, apply_environment(job.name, job.settings(**own)), **rest)
+            settings = SETTINGS.parse(job.settings, own, "command line or environment")
+            self._action(job, apply_environment(job.name, settings), **rest)
 
         params: list[click.Parameter] = [
             _settings_file(job.settings),
@@ -156,7 +157,7 @@ def _settings_file(settings: type[JobSettings]) -> click.Option:
     def read(ctx: click.Context, _param: click.Parameter, path: str | None) -> None:
         if path is not None:
             values = load_yaml(path)
-            parsed = from_mapping(settings, values, where=path)
+            parsed = SETTINGS.parse(settings, values, path)
             names = {str(key).replace("-", "_") for key in values}
             ctx.default_map = {name: getattr(parsed, name) for name in names}
 

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.epoch import EpochSettings
-from sluicegate.settings.schema import NOTHING_STARTED, from_mapping
+from sluicegate.settings.formats import SETTINGS
+from sluicegate.settings.schema import NOTHING_STARTED
 
 log = logging.getLogger("sluicegate.environment")
 
@@ -152,7 +153,7 @@ class DriverEnvironment:
 
 
 def _epochs(values: Mapping[str, object]) -> dict[str, object]:
-    settings = from_mapping(EpochSettings, values, where=DriverVariable.EPOCHS)
+    settings = SETTINGS.parse(EpochSettings, values, DriverVariable.EPOCHS)
     names = [name.replace("-", "_") for name in values]
     return {name: getattr(settings, name) for name in names}
 

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 from sluicegate.errors import SettingsInvalid
-from sluicegate.settings.schema import NOTHING_STARTED, check_bounds, check_choices, option
+from sluicegate.settings.formats import SETTINGS
+from sluicegate.settings.schema import NOTHING_STARTED, option
 
 EXACTLY_ONCE = "exactly-once"
 AT_LEAST_ONCE = "at-least-once"
@@ -113,8 +114,7 @@ class EpochSettings:
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
-        check_choices(self)
-        check_bounds(self)
+        SETTINGS.check_fields(self)
         for invalid, what, do in (
             (
                 self.interval != AVAILABLE_NOW and not _INTERVAL.fullmatch(self.interval),

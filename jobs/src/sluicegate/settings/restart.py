@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sluicegate.settings.schema import check_bounds, check_choices, option
+from sluicegate.settings.formats import SETTINGS
+from sluicegate.settings.schema import option
 
 EXPONENTIAL = "exponential-delay"
 FIXED = "fixed-delay"
@@ -86,8 +87,7 @@ class RestartSettings:
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
-        check_choices(self)
-        check_bounds(self)
+        SETTINGS.check_fields(self)
 
 
 @dataclass(frozen=True)

@@ -5,71 +5,71 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sluicegate.settings.schema import option
 from sluicegate_operator.api.conditions import Condition
-from sluicegate_operator.api.fields import Instant, Rule, spec_field
+from sluicegate_operator.api.fields import Instant, Rule
 
 RETAIN, DELETE = "Retain", "Delete"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Retention:
     """How much is kept of what jobs write."""
 
-    savepoints: int = spec_field(
+    savepoints: int = option(
+        0,
         "Number of savepoints to keep for each job; older ones are deleted. 0 keeps all.",
-        default=0,
         at_least=0,
     )
-    epochs: int = spec_field(
+    epochs: int = option(
+        100,
         "Number of epoch records to keep for each checkpoint, besides the latest, which is always "
         "kept.",
-        default=100,
         at_least=1,
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointVolumeSpec:
     """Desired state of a CheckpointVolume."""
 
-    endpoint: str = spec_field(
+    endpoint: str = option(
+        "",
         "URL of an S3-compatible object store. Defaults to Amazon S3 in the region.",
-        default="",
         pattern="^https?://.+$",
     )
-    region: str = spec_field("Region of the bucket.", default="us-east-1")
-    bucket: str = spec_field(
+    region: str = option("us-east-1", "Region of the bucket.")
+    bucket: str = option(
+        ...,
         "Name of the bucket. It is created if it does not exist. Immutable.",
         pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
     )
-    prefix: str = spec_field(
+    prefix: str = option(
+        "",
         "Prefix of all object keys in the bucket, without a leading '/'. Immutable.",
-        default="",
         pattern="^[^/].*$",
     )
-    credentials_secret: str = spec_field(
+    credentials_secret: str = option(
+        "",
         "Name of a Secret with the keys accessKeyId and secretAccessKey. Without it the pods' own "
         "identity (such as an IAM role of the ServiceAccount) is used.",
-        default="",
     )
-    authority_secret: str = spec_field(
+    authority_secret: str = option(
+        "",
         "Name of a Secret with the key ca.crt: the certificate authorities that the pods trust, "
         "instead of those of the image. Needs an https endpoint.",
-        default="",
     )
-    retention: Retention = spec_field(
-        "How many savepoints and epoch records are kept.", default=Retention()
-    )
-    reclaim_policy: str = spec_field(
+    retention: Retention = option(Retention(), "How many savepoints and epoch records are kept.")
+    reclaim_policy: str = option(
+        RETAIN,
         "What happens to the data when the CheckpointVolume is deleted. Retain keeps it. Delete "
         "removes everything below the prefix.",
-        default=RETAIN,
         choices=(RETAIN, DELETE),
     )
-    quota_bytes: int = spec_field(
+    quota_bytes: int = option(
+        0,
         "Size in bytes above which the operator reports a warning. Writes are never blocked. "
         "0 disables the warning.",
-        default=0,
         at_least=0,
     )
 
@@ -93,58 +93,49 @@ class CheckpointVolumeSpec:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointVolumeStatus:
     """Observed state of a CheckpointVolume. Only the operator writes it."""
 
-    observed_generation: int = spec_field(
-        "The metadata.generation of the spec that the operator last acted on.", default=0
+    observed_generation: int = option(
+        0, "The metadata.generation of the spec that the operator last acted on."
     )
-    phase: str = spec_field(
+    phase: str = option(
+        "Pending",
         "Summary of the volume's state; the conditions have the details.",
-        default="Pending",
         choices=("Pending", "Ready", "Failed", "Deleting"),
         always_written=True,
     )
-    conditions: tuple[Condition, ...] = spec_field(
-        "Accepted, Ready, Maintenance and WithinQuota.", default=()
+    conditions: tuple[Condition, ...] = option((), "Accepted, Ready, Maintenance and WithinQuota.")
+    bytes: int = option(0, "Total size in bytes of the objects below the prefix.")
+    objects: int = option(0, "Number of objects below the prefix.")
+    measured_time: Instant | None = option(
+        None, "Time at which bytes and objects were last counted."
     )
-    bytes: int = spec_field("Total size in bytes of the objects below the prefix.", default=0)
-    objects: int = spec_field("Number of objects below the prefix.", default=0)
-    measured_time: Instant | None = spec_field(
-        "Time at which bytes and objects were last counted.", default=None
+    last_epoch_time: Instant | None = option(
+        None, "Time of the latest epoch of any job on the volume."
     )
-    last_epoch_time: Instant | None = spec_field(
-        "Time of the latest epoch of any job on the volume.", default=None
-    )
-    checked_time: Instant | None = spec_field(
+    checked_time: Instant | None = option(
+        None,
         "Time of the latest check that the store is reachable and supports conditional creation of "
         "objects.",
-        default=None,
     )
-    checked_access: str = spec_field(
-        "Digest of the endpoint and credentials with which that check succeeded.", default=""
+    checked_access: str = option(
+        "", "Digest of the endpoint and credentials with which that check succeeded."
     )
-    failures: int = spec_field("Number of consecutive checks that failed.", default=0)
-    failure_reason: str = spec_field(
-        "Why the volume is not usable, in one CamelCase word.", default=""
+    failures: int = option(0, "Number of consecutive checks that failed.")
+    failure_reason: str = option("", "Why the volume is not usable, in one CamelCase word.")
+    last_error: str = option("", "Error of the latest check or deletion of data that failed.")
+    failed_time: Instant | None = option(
+        None, "Time of the latest check or deletion of data that failed."
     )
-    last_error: str = spec_field(
-        "Error of the latest check or deletion of data that failed.", default=""
+    failed_access: str = option("", "Digest of the endpoint and credentials with which it failed.")
+    next_retry_time: Instant | None = option(None, "Time of the next retry.")
+    pruned_time: Instant | None = option(None, "Time at which spec.retention was last applied.")
+    maintenance_failed_time: Instant | None = option(
+        None, "Time at which counting objects or applying the retention last failed."
     )
-    failed_time: Instant | None = spec_field(
-        "Time of the latest check or deletion of data that failed.", default=None
-    )
-    failed_access: str = spec_field(
-        "Digest of the endpoint and credentials with which it failed.", default=""
-    )
-    next_retry_time: Instant | None = spec_field("Time of the next retry.", default=None)
-    pruned_time: Instant | None = spec_field(
-        "Time at which spec.retention was last applied.", default=None
-    )
-    maintenance_failed_time: Instant | None = spec_field(
-        "Time at which counting objects or applying the retention last failed.", default=None
-    )
-    data_deleted: bool = spec_field(
-        "Whether everything below the prefix was deleted, by reclaimPolicy Delete.", default=False
+    data_deleted: bool = option(
+        default=False,
+        text="Whether everything below the prefix was deleted, by reclaimPolicy Delete.",
     )

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluicegate_operator.api.fields import Instant, spec_field
+from sluicegate.settings.schema import option
+from sluicegate_operator.api.fields import Instant
 
 TRUE, FALSE = "True", "False"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Condition:
     """One aspect of a resource's state."""
 
-    type: str = spec_field("Type of the condition in CamelCase, such as Ready.")
-    status: str = spec_field("Status of the condition.", choices=(TRUE, FALSE, "Unknown"))
-    reason: str = spec_field(
-        "Reason for the condition's last transition, one CamelCase word that programs can compare."
+    type: str = option(..., "Type of the condition in CamelCase, such as Ready.")
+    status: str = option(..., "Status of the condition.", choices=(TRUE, FALSE, "Unknown"))
+    reason: str = option(
+        ...,
+        "Reason for the condition's last transition, one CamelCase word that programs can compare.",
     )
-    message: str = spec_field("Details of the last transition for people.", default="")
-    last_transition_time: Instant = spec_field(
-        "Time at which the status of the condition last changed."
+    message: str = option("", "Details of the last transition for people.")
+    last_transition_time: Instant = option(
+        ..., "Time at which the status of the condition last changed."
     )
-    observed_generation: int = spec_field(
-        "The metadata.generation of the spec that the condition is about.", default=0
+    observed_generation: int = option(
+        0, "The metadata.generation of the spec that the condition is about."
     )

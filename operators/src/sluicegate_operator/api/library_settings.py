@@ -8,16 +8,13 @@ and the schema generator are its only readers.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.restart import RestartSettings
-from sluicegate.settings.schema import choices_of
-from sluicegate_operator.api.fields import Rule, camel_case
+from sluicegate_operator.api.fields import Rule
 
 _SPECIAL_VALUES = {"rocksdb": "RocksDB", "hdfs": "HDFS"}
 """Enum values whose CamelCase form is a proper name."""
@@ -123,35 +120,7 @@ LIBRARY_SETTINGS: Mapping[type[object], LibrarySettings] = {
 }
 
 
-def field_name(kind: type[object], name: str) -> str:
-    """Return the API name of a dataclass's field."""
-    settings = LIBRARY_SETTINGS.get(kind)
-    if settings is None:
-        return camel_case(name)
-    return settings.renamed.get(name) or camel_case(name.removeprefix(settings.prefix))
-
-
-def description_of(kind: type[object], declared: dataclasses.Field[Any]) -> str:
-    """Return the description of a field for `kubectl explain`."""
-    settings = LIBRARY_SETTINGS.get(kind)
-    text: str = settings.descriptions[declared.name] if settings else declared.metadata["help"]
-    return text
-
-
-def rules_of(kind: type[object]) -> tuple[Rule, ...]:
-    """Return the validation rules of a dataclass."""
-    settings = LIBRARY_SETTINGS.get(kind)
-    rules: tuple[Rule, ...] = settings.rules if settings else getattr(kind, "RULES", ())
-    return rules
-
-
-def enum_values(kind: type[object], declared: dataclasses.Field[Any]) -> dict[str, str]:
-    """Return the permitted values of a field in Python by their API names; empty for no enum."""
-    translated = kind in LIBRARY_SETTINGS
-    return {_enum_name(v) if translated else v: v for v in choices_of(declared)}
-
-
-def _enum_name(value: str) -> str:
+def enum_name(value: str) -> str:
     """Return 'ExactlyOnce' for 'exactly-once'."""
     words = (word.capitalize() for word in value.split("-"))
     return _SPECIAL_VALUES.get(value) or "".join(words)

@@ -7,25 +7,17 @@ CustomResourceDefinitions" (structural schemas, defaulting, x-kubernetes-validat
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
-from sluicegate_operator.api.codec import (
-    default_of,
-    is_instant,
-    is_required,
-    render_value,
-    without_none,
-)
-from sluicegate_operator.api.library_settings import (
-    description_of,
-    enum_values,
-    field_name,
-    rules_of,
-)
+from sluicegate.settings.formats import notation_of, without_none
+from sluicegate.settings.schema import default_of, is_required
+from sluicegate_operator.api.codec import API, description_of, rules_of
 
 Schema = dict[str, Any]
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+_KEYWORDS = {"at_least": "minimum", "at_most": "maximum", "pattern": "pattern"}
 
 _MAX_LENGTH = 4096
 """Maximum length of a string in a spec. The API server's cost estimate of a CEL rule needs a bound."""
@@ -39,13 +31,10 @@ def schema_of(kind: type[object], *, defaults: bool = True) -> Schema:
         defaults: whether the API server fills in defaults. Not in a status, which only the operator
             writes.
     """
-    assert dataclasses.is_dataclass(kind)
-    hints = get_type_hints(kind, include_extras=True)
     properties, required = {}, []
-    for declared in dataclasses.fields(kind):
-        name = field_name(kind, declared.name)
-        properties[name] = _property(kind, declared, hints[declared.name], defaults=defaults)
-        if is_required(declared):
+    for name, (field, hint) in API.fields(kind).items():
+        properties[name] = _property(kind, field, hint, defaults=defaults)
+        if is_required(field):
             required.append(name)
     schema: Schema = {"type": "object", "properties": properties}
     if required:
@@ -58,46 +47,33 @@ def schema_of(kind: type[object], *, defaults: bool = True) -> Schema:
 
 def _property(
     kind: type[object],
-    declared: dataclasses.Field[Any],
+    field: dataclasses.Field[Any],
     hint: Any,  # noqa: ANN401 - a type hint
     *,
     defaults: bool,
 ) -> Schema:
-    bounds, enum = declared.metadata, list(enum_values(kind, declared))
+    limits, enum = dict(field.metadata["limits"]), list(API.values(kind, field))
     schema: Schema = {
-        "description": description_of(kind, declared),
+        "description": description_of(kind, field),
         **_type(without_none(hint), defaults=defaults),
     }
     if enum:
         schema["enum"] = enum
-    if "above" in bounds:
-        schema |= {"minimum": bounds["above"], "exclusiveMinimum": True}
-    if "at_least" in bounds:
-        schema["minimum"] = bounds["at_least"]
-    if "at_most" in bounds:
-        schema["maximum"] = bounds["at_most"]
-    if "pattern" in bounds:
-        schema["pattern"] = bounds["pattern"]
+    if "above" in limits:
+        schema |= {"minimum": limits.pop("above"), "exclusiveMinimum": True}
+    schema |= {_KEYWORDS[name]: limit for name, limit in limits.items()}
     if schema["type"] == "string" and defaults and not enum:
         schema |= {"minLength": 1, "maxLength": _MAX_LENGTH}
-    if defaults and not is_required(declared):
-        schema |= _default(kind, declared, hint)
+    if defaults and not is_required(field):
+        value = default_of(field)
+        # An optional object has the default {}: the API server then fills in its fields' defaults.
+        if isinstance(value, bool) or value not in ("", (), {}, None):
+            schema["default"] = API.render_value(kind, field, hint, value)
     return schema
 
 
-def _default(kind: type[object], declared: dataclasses.Field[Any], hint: Any) -> Schema:  # noqa: ANN401 - a type hint
-    """Return the default for the API server to fill in.
-
-    An optional object has the default {}: the API server then fills in the defaults of its fields.
-    """
-    value = default_of(declared)
-    if not isinstance(value, bool) and value in ("", (), {}, None):
-        return {}
-    return {"default": render_value(kind, declared, hint, value)}
-
-
 def _type(hint: Any, *, defaults: bool) -> Schema:  # noqa: ANN401 - a type hint
-    if is_instant(hint):
+    if notation_of(hint) is not None:
         return {"type": "string", "format": "date-time"}
     if get_origin(hint) is tuple:
         return {"type": "array", "items": _type(get_args(hint)[0], defaults=defaults)}

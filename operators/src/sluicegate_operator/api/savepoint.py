@@ -5,40 +5,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sluicegate.settings.schema import option
 from sluicegate_operator.api.checkpoint_volume import DELETE, RETAIN
 from sluicegate_operator.api.conditions import Condition
-from sluicegate_operator.api.fields import Instant, Rule, spec_field
+from sluicegate_operator.api.fields import Instant, Rule
 from sluicegate_operator.api.streaming_job import Schedule
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SavepointSpec:
     """Desired state of a Savepoint."""
 
-    job: str = spec_field("Name of the StreamingJob, in the same namespace. Immutable.")
-    volume: str = spec_field(
+    job: str = option(..., "Name of the StreamingJob, in the same namespace. Immutable.")
+    volume: str = option(
+        "",
         "Name of the CheckpointVolume that the savepoint is copied to. Defaults to the job's. "
         "Immutable.",
-        default="",
     )
-    stop: bool = spec_field(
-        "Whether the job is stopped at the savepoint and its checkpoint is sealed. Only such a "
+    stop: bool = option(
+        default=False,
+        text="Whether the job is stopped at the savepoint and its checkpoint is sealed. Only such a "
         "savepoint can move the job: a new StreamingJob restores it and continues with the same "
         "sinks.",
-        default=False,
     )
-    schedule: Schedule | None = spec_field(
-        "When savepoints are taken. Without a schedule one savepoint is taken, at once.",
-        default=None,
+    schedule: Schedule | None = option(
+        None, "When savepoints are taken. Without a schedule one savepoint is taken, at once."
     )
-    history: int = spec_field(
-        "Number of savepoints that a schedule keeps; older ones are deleted.",
-        default=5,
-        at_least=1,
+    history: int = option(
+        5, "Number of savepoints that a schedule keeps; older ones are deleted.", at_least=1
     )
-    reclaim_policy: str = spec_field(
+    reclaim_policy: str = option(
+        RETAIN,
         "What happens to the data when the Savepoint is deleted: Retain keeps it, Delete removes it.",
-        default=RETAIN,
         choices=(RETAIN, DELETE),
     )
 
@@ -56,80 +54,68 @@ class SavepointSpec:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TakenStatus:
     """One completed savepoint."""
 
-    location: str = spec_field("URL of the savepoint on the object store.")
-    epoch: int = spec_field("The last epoch that the savepoint contains.")
-    completion_time: Instant = spec_field("Time at which the savepoint was completed.")
-    sealed: bool = spec_field(
-        "Whether the job's checkpoint was sealed, so that this savepoint can move the job.",
+    location: str = option(..., "URL of the savepoint on the object store.")
+    epoch: int = option(..., "The last epoch that the savepoint contains.")
+    completion_time: Instant = option(..., "Time at which the savepoint was completed.")
+    sealed: bool = option(
         default=False,
+        text="Whether the job's checkpoint was sealed, so that this savepoint can move the job.",
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeletionStatus:
     """Deletion of savepoints' data, while it fails."""
 
-    failures: int = spec_field("Number of consecutive attempts that failed.", default=0)
-    failed_time: Instant | None = spec_field(
-        "Time of the latest attempt that failed.", default=None
-    )
-    next_retry_time: Instant | None = spec_field("Time of the next attempt.", default=None)
-    failure_reason: str = spec_field("Why the deletion fails, in one CamelCase word.", default="")
-    last_error: str = spec_field("Error of the latest attempt that failed.", default="")
+    failures: int = option(0, "Number of consecutive attempts that failed.")
+    failed_time: Instant | None = option(None, "Time of the latest attempt that failed.")
+    next_retry_time: Instant | None = option(None, "Time of the next attempt.")
+    failure_reason: str = option("", "Why the deletion fails, in one CamelCase word.")
+    last_error: str = option("", "Error of the latest attempt that failed.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SavepointStatus:
     """Observed state of a Savepoint. Only the operator writes it."""
 
-    observed_generation: int = spec_field(
-        "The metadata.generation of the spec that the operator last acted on.", default=0
+    observed_generation: int = option(
+        0, "The metadata.generation of the spec that the operator last acted on."
     )
-    phase: str = spec_field(
+    phase: str = option(
+        "Pending",
         "Summary of the savepoint's state; the conditions have the details.",
-        default="Pending",
         choices=("Pending", "Taking", "Ready", "Failed", "Deleting"),
         always_written=True,
     )
-    conditions: tuple[Condition, ...] = spec_field("Accepted and Ready.", default=())
-    taken: tuple[TakenStatus, ...] = spec_field(
-        "Completed savepoints, latest first. More than one only with a schedule.", default=()
+    conditions: tuple[Condition, ...] = option((), "Accepted and Ready.")
+    taken: tuple[TakenStatus, ...] = option(
+        (), "Completed savepoints, latest first. More than one only with a schedule."
     )
-    last_error: str = spec_field("Error of the latest attempt that failed.", default="")
-    last_schedule_time: Instant | None = spec_field(
-        "Scheduled time of the latest savepoint of a schedule.", default=None
+    last_error: str = option("", "Error of the latest attempt that failed.")
+    last_schedule_time: Instant | None = option(
+        None, "Scheduled time of the latest savepoint of a schedule."
     )
-    volume: str = spec_field(
-        "Name of the CheckpointVolume that the savepoint is copied to.", default=""
+    volume: str = option("", "Name of the CheckpointVolume that the savepoint is copied to.")
+    folder: str = option("", "URL of the savepoint that is being taken. Empty if none is.")
+    attempts: int = option(
+        0, "Number of attempts at the savepoint in progress that did not complete it."
     )
-    folder: str = spec_field(
-        "URL of the savepoint that is being taken. Empty if none is.", default=""
-    )
-    attempts: int = spec_field(
-        "Number of attempts at the savepoint in progress that did not complete it.", default=0
-    )
-    failures: int = spec_field(
+    failures: int = option(
+        0,
         "Number of these attempts that count against the limit. Those that only wait, such as for "
         "a driver that is starting, do not count.",
-        default=0,
     )
-    failed_time: Instant | None = spec_field(
-        "Time at which the latest of these attempts ended.", default=None
+    failed_time: Instant | None = option(None, "Time at which the latest of these attempts ended.")
+    next_retry_time: Instant | None = option(None, "Time of the next attempt.")
+    failure_reason: str = option(
+        "", "Why the savepoint is not attempted again, in one CamelCase word."
     )
-    next_retry_time: Instant | None = spec_field("Time of the next attempt.", default=None)
-    failure_reason: str = spec_field(
-        "Why the savepoint is not attempted again, in one CamelCase word.", default=""
-    )
-    pending_deletion: tuple[str, ...] = spec_field(
-        "URLs of savepoints whose data will be deleted.", default=()
-    )
-    deletion: DeletionStatus = spec_field(
-        "State of that deletion, while it fails.", default=DeletionStatus()
-    )
-    data_deleted: bool = spec_field(
-        "Whether the data of all savepoints of this resource was deleted.", default=False
+    pending_deletion: tuple[str, ...] = option((), "URLs of savepoints whose data will be deleted.")
+    deletion: DeletionStatus = option(DeletionStatus(), "State of that deletion, while it fails.")
+    data_deleted: bool = option(
+        default=False, text="Whether the data of all savepoints of this resource was deleted."
     )

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 from sluicegate.settings import epoch
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.restart import RestartSettings
-from sluicegate_operator.api.codec import render
-from sluicegate_operator.api.fields import Rule, Template, spec_field
-from sluicegate_operator.api.library_settings import field_name
+from sluicegate.settings.schema import option
+from sluicegate_operator.api.codec import API, render
+from sluicegate_operator.api.fields import Rule, Template
 
 INTERVAL, AVAILABLE_NOW, ONCE = "Interval", "AvailableNow", "Once"
 TRIGGERS = (INTERVAL, AVAILABLE_NOW, ONCE)
@@ -30,59 +30,58 @@ WAIT_FOR_CONFIRMATION, RESTART = "WaitForConfirmation", "Restart"
 _MEMORY = r"^[0-9]+[kmgtKMGT]?$"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PodSettings:
     """The driver's pod, or each executor's pod."""
 
-    cores: int = spec_field(
-        "Number of CPU cores that Spark uses in the pod; also the pod's CPU request.",
-        default=1,
-        at_least=1,
+    cores: int = option(
+        1, "Number of CPU cores that Spark uses in the pod; also the pod's CPU request.", at_least=1
     )
-    memory: str = spec_field(
-        "Heap of the JVM in Spark's notation, such as 512m or 4g.", default="1g", pattern=_MEMORY
+    memory: str = option(
+        "1g", "Heap of the JVM in Spark's notation, such as 512m or 4g.", pattern=_MEMORY
     )
-    memory_overhead: str = spec_field(
+    memory_overhead: str = option(
+        "",
         "Memory outside the heap, for Python workers and native libraries, in Spark's notation. "
         "Defaults to Spark's own rule.",
-        default="",
         pattern=_MEMORY,
     )
-    template: Template = spec_field(
+    template: Template = option(
+        dict,
         "A PodTemplateSpec that the operator merges its own pod into: node selectors, volumes, "
         "sidecars, environment variables. The container of Spark is named driver or executor.",
-        default_factory=dict,
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExecutorSettings(PodSettings):
     """The executors."""
 
-    instances: int = spec_field(
+    instances: int = option(
+        1,
         "Number of executor pods. With 0 the driver does the work itself (Spark's local mode).",
-        default=1,
         at_least=0,
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointSettings:
     """Where the job's checkpoint is stored."""
 
-    volume: str = spec_field(
+    volume: str = option(
+        ...,
         "Name of the CheckpointVolume, in the same namespace, that stores the checkpoint. "
-        "Immutable."
+        "Immutable.",
     )
-    path: str = spec_field(
+    path: str = option(
+        "",
         "Path of the job's checkpoints below the volume's prefix. Defaults to the job's name. "
         "Immutable.",
-        default="",
     )
-    restore_from: str = spec_field(
+    restore_from: str = option(
+        "",
         "Name of a Savepoint, in the same namespace, from which the job's first checkpoint is "
         "restored. It has no effect after the first start.",
-        default="",
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -95,236 +94,225 @@ class CheckpointSettings:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
     """When a batch job runs, or when savepoints are taken."""
 
-    cron: str = spec_field(
+    cron: str = option(
+        ...,
         "Cron expression with five fields: minute, hour, day of month, month, day of week.",
         pattern=r"^\S+(\s+\S+){4}$",
     )
-    time_zone: str = spec_field(
-        "Time zone of the cron expression: an IANA name such as Europe/Berlin.", default="UTC"
+    time_zone: str = option(
+        "UTC", "Time zone of the cron expression: an IANA name such as Europe/Berlin."
     )
-    starting_deadline_s: float = spec_field(
+    starting_deadline_s: float = option(
+        0.0,
         "A run that cannot start within this time after its scheduled time is skipped. "
         "0: it starts however late it is.",
-        default=0.0,
         at_least=0,
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StartupSettings:
     """Limits for driver pods that do not get to run.
 
     These failures have their own budgets and never count against the restart strategy.
     """
 
-    image_pull_timeout_s: float = spec_field(
-        "A driver pod whose image cannot be pulled within this time is deleted.",
-        default=300.0,
-        at_least=0,
+    image_pull_timeout_s: float = option(
+        300.0, "A driver pod whose image cannot be pulled within this time is deleted.", at_least=0
     )
-    image_pull_attempts: int = spec_field(
+    image_pull_attempts: int = option(
+        5,
         "Number of further driver pods that are created when the image cannot be pulled. "
         "The next failure makes the job Failed.",
-        default=5,
         at_least=0,
     )
-    scheduling_timeout_s: float = spec_field(
+    scheduling_timeout_s: float = option(
+        0.0,
         "A driver pod that is not scheduled to a node within this time is deleted. "
         "0: it waits without limit.",
-        default=0.0,
         at_least=0,
     )
-    scheduling_attempts: int = spec_field(
+    scheduling_attempts: int = option(
+        5,
         "Number of further driver pods that are created after schedulingTimeoutSeconds. "
         "The next failure makes the job Failed.",
-        default=5,
         at_least=0,
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeLostSettings:
     """What happens when the driver's node stops responding."""
 
-    deadline_s: float = spec_field(
-        "Time for which a node may be unresponsive before its driver is replaced.",
-        default=60.0,
-        at_least=0,
+    deadline_s: float = option(
+        60.0, "Time for which a node may be unresponsive before its driver is replaced.", at_least=0
     )
-    stateful_policy: str = spec_field(
+    stateful_policy: str = option(
+        WAIT_FOR_CONFIRMATION,
         "What happens to a stateful job after deadlineSeconds. WaitForConfirmation: the driver is "
         "replaced only when it is certain to be dead (its node responds again, is deleted, or has "
         "the taint node.kubernetes.io/out-of-service). Restart: it is replaced after the deadline; "
         "if the old driver still runs, two drivers can corrupt the state. Jobs with stateful: false "
         "are always replaced after the deadline.",
-        default=WAIT_FOR_CONFIRMATION,
         choices=(WAIT_FOR_CONFIRMATION, RESTART),
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RollbackSettings:
     """Whether a new spec that does not work is replaced by the last stable one."""
 
-    enabled: bool = spec_field(
-        "Whether the job returns to its last stable spec, with which a driver has completed an "
+    enabled: bool = option(
+        default=False,
+        text="Whether the job returns to its last stable spec, with which a driver has completed an "
         "epoch, if the driver of a new spec fails permanently or completes no epoch within "
         "deadlineSeconds. Only for trigger Interval.",
-        default=False,
     )
-    deadline_s: float = spec_field(
+    deadline_s: float = option(
+        600.0,
         "Time that a new spec has for its first epoch, from the request of its first driver.",
-        default=600.0,
         at_least=1,
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tracing:
     """Where traces are sent."""
 
-    endpoint: str = spec_field(
+    endpoint: str = option(
+        ...,
         "URL of an OpenTelemetry collector that accepts OTLP over HTTP, such as "
-        "http://collector:4318."
+        "http://collector:4318.",
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StreamingJobSpec:
     """Desired state of a StreamingJob."""
 
-    image: str = spec_field("Container image of the driver and the executors.")
-    image_pull_policy: str = spec_field(
+    image: str = option(..., "Container image of the driver and the executors.")
+    image_pull_policy: str = option(
+        "IfNotPresent",
         "Pull policy of the image, as in a container.",
-        default="IfNotPresent",
         choices=("IfNotPresent", "Always", "Never"),
     )
-    image_pull_secrets: tuple[str, ...] = spec_field(
-        "Names of Secrets with credentials for pulling the image, in the same namespace.",
-        default=(),
+    image_pull_secrets: tuple[str, ...] = option(
+        (), "Names of Secrets with credentials for pulling the image, in the same namespace."
     )
-    main_file: str = spec_field(
+    main_file: str = option(
+        "",
         "Path of the Python file in the image that the driver runs. Exactly one of mainFile and "
         "mainModule is required.",
-        default="",
     )
-    main_module: str = spec_field(
+    main_module: str = option(
+        "",
         "Name of the Python module in the image that the driver runs, as with python -m. Exactly "
         "one of mainFile and mainModule is required.",
-        default="",
     )
-    arguments: tuple[str, ...] = spec_field(
+    arguments: tuple[str, ...] = option(
+        (),
         "Command-line arguments of the main file or module. $(NAME) is replaced by the container's "
         "environment variable NAME; $$ is a literal $.",
-        default=(),
     )
-    spark_conf: Mapping[str, str] = spec_field(
+    spark_conf: Mapping[str, str] = option(
+        dict,
         "Spark properties by name. Properties that exactly-once delivery or the operator depends on "
         "are rejected.",
-        default_factory=dict,
     )
-    service_account: str = spec_field(
+    service_account: str = option(
+        "",
         "Name of the ServiceAccount that the pods run as. It must be allowed to patch its own pod "
         "and, with executors, to manage pods. Defaults to sluicegate-driver.",
-        default="",
     )
-    driver: PodSettings = spec_field(
-        "Resources and pod template of the driver.", default=PodSettings()
+    driver: PodSettings = option(PodSettings(), "Resources and pod template of the driver.")
+    executor: ExecutorSettings = option(
+        ExecutorSettings(), "Number, resources and pod template of the executors."
     )
-    executor: ExecutorSettings = spec_field(
-        "Number, resources and pod template of the executors.", default=ExecutorSettings()
+    checkpoint: CheckpointSettings = option(
+        ..., "Where the job's checkpoint is stored, and which Savepoint it is restored from."
     )
-    checkpoint: CheckpointSettings = spec_field(
-        "Where the job's checkpoint is stored, and which Savepoint it is restored from."
-    )
-    trigger: str = spec_field(
+    trigger: str = option(
+        INTERVAL,
         "When epochs run. Interval: continuously, one epoch every epochs.interval. AvailableNow: "
         "processes the data that is available at the start, in several epochs, and ends. Once: "
         "processes it in one epoch and ends.",
-        default=INTERVAL,
         choices=TRIGGERS,
     )
-    epochs: EpochSettings = spec_field(
-        "Interval, delivery guarantee and limits of epochs (micro-batches).",
-        default=EpochSettings(),
+    epochs: EpochSettings = option(
+        EpochSettings(), "Interval, delivery guarantee and limits of epochs (micro-batches)."
     )
-    stateful: bool = spec_field(
-        "Whether the query keeps state between epochs. Two drivers at a time could corrupt state, "
-        "so the driver of a stateful job is not replaced while it may still run; see nodeLost.",
+    stateful: bool = option(
         default=True,
+        text="Whether the query keeps state between epochs. Two drivers at a time could corrupt state, "
+        "so the driver of a stateful job is not replaced while it may still run; see nodeLost.",
     )
-    dead_letter_topic: str = spec_field(
-        "Kafka topic for rows that a sink would reject. Without it such a row fails the epoch.",
-        default="",
+    dead_letter_topic: str = option(
+        "", "Kafka topic for rows that a sink would reject. Without it such a row fails the epoch."
     )
-    tracing: Tracing | None = spec_field(
-        "Export of OpenTelemetry traces of epochs. Disabled by default.", default=None
+    tracing: Tracing | None = option(
+        None, "Export of OpenTelemetry traces of epochs. Disabled by default."
     )
-    termination_grace_period_s: float = spec_field(
+    termination_grace_period_s: float = option(
+        180.0,
         "Time that a driver has to complete its epoch when it is stopped, before it is "
         "killed: the terminationGracePeriodSeconds of its pod.",
-        default=180.0,
         at_least=1,
     )
-    suspend: bool = spec_field(
-        "Stops the driver and starts none until it is false again. The checkpoint is kept.",
+    suspend: bool = option(
         default=False,
+        text="Stops the driver and starts none until it is false again. The checkpoint is kept.",
         restarts_driver=False,
     )
-    restart_nonce: int = spec_field(
+    restart_nonce: int = option(
+        0,
         "Any change of this number restarts the driver, also that of a Failed job.",
-        default=0,
         restarts_driver=False,
     )
-    schedule: Schedule | None = spec_field(
+    schedule: Schedule | None = option(
+        None,
         "When a batch job (trigger AvailableNow or Once) runs. Without a schedule it runs once.",
-        default=None,
         restarts_driver=False,
     )
-    upgrade_mode: str = spec_field(
+    upgrade_mode: str = option(
+        LAST_STATE,
         "How a changed spec takes effect. LastState: the driver is stopped and the new one continues "
         "with the same checkpoint. Savepoint: a savepoint is taken first and the new driver starts "
         "from it, with a new checkpoint. Stateless: the new driver starts with an empty "
         "checkpoint.",
-        default=LAST_STATE,
         choices=UPGRADE_MODES,
         restarts_driver=False,
     )
-    savepoint_timeout_s: float = spec_field(
+    savepoint_timeout_s: float = option(
+        600.0,
         "Time that an upgrade waits for its savepoint. After that it continues as LastState.",
-        default=600.0,
         at_least=1,
         restarts_driver=False,
     )
-    rollback: RollbackSettings = spec_field(
-        "Automatic return to the last stable spec.",
-        default=RollbackSettings(),
-        restarts_driver=False,
+    rollback: RollbackSettings = option(
+        RollbackSettings(), "Automatic return to the last stable spec.", restarts_driver=False
     )
-    restart: RestartSettings = spec_field(
-        "Restart strategy for a driver that failed.",
-        default=RestartSettings(),
-        restarts_driver=False,
+    restart: RestartSettings = option(
+        RestartSettings(), "Restart strategy for a driver that failed.", restarts_driver=False
     )
-    startup: StartupSettings = spec_field(
+    startup: StartupSettings = option(
+        StartupSettings(),
         "Limits for driver pods whose image cannot be pulled or that cannot be scheduled.",
-        default=StartupSettings(),
         restarts_driver=False,
     )
-    progress_deadline_s: float = spec_field(
+    progress_deadline_s: float = option(
+        600.0,
         "A driver that reports no progress for longer is restarted. An idle stream reports "
         "progress too. 0 disables the check.",
-        default=600.0,
         at_least=0,
         restarts_driver=False,
     )
-    node_lost: NodeLostSettings = spec_field(
+    node_lost: NodeLostSettings = option(
+        NodeLostSettings(),
         "What happens when the driver's node stops responding.",
-        default=NodeLostSettings(),
         restarts_driver=False,
     )
 
@@ -373,8 +361,8 @@ class StreamingJobSpec:
         """Return, as JSON, the part of the spec whose change needs a new driver."""
         kept = render(self)
         for declared in dataclasses.fields(self):
-            if not declared.metadata["restarts_driver"]:
-                kept.pop(field_name(type(self), declared.name), None)
+            if not declared.metadata.get("restarts_driver", True):
+                kept.pop(API.key(type(self), declared.name), None)
         return kept
 
     def running_hash(self) -> str:
@@ -384,5 +372,7 @@ class StreamingJobSpec:
 
     def controlled_by(self, other: StreamingJobSpec) -> StreamingJobSpec:
         """Return this spec with another spec's fields that drivers do not see (suspend, limits)."""
-        controls = [f.name for f in dataclasses.fields(self) if not f.metadata["restarts_driver"]]
+        controls = [
+            f.name for f in dataclasses.fields(self) if not f.metadata.get("restarts_driver", True)
+        ]
         return dataclasses.replace(self, **{name: getattr(other, name) for name in controls})

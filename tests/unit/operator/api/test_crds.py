@@ -15,8 +15,9 @@ from infra.workspace import CHECKOUT
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.restart import RestartSettings
 from sluicegate_operator.api import crds
+from sluicegate_operator.api.codec import API
 from sluicegate_operator.api.crds import KINDS, STREAMING_JOB, Kind
-from sluicegate_operator.api.library_settings import LIBRARY_SETTINGS, enum_values, field_name
+from sluicegate_operator.api.library_settings import LIBRARY_SETTINGS
 
 FOLDER = CHECKOUT / "operators" / "crds"
 
@@ -85,8 +86,8 @@ def test_library_settings_have_the_defaults_and_values_of_the_library(
 ) -> None:
     made = spec_schema()["properties"][at]["properties"]
     for field in dataclasses.fields(settings):
-        schema = made.pop(field_name(settings, field.name))
-        values = enum_values(settings, field)
+        schema = made.pop(API.key(settings, field.name))
+        values = API.values(settings, field)
         assert schema.get("enum", []) == list(values)
         assert values.get(schema["default"], schema["default"]) == field.default
     assert not made
