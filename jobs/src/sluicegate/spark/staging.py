@@ -175,7 +175,7 @@ class _PartStager:
                 schema = pa.schema(batch.schema.field(i).type.fields)
                 for at, reason in refused.items():
                     row = batch.slice(at, 1)
-                    own = dead_letter.letter_of_row(row.column(i)[0].as_py())
+                    own = dead_letter.letter_of_row(row.column(i)[0])
                     letter = (
                         own
                         or dead_letter.letter_of_reason(reason)
