@@ -15,6 +15,7 @@ from sluicegate.errors import (
     Fenced,
     MarkerMismatch,
     OffsetLogDiverged,
+    RowsLost,
     Sealed,
     SinkRegressed,
     StageFailed,
@@ -22,6 +23,7 @@ from sluicegate.errors import (
     Stuck,
 )
 from sluicegate.protocol.markers import NO_MARKER
+from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from tests.robustness.model.protocol.simulated_sinks import Row, cached_decode, rows_of
 
 if TYPE_CHECKING:
@@ -117,9 +119,11 @@ def _sink(world: World, sink: SimulatedSink) -> None:
                 raise InvariantBroken(
                     f"agreement: {sink.name}/{number} shows {row}; {record.attempt} is decided"
                 )
-            if row.offset in seen:
+            if row.offset in seen and world.config.delivery != AT_LEAST_ONCE:
                 raise InvariantBroken(f"once: {sink.name}/{number} shows input {row.offset} twice")
             seen.add(row.offset)
+        if world.config.delivery != EXACTLY_ONCE:
+            continue
         epochs = [row.epoch for row in part.rows]
         if epochs != sorted(epochs):
             raise InvariantBroken(f"order: {sink.name}/{number} shows epochs {epochs}")
@@ -161,7 +165,14 @@ def _redo_log(world: World) -> None:
 
 
 def has_epoch(sink: SimulatedSink, record: EpochRecord) -> bool:
-    """Return whether a sink has an epoch."""
+    """Return whether a sink has an epoch. With at-most-once it may have lost it."""
+    if record.delivery == AT_MOST_ONCE:
+        return True
+    if record.delivery == AT_LEAST_ONCE:
+        return all(
+            record.epoch in sink.parts[number].epochs
+            for number in record.parts_with_rows(sink.name)
+        )
     parts = (sink.parts[number].marker or NO_MARKER for number in record.parts_with_rows(sink.name))
     return all(marker.epoch >= record.epoch for marker in parts)
 
@@ -172,7 +183,7 @@ def check_commit(world: World, epoch: int) -> None:
         return
     if epoch not in world.decided:
         raise InvariantBroken(f"commit: Spark commits epoch {epoch}, which is undecided")
-    required = epoch - 1 if world.config.overlap else epoch
+    required = epoch - 1 if world.decided[epoch].overlapped else epoch
     for sink in world.sinks.values():
         if required in world.decided and not has_epoch(sink, world.decided[required]):
             raise InvariantBroken(
@@ -188,6 +199,8 @@ def check_death(world: World, driver: Driver, error: BaseException) -> None:
         Sealed: "sealed" in world.events,
         EpochUnfinished: driver.seals,
         Fenced: contended or "checkpoint restored" in world.events,
+        RowsLost: world.config.delivery == AT_MOST_ONCE
+        and (driver.faulted or contended or bool(world.late)),
         Stuck: driver.faulted or contended or bool(world.late),
         StoreUnavailable: driver.faulted,
         DecisionUnknown: driver.faulted,
@@ -195,8 +208,9 @@ def check_death(world: World, driver: Driver, error: BaseException) -> None:
         SinkRegressed: "restored" in world.events,
         MarkerMismatch: bool(world.events & {"restored", "wiped", "checkpoint restored"}),
         # the rows of a pruned epoch are removed: a late request created its record again, or a driver
-        # that was overtaken during its apply continues; only a sink without the epoch lets them
-        EpochLogBroken: "restored" in world.events
+        # that was overtaken during its apply continues; only a sink without the epoch, or one without
+        # markers, lets them
+        EpochLogBroken: ("restored" in world.events or world.config.delivery != EXACTLY_ONCE)
         and (
             any(e in world.pruned for e in world.records)
             or (driver.rivalled and bool(world.pruned))
@@ -246,6 +260,8 @@ def check_end(world: World) -> None:
             if discarded == name
             for offset in range(*world.ranges[world.decided[epoch].attempt])
         }
+        if world.config.delivery == AT_MOST_ONCE:
+            continue
         visible = sorted(row.offset for part in sink.parts for row in part.rows)
         if set(range(end)) - discarded_offsets - set(visible):
             raise InvariantBroken(f"conservation: {name} shows {visible} of {end} inputs")

@@ -90,7 +90,7 @@ def test_a_payload_is_cut_until_the_sink_accepts_it() -> None:
 
 
 def test_a_jobs_own_dead_letter_in_a_table_is_unchanged() -> None:
-    own = letter_of_row({"Reason": "late: x", "payload": "p", "source": '{"a":1}'})
+    own = letter_of_row(pa.scalar({"Reason": "late: x", "payload": "p", "source": '{"a":1}'}))
     assert own is not None
     assert staged(TABLE, own)["Reason"] == "late: x"
 

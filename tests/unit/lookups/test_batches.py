@@ -192,3 +192,15 @@ def test_a_process_reuses_its_client_between_tasks() -> None:
         state.loop.close()
         worker._state_of.cache_clear()
     assert Counted.opened == 0
+
+
+def test_a_key_that_is_not_utf_8_gets_no_answer_and_the_reason(thread: LoopThread) -> None:
+    """The store is not asked for it; the other keys of the batch get theirs."""
+    store = Store({"ok": "a city"})
+    keys = pa.array([b"ok", b"\xff\xfe"], pa.binary()).view(pa.string())
+    (done,) = look_up(
+        thread, store, [pa.record_batch({"id": keys})], refused="why", on_timeout="dead-letter"
+    )
+    assert done.column("city").to_pylist() == ["a city", None]
+    assert done.column("why")[0].as_py() is None
+    assert "the key is not a valid string" in done.column("why")[1].as_py()

@@ -119,3 +119,23 @@ def test_sinks_may_not_change_while_an_epoch_is_unapplied() -> None:
 def find_pending_apply(world: World) -> object:
     """Run `recovery.pending_apply` on the ports of a driver that does nothing else."""
     return run_effects(recovery.pending_apply(world.job), Driver(world, "C", -1).ports)
+
+
+def test_switching_overlap_on_over_a_decided_epoch_applies_it_before_spark_commits() -> None:
+    """A decides without overlap and dies before its apply; B runs with overlap and dies too."""
+    world = overlapping(sinks=(KAFKA,))
+    first = world.start("A", overlap=False)
+    until(first, "open")
+    first.crash()
+    second = world.start("B")
+    until(second, "log commit")
+    assert invariants.has_epoch(world.sinks["kafka"], world.decided[0])
+    second.step()
+    second.crash()
+    completes(world)
+
+
+def test_switching_overlap_off_over_a_committed_epoch_applies_it_at_the_start() -> None:
+    world = killed_before_its_apply(overlapping())
+    until(world.start("B", overlap=False), "log offsets")
+    assert all(invariants.has_epoch(sink, world.decided[1]) for sink in world.sinks.values())

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from sluicegate.errors import RowRefused
 from sluicegate.sinks.contract import BoundSink
@@ -40,7 +41,7 @@ Fields = Mapping[str, object]
 
 def refused_letter(row: pa.RecordBatch, reason: str) -> Fields:
     """Return the dead letter of a refused row: the row as the sinks would get it, cut, and its hash."""
-    values = row.to_pylist()[0]
+    values = {name: to_python(row.column(name)[0]) for name in row.schema.names}
     source = _json_object(values.get(SOURCE))
     sinks = [v for name, v in values.items() if v is not None and not name.startswith(_RESERVED)]
     text = json.dumps(sinks, default=_printable, ensure_ascii=False)
@@ -53,9 +54,31 @@ def refused_letter(row: pa.RecordBatch, reason: str) -> Fields:
     return letter if source is None else letter | {"source": source}
 
 
-def letter_of_row(row: Mapping[str, object] | None) -> Fields | None:
+def to_python(value: pa.Scalar) -> object:
+    """Return an Arrow value as a Python object; never fails, because a refused row may contain anything.
+
+    Text that is not UTF-8 gets replacement characters. A date or time that Python cannot represent,
+    such as one after year 9999, becomes text: its number and unit since 1970.
+    """
+    if not value.is_valid:
+        return None
+    if pt.is_struct(value.type):
+        return {field.name: to_python(value[i]) for i, field in enumerate(value.type)}
+    if pt.is_list(value.type) or pt.is_large_list(value.type) or pt.is_map(value.type):
+        return [to_python(item) for item in value.values]
+    try:
+        converted: object = value.as_py()
+    except UnicodeDecodeError:
+        return value.as_buffer().to_pybytes().decode(errors="replace")
+    except (ValueError, OverflowError):
+        return f"{value.value} ({value.type})"
+    return converted
+
+
+def letter_of_row(staged: pa.StructScalar) -> Fields | None:
     """Return the dead letter in a row of the dead letters' output, None if its payload cannot be cut."""
-    if row is None:
+    row = to_python(staged)
+    if not isinstance(row, dict):
         return None
     if "value" in row:
         return letter_of_reason(row["value"])
@@ -109,7 +132,8 @@ def count_kinds(rows: pa.RecordBatch) -> Counter[str]:
 def _staged(schema: pa.Schema, letter: Fields) -> pa.RecordBatch:
     values: dict[str, object] = {PART: 0}
     if "value" in schema.names:
-        values["value"] = json.dumps(letter, ensure_ascii=False).encode()
+        # JSON may escape half of a surrogate pair, which UTF-8 cannot represent
+        values["value"] = json.dumps(letter, ensure_ascii=False).encode(errors="replace")
     else:
         values |= _flatten(letter)
     arrays = [_array(values.get(f.name, values.get(f.name.lower())), f.type) for f in schema]
@@ -126,9 +150,11 @@ def _flatten(letter: Fields) -> dict[str, object]:
 
 def _array(value: object, kind: pa.DataType) -> pa.Array:
     """Return a value as an array of length 1; null if the column's type cannot represent it."""
+    if isinstance(value, str):
+        value = value.encode(errors="replace").decode()
     try:
         return pa.array([value]).cast(kind) if value is not None else pa.nulls(1, kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+    except (ValueError, TypeError, OverflowError, NotImplementedError):  # Arrow's are among these
         return pa.nulls(1, kind)  # `source` has it as text; the sink may refuse the null
 
 
@@ -136,7 +162,7 @@ def _json_object(text: object) -> Fields | None:
     """Return JSON text as a mapping, None if it is not an object: a job's own dead letters may be anything."""
     try:
         parsed = json.loads(text) if isinstance(text, str | bytes) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
 

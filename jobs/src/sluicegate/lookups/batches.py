@@ -96,7 +96,8 @@ class BatchLookup:
                 answers.cancel()
 
     def _send(self, batch: pa.RecordBatch) -> Pending:
-        keys = pc.unique(batch.column(self._plan.key)).drop_null().to_pylist()
+        unique = _python_keys(pc.unique(batch.column(self._plan.key)).drop_null())
+        keys = [key for key in unique if not isinstance(key, NoAnswer)]
         return batch, self._loop.submit(self._fetcher.fetch(keys))
 
     def _next(self, pending: list[Pending]) -> int:
@@ -108,7 +109,10 @@ class BatchLookup:
 
     def _with_answers(self, batch: pa.RecordBatch, answers: dict[Any, Any]) -> pa.RecordBatch:
         keys = batch.column(self._plan.key).dictionary_encode()
-        values = [answers[key] for key in keys.dictionary.to_pylist()]
+        values = [
+            key if isinstance(key, NoAnswer) else answers[key]
+            for key in _python_keys(keys.dictionary)
+        ]
         column = self._to_arrow([None if isinstance(v, NoAnswer) else v for v in values])
         batch = batch.append_column(self._plan.settings.into, column.take(keys.indices))
         reasons = pa.array(
@@ -140,3 +144,19 @@ class BatchLookup:
             return batch.append_column(name, reasons)
         earlier = batch.column(index)
         return batch.set_column(index, name, pc.coalesce(earlier, reasons.cast(earlier.type)))
+
+
+def _python_keys(keys: pa.Array) -> list[Any]:
+    """Return keys as Python objects, NoAnswer for a key that Python cannot represent."""
+    try:
+        converted: list[Any] = keys.to_pylist()
+    except (ValueError, OverflowError):
+        return [_python_key(key) for key in keys]
+    return converted
+
+
+def _python_key(key: pa.Scalar) -> object:
+    try:
+        return key.as_py()
+    except (ValueError, OverflowError) as error:  # text that is not UTF-8, a year beyond 9999
+        return NoAnswer(f"the key is not a valid {key.type}: {error}")

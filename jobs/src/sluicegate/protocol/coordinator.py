@@ -66,6 +66,14 @@ class Job:
     apply_tries: int = 8
     backoff_s: float = 0.2
 
+    def applies_in_background(self, record: EpochRecord) -> bool:
+        """Return whether Spark may commit the epoch before it is applied.
+
+        Only if the record says so as well: the next driver finds a pending apply by the record. An
+        earlier driver with other settings may have decided the epoch.
+        """
+        return self.overlap and record.overlapped
+
     def pause(self, failed: int) -> Pause:
         """Return the pause after `failed` attempts."""
         return Pause(backoff_s(failed, self.backoff_s, _MAX_PAUSE_S))
@@ -89,7 +97,7 @@ def run_epoch(job: Job, epoch: int) -> EpochSteps[DecidedEpoch]:
         record = yield from _decide(job, candidate)
     phase.advance(Phase.DECIDED)
     decided = DecidedEpoch(record, replayed=found is not None, phase=phase)
-    if job.overlap:
+    if job.applies_in_background(record):
         yield effects.StartApply(decided)
     else:
         yield from apply(job, decided)

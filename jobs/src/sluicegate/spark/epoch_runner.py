@@ -63,7 +63,7 @@ class EpochRunner:
                 plan = self._make_plan(batch, timings)
                 ports = self._apply_ports(timings, span).with_plan(plan)
                 decided = run_effects(run_epoch(job, epoch), ports)
-            if not job.overlap:
+            if not job.applies_in_background(decided.record):
                 self._after_apply(decided, timings, span)
         self._ended_ns = time.time_ns()
 

@@ -153,7 +153,7 @@ class _PartStager:
                 for at, reason in refused.items():
                     row = batch.slice(at, 1)
                     letter = (
-                        dead_letter.letter_of_row(row.column(i)[0].as_py())
+                        dead_letter.letter_of_row(row.column(i)[0])
                         or dead_letter.letter_of_reason(reason)
                         or dead_letter.refused_letter(row, reason)
                     )

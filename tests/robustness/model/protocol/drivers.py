@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sluicegate.errors import OffsetLogDiverged, StageFailed, StoreUnavailable
 from sluicegate.protocol import coordinator, recovery
+from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.effects import (
     Apply,
     ApplySteps,
@@ -48,8 +50,11 @@ class Driver:
     seals = False
     """Whether this process seals instead of running epochs."""
 
-    def __init__(self, world: World, name: str, last: int | None) -> None:
+    def __init__(
+        self, world: World, name: str, last: int | None, *, overlap: bool | None = None
+    ) -> None:
         self.world, self.name, self.last = world, name, last
+        self._overlap = overlap
         self.ports = EpochPorts(log=self, offsets=self, clock=self, sinks=self, plan=self)
         self.memory: dict[int, tuple[int, int]] = {}
         self.points: list[tuple[str, int, str]] = []
@@ -67,6 +72,12 @@ class Driver:
         self._loop = self._spark()
         self._pending: AnyEffect | None = None
         self._advance(lambda: next(self._loop))
+
+    @property
+    def job(self) -> Job:
+        """The job with this driver's settings."""
+        job = self.world.job
+        return job if self._overlap is None else replace(job, overlap=self._overlap)
 
     # --- stepping ---------------------------------------------------------------------------
 
@@ -141,10 +152,10 @@ class Driver:
 
     def _spark(self) -> EpochSteps[None]:
         world = self.world
-        if world.config.overlap:  # otherwise no record is overlapped
-            pending = yield from recovery.pending_apply(world.job)
+        if world.may_overlap:  # otherwise no record is overlapped
+            pending = yield from recovery.pending_apply(self.job)
             if pending is not None:
-                yield from coordinator.apply(world.job, pending)
+                yield from coordinator.apply(self.job, pending)
         latest: int = yield Call("read logs", lambda: max(world.offsets, default=-1))
         # a driver reads its logs once, at its start, and then relies on its memory
         end = world.offsets.get(latest - 1, 0)
@@ -169,7 +180,7 @@ class Driver:
             epoch += 1
 
     def _epoch(self, epoch: int) -> EpochSteps[None]:
-        yield from self._interleaved(self.world.config.run_epoch(self.world.job, epoch))
+        yield from self._interleaved(self.world.config.run_epoch(self.job, epoch))
         yield Call("log commit", lambda: self._log_commit(epoch))
 
     def _interleaved(self, steps: EpochSteps[DecidedEpoch]) -> EpochSteps[None]:
@@ -196,7 +207,7 @@ class Driver:
     def _run_background(self) -> ApplySteps[None]:
         decided, self._background = self._background, None
         if decided is not None:
-            yield from coordinator.apply(self.world.job, decided)
+            yield from coordinator.apply(self.job, decided)
             self._last_applied = decided.record.epoch
 
     def _log_offsets(self, epoch: int) -> None:

@@ -17,6 +17,7 @@ from sluicegate.errors import EpochLogBroken, MarkerMismatch, SinkUnavailable
 from sluicegate.protocol.effects import Apply
 from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.protocol.record import Chunk, EpochRecord, decode
+from sluicegate.settings.epoch import EXACTLY_ONCE
 
 Fault = str | None
 """The fault of the next request, None for no fault.
@@ -47,6 +48,8 @@ class Txn:
     marker: Marker
     rows: list[Row] = field(default_factory=list)
     in_flight: bool = False
+    marks: bool = True
+    """Whether the commit moves the marker: only with exactly-once."""
 
 
 @dataclass
@@ -55,6 +58,8 @@ class Part:
 
     marker: Marker | None
     rows: list[Row] = field(default_factory=list)
+    epochs: set[int] = field(default_factory=set)
+    """Epochs that were committed; used only by the invariants."""
     generation: int = 0
     txn: Txn | None = None
 
@@ -120,23 +125,27 @@ class SimulatedSink:
         if fault:
             raise SinkUnavailable("no connection, or the lock wait timed out")
         txn = self._open(number, record.marker)
+        txn.marks = record.delivery == EXACTLY_ONCE
         try:
-            if self.kind == "fencing":
-                self._check((yield "compare"), txn)
-            where = f"{self.name}/{number}"
-            if part.marker is None and self.kind == "locking":
-                raise MarkerMismatch(f"{where}: the marker row is gone")
-            verdict = self._environment.compare(
-                part.marker, this=record.marker, prev=record.prev_of(self.name, number), where=where
-            )
-            if verdict is Verdict.SKIP:
-                return
+            if txn.marks:
+                if self.kind == "fencing":
+                    self._check((yield "compare"), txn)
+                if self._compare(part, record, number) is Verdict.SKIP:
+                    return
             self._check((yield "write"), txn)
             if not effect.discard:
                 txn.rows = rows_of(record, self.name, number, self._environment.read_staged)
             self._end((yield "commit"), txn)
         finally:
             self._abort(txn)
+
+    def _compare(self, part: Part, record: EpochRecord, number: int) -> Verdict:
+        where = f"{self.name}/{number}"
+        if part.marker is None and self.kind == "locking":
+            raise MarkerMismatch(f"{where}: the marker row is gone")
+        return self._environment.compare(
+            part.marker, this=record.marker, prev=record.prev_of(self.name, number), where=where
+        )
 
     def _open(self, number: int, marker: Marker) -> Txn:
         part = self.parts[number]
@@ -165,7 +174,9 @@ class SimulatedSink:
     def _commit(self, txn: Txn) -> None:
         part = self.parts[txn.part]
         part.rows.extend(txn.rows)
-        part.marker = txn.marker
+        part.epochs.add(txn.marker.epoch)
+        if txn.marks:
+            part.marker = txn.marker
         part.txn = None
         self.version += 1
         self.history.append(self.backup())

@@ -8,6 +8,7 @@ to every sink. SLUICEGATE_SIM_EXAMPLES sets the number of schedules per machine.
 from __future__ import annotations
 
 import os
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from sluicegate.errors import EpochLogBroken, MarkerMismatch, OffsetLogDiverged, SinkRegressed
 from sluicegate.protocol.markers import NO_MARKER
+from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from tests.robustness.model.protocol.drivers import Driver
 from tests.robustness.model.protocol.exhaustive_search import recover
 from tests.robustness.model.protocol.simulated_sinks import cached_decode
@@ -41,18 +43,22 @@ numbers = st.integers(min_value=0, max_value=1000)
 faults = st.sampled_from(["lost", "failed", "late", "glitch"])
 
 
-class Machine(RuleBasedStateMachine):
-    """Everything that may happen to a deployment that is operated as documented."""
+class Schedules(RuleBasedStateMachine):
+    """What may happen to the drivers and their requests."""
 
     world: World
+    deliveries: ClassVar = [EXACTLY_ONCE]
 
     @initialize(
         retention=st.sampled_from([2, 3, 8]),
         parts=st.sampled_from([1, 2, 4]),
         overlap=st.booleans(),
+        delivery=st.runner().flatmap(lambda machine: st.sampled_from(machine.deliveries)),
     )
-    def begin(self, retention: int, parts: int, overlap: bool) -> None:  # noqa: FBT001 - drawn by name
-        self.world = World(WorldConfig(retention=retention, parts=parts, overlap=overlap))
+    def begin(self, retention: int, parts: int, overlap: bool, delivery: str) -> None:  # noqa: FBT001 - drawn by name
+        self.world = World(
+            WorldConfig(retention=retention, parts=parts, overlap=overlap, delivery=delivery)
+        )
         self.names = iter(f"{letter}{n}" for n in range(1000) for letter in "ABCDEFGH")
         self.world.start(next(self.names))
 
@@ -61,9 +67,10 @@ class Machine(RuleBasedStateMachine):
         return alive[index % len(alive)]
 
     @precondition(lambda self: len(self.world.alive()) < MAX_ALIVE)
-    @rule()
-    def start_driver(self) -> None:
-        self.world.start(next(self.names))
+    @rule(overlap=st.booleans())
+    def start_driver(self, overlap: bool) -> None:  # noqa: FBT001 - drawn by name
+        """Start a driver with settings of its own: a user may change them between two."""
+        self.world.start(next(self.names), overlap=overlap)
 
     @precondition(lambda self: self.world.alive())
     @rule(index=numbers, steps=st.integers(min_value=1, max_value=40))
@@ -111,19 +118,6 @@ class Machine(RuleBasedStateMachine):
         for driver in self.world.alive():
             driver.faulted = True
 
-    @precondition(lambda self: len(self.world.sinks["mysql"].history) > 1)
-    @rule(back=st.integers(min_value=1, max_value=4))
-    def restore_mysql(self, back: int) -> None:
-        history = self.world.sinks["mysql"].history
-        self.world.restore_sink("mysql", max(0, len(history) - 1 - back))
-
-    @precondition(lambda self: self.world.decided)
-    @rule(sink=st.sampled_from(["kafka", "mysql"]))
-    def discard_newest(self, sink: str) -> None:
-        newest = max(self.world.decided)
-        if self.world.decided[newest].parts_with_rows(sink):
-            self.world.discard(newest, sink)
-
     def teardown(self) -> None:
         if hasattr(self, "world"):
             self.end()
@@ -141,6 +135,29 @@ class Machine(RuleBasedStateMachine):
                 )
         else:
             raise driver.error
+
+
+class Machine(Schedules):
+    """Everything that may happen to a deployment that is operated as documented."""
+
+    @precondition(lambda self: len(self.world.sinks["mysql"].history) > 1)
+    @rule(back=st.integers(min_value=1, max_value=4))
+    def restore_mysql(self, back: int) -> None:
+        history = self.world.sinks["mysql"].history
+        self.world.restore_sink("mysql", max(0, len(history) - 1 - back))
+
+    @precondition(lambda self: self.world.decided)
+    @rule(sink=st.sampled_from(["kafka", "mysql"]))
+    def discard_newest(self, sink: str) -> None:
+        newest = max(self.world.decided)
+        if self.world.decided[newest].parts_with_rows(sink):
+            self.world.discard(newest, sink)
+
+
+class WeakerDeliveries(Schedules):
+    """At-least-once loses nothing, at-most-once repeats nothing; sinks that regress go unnoticed."""
+
+    deliveries: ClassVar = [AT_LEAST_ONCE, AT_MOST_ONCE]
 
 
 class Hazards(Machine):
@@ -188,5 +205,7 @@ class Hazards(Machine):
 
 TestProtocol = pytest.mark.filterwarnings("error")(Machine.TestCase)
 TestProtocol.settings = SETTINGS
+TestWeakerDeliveries = pytest.mark.filterwarnings("error")(WeakerDeliveries.TestCase)
+TestWeakerDeliveries.settings = SETTINGS
 TestHazards = pytest.mark.filterwarnings("error")(Hazards.TestCase)
 TestHazards.settings = SETTINGS

@@ -41,11 +41,13 @@ class World:
             "sim",
             "L",
             sinks=bindings,
+            delivery=self.config.delivery,
             overlap=self.config.overlap,
             redoable=redoable,
             decide_tries=3,
             apply_tries=3,
         )
+        self.may_overlap = self.config.overlap
         self.marked_applied: set[int] = set()
         self.records: dict[int, bytes] = {}
         self.seals: dict[int, Seal] = {}
@@ -116,9 +118,13 @@ class World:
 
     # --- other events -----------------------------------------------------------------------
 
-    def start(self, name: str, *, last: int | None = None) -> Driver:
-        """Start a driver process; it ends after it has committed epoch `last`."""
-        driver = Driver(self, name, last)
+    def start(self, name: str, *, last: int | None = None, overlap: bool | None = None) -> Driver:
+        """Start a driver process; it ends after it has committed epoch `last`.
+
+        `overlap` is its own setting, None for that of the world: a user may change it between drivers.
+        """
+        self.may_overlap = self.may_overlap or self.config.overlap or bool(overlap)
+        driver = Driver(self, name, last, overlap=overlap)
         self.join(driver)
         return driver
 

@@ -22,6 +22,7 @@ from sluicegate.protocol.effects import (
 )
 from sluicegate.protocol.markers import Verdict, compare_marker
 from sluicegate.protocol.ports import EpochPorts
+from sluicegate.settings.epoch import EXACTLY_ONCE
 
 LOCAL = (
     BeginAttempt, Now, HitFailpoint, Pause, AwaitApplies, StartApply, CheckState, RestoreWatermark,
@@ -54,6 +55,7 @@ class WorldConfig:
         sinks: names and kinds.
         parts: of each sink.
         overlap: see `Job`.
+        delivery: see `Job`.
         retention: number of epochs whose records and offsets are kept; Spark itself needs 2.
         size: the amount of input, by driver and epoch.
         route: the part of a row, by offset, attempt and number of parts.
@@ -64,6 +66,7 @@ class WorldConfig:
     sinks: tuple[tuple[str, str], ...] = (("kafka", "fencing"), ("mysql", "locking"))
     parts: int = 2
     overlap: bool = False
+    delivery: str = EXACTLY_ONCE
     retention: int = 2
     size: Callable[[str, int], int] = spread
     route: Callable[[int, str, int], int] = salted

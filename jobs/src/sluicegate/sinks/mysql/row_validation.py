@@ -116,7 +116,7 @@ def _is_json(text: str, levels: int) -> bool:
         json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate fails here
     except (ValueError, RecursionError):
         return False
-    return _levels(value) <= levels
+    return _is_at_most(levels, value)
 
 
 def _finite(text: str) -> float:
@@ -127,11 +127,10 @@ def _finite(text: str) -> float:
     return number
 
 
-def _levels(value: object) -> int:
-    if not isinstance(value, dict | list):
-        return 1
-    inner = value.values() if isinstance(value, dict) else value
-    return 1 + max(map(_levels, inner), default=0)
+def _is_at_most(levels: int, value: object) -> bool:
+    """Return whether a value is nested at most so deep; a scalar is one level."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_at_most(levels - 1, item) for item in inner)
 
 
 def _enum(values: pa.Array, column: Column) -> Iterator[Check]:
