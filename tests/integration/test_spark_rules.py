@@ -223,6 +223,19 @@ def test_rule_16_without_the_restored_watermark_windows_stay_open(
     assert closed_windows(hits, "unrestored", with_crash=True) < uninterrupted
 
 
+def test_rule_16_a_replay_of_a_plan_with_a_shuffle_starts_no_spark_job(
+    hits: Stream, spark: SparkSession
+) -> None:
+    """With adaptive execution Spark would run the plan up to its shuffle before the callback skips it."""
+    rows, sinks = hits.rows.repartition(2, "ip"), [MemorySink(hits.store("out"))]
+    with failing_at(f"after-decide@{hits.files - 1}"):
+        hits.run(rows, sinks)
+    query = hits.run(rows, sinks)
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(str(query._query.runId))
+    assert len(jobs) == 0
+    assert len(hits.committed_rows("out")) == 5 * 4
+
+
 # --- late rows are not silently lost -----------------------------------------------------------------
 
 

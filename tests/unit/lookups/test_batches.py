@@ -195,7 +195,7 @@ def test_a_process_reuses_its_client_between_tasks() -> None:
 
 
 def test_a_key_that_is_not_utf_8_gets_no_answer_and_the_reason(thread: LoopThread) -> None:
-    """The store is not asked for it; the other keys of the batch get theirs."""
+    """The store gets no request for it; the other keys of the batch get theirs."""
     store = Store({"ok": "a city"})
     keys = pa.array([b"ok", b"\xff\xfe"], pa.binary()).view(pa.string())
     (done,) = look_up(

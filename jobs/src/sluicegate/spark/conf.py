@@ -43,6 +43,12 @@ REQUIRED: Mapping[str, tuple[str, str]] = {
         "false",
         "after a driver that died at its first offsets, every start would fail",
     ),
+    # otherwise the plan is split at its shuffles, and Spark runs all but its last stage before the
+    # callback that skips it
+    "spark.sql.adaptive.streaming.stateless.enabled": (
+        "false",
+        "a replayed epoch would run part of its plan (rule 18)",
+    ),
     "spark.sql.session.timeZone": ("UTC", "event times are written to sinks as UTC"),
     "spark.submit.deployMode": ("client", "the driver is the pod that the operator created"),
     _ROLE: ("executor", "the operator identifies its pods by it"),

@@ -24,6 +24,7 @@ KafkaOffsets = Mapping[str, Mapping[str, int]]
 """Topic -> partition -> offset, as Spark writes them."""
 
 _ROWS = "numOutputRows"
+_STATE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
 
 
 @dataclass(frozen=True)
@@ -114,16 +115,22 @@ class RunningExecution:
         """
         late = [
             node.eventTimeWatermarkForLateEvents()
-            for node in _nodes(self._root)
-            if _is_stateful(node) and node.eventTimeWatermarkForLateEvents().isDefined()
+            for node in self._stateful()
+            if node.eventTimeWatermarkForLateEvents().isDefined()
         ]
         return min((int(value.get()) for value in late), default=None)
 
     def state_operators(self) -> list[StateOperator]:
         """Return the stateful operators of the plan."""
-        infos = [node.stateInfo().get() for node in _nodes(self._root) if _is_stateful(node)]
+        infos = [node.stateInfo().get() for node in self._stateful()]
         found = {(i.operatorId(), i.storeVersion() + 1, i.numPartitions()) for i in infos}
         return [StateOperator(*operator) for operator in sorted(found)]
+
+    def _stateful(self) -> list[JavaObject]:
+        """Return the nodes that write state; nodes that only read it share their operator id."""
+        writer = self._root.getClass().getClassLoader().loadClass(_STATE_WRITER)
+        nodes = (node for node in _nodes(self._root) if writer.isInstance(node))
+        return [node for node in nodes if node.stateInfo().isDefined()]
 
     def _watermarks(self) -> list[JavaObject]:
         return [node for node in _nodes(self._root) if _name(node) == "EventTimeWatermarkExec"]
@@ -149,17 +156,6 @@ def _nodes(root: JavaObject) -> Iterator[JavaObject]:
 
 def _name(of: JavaObject) -> str:
     return str(of.getClass().getSimpleName())
-
-
-def _is_stateful(node: JavaObject) -> bool:
-    """Return whether a node writes state; nodes that only read it share its operator id."""
-    interfaces: set[str] = set()
-    kind = node.getClass()
-    while kind is not None:
-        interfaces.update(i.getSimpleName() for i in kind.getInterfaces())
-        kind = kind.getSuperclass()
-    writes = bool(interfaces & {"StateStoreWriter", "StatefulOperator"})
-    return writes and bool(node.stateInfo().isDefined())
 
 
 def check_state(store: ObjectStore, operators: list[StateOperator]) -> None:
