@@ -1,4 +1,7 @@
-"""Folders of this checkout for jars, binaries and data, and the cache that all clones share."""
+"""Folders of this checkout for jars, binaries and data, and the cache that all clones share.
+
+A module without imports of infra, because every other one uses it.
+"""
 
 import fcntl
 import os

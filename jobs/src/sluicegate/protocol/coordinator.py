@@ -27,9 +27,8 @@ from sluicegate.errors import (
 )
 from sluicegate.protocol import effects
 from sluicegate.protocol.effects import Apply, ApplySteps, Effect, EpochSteps, LogSteps, Pause
-from sluicegate.protocol.phases import DecidedEpoch, EpochPhase, Phase
 from sluicegate.protocol.ports import LogPorts, Staged
-from sluicegate.protocol.record import EpochRecord, SinkBinding
+from sluicegate.protocol.record import DecidedEpoch, EpochRecord, SinkBinding
 from sluicegate.settings.backoff import backoff_s
 from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE
 
@@ -84,19 +83,15 @@ def run_epoch(job: Job, epoch: int) -> EpochSteps[DecidedEpoch]:
 
     An epoch that is decided already is not staged again: its record is applied.
     """
-    phase = EpochPhase()
     found = yield from _find_decision(job, epoch)
     if found is not None:
         record = found
     else:
         previous = yield from _previous_record(job, epoch)
-        phase.advance(Phase.STAGING)
         candidate = yield from _stage(job, epoch, previous)
         yield from _await_previous_apply(job, previous)
-        phase.advance(Phase.DECIDING)
         record = yield from _decide(job, candidate)
-    phase.advance(Phase.DECIDED)
-    decided = DecidedEpoch(record, replayed=found is not None, phase=phase)
+    decided = DecidedEpoch(record, replayed=found is not None)
     if job.applies_in_background(record):
         yield effects.StartApply(decided)
     else:
@@ -224,7 +219,7 @@ def overlapped_apply(job: Job, record: EpochRecord) -> LogSteps[DecidedEpoch | N
     if not record.overlapped or (yield effects.IsMarkedApplied(record.epoch)):
         return None
     yield from verify_record(job, record)
-    return DecidedEpoch.replay(record)
+    return DecidedEpoch(record, replayed=True)
 
 
 def _decide(job: Job, candidate: EpochRecord) -> LogSteps[EpochRecord]:
@@ -276,7 +271,6 @@ def apply(job: Job, decided: DecidedEpoch) -> ApplySteps[None]:
     With at-most-once only the process that decided the epoch writes it; other rows are lost.
     """
     record = decided.record
-    decided.phase.advance(Phase.APPLYING)
     discarded: frozenset[str] = frozenset()
     if decided.replayed:
         discarded = yield effects.ReadDiscarded(record.epoch)
@@ -288,7 +282,6 @@ def apply(job: Job, decided: DecidedEpoch) -> ApplySteps[None]:
         yield effects.HitFailpoint("before-apply", record.epoch, sink)
         yield from _apply_sink(job, record, sink, parts, discard=sink in discarded)
         yield effects.HitFailpoint("after-apply", record.epoch, sink)
-    decided.phase.advance(Phase.DONE)
     yield effects.PruneLog(record)
     yield effects.HitFailpoint("before-done", record.epoch)
 

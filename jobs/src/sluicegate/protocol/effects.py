@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from sluicegate import failpoints
-from sluicegate.protocol.phases import DecidedEpoch
 from sluicegate.protocol.ports import ApplyPorts, EpochPorts, LogPorts, Staged
-from sluicegate.protocol.record import EpochRecord, EventTime, Seal
+from sluicegate.protocol.record import DecidedEpoch, EpochRecord, EventTime, Seal
 
 P_contra = TypeVar("P_contra", contravariant=True)
 T = TypeVar("T")

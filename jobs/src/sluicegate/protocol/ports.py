@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sluicegate.protocol.phases import DecidedEpoch
-from sluicegate.protocol.record import Chunk, EpochRecord, EventTime, Seal
+from sluicegate.protocol.record import Chunk, DecidedEpoch, EpochRecord, EventTime, Seal
 
 
 @dataclass(frozen=True)

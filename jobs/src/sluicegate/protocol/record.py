@@ -219,6 +219,15 @@ def _chunks(headers: list[dict[str, Any]], body: bytes, at: int) -> Iterator[Chu
 
 
 @dataclass(frozen=True)
+class DecidedEpoch:
+    """A decided epoch that this process applies."""
+
+    record: EpochRecord
+    replayed: bool
+    """Whether an earlier attempt or another driver decided it."""
+
+
+@dataclass(frozen=True)
 class Seal:
     """The end of a lineage.
 

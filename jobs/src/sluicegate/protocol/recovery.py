@@ -10,8 +10,7 @@ from __future__ import annotations
 from sluicegate.protocol import effects
 from sluicegate.protocol.coordinator import Job, overlapped_apply, verify_record
 from sluicegate.protocol.effects import LogSteps
-from sluicegate.protocol.phases import DecidedEpoch
-from sluicegate.protocol.record import EpochRecord, Seal
+from sluicegate.protocol.record import DecidedEpoch, EpochRecord, Seal
 
 
 def pending_apply(job: Job) -> LogSteps[DecidedEpoch | None]:
@@ -40,7 +39,7 @@ def unapplied(job: Job) -> LogSteps[DecidedEpoch | None]:
     if record is None:
         return None
     yield from verify_record(job, record)
-    return DecidedEpoch.replay(record)
+    return DecidedEpoch(record, replayed=True)
 
 
 def mark_applied(decided: DecidedEpoch) -> LogSteps[None]:

@@ -1,4 +1,7 @@
-"""Exponential backoff: the pause before the next of several attempts."""
+"""Exponential backoff: the pause before the next of several attempts.
+
+A module without imports: the pure protocol, the sinks and the supervisor share it.
+"""
 
 from __future__ import annotations
 

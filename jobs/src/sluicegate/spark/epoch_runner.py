@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.protocol.coordinator import apply, run_epoch
 from sluicegate.protocol.effects import LogSteps, run_effects
-from sluicegate.protocol.phases import DecidedEpoch
 from sluicegate.protocol.ports import ApplyPorts, LogPorts, Plan
-from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN
+from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
 from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied
 from sluicegate.spark.apply import BackgroundApply, MarkerRefresher, close_writers
 from sluicegate.spark.pacing import deadline

@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import RowRefused, StageFailed
 from sluicegate.protocol.coordinator import Job
-from sluicegate.protocol.phases import DecidedEpoch
 from sluicegate.protocol.ports import Staged
-from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, EpochRecord, EventTime
+from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch, EpochRecord, EventTime
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.spark import staging
 from sluicegate.spark.apply import PartOrder, apply_parts

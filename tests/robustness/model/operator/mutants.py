@@ -156,7 +156,7 @@ MUTANTS: dict[str, Mutant] = {
         "_classify_exit",
         _sealed_is_disrupted,
     ),
-    "failures are never merged": (Cluster, driver_lifecycle, "add_failure", _never_merge),
+    "failures are never merged": (Cluster, failures, "add_failure", _never_merge),
     "a batch is always due": (Batches, desired_driver, "_is_due", lambda _context: True),
     "a finished run is not recorded": (
         Batches,

@@ -26,9 +26,8 @@ from sluicegate.protocol.effects import (
     HitFailpoint,
     StartApply,
 )
-from sluicegate.protocol.phases import DecidedEpoch
 from sluicegate.protocol.ports import EpochPorts, Staged
-from sluicegate.protocol.record import Chunk, EpochRecord, EventTime, Seal, encode
+from sluicegate.protocol.record import Chunk, DecidedEpoch, EpochRecord, EventTime, Seal, encode
 from tests.robustness.model.protocol.simulated_sinks import (
     Fault,
     LateRequest,
