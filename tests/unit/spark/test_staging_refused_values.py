@@ -16,6 +16,7 @@ from sluicegate.protocol.record import SinkBinding
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.sinks.mysql.column_types import Column, Family
 from sluicegate.sinks.mysql.connection import Address
+from sluicegate.sinks.mysql.row_validation import refusals
 from sluicegate.sinks.mysql.statements import InsertForm
 from sluicegate.sinks.mysql.writer import BoundMySQL
 from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA
@@ -92,6 +93,14 @@ def test_a_value_that_the_table_refuses_becomes_a_dead_letter(
     (decoded,) = decode_batches(chunks[letters.id].inline or b"")
     letter = json.loads(decoded.column("value")[0].as_py())
     assert letter["reason"].startswith("refused by mysql.t: column x ")
+
+
+def test_an_integer_type_without_a_single_value_for_the_column_is_refused_as_a_whole() -> None:
+    """The years 1901 to 2155 in an 8-bit column: its largest value is as wrong as any other."""
+    batch = pa.record_batch({"x": pa.array([126, 127], pa.int8())})
+    reasons = refusals(batch, (column("year", Family.INTEGER),), keys=(), row_bytes=1 << 20)
+    assert reasons is not None
+    assert reasons.null_count == 0
 
 
 ANY_COLUMN = st.one_of(

@@ -212,6 +212,8 @@ def _outside(values: pa.Array, low: int, high: int) -> pa.Array:
         bits = values.type.bit_width
         signed = pt.is_signed_integer(values.type)
         least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+        if low > most or high < least:
+            return values.is_valid()
         wide = values
         bounds = [pa.scalar(min(max(b, least), most), values.type) for b in (low, high)]
     return pc.or_(pc.less(wide, bounds[0]), pc.greater(wide, bounds[1]))
