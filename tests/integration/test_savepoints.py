@@ -20,9 +20,11 @@ from pyspark.sql import functions as F
 from sluicegate.errors import Fenced, SavepointFailed, SavepointRefused, Sealed, SinksStillOwned
 from sluicegate.savepoints.catalog import Savepoint
 from sluicegate.savepoints.stop_request import await_answer, request_stop
+from sluicegate.savepoints.takeover import successor
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.epochs import epochs
+from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA
 from sluicegate.spark.query import EpochsQuery
 from sluicegate.spark.session import RUNTIME_SETTINGS
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -244,6 +246,20 @@ def test_a_moved_job_can_be_moved_again(hits: Stream) -> None:
     assert totals(hits, "out") == expected_totals(0, 6)
     assert savepoint.manifest is not None
     assert savepoint.manifest.ancestry.rows == {f"memory.{hits.store('out')}": 2 * 7}
+
+
+def test_a_move_takes_over_the_dead_letter_sink_as_well(hits: Stream) -> None:
+    add_epochs(hits, 1)
+    sinks, letters = [MemorySink(hits.store("out"))], MemorySink(hits.store("letters"))
+    hits.run(hits.rows, sinks, dead_letters=letters)
+    savepoint = take(str(hits.checkpoint), str(hits.folder / "savepoints"), seal=True)
+    moved = replace(hits, location=str(hits.folder / "moved"))
+    restore(savepoint.url, moved.location)
+    moved.run(hits.rows, sinks, dead_letters=letters)
+    assert savepoint.manifest is not None
+    parent = savepoint.manifest.ancestry.lineage
+    marker = letters.bind(DEAD_LETTER_SCHEMA, lineage=parent, apply_timeout_s=1).open(0).marker()
+    assert successor(marker)
 
 
 # --- stop requests through the checkpoint ----------------------------------------------------------

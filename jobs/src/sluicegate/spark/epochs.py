@@ -92,8 +92,9 @@ class EpochsWriter:
         )
 
     def _bound_by_id(self, lineage: str) -> dict[str, BoundSink]:
-        by_output, _ = self._bind(lineage)
-        return {sink.id: sink for sinks in by_output.values() for sink in sinks}
+        by_output, dead_letters = self._bind(lineage)
+        bound = [sink for sinks in by_output.values() for sink in sinks]
+        return {sink.id: sink for sink in [*bound, *([dead_letters] if dead_letters else [])]}
 
     def _all_sinks(self) -> list[Sink]:
         return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
