@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import AVAILABLE_NOW, EpochSettings, epochs
-from sluicegate.errors import RecordOfAnotherJob, SettingsInvalid, StageFailed
+from sluicegate.errors import EpochUnfinished, RecordOfAnotherJob, SettingsInvalid, StageFailed
 from sluicegate.sinks.memory import MemorySink
+from sluicegate.spark.pacing import Pace
 from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
@@ -166,6 +167,23 @@ def test_a_cancel_retains_or_deletes_the_checkpoint(ids: Stream, on_cancel: str)
     ).start()
     query.cancel()
     assert ids.checkpoint.exists() == (on_cancel == "retain")
+
+
+def test_a_cancel_retains_a_checkpoint_with_a_decided_epoch_that_no_sink_has(
+    ids: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query is canceled before it could apply what an earlier driver had decided."""
+    sinks = [MemorySink(ids.store("out"))]
+    with failing_at("after-decide@1"):
+        ids.run(ids.rows, sinks)
+    monkeypatch.setattr(Pace, "may_start", lambda _self: False)
+    settings = EpochSettings(AVAILABLE_NOW, on_cancel="delete")
+    query = epochs(
+        ids.rows, sinks=sinks, name="stream", checkpoint=str(ids.checkpoint), settings=settings
+    ).start()
+    with pytest.raises(EpochUnfinished, match="epoch 1 is decided"):
+        query.cancel()
+    assert ids.checkpoint.exists()
 
 
 def test_a_stop_is_not_a_cancel(ids: Stream) -> None:

@@ -11,11 +11,12 @@ from functools import partial
 from opentelemetry.trace import Span
 from pyspark.sql import DataFrame, SparkSession
 
+from sluicegate.errors import EpochUnfinished
 from sluicegate.protocol.coordinator import apply, run_epoch
 from sluicegate.protocol.effects import LogSteps, run_effects
 from sluicegate.protocol.ports import ApplyPorts, LogPorts, Plan
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
-from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied
+from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied, unapplied_record
 from sluicegate.spark.apply import BackgroundApply, MarkerRefresher, close_writers
 from sluicegate.spark.pacing import deadline
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
@@ -81,6 +82,20 @@ class EpochRunner:
         self.background.wait()
         if self._last_applied is not None and self._last_applied.record.overlapped:
             run_effects(mark_applied(self._last_applied), self._log_ports)
+
+    def check_all_applied(self) -> None:
+        """Check that every sink has the newest decision, before its checkpoint is deleted.
+
+        Raises:
+            EpochUnfinished: a sink may lack it.
+        """
+        record, last = run_effects(unapplied_record(), self._log_ports), self._last_applied
+        if record is not None and (last is None or last.record.epoch != record.epoch):
+            raise EpochUnfinished(
+                f"epoch {record.epoch} is decided and may not be in every sink yet",
+                data="the checkpoint is retained and nothing is lost",
+                do="start the job so that it applies the epoch, then cancel it again",
+            )
 
     def apply_only(self) -> int | None:
         """Apply and mark the newest decision, then close everything; no query is started.

@@ -156,10 +156,12 @@ class EpochsQuery:
 
         Raises:
             SluicegateError: the query failed; the checkpoint is retained.
+            EpochUnfinished: a decided epoch may not be in every sink; the checkpoint is retained.
             StoreUnavailable: the checkpoint is only partly deleted; delete the rest by hand.
         """
         self.stop()
         if self._settings.on_cancel == "delete":
+            self._runner.check_all_applied()
             self._context.store.clear()
             log.info("the checkpoint %s is deleted", self._context.checkpoint)
 
