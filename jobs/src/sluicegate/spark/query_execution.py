@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sluicegate.errors import StateIncomplete
+from sluicegate.errors import RecordOfAnotherJob, StateIncomplete
 from sluicegate.protocol.record import EventTime
 from sluicegate.storage.object_store import ObjectStore
 
@@ -102,8 +102,19 @@ class RunningExecution:
         """Give a plan that will not run the event times of the one that did (rule 16).
 
         Only the maximum moves a watermark; the minimum is added for Spark's own statistics.
+
+        Raises:
+            RecordOfAnotherJob: the plan has other watermarks than the one that ran.
         """
-        for node, seen in zip(self._watermarks(), event_times, strict=True):
+        nodes = self._watermarks()
+        if len(nodes) != len(event_times):
+            raise RecordOfAnotherJob(
+                f"the decided epoch ran a plan with {len(event_times)} watermarks, and the job has "
+                f"{len(nodes)}",
+                data="the epoch stays decided; this start wrote nothing",
+                do="start the job once with its former code; change it after the epoch is applied",
+            )
+        for node, seen in zip(nodes, event_times, strict=True):
             if seen.count:
                 node.eventTimeStats().add(seen.max_ms)
                 node.eventTimeStats().add(seen.min_ms)
