@@ -19,6 +19,7 @@ from sluicegate.errors import (
     TargetMissing,
 )
 from sluicegate.sinks.mysql import MySQLSink
+from sluicegate_jobs.targets import create_table
 from tests.integration.error_messages import assert_message
 from tests.integration.mysql_fixtures import HITS, MySQL, hits
 
@@ -137,6 +138,14 @@ def test_a_missing_table_is_named_with_a_working_create_table(mysql: MySQL) -> N
     assert_message(error_info.value, name, "does not exist")
     mysql.execute(error_info.value.do.partition("such as: ")[2])
     assert mysql.bind(name).binding.target.endswith(name)
+
+
+def test_a_table_with_a_similar_name_does_not_count_as_existing(mysql: MySQL) -> None:
+    """To LIKE, the underscore of a table's name matches any character."""
+    name = unique_name("a")
+    mysql.execute(f"CREATE TABLE {name.replace('_', 'x')} (id INT)")
+    assert create_table(mysql.url(), name, "id INT") == [f"table {name}"]
+    assert create_table(mysql.url(), name, "id INT") == []
 
 
 @pytest.mark.parametrize(

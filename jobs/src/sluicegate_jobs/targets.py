@@ -36,7 +36,13 @@ def create_table(url: str, table: str, columns: str) -> list[str]:
         closing(connect(Address.parse(url), timeout_s=_TIMEOUT_S)) as connection,
         connection.cursor() as cursor,
     ):
-        if cursor.execute("SHOW TABLES LIKE %s", (table,)):
+        # not SHOW TABLES LIKE: `_` in a name would match any character
+        cursor.execute(
+            "SELECT 1 FROM information_schema.tables "
+            "WHERE table_schema = DATABASE() AND table_name = %s",
+            (table,),
+        )
+        if cursor.fetchone():
             return []
         cursor.execute(table_ddl(table, columns))
     return [f"table {table}"]
