@@ -10,6 +10,7 @@ import pytest
 
 from infra.local_services import Services
 from infra.local_services.valkey import redis_missing_reason
+from sluicegate.errors import SluicegateError
 from sluicegate.protocol.record import EpochRecord
 from sluicegate.storage.arrow_encoding import decode_batches
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -94,3 +95,11 @@ def test_both_sinks_get_the_answers_that_were_decided(
     old_cities = sum(city.startswith("old ") for city in cities_by_id.values())
     assert 0 < old_cities < len(cities_by_id) == ID_COUNT - UNKNOWN_IDS
     assert scenario.check_exact()["dead letters"] == UNKNOWN_IDS
+
+
+def test_verify_proves_nothing_with_a_checkpoint_in_which_nothing_is_decided(
+    scenario: JobScenario,
+) -> None:
+    """The wrong checkpoint and empty sinks would otherwise look exact."""
+    with pytest.raises(SluicegateError, match="no epoch is decided"):
+        scenario.check_exact()

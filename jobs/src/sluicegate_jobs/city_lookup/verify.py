@@ -32,13 +32,14 @@ def verify(settings: CityLookupSettings) -> Verification:
     """Compare source, sinks and dead letters."""
     check = Check(settings, settings.source)
     rows = check.table_rows(settings.table, "source_partition, source_offset, id, city")
-    return compare(
-        {(r.partition, r.offset): _id(r) for r in check.topic_records(settings.source)},
+    compared = compare(
+        {(r.partition, r.offset): _id(r) for r in check.source_records()},
         (_located(record) for record in check.topic_records(settings.topic)),
         (Located((int(p), int(o)), id_, city) for p, o, id_, city in rows),
         (value or b"" for value in check.topic_values(settings.dead_letters)),
         check.decided.covered,
     )
+    return check.conclude(compared, settings.table)
 
 
 def compare(

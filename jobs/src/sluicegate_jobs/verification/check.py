@@ -57,9 +57,14 @@ class Check:
 
     def source(self) -> SourceRecords:
         """Return the records of the source; reading them fails if retention removed the oldest ones."""
-        return SourceRecords(self._source, self._source_records(), self.decided.covered)
+        return SourceRecords(self._source, self.source_records(), self.decided.covered)
 
-    def _source_records(self) -> Iterator[Record]:
+    def source_records(self) -> Iterator[Record]:
+        """Yield all records of the source, whether a decided epoch has read them or not.
+
+        Raises:
+            SluicegateError: retention has removed the oldest ones.
+        """
         with CommittedReader(self._kafka) as reader:
             bounds = reader.bounds(self._source)
             removed = {partition: begin for partition, (begin, _) in bounds.items() if begin}
