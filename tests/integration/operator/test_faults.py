@@ -3,14 +3,18 @@
 After each fault exactly one driver runs, of the newest attempt, and no action was repeated.
 """
 
+import asyncio
 import dataclasses
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.local_services import S3Endpoint
 from sluicegate_operator.api.crds import CHECKPOINT_VOLUME
+from sluicegate_operator.controllers.base import Controller
 from sluicegate_operator.kube import client
 from tests.integration.operator.api import Api, eventually
 from tests.integration.operator.container_script import Behavior, ends
@@ -181,6 +185,34 @@ def test_a_job_deleted_while_its_driver_starts_is_released(
         api.delete(namespace, "clicks")
         eventually(lambda: not api.exists(namespace, "clicks"), within_s=90.0)
     assert drivers_alive(api, namespace) == []
+
+
+def test_a_job_deleted_before_it_has_a_finalizer_gets_no_driver(
+    api: Api,
+    namespace: str,
+    kubelet: Kubelet,
+    kubeconfig: Path,
+    ready_volume: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its driver would have no owner, and nobody would ever stop it."""
+    kubelet.plan("clicks", then=REPORTS)
+    set_finalizer, deleted = Controller._set_finalizer, threading.Event()
+
+    async def delete_before(self: Any, key: Any, *, present: bool) -> bool:  # noqa: ANN401 - any controller
+        if present and key == (namespace, "clicks"):
+            await asyncio.to_thread(api.delete, namespace, "clicks")
+            while self._cache.get(key) is not None:  # noqa: ASYNC110 - nothing announces it
+                await asyncio.sleep(0.05)
+            deleted.set()
+        return await set_finalizer(self, key, present=present)
+
+    monkeypatch.setattr(Controller, "_set_finalizer", delete_before)
+    with RunningOperator(kubeconfig, namespace):
+        api.create(namespace, "clicks", spec_of(ready_volume))
+        assert deleted.wait(60.0)
+        time.sleep(1.0)  # the driver would be created by the next request
+    assert api.pods(namespace) == []
 
 
 def test_the_operator_survives_a_restart_of_the_api_server(

@@ -111,7 +111,8 @@ class Controller(ABC, Generic[ResourceT]):
                 case EmitEvent():
                     await self._emit_event(key, action)
                 case AddFinalizer() | RemoveFinalizer():
-                    await self._set_finalizer(key, present=isinstance(action, AddFinalizer))
+                    if not await self._set_finalizer(key, present=isinstance(action, AddFinalizer)):
+                        return  # deleted meanwhile: without a finalizer nothing may follow
                 case _:
                     await self._perform(resource, action)
         self.metrics.reconciled(self.KIND.name, time.monotonic() - began)
@@ -153,9 +154,11 @@ class Controller(ABC, Generic[ResourceT]):
                 kind, meta, event.reason, event.message, warning=event.warning
             )
 
-    async def _set_finalizer(self, key: Key, *, present: bool) -> None:
-        """Add or remove our finalizer, with the newest version that is known."""
+    async def _set_finalizer(self, key: Key, *, present: bool) -> bool:
+        """Add or remove our finalizer, with the newest version that is known; False if it is gone."""
         resource = self._cache.get(key)
-        if resource is not None:
-            kind, change = self.KIND.resource, {"add" if present else "remove": self.FINALIZER}
-            self._cache.put(await write_finalizers(self.api, kind, resource.meta, **change))
+        if resource is None:
+            return False
+        kind, change = self.KIND.resource, {"add" if present else "remove": self.FINALIZER}
+        self._cache.put(await write_finalizers(self.api, kind, resource.meta, **change))
+        return True
