@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -18,9 +19,9 @@ import pytest
 from confluent_kafka import Producer
 
 from infra.local_services import Services
+from sluicegate.deployment.environment import DriverVariable
 from sluicegate.sinks.mysql.connection import Address, connect
 from tests.robustness.traffic.ip_count_harness import (
-    SHORT_LIVED_JVM,
     RunningDriver,
     Scenario,
     new_scenario,
@@ -37,7 +38,11 @@ EPOCH_RECORDS = 100
 SLOW_EPOCHS = 5
 """Number of epochs for which the sink stays slow: half a minute."""
 
-PREALLOCATED_HEAP = {"JDK_JAVA_OPTIONS": f"{SHORT_LIVED_JVM} -Xms1g -XX:+AlwaysPreTouch"}
+PREALLOCATED_HEAP = {
+    DriverVariable.SPARK_CONF: json.dumps(
+        {"spark.driver.extraJavaOptions": "-Xms1g -XX:+AlwaysPreTouch"}
+    )
+}
 """Makes the JVM allocate its whole heap at the start, so that a growing heap is not taken for a leak."""
 
 LAG = re.compile(r"epoch \d+ committed: .*; lag ([\d,]+)")

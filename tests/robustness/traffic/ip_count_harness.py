@@ -46,7 +46,7 @@ EPOCH_TIMEOUT_S = 180.0
 PARTITIONS = 2
 
 
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+_SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """A short-lived driver spends most of its time compiling; one compiler is enough."""
 
 _BEGIN = datetime(2026, 1, 7, 12, 0, 0, tzinfo=UTC)
@@ -156,7 +156,7 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
     driver_variables = {
         "SLUICEGATE_JARS": str(jars_folder("spark")),
-        "JDK_JAVA_OPTIONS": SHORT_LIVED_JVM,
+        "JDK_JAVA_OPTIONS": _SHORT_LIVED_JVM,
         "PYTHONPATH": str(
             CHECKOUT
         ),  # of tests.robustness.traffic.faulty_jobs, which executors import
