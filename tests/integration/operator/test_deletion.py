@@ -35,7 +35,7 @@ _CRD: Final = (
 
 def apply_failed(status: Object) -> bool:
     """Return whether a status has the condition that decided epochs could not be applied."""
-    return any(c["reason"] == "FinishFailed" for c in status.get("conditions", ()))
+    return any(c["reason"] == "ApplyFailed" for c in status.get("conditions", ()))
 
 
 def test_failed_apply_is_retried(

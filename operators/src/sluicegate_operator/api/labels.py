@@ -27,7 +27,7 @@ EXECUTOR_TEMPLATE = f"{GROUP}/executor-template"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 """Annotations of a driver's pod."""
 
-SKIP_FINISH = f"{GROUP}/skip-finish"
+SKIP_APPLY = f"{GROUP}/skip-apply"
 FORCE_DISPOSE = f"{GROUP}/force-dispose"
 """Annotations by which a person accepts a loss: of decided epochs that cannot be applied
 (StreamingJob), and of a savepoint's data that may still be in use (Savepoint)."""

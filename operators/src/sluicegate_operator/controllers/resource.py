@@ -87,7 +87,7 @@ def job_of(resource: JobResource, spec: StreamingJobSpec) -> Job:
         **_common(resource, labels.JOB_FINALIZER) | {"spec": spec},
         created_at=meta.created_at,
         deleted=meta.deleted,
-        skip_finish=meta.annotation(labels.SKIP_FINISH) == "true",
+        skip_apply=meta.annotation(labels.SKIP_APPLY) == "true",
     )
 
 

@@ -131,13 +131,13 @@ class Job(Resource[StreamingJobSpec, StreamingJobStatus]):
     Args:
         created_at: its metadata.creationTimestamp.
         deleted: somebody has deleted it; it disappears once all finalizers are removed.
-        skip_finish: it is annotated `sluicegate.dev/skip-finish: "true"`: it may be deleted although a
+        skip_apply: it is annotated `sluicegate.dev/skip-apply: "true"`: it may be deleted although a
             sink may lack a decided epoch.
     """
 
     created_at: float
     deleted: bool = False
-    skip_finish: bool = False
+    skip_apply: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

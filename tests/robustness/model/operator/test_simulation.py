@@ -188,11 +188,11 @@ class Cluster(RuleBasedStateMachine):
             assert alive.spec_hash == new_spec.running_hash()
 
     def run_deletion(self) -> None:
-        """Run the world after a deletion until the job is released, if necessary with skip-finish."""
+        """Run the world after a deletion until the job is released, if necessary with skip-apply."""
         run_to_rest(self.world)
         if self.world.resource.has_finalizer:
             assert self.world.resource.status.failure_reason
-            self.world.change(skip_finish=True)
+            self.world.change(skip_apply=True)
             run_to_rest(self.world)
         assert not self.world.resource.has_finalizer
         assert not self.world.processes

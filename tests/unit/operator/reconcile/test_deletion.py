@@ -101,7 +101,7 @@ DELETION = (
         observed(),
         "Deleting",
         status={"next_start_time": NOW + 60, "apply_failures": 1, "attempt": 1},
-        conditions={"Ready": ("False", "FinishFailed")},
+        conditions={"Ready": ("False", "ApplyFailed")},
         requeue_in=60,
     ),
     RuleCase(
@@ -189,12 +189,12 @@ DELETION = (
         "Deleting",
         conditions={
             "Accepted": ("False", "SpecInvalid"),
-            "Ready": ("False", "FinishFailed"),
+            "Ready": ("False", "ApplyFailed"),
         },
     ),
     RuleCase(
-        "skip-finish releases a job with an invalid spec",
-        job(status=ended(phase="Deleting"), deleted=True, skip_finish=True),
+        "skip-apply releases a job with an invalid spec",
+        job(status=ended(phase="Deleting"), deleted=True, skip_apply=True),
         observed(spec_error="no such field"),
         "Deleting",
         ["RemoveFinalizer"],
@@ -212,14 +212,14 @@ DELETION = (
         ),
         observed(spec_error="no such field"),
         "Deleting",
-        conditions={"Ready": ("False", "FinishFailed")},
+        conditions={"Ready": ("False", "ApplyFailed")},
     ),
     RuleCase(
-        "skip-finish releases a job whose apply failed",
+        "skip-apply releases a job whose apply failed",
         job(
             status=ended(failure_reason="HistoryBroken", phase="Deleting"),
             deleted=True,
-            skip_finish=True,
+            skip_apply=True,
         ),
         observed(),
         "Deleting",

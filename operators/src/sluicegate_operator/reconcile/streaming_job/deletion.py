@@ -14,7 +14,7 @@ from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
 )
 from sluicegate_operator.reconcile.streaming_job.upgrade import can_start
 
-_HOW_TO_SKIP = "the annotation sluicegate.dev/skip-finish: 'true' skips this step"
+_HOW_TO_SKIP = "the annotation sluicegate.dev/skip-apply: 'true' skips this step"
 
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 60.0, 3600.0
 """Delay after an apply-only driver failed for good until the next one: doubling, up to an hour."""
@@ -37,7 +37,7 @@ def finalize(context: JobContext) -> None:
     alive = older_attempts_alive(context)
     if alive:
         context.wait("OldDriverAlive", f"attempt {alive[0]} has not ended yet")
-    elif context.status.all_epochs_applied or context.job.skip_finish:
+    elif context.status.all_epochs_applied or context.job.skip_apply:
         _release(context)
     else:
         _apply_decided_epochs(context)
@@ -47,13 +47,13 @@ def _apply_decided_epochs(context: JobContext) -> None:
     """Start an apply-only driver, or report why the decided epochs cannot be applied."""
     if context.observed.spec_error:
         context.wait(
-            "FinishFailed",
+            "ApplyFailed",
             "a sink may lack a decided epoch, and no driver can be started because the spec is invalid: "
             f"{context.observed.spec_error}. Correct the spec; {_HOW_TO_SKIP}",
         )
     elif context.status.failure_reason and not _retry_due(context):
         context.wait(
-            "FinishFailed",
+            "ApplyFailed",
             "a sink may lack a decided epoch, which could not be applied: "
             f"{context.status.last_error}. The next try is at status.nextStartTime, or now if you change "
             f"restartNonce; {_HOW_TO_SKIP}",
@@ -64,7 +64,7 @@ def _apply_decided_epochs(context: JobContext) -> None:
 
 def _apply_only_driver_active(context: JobContext) -> bool:
     """Return whether an apply-only driver is active and must not be stopped."""
-    if not context.driver_active or context.driver.mode != APPLY_ONLY or context.job.skip_finish:
+    if not context.driver_active or context.driver.mode != APPLY_ONLY or context.job.skip_apply:
         return False
     # without a valid spec a request for its pod cannot be repeated
     return not (context.observed.spec_error and context.driver.state == REQUESTED)

@@ -64,7 +64,7 @@ def advance(context: JobContext) -> bool:
     if context.driver_active:
         return False
     upgrade = context.status.upgrade or upgrade  # the savepoint may have been abandoned
-    nothing_to_apply = context.status.all_epochs_applied or context.job.skip_finish
+    nothing_to_apply = context.status.all_epochs_applied or context.job.skip_apply
     if upgrade.mode == STATELESS and not nothing_to_apply:
         return _apply_old_checkpoint(context)
     if upgrade.mode in (SAVEPOINT, STATELESS):
@@ -164,7 +164,7 @@ def _apply_old_checkpoint(context: JobContext) -> bool:
     """Apply what the old checkpoint has decided before it is left; return False."""
     if context.status.failure_reason:
         context.wait(
-            "FinishFailed",
+            "ApplyFailed",
             "a sink may lack a decided epoch of the old checkpoint, which cannot be applied: "
             f"{context.status.last_error}",
         )
