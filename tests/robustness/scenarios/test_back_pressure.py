@@ -9,7 +9,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ EPOCH_RECORDS = 100
 SLOW_EPOCHS = 5
 """Number of epochs for which the sink stays slow: half a minute."""
 
-PREALLOCATED_HEAP = {
+PREALLOCATED_HEAP: Mapping[str, str] = {
     DriverVariable.SPARK_CONF: json.dumps(
         {"spark.driver.extraJavaOptions": "-Xms1g -XX:+AlwaysPreTouch"}
     )
