@@ -47,7 +47,7 @@ REQUIRED: Mapping[str, tuple[str, str]] = {
     # callback that skips it
     "spark.sql.adaptive.streaming.stateless.enabled": (
         "false",
-        "a replayed epoch would run part of its plan (rule 18)",
+        "a replayed epoch would run part of its plan (rule 16)",
     ),
     "spark.sql.session.timeZone": ("UTC", "event times are written to sinks as UTC"),
     "spark.submit.deployMode": ("client", "the driver is the pod that the operator created"),
