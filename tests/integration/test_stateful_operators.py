@@ -190,7 +190,7 @@ def test_failures_change_no_row(
 
     failing = stream(spark, tmp_path / "failing", source)
     sinks = [MemorySink(failing.store("out"))]
-    for failpoint in ("before-decide@1", "after-decide@2", f"after-decide@{failing.files - 1}"):
+    for failpoint in ("before-decide@1", f"after-decide@{failing.files - 1}"):
         with failing_at(failpoint):
             failing.run(query(failing.rows), sinks, output_mode=mode)
     failing.run(query(failing.rows), sinks, output_mode=mode)
