@@ -107,7 +107,7 @@ clean: ## Remove everything that make made here: .venv, .work, caches; not what 
 	@echo "Removing .venv, $(WORK) and caches ..."
 	@# Of a work folder of your own only what make put there.
 	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv" "$(WORK)/docs" "$(WORK)/site" "$(WORK)/versitygw" "$(WORK)/go"
-	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find infra jobs operators tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:
