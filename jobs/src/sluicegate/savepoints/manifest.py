@@ -36,7 +36,7 @@ class Ancestry:
         lineage: the parent's id.
         epoch: the last epoch in the savepoint.
         sinks: the parent's sinks by id, as its last record binds them.
-        chain: the markers at that epoch.
+        chain: the marker of each part of each sink, as of that epoch.
         delivery: see `EpochRecord.delivery`.
         rows: sink -> rows of all decided epochs since the job began; None: unknown, because the
             oldest records are pruned.
