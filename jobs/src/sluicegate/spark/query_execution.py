@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -126,17 +127,18 @@ class RunningExecution:
         """
         late = [
             node.eventTimeWatermarkForLateEvents()
-            for node in self._stateful()
+            for node in self._stateful
             if node.eventTimeWatermarkForLateEvents().isDefined()
         ]
         return min((int(value.get()) for value in late), default=None)
 
     def state_operators(self) -> list[StateOperator]:
         """Return the stateful operators of the plan."""
-        infos = [node.stateInfo().get() for node in self._stateful()]
+        infos = [node.stateInfo().get() for node in self._stateful]
         found = {(i.operatorId(), i.storeVersion() + 1, i.numPartitions()) for i in infos}
         return [StateOperator(*operator) for operator in sorted(found)]
 
+    @cached_property
     def _stateful(self) -> list[JavaObject]:
         """Return the nodes that write state; nodes that only read it share their operator id."""
         writer = self._root.getClass().getClassLoader().loadClass(_STATE_WRITER)
