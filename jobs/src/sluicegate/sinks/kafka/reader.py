@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
-    OFFSET_END,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
@@ -183,9 +181,10 @@ class CommittedReader:
             from_beginning: start with the oldest record, not at the end.
             until_end: stop at the end that each partition has at the start.
         """
-        ends = {number: end for number, (_, end) in self.bounds(topic).items()}
-        start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-        return self._consume(topic, dict.fromkeys(ends, start), ends if until_end else None)
+        bounds = self.bounds(topic)
+        ends = {number: end for number, (_, end) in bounds.items()}
+        begins = {number: begin for number, (begin, _) in bounds.items()}
+        return self._consume(topic, begins if from_beginning else ends, ends if until_end else None)
 
     def pick(self, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[Record]:
         """Yield the records at these offsets, in order; offsets without a record are skipped."""
@@ -212,26 +211,36 @@ class CommittedReader:
     def _consume(
         self, topic: str, begins: Mapping[int, int], ends: Mapping[int, int] | None
     ) -> Iterator[Record]:
-        """Yield records from `begins` up to but not at `ends`; forever without ends."""
+        """Yield records from `begins` up to but not at `ends`; forever without ends.
+
+        A partition without an end answers once in any case: with a record, or that it has none.
+        """
         left = {number for number in begins if ends is None or begins[number] < ends[number]}
+        unanswered = set(left)
         assigned = [TopicPartition(topic, number, begins[number]) for number in left]
         with self._translated_errors(f"topic {topic}"), self._assigned(assigned):
             last_answer = time.monotonic()
             while left:
                 messages = self._consumer.consume(_BATCH, timeout=_TICK_S)
-                if messages:
-                    last_answer = time.monotonic()
-                elif ends is not None and time.monotonic() - last_answer > _ANSWER_S:
+                answers = [message for message in messages if not _is_transient(message.error())]
+                if (
+                    not answers
+                    and time.monotonic() - last_answer > _ANSWER_S
+                    and (unanswered or ends)
+                ):
                     reason = f"nothing arrived for {_ANSWER_S:g} s"
                     raise self._unanswered(f"topic {topic}", reason)
-                for message in messages:
+                for message in answers:
                     error, number = message.error(), int(message.partition() or 0)
+                    unanswered.discard(number)
                     end = None if ends is None else ends.get(number)
                     if error is None and (end is None or int(message.offset() or 0) < end):
                         yield _record(message)
                     if _is_last(error, message.offset(), end) and number in left:
                         left.discard(number)
                         self._consumer.incremental_unassign([TopicPartition(topic, number)])
+                if answers:
+                    last_answer = time.monotonic()
 
     @contextlib.contextmanager
     def _assigned(self, partitions: list[TopicPartition]) -> Iterator[None]:
@@ -284,6 +293,8 @@ def _is_last(error: KafkaError | None, offset: int | None, end: int | None) -> b
         return end is not None and offset is not None and offset >= end - 1
     if error.name() == "_PARTITION_EOF":
         return end is not None
-    if error.name() not in _TRANSIENT:
-        raise KafkaException(error)
-    return False
+    raise KafkaException(error)
+
+
+def _is_transient(error: KafkaError | None) -> bool:
+    return error is not None and error.name() in _TRANSIENT
