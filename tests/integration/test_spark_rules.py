@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from sluicegate import LateRows
 from sluicegate.errors import OffsetLogDiverged, RowRefused, StateIncomplete
 from sluicegate.sinks.memory import MemorySink
+from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import RunningExecution
 from tests.robustness.traffic.memory_streams import Stream, failing_at
@@ -73,6 +74,25 @@ def test_rule_03_offsets_changed_after_the_decision_stop_the_job(hits: Stream, c
         hits.run(hits.rows, sinks)
     assert error_info.value.exit_code == 66
     assert len(hits.committed_rows("out")) == 2 * 4
+
+
+def test_rule_03_offsets_replaced_while_the_epoch_runs_stop_the_job(
+    hits: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of one driver are never decided with the offsets of another."""
+    run, file = EpochRunner.run, hits.checkpoint / "offsets" / "1"
+
+    def replaced(self: EpochRunner, batch: DataFrame, epoch: int) -> None:
+        if epoch == 1:
+            *before, source = file.read_text().splitlines()
+            other = json.dumps({"logOffset": json.loads(source)["logOffset"] + 1})
+            file.write_text("\n".join([*before, other]))
+        run(self, batch, epoch)
+
+    monkeypatch.setattr(EpochRunner, "run", replaced)
+    with pytest.raises(OffsetLogDiverged, match="another driver wrote it"):
+        hits.run(hits.rows, [MemorySink(hits.store("out"))])
+    assert len(hits.committed_rows("out")) == 4
 
 
 @pytest.mark.parametrize("folder", ["offsets", "commits"])

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.errors import CheckpointOfAnotherJob, EpochLogBroken, Sealed, StageFailed
+from sluicegate.errors import (
+    CheckpointOfAnotherJob,
+    EpochLogBroken,
+    OffsetLogDiverged,
+    Sealed,
+    StageFailed,
+)
 from sluicegate.protocol.record import Chunk, EpochRecord, Seal
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
 from sluicegate.storage.lineage import Lineage, claim_lineage, create_lineage
@@ -152,6 +158,17 @@ def test_rule_03_the_digest_is_that_of_the_stored_offsets(store: LocalObjectStor
     store.delete("offsets/0")
     store.create("offsets/0", b"v1\n{ }")
     assert first != offsets.digest(0)
+
+
+def test_rule_03_stored_offsets_that_the_running_query_does_not_read_are_no_digest(
+    store: LocalObjectStore,
+) -> None:
+    """Another driver replaced the file; the metadata may differ, as a restart may find it so."""
+    store.create("offsets/0", b'v1\n{"batchTimestampMs":7}\n{"hits":{"0":5}}\n-')
+    assert StoredOffsets(store, {0: ('{"hits":{"0":5}}', "-")}).digest(0)
+    assert StoredOffsets(store, {1: ('{"hits":{"0":9}}', "-")}).digest(0)
+    with pytest.raises(OffsetLogDiverged, match="another driver wrote it"):
+        StoredOffsets(store, {0: ('{"hits":{"0":2}}', "-")}).digest(0)
 
 
 def test_a_checkpoint_keeps_its_lineage(store: LocalObjectStore) -> None:

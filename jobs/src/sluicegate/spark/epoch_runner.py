@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sluicegate.errors import EpochUnfinished
 from sluicegate.protocol.coordinator import apply, run_epoch
 from sluicegate.protocol.effects import LogSteps, run_effects
-from sluicegate.protocol.ports import ApplyPorts, LogPorts, Plan
+from sluicegate.protocol.ports import ApplyPorts, LogPorts
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
 from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied, unapplied_record
 from sluicegate.spark.apply import BackgroundApply, MarkerRefresher, close_writers
@@ -40,7 +40,7 @@ class EpochRunner:
         spark: SparkSession,
         context: QueryContext,
         timeout_s: float,
-        make_plan: Callable[[DataFrame, EpochTimings], Plan] | None = None,
+        make_plan: Callable[[DataFrame, EpochTimings], BatchPlan] | None = None,
     ) -> None:
         self._spark, self._context, self._timeout_s = spark, context, timeout_s
         self._log, self._offsets = StoredEpochLog(context.store), StoredOffsets(context.store)
@@ -61,7 +61,7 @@ class EpochRunner:
         with deadline(epoch, self._timeout_s):
             with self._epoch_span(epoch) as span:
                 plan = self._make_plan(batch, timings)
-                ports = self._apply_ports(timings, span).with_plan(plan)
+                ports = self._apply_ports(timings, span, plan.offsets(epoch)).with_plan(plan)
                 decided = run_effects(run_epoch(job, epoch), ports)
             if not job.applies_in_background(decided.record):
                 self._after_apply(decided, timings, span)
@@ -121,7 +121,7 @@ class EpochRunner:
         log.info("%s: %s; no query is started", context.job.name, result)
         return epoch
 
-    def _micro_batch_plan(self, batch: DataFrame, timings: EpochTimings) -> Plan:
+    def _micro_batch_plan(self, batch: DataFrame, timings: EpochTimings) -> BatchPlan:
         execution = RunningExecution(self._spark)
         if not self._primed:
             execution.prime_sources()
@@ -129,7 +129,9 @@ class EpochRunner:
         timings.lag = execution.lag()
         return BatchPlan(execution, self._context, batch, timings)
 
-    def _apply_ports(self, timings: EpochTimings, span: Span) -> ApplyPorts:
+    def _apply_ports(
+        self, timings: EpochTimings, span: Span, offsets: StoredOffsets | None = None
+    ) -> ApplyPorts:
         def start_apply(decided: DecidedEpoch) -> None:
             work = partial(self._apply_in_background, decided, ports, timings, span)
             self.background.start(work)
@@ -137,7 +139,7 @@ class EpochRunner:
         wait = self.background.wait
         sinks = TracedSinks(self._spark, self._context, timings, start_apply, wait)
         traced_log = TracedLog(self._log, self._context.tracing, timings)
-        ports = ApplyPorts(traced_log, self._offsets, SystemClock(), sinks)
+        ports = ApplyPorts(traced_log, offsets or self._offsets, SystemClock(), sinks)
         return ports
 
     def _apply_in_background(

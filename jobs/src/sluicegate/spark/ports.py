@@ -25,7 +25,7 @@ from sluicegate.spark.errors import cause_of, raised_in_task
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import RunningExecution, check_state
 from sluicegate.spark.staging import StagedPart, StageOrder, stage_with
-from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
 from sluicegate.storage.object_store import ObjectStore
 from sluicegate.tracing import Tracing
 
@@ -144,6 +144,11 @@ class BatchPlan:
     ) -> None:
         self._execution, self._context, self._batch = execution, context, batch
         self._timings = timings
+
+    def offsets(self, epoch: int) -> StoredOffsets:
+        """Return the offset log, which knows what the query has in memory for its epoch."""
+        running = {epoch: self._execution.end_offsets()} if self._execution else None
+        return StoredOffsets(self._context.store, running)
 
     def begin_attempt(self) -> tuple[str, str]:
         return uuid.uuid4().hex, Tracing.traceparent()

@@ -3,7 +3,8 @@
 Spark has no public API for it. Tests check the names used here against the pinned version:
 `StreamExecution.lastExecution`, `EventTimeWatermarkExec.eventTimeStats`,
 `StreamingDataSourceV2ScanRelation.endOffset`, `SupportsAdmissionControl.reportLatestOffset`,
-`StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`.
+`StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`,
+`MicroBatchExecution.sources` and `getLatestExecutionContext`.
 """
 
 from __future__ import annotations
@@ -43,10 +44,18 @@ class RunningExecution:
     def __init__(self, spark: SparkSession) -> None:
         query_id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         query = spark._jsparkSession.streams().get(query_id)  # noqa: SLF001 - no public API
-        self._execution = query.streamingQuery().lastExecution()
+        self._query = query.streamingQuery()
+        self._execution = self._query.lastExecution()
         self._root = self._execution.executedPlan()
         self._scans: list[JavaObject] | None = None
         self._limit = spark._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit  # type: ignore[union-attr] # noqa: SLF001
+
+    def end_offsets(self) -> tuple[str, ...]:
+        """Return up to where each source is read, in the order and the form of Spark's offset log."""
+        sources = self._query.sources()
+        ends = self._query.getLatestExecutionContext().endOffsets()
+        found = (ends.get(sources.apply(number)) for number in range(sources.size()))
+        return tuple(str(end.get().json()) if end.isDefined() else "-" for end in found)
 
     def prime_sources(self) -> None:
         """Make each Kafka source fetch the latest offsets of its topics once.

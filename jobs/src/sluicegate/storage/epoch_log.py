@@ -14,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections.abc import Mapping, Sequence
 
-from sluicegate.errors import StoreUnavailable
+from sluicegate.errors import OffsetLogDiverged, StoreUnavailable
 from sluicegate.protocol.ports import LogPorts
 from sluicegate.protocol.record import (
     EpochRecord,
@@ -152,14 +153,33 @@ def _parse_name(name: str) -> tuple[int | None, str]:
 
 
 class StoredOffsets:
-    """`ports.Offsets`: Spark's offset log as stored, not as Spark has it in memory."""
+    """`ports.Offsets`: Spark's offset log as stored.
 
-    def __init__(self, checkpoint: ObjectStore) -> None:
-        self._store = checkpoint
+    Args:
+        checkpoint: where the log is.
+        running: the end offsets that the query has in memory for the epoch that it runs, one for
+            each source as Spark writes them. On a file system, where Spark's rename replaces a
+            file, another driver may have written other offsets after this one planned the epoch.
+    """
+
+    def __init__(
+        self, checkpoint: ObjectStore, running: Mapping[int, Sequence[str]] | None = None
+    ) -> None:
+        self._store, self._running = checkpoint, running or {}
 
     def digest(self, epoch: int) -> str | None:
         stored = self._store.read(f"offsets/{epoch}")
-        return None if stored is None else hashlib.sha256(stored).hexdigest()
+        if stored is None:
+            return None
+        planned = self._running.get(epoch)
+        # the version, the metadata, then one line for each source
+        if planned is not None and stored.decode().splitlines()[2:] != list(planned):
+            raise OffsetLogDiverged(
+                f"offsets/{epoch} is not what this driver's query reads: another driver wrote it",
+                data="this driver decides nothing with it; rows that it read are read again",
+                do="run one driver for each checkpoint, then start the job again",
+            )
+        return hashlib.sha256(stored).hexdigest()
 
     def is_committed(self, epoch: int) -> bool:
         return self._store.read(f"commits/{epoch}") is not None
