@@ -18,6 +18,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from infra.local_services import S3Endpoint
 
+NOTHING_LISTED = (
+    b'<?xml version="1.0"?><ListBucketResult><KeyCount>0</KeyCount>'
+    b"<IsTruncated>false</IsTruncated></ListBucketResult>"
+)
 ACCESS_DENIED = (
     b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>by the test</Message></Error>'
 )
@@ -44,8 +48,8 @@ class Fault:
         kind: kind of the requests, as in `Request.kind`.
         name: regular expression for the object's name.
         effect: 'refuse' answers 403; 'lose-reply' forwards the request and closes the connection;
-            'say-created' answers 200 if the store answered 412; 'hang' does not answer until the
-            proxy stops.
+            'say-created' answers 200 if the store answered 412; 'say-empty' lists nothing; 'hang'
+            does not answer until the proxy stops.
         times: number of requests that fail.
     """
 
@@ -136,6 +140,9 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self.proxy.note(_request(self.command, self.path))
         if fault == "refuse":
             self._answer(403, [("content-type", "application/xml")], ACCESS_DENIED)
+            return
+        if fault == "say-empty":
+            self._answer(200, [("content-type", "application/xml")], NOTHING_LISTED)
             return
         if fault == "hang":
             self.proxy.hanging.set()

@@ -1,14 +1,16 @@
-"""The background apply: one at a time."""
+"""Applying in a driver: one background apply at a time, and whose writers are closed."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from sluicegate.errors import Stuck
+from sluicegate.spark import apply
 from sluicegate.spark.apply import BackgroundApply
 
 
@@ -83,3 +85,14 @@ def test_failed_reports_an_error_that_nobody_has_waited_for(background: Backgrou
     with pytest.raises(Stuck):
         background.wait()
     assert not background.failed()
+
+
+def test_a_query_that_ends_closes_only_its_own_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writers of the process's other queries would fence each other and open again."""
+    closed: list[str] = []
+    lineages = ("ours", "other")
+    writers = {(n, "s", 0): SimpleNamespace(close=partial(closed.append, n)) for n in lineages}
+    monkeypatch.setattr(apply, "_writers", writers)
+    apply.close_writers("ours")
+    assert closed == ["ours"]
+    assert list(writers) == [("other", "s", 0)]

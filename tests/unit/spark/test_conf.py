@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
+from pyspark.sql import SparkSession
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate.spark.conf import REQUIRED, check_conf, kubernetes_conf, merge
-from sluicegate.spark.session import _STATIC_SETTINGS, RUNTIME_SETTINGS
+from sluicegate.spark.session import _STATIC_SETTINGS, RUNTIME_SETTINGS, prepare
 
 POD = {
     "SLUICEGATE_POD_IP": "10.1.2.3",
@@ -31,6 +35,14 @@ def test_a_setting_that_breaks_a_rule_is_rejected(key: str, value: str) -> None:
     with pytest.raises(SettingsInvalid, match=key) as raised:
         check_conf({key: value})
     assert raised.value.exit_code == 64
+
+
+@pytest.mark.parametrize("value", ["true", "True", "TRUE"])
+def test_speculation_of_a_users_session_is_found(value: str) -> None:
+    """Spark takes any case for true."""
+    context = SimpleNamespace(getConf=lambda: {"spark.speculation": value})
+    with pytest.raises(SettingsInvalid, match=r"spark.speculation is on"):
+        prepare(cast("SparkSession", SimpleNamespace(sparkContext=context)))
 
 
 def test_our_own_settings_are_accepted() -> None:

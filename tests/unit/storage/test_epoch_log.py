@@ -145,6 +145,14 @@ def test_a_changed_chunk_is_not_applied(store: LocalObjectStore) -> None:
         area.read(Chunk("s", 0, (0, 0), 1, 5, "not its hash", name=name))
 
 
+def test_a_chunk_whose_reply_was_lost_is_found_by_its_content(store: LocalObjectStore) -> None:
+    """The client repeats the request and finds its own object; other content is an error."""
+    area = StagingArea(store)
+    assert area.write(4, "a", "x", b"rows") == area.write(4, "a", "x", b"rows")
+    with pytest.raises(StageFailed, match="exists already with other content"):
+        area.write(4, "a", "x", b"other rows")
+
+
 def test_a_missing_chunk_is_an_error(store: LocalObjectStore) -> None:
     with pytest.raises(EpochLogBroken, match="is missing"):
         StagingArea(store).read(Chunk("s", 0, (0, 0), 1, 5, "h", name="staging/4/a/x"))

@@ -1,5 +1,7 @@
 """Create-once objects on a local disk and on S3."""
 
+import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +55,37 @@ def test_names_lists_what_is_below_the_prefix(store: ObjectStore) -> None:
     for name in ("epochs/1", "epochs/2.discard/mysql", "staging/1/a/x"):
         store.create(name, b"")
     assert sorted(store.names("epochs/")) == ["epochs/1", "epochs/2.discard/mysql"]
+
+
+def test_a_folder_that_vanishes_while_it_is_listed_has_no_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process sweeps staged chunks at the same time."""
+    store = LocalObjectStore(tmp_path)
+    for name in ("staging/1/a/x", "staging/2/a/x"):
+        store.create(name, b"")
+    scandir = os.scandir
+
+    def removed_first(path: str) -> object:
+        if str(path).endswith("staging/1"):
+            shutil.rmtree(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", removed_first)
+    assert list(store.names("staging/")) == ["staging/2/a/x"]
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not look empty: a decision may be in it."""
+
+    def denied(path: str) -> object:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(StoreUnavailable, match="did not list"):
+        list(LocalObjectStore(tmp_path).names("epochs/"))
 
 
 def test_a_deleted_name_can_be_created_again(store: ObjectStore) -> None:

@@ -87,10 +87,11 @@ def discard_writer(key: _WriterKey) -> None:
         writer.close()
 
 
-def close_writers() -> None:
-    """Close every writer of this process."""
+def close_writers(lineage: str) -> None:
+    """Close this process's writers of a lineage; other queries of the process have their own."""
     for key in list(_writers):
-        discard_writer(key)
+        if key[0] == lineage:
+            discard_writer(key)
 
 
 def apply_parts(spark: SparkSession, orders: list[PartOrder]) -> Iterator[tuple[int, Receipt]]:

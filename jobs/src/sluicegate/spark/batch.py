@@ -160,7 +160,7 @@ class BatchRun:
         except BaseException as error:  # noqa: BLE001 - `await_end` raises it
             self._error = error
         finally:
-            close_writers()
+            close_writers(self._context.job.lineage)
             self._context.progress.close()
             self._context.tracing.close()
             shutdown.unregister(self)

@@ -114,7 +114,7 @@ class EpochRunner:
                 epoch = decided.record.epoch
         finally:
             self.background.close()
-            close_writers()
+            close_writers(context.job.lineage)
             context.progress.close()
             context.tracing.close()
         result = "every epoch was applied already" if epoch is None else f"epoch {epoch} is applied"

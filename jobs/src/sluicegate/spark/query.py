@@ -239,7 +239,7 @@ class EpochsQuery:
             except SluicegateError as error:
                 self._error = self._error or error
             self._runner.background.close()
-            close_writers()
+            close_writers(self._context.job.lineage)
             self._error = self._stop_handler.complete(self._error)
             self._context.progress.close()
             self._context.tracing.close()

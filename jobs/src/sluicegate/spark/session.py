@@ -122,7 +122,7 @@ def prepare(spark: SparkSession, state_backend: str = "rocksdb") -> None:
         SettingsInvalid: speculation is on, so two copies of a task would stage at the same time; or
             a setting of the environment breaks a rule.
     """
-    if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
+    if spark.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
         raise SettingsInvalid(
             "spark.speculation is on",
             data="nothing was started",

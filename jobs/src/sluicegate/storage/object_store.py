@@ -116,9 +116,15 @@ class LocalObjectStore:
 
     def names(self, prefix: str) -> Iterator[str]:
         # listed completely first, because callers delete while they iterate
-        for path in list((self._root / prefix).rglob("*")):
-            if not path.name.startswith(".") and path.is_file():
-                yield path.relative_to(self._root).as_posix()
+        with _failures_of(f"list {self._root / prefix}"):
+            files = [
+                Path(folder, name)
+                for folder, _, names in os.walk(self._root / prefix, onerror=_raise_unless_gone)
+                for name in names
+                if not name.startswith(".")
+            ]
+        for path in files:
+            yield path.relative_to(self._root).as_posix()
 
     def clear(self) -> None:
         with _failures_of(f"delete {self._root}"), contextlib.suppress(FileNotFoundError):
@@ -150,6 +156,11 @@ class LocalObjectStore:
         with _failures_of(f"write {target}"), _scratch_file(target, content) as scratch:
             scratch.replace(target)
             _sync_directory(target.parent)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 @contextlib.contextmanager

@@ -69,6 +69,12 @@ def verify_conditional_create(checkpoint: str) -> None:
             store.create(proof, endpoint.encode())
     except StoreUnavailable as error:
         raise _diagnose(error, bucket_of(checkpoint), endpoint) from error
+    if winners is None:
+        raise StoreUnsafe(
+            f"the S3 endpoint {endpoint} does not list an object that it has just created",
+            data="nothing was started; a driver could miss the newest decision stored there",
+            do="use an endpoint whose listings are consistent, as Amazon's and versitygw 1.8 are",
+        )
     if winners != 1:
         raise StoreUnsafe(
             f"the S3 endpoint {endpoint} let {winners} of {_RIVALS} requests create the same object",
@@ -78,16 +84,24 @@ def verify_conditional_create(checkpoint: str) -> None:
     log.info("S3 endpoint %s passed: %d concurrent creations, one winner", endpoint, _RIVALS)
 
 
-def _race(store: ObjectStore) -> int:
-    """Create one object in concurrent requests and return how many of them succeeded."""
+def _race(store: ObjectStore) -> int | None:
+    """Create one object in concurrent requests and return how many of them succeeded.
+
+    None if a listing does not have the object afterwards.
+    """
     probe = f"preflight/probe-{uuid.uuid4().hex}"
+    contents = [b"%d" % number for number in range(_RIVALS)]
     with ThreadPoolExecutor(_RIVALS) as pool:
-        tries = [pool.submit(store.create, probe, b"%d" % i) for i in range(_RIVALS)]
-        won = [i for i, done in enumerate(tries) if done.result()]
-    stored = store.read(probe)
+        tries = [pool.submit(store.create, probe, content) for content in contents]
+        won = [content for content, done in zip(contents, tries, strict=True) if done.result()]
+    stored, listed = store.read(probe), probe in store.names("preflight/")
     store.delete(probe)
+    if not listed:
+        return None
+    if not won and stored in contents:
+        return 1  # its reply was lost, and the repeated request found the object
     # a winner whose content was replaced has not won
-    return len(won) if len(won) != 1 or stored == b"%d" % won[0] else 0
+    return 0 if len(won) == 1 and won != [stored] else len(won)
 
 
 def _diagnose(error: StoreUnavailable, bucket: str, endpoint: str) -> SluicegateError:

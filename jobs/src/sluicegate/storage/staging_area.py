@@ -22,9 +22,10 @@ class StagingArea:
     def write(self, epoch: int, attempt: str, tail: str, content: bytes) -> str:
         """Store a chunk and return its name; two attempts can never have the same one."""
         name = f"staging/{epoch}/{attempt}/{tail}"
-        if not self._store.create(name, content):
+        # our own if the reply to the first request was lost and the client repeated it
+        if not self._store.create(name, content) and self._store.read(name) != content:
             raise StageFailed(
-                f"staged chunk {name} exists already",
+                f"staged chunk {name} exists already with other content",
                 data="the epoch is undecided and nothing of it is visible",
                 do="restart the driver; report a bug if it happens again",
             )
