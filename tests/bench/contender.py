@@ -11,12 +11,13 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from infra.local_services import MySQLEndpoint
 from infra.local_services.services import MYSQL_VARIABLE
-from sluicegate import session
+from sluicegate import failpoints, session
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from tests.bench.cpu import EVERY_S
 from tests.bench.plan import SESSION, Order
@@ -31,6 +32,9 @@ def main() -> int:
     folder = Path(sys.argv[1])
     order = Order.read(folder)
     url = os.environ.get(MYSQL_VARIABLE)
+    if order.apply_wait_s:
+        failpoints.hook("wait", partial(time.sleep, order.apply_wait_s))
+        failpoints.arm("before-apply=wait")
     spark = session("bench", settings=SESSION)
     started: Started | None = None
     error = ""

@@ -55,6 +55,7 @@ class Workload:
         epoch_records: maxOffsetsPerTrigger.
         contenders: names of the contenders.
         note: remark below the table's title.
+        apply_wait_s: how long each apply waits without using a core, in seconds: a slow sink.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Workload:
     epoch_records: int
     contenders: tuple[str, ...] = (SLUICEGATE, OVERLAP, SPARK, NAIVE)
     note: str = ""
+    apply_wait_s: float = 0.0
 
     def of_size(self, records: int) -> Workload:
         """Return the workload with another number of records, in at least ten epochs."""
@@ -85,6 +87,16 @@ WORKLOADS: Final = (
             f"{SLUICEGATE} is the packaged job, dead letters and trace headers included; {BARE} the same "
             f"query as the others'. {SPARK} writes Kafka ONLY: it has no way into MySQL"
         ),
+    ),
+    Workload(
+        "slow-sink",
+        PASS_THROUGH,
+        100,
+        2_000_000,
+        200_000,
+        contenders=(SLUICEGATE, OVERLAP),
+        note="each apply waits another second, as for a database on a distant or busy server",
+        apply_wait_s=1.0,
     ),
 )
 
@@ -132,6 +144,7 @@ class Order:
         table: sink table, for IP_COUNT.
         epoch_records: maxOffsetsPerTrigger.
         trigger: an interval, or 'available-now'.
+        apply_wait_s: as in the workload.
     """
 
     kind: str
@@ -143,6 +156,7 @@ class Order:
     table: str
     epoch_records: int
     trigger: str
+    apply_wait_s: float = 0.0
 
     def write(self, folder: Path) -> None:
         """Write the order to a folder."""

@@ -72,6 +72,7 @@ def _order(turn: Turn, source: Source, services: Services) -> Order:
         table=stem.replace("-", "_")[:60],
         epoch_records=turn.workload.epoch_records,
         trigger=AVAILABLE_NOW,
+        apply_wait_s=turn.workload.apply_wait_s,
     )
 
 
