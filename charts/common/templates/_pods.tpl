@@ -17,21 +17,32 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* The restricted Pod Security Standard; the images' user is numeric. */}}
+{{/* By default the restricted Pod Security Standard; the images' user is numeric. */}}
 {{- define "common.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
-# otherwise a large volume is walked through at every start
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile: {type: RuntimeDefault}
+{{ toYaml .Values.podSecurityContext }}
 {{- end -}}
 
 {{- define "common.containerSecurity" -}}
-allowPrivilegeEscalation: false
-capabilities: {drop: [ALL]}
-readOnlyRootFilesystem: true
+{{ toYaml .Values.containerSecurityContext }}
+{{- end -}}
+
+{{- define "common.envFrom" -}}
+{{- with .Values.extraEnvFrom }}
+envFrom: {{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end -}}
+
+{{/* Which nodes pods may run on. Takes values with nodeSelector, tolerations and affinity. */}}
+{{- define "common.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* Scheduling of pods. Takes (dict "top" ROOT "component" NAME). */}}
@@ -40,15 +51,7 @@ readOnlyRootFilesystem: true
 {{- with $values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with $values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $values.tolerations }}
-tolerations: {{- toYaml . | nindent 0 }}
-{{- end }}
-{{- with $values.affinity }}
-affinity: {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "common.placement" $values }}
 topologySpreadConstraints:
 {{- if $values.topologySpreadConstraints }}
 {{- toYaml $values.topologySpreadConstraints | nindent 0 }}

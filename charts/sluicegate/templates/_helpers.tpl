@@ -123,6 +123,7 @@ spec:
       enableServiceLinks: false
       securityContext: {{- include "common.podSecurity" .top | nindent 8 }}
       {{- include "common.pullSecrets" .top | nindent 6 }}
+      {{- include "common.placement" .top.Values.hooks | nindent 6 }}
       containers:
       - name: volume
         image: {{ include "common.image" (dict "top" .top "image" .top.Values.hooks.image) }}

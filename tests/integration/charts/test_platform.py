@@ -335,3 +335,78 @@ def test_production_spreads_three_kafka_brokers_over_three_nodes(charts: Charts)
     assert spread["whenUnsatisfiable"] == "DoNotSchedule"
     labels = stateful_set["spec"]["template"]["metadata"]["labels"]
     assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+# --- what a user adds to the pods of servers ------------------------------------------------------
+
+
+@pytest.mark.parametrize("chart", [*PARTS, "operator"])
+def test_a_user_may_add_to_the_pod_of_a_server(charts: Charts, chart: str) -> None:
+    """Variables, volumes, containers, probes and the update strategy, as in other charts."""
+    values = {
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "extraEnvFrom": [{"secretRef": {"name": "more"}}],
+        "extraVolumes": [{"name": "more", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+        "initContainers": [{"name": "first", "image": "first"}],
+        "sidecars": [{"name": "beside", "image": "beside"}],
+        "probes.liveness": {"tcpSocket": {"port": 1}},
+        "updateStrategy": {"type": "OnDelete" if chart in PARTS[:3] else "Recreate"},
+        **({"watch.all": True} if chart == "operator" else {}),
+    }
+    documents = charts.render(chart, values)
+    (workload,) = [d for d in documents if d["kind"] in WORKLOADS and not d["metadata"].get("annotations", {}).get("helm.sh/hook")]
+    pod = workload["spec"]["template"]["spec"]
+    main, beside = pod["containers"]
+    assert values["extraEnv"][0] in main["env"]
+    assert main["envFrom"] == values["extraEnvFrom"]
+    assert values["extraVolumes"][0] in pod["volumes"]
+    assert values["extraVolumeMounts"][0] in main["volumeMounts"]
+    assert [c["name"] for c in pod["initContainers"]] == ["first"]
+    assert beside["name"] == "beside"
+    assert main["livenessProbe"] == values["probes.liveness"]
+    assert "initialDelaySeconds" not in main["readinessProbe"]
+    strategy = workload["spec"].get("updateStrategy") or workload["spec"]["strategy"]
+    assert strategy == values["updateStrategy"]
+
+
+def test_user_and_group_of_every_pod_can_be_left_to_openshift(charts: Charts) -> None:
+    """The constraint restricted-v2 assigns them, and refuses pods that name their own."""
+    none = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))
+    values = {f"{chart}.podSecurityContext": none for chart in (*PARTS, "operator")}
+    documents = charts.render("sluicegate", {**values, "podSecurityContext": none})
+    for pod in pods(documents):
+        assert set(pod["spec"]["securityContext"]) == {
+            "runAsNonRoot",
+            "fsGroupChangePolicy",
+            "seccompProfile",
+        }
+
+
+def test_hooks_and_tests_run_on_the_nodes_of_their_servers(charts: Charts) -> None:
+    """On a cluster whose nodes are all tainted, `helm install` and `helm test` would hang."""
+    placed = {
+        "nodeSelector": {"pool": "streams"},
+        "tolerations": [{"key": "streams", "operator": "Exists"}],
+    }
+    keys = [f"{part}.{key}" for part in (*PARTS, "operator", "hooks") for key in placed]
+    documents = charts.render("sluicegate", {key: placed[key.partition(".")[2]] for key in keys})
+    for pod in pods(documents):
+        assert {key: pod["spec"].get(key) for key in placed} == placed, pod["metadata"]
+
+
+@pytest.mark.parametrize("chart", ["mysql", "object-store"])
+def test_an_existing_claim_is_used(charts: Charts, chart: str) -> None:
+    documents = charts.render(chart, {"persistence.existingClaim": "theirs"})
+    (server,) = of_kind(documents, "StatefulSet")
+    assert "volumeClaimTemplates" not in server["spec"]
+    claim = {"claimName": "theirs"}
+    assert {"name": "data", "persistentVolumeClaim": claim} in server["spec"]["template"]["spec"]["volumes"]
+
+
+@pytest.mark.parametrize("chart", PARTS)
+def test_a_service_can_be_reached_from_outside(charts: Charts, chart: str) -> None:
+    values = {"service.type": "LoadBalancer", "service.annotations": {"internal": "true"}}
+    service = only_of_kind(charts.render(chart, values), "Service", f"sluicegate-{chart}")
+    assert service["spec"]["type"] == "LoadBalancer"
+    assert service["metadata"]["annotations"] == {"internal": "true"}
