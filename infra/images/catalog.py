@@ -41,8 +41,11 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """Its name with the tag."""
-        return f"sluicegate/{self.name}:{VERSION}"
+        """Its name with the tag.
+
+        Nobody can publish an image under `localhost`: a node that lacks it pulls no stranger's.
+        """
+        return f"localhost/sluicegate/{self.name}:{VERSION}"
 
     @property
     def recipe(self) -> Path:

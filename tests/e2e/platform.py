@@ -15,7 +15,7 @@ from tests.e2e.cluster import Cluster, CommandFailed, Object, eventually
 
 RELEASE = "sluicegate"
 NAMESPACE = "sluicegate"
-IMAGE = "sluicegate/jobs:0.1.0"
+IMAGE = "localhost/sluicegate/jobs:0.1.0"
 VOLUME = "checkpoints"
 STORE = f"{RELEASE}-object-store"
 CLIENT_POD = "client"

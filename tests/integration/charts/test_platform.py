@@ -72,7 +72,7 @@ def test_images_have_the_version_of_the_chart(default: list[Document]) -> None:
     images = {
         container["image"] for pod in pods(default) for container in pod["spec"]["containers"]
     }
-    assert images == {f"sluicegate/{name}:0.1.0" for name in IMAGES}
+    assert images == {f"localhost/sluicegate/{name}:0.1.0" for name in IMAGES}
 
 
 def test_one_value_sets_the_registry_of_all_images(charts: Charts) -> None:
@@ -88,7 +88,7 @@ def test_an_image_can_be_pinned_by_its_digest(charts: Charts) -> None:
     digest = "sha256:" + "0" * 64
     documents = charts.render("mysql", {"image": {"digest": digest}})
     (container,) = only_of_kind(documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == f"sluicegate/mysql@{digest}"
+    assert container["image"] == f"localhost/sluicegate/mysql@{digest}"
 
 
 def test_connections_have_the_address_of_every_server(default: list[Document]) -> None:
