@@ -326,15 +326,39 @@ def test_mysql_loses_no_commit(default: list[Document]) -> None:
     assert "STRICT_ALL_TABLES" in settings["sql_mode"]
 
 
-def test_production_spreads_three_kafka_brokers_over_three_nodes(charts: Charts) -> None:
-    stateful_set = only_of_kind(
-        charts.render("sluicegate", file=VALUES["production"]), "StatefulSet", "sluicegate-kafka"
-    )
+@pytest.fixture(scope="module")
+def production(charts: Charts) -> list[Document]:
+    return charts.render("sluicegate", file=VALUES["production"])
+
+
+def test_production_spreads_three_kafka_brokers_over_nodes_and_zones(
+    production: list[Document],
+) -> None:
+    stateful_set = only_of_kind(production, "StatefulSet", "sluicegate-kafka")
     assert stateful_set["spec"]["replicas"] == 3
-    (spread,) = stateful_set["spec"]["template"]["spec"]["topologySpreadConstraints"]
-    assert spread["whenUnsatisfiable"] == "DoNotSchedule"
-    labels = stateful_set["spec"]["template"]["metadata"]["labels"]
-    assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
+    pod = stateful_set["spec"]["template"]
+    spreads = {s["topologyKey"]: s for s in pod["spec"]["topologySpreadConstraints"]}
+    assert spreads["kubernetes.io/hostname"]["whenUnsatisfiable"] == "DoNotSchedule"
+    assert "topology.kubernetes.io/zone" in spreads
+    for spread in spreads.values():
+        selected = spread["labelSelector"]["matchLabels"].items()
+        assert selected <= pod["metadata"]["labels"].items()
+
+
+def test_production_has_no_server_that_a_node_can_take_down(production: list[Document]) -> None:
+    """MySQL and the object store are one pod each in these charts; no budget blocks a drain."""
+    assert {d["metadata"]["name"] for d in of_kind(production, "StatefulSet")} == {
+        "sluicegate-kafka"
+    }
+    for budget in of_kind(production, "PodDisruptionBudget"):
+        assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_production_kafka_has_logins_and_tls(production: list[Document]) -> None:
+    settings = only_of_kind(production, "ConfigMap", "sluicegate-kafka")["data"]
+    listeners = settings["server.properties"].partition("listener.security.protocol.map=")[2]
+    assert "PLAINTEXT" not in listeners.splitlines()[0]
+    assert "SASL_SSL" in listeners.splitlines()[0]
 
 
 # --- what a user adds to the pods of servers ------------------------------------------------------
