@@ -6,6 +6,7 @@ tests/robustness.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -17,9 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import AVAILABLE_NOW, EpochSettings, epochs
-from sluicegate.errors import EpochUnfinished, RecordOfAnotherJob, SettingsInvalid, StageFailed
+from sluicegate.errors import (
+    EpochUnfinished,
+    PartTooLarge,
+    RecordOfAnotherJob,
+    SettingsInvalid,
+    StageFailed,
+)
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.pacing import Pace
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.object_store import open_store
 from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
@@ -115,6 +124,24 @@ def test_one_failure_too_many_ends_the_query(ids: Stream) -> None:
     with pytest.raises(StageFailed, match="epoch 2"):
         ids.run(rows_failing(ids, times=2), [MemorySink(ids.store("out"))], settings=settings)
     assert id_counts(ids) == Counter({0: 1, 1: 1, 10: 1, 11: 1})
+
+
+@pytest.mark.parametrize(("parts", "max_part_bytes"), [(1, 10_000), (2, 600)])
+def test_rule_10_a_part_that_is_too_large_is_refused_before_its_decision(
+    spark: SparkSession, tmp_path: Path, parts: int, max_part_bytes: int
+) -> None:
+    """Spark has fixed the epoch's input; a higher limit or more parts let the same epoch succeed."""
+    stream = Stream(spark, tmp_path, "id long")
+    stream.add([{"id": i} for i in range(100)])
+    sink = MemorySink(stream.store("out"), key="id")
+    settings = EpochSettings(AVAILABLE_NOW, max_part_bytes=600)
+    with pytest.raises(PartTooLarge, match=r"part 0 of sink .*, and max-part-bytes is 600"):
+        stream.run(stream.rows, [sink], settings=settings)
+    assert StoredEpochLog(open_store(stream.url)).newest() is None
+    sink = dataclasses.replace(sink, parts=parts)
+    settings = EpochSettings(AVAILABLE_NOW, max_part_bytes=max_part_bytes)
+    stream.run(stream.rows, [sink], settings=settings)
+    assert id_counts(stream) == Counter(range(100))
 
 
 def totals(stream: Stream) -> DataFrame:

@@ -42,6 +42,7 @@ OUTCOMES = {
     "StageFailed": (True, 1),
     "StateIncomplete": (False, 1),
     "RowRefused": (False, 1),
+    "PartTooLarge": (False, 64),
     "EpochTimeout": (True, 75),
     "SinkUnavailable": (True, 1),
     "RowsLost": (True, 1),

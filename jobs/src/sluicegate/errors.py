@@ -172,6 +172,13 @@ class RowRefused(SluicegateError):
     """Raised when a row does not fit its sink and there is no dead-letter sink (rule 10)."""
 
 
+class PartTooLarge(SluicegateError, exit_code=ExitCode.CANNOT_START):
+    """Raised when an epoch has more data for a part of a sink than one transaction may write (rule 10).
+
+    The epoch is undecided. It has the same size after a restart, because its offsets are fixed.
+    """
+
+
 class EpochTimeout(SluicegateError, restartable=True, exit_code=ExitCode.LATE):
     """Raised when an epoch exceeds its timeout; the process ends and is restarted (rule 18)."""
 

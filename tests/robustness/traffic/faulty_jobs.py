@@ -77,7 +77,13 @@ def _in_parts(sink: Sink) -> Sink:
 def copied(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     """Copies each line unchanged, so that lost and repeated lines show."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
-    sink = KafkaSink(settings.topic, value="value", bootstrap=settings.kafka)
+    timeout_ms = int(settings.apply_timeout_s * 1000)
+    sink = KafkaSink(
+        settings.topic,
+        value="value",
+        bootstrap=settings.kafka,
+        transaction_timeout_ms=timeout_ms,
+    )
     return epochs(
         source.select("value"),
         name="ip_count",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from sluicegate.errors import LookupUnanswered, SluicegateError
-from sluicegate.spark.errors import raised_in_task
+from sluicegate.spark.errors import cause_of, raised_in_task
 
 
 def spark_message(error: Exception) -> str:
@@ -26,6 +26,16 @@ def test_an_error_with_one_part_is_found_too() -> None:
     found = raised_in_task(spark_message(LookupUnanswered("no answer")), "epoch 3")
     assert isinstance(found, SluicegateError)
     assert (found.data, found.do) == ("", "")
+
+
+def test_the_cause_of_a_failure_in_another_thread_is_found() -> None:
+    text = (
+        "An error occurred while calling o74.getResult.\n"
+        ": org.apache.spark.SparkException: Exception thrown in awaitResult: \n"
+        "\tat org.apache.spark.util.SparkThreadUtils$.awaitResult\n"
+        "Caused by: org.apache.spark.SparkException: Job aborted: the disk is full\n"
+    )
+    assert cause_of(text) == "org.apache.spark.SparkException: Job aborted: the disk is full"
 
 
 def test_any_other_error_is_ignored() -> None:

@@ -372,7 +372,8 @@ def _stuck(record: EpochRecord, sink: str, error: Exception) -> Stuck:
         f"epoch {record.epoch} is decided and sink {sink} does not accept it: {error}",
         data="the epoch stays decided and is applied when the sink accepts it; later epochs wait; "
         "nothing is lost or repeated",
-        do="repair the sink and restart; or give up the rows with `sluicegate epochs discard`",
+        do="repair the sink and restart; if it needs more time, raise apply-timeout-s; or give up the "
+        "rows with `sluicegate epochs discard`",
     )
 
 

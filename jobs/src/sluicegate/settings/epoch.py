@@ -43,8 +43,12 @@ class EpochSettings:
         state_backend: 'rocksdb' (default; incremental through changelogs) or 'hdfs' (on the JVM
             heap). Fixed for the lifetime of a checkpoint. 'memory' is rejected: it would not
             survive the driver.
-        inline_bytes: chunks up to this size are stored in the epoch record, larger ones in the
-            staging area; default 4 MiB.
+        inline_bytes: how much of an epoch's staged rows may be stored in its record, in bytes;
+            default 16 MiB. It bounds what an epoch carries through the driver. Each staging task
+            has an equal share; chunks that exceed it are stored in the staging area.
+        max_part_bytes: size in memory, in bytes, of the rows of one part of a sink, which are
+            written in one transaction; default 1 GiB. A larger part fails the epoch before its
+            decision.
         apply_timeout_s: time limit of one apply in seconds, default 60.
         overlap: apply an epoch while the next one is staged; the next one is decided only after
             the apply. Raises throughput where applying takes long; off by default.
@@ -98,10 +102,17 @@ class EpochSettings:
         choices=("rocksdb", "hdfs", "memory"),
     )
     inline_bytes: int = option(
-        4 << 20,
-        "Size in bytes up to which staged data is stored in the epoch record. Larger chunks are "
-        "stored as separate objects.",
+        16 << 20,
+        "Size in bytes up to which the staged data of an epoch is stored in its record. Each staging "
+        "task has an equal share of it. Chunks that exceed the share are stored as separate objects.",
         at_least=0,
+        at_most=64 << 20,  # a Spark task has at most 128 MiB by default (spark.rpc.message.maxSize)
+    )
+    max_part_bytes: int = option(
+        1 << 30,
+        "Maximum size in bytes, uncompressed, of an epoch's data for one part of a sink, which is "
+        "written in one transaction. A larger part fails the epoch before its decision.",
+        at_least=1,
     )
     apply_timeout_s: float = option(
         60.0, "Time limit in seconds for applying an epoch to a sink.", above=0

@@ -88,6 +88,7 @@ class EpochsWriter:
             store=store,
             tracing=Tracing(self.name),
             inline_bytes=self.settings.inline_bytes,
+            max_part_bytes=self.settings.max_part_bytes,
             progress=ProgressReporter.of_pod(),
         )
 

@@ -33,8 +33,10 @@ def cause_of(text: str) -> str:
         # the stack frames are indented, the exception is not
         raised = (line for line in lines[start + 1 :] if line and not line[0].isspace())
         return next(raised, text).strip()
-    named = (line for line in lines if "Error" in line or "Exception" in line)
-    return next(named, text).strip()
+    # the failure of another thread, whose cause is a later line
+    causes = (line for line in lines if "Exception thrown in awaitResult" not in line)
+    named = (line for line in causes if "Error" in line or "Exception" in line)
+    return next(named, text).strip().removeprefix("Caused by: ")
 
 
 def raised_in_task(text: str, where: str) -> SluicegateError | None:

@@ -43,7 +43,8 @@ def _expire(epoch: int, timeout_s: float) -> None:
         f"epoch {epoch} took longer than its timeout of {timeout_s:g} s; the process ends",
         data="an undecided epoch runs again, a decided one is applied at the next start; nothing is "
         "lost or repeated",
-        do="restart the driver; if this continues, raise the timeout or make epochs smaller",
+        do="restart the driver; if this continues, raise timeout-s; a lower limit of records makes "
+        "only later epochs smaller",
     )
     log.critical("%s", error)
     termination.write(error)

@@ -14,17 +14,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.deployment.progress import ProgressReporter
-from sluicegate.errors import RowRefused, StageFailed
+from sluicegate.errors import PartTooLarge, RowRefused, StageFailed
 from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.ports import Staged
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch, EpochRecord, EventTime
 from sluicegate.sinks.contract import BoundSink
-from sluicegate.spark import staging
 from sluicegate.spark.apply import PartOrder, apply_parts
 from sluicegate.spark.errors import cause_of, raised_in_task
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import RunningExecution, check_state
-from sluicegate.spark.staging import StagedPart, StageOrder, stage_with
+from sluicegate.spark.staging import StagedPart, StageOrder, stage_rows
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
 from sluicegate.storage.object_store import ObjectStore
 from sluicegate.tracing import Tracing
@@ -42,6 +41,7 @@ class QueryContext:
     store: ObjectStore
     tracing: Tracing
     inline_bytes: int
+    max_part_bytes: int
     progress: ProgressReporter = field(default_factory=lambda: ProgressReporter(None))
 
 
@@ -167,6 +167,7 @@ class BatchPlan:
                 data="the epoch is undecided, nothing of it is visible in any sink, nothing is lost",
                 do="give the job a dead-letter sink, widen the column or limit, or filter such rows",
             )
+        self._check_part_sizes(epoch, parts)
         chunks = tuple(part.chunk for part in parts if part.chunk is not None)
         counts = {"refused": refused}
         if execution:
@@ -189,19 +190,37 @@ class BatchPlan:
         watermark = self._execution.late_watermark_ms() if self._execution else None
         rows = context.outputs.rows_to_stage(self._batch, watermark)
         try:
-            results = rows.mapInArrow(stage_with(order), staging.RESULT_TYPE).toArrow()
+            parts = stage_rows(rows, order)
         except (PySparkException, Py4JJavaError) as error:
             raise raised_in_task(str(error), f"epoch {epoch}") or StageFailed(
                 f"epoch {epoch} could not be staged: {cause_of(str(error))[:500]}",
                 data="the epoch is undecided and nothing of it is visible; its input is read again",
                 do="restart the driver; if it fails again, the cause is in the job or its source",
             ) from error
-        parts, record = staging.parse(results), context.tracing.record
+        record = context.tracing.record
         for part in parts:
             if (chunk := part.chunk) is not None:
                 ids: dict[str, str | int] = {"sink": chunk.sink, "part": chunk.part}
                 record("stage chunk", part.start_ns, part.end_ns, rows=chunk.rows, **ids)
         return parts
+
+    def _check_part_sizes(self, epoch: int, staged: list[StagedPart]) -> None:
+        """Raise PartTooLarge for a part that one transaction may not be able to write (rule 10)."""
+        sizes, limit = Counter[tuple[str, int]](), self._context.max_part_bytes
+        for report in staged:
+            if report.chunk is not None:
+                sizes[report.chunk.sink, report.chunk.part] += report.memory_bytes
+        for (sink, part), size in sizes.most_common(1):
+            if size > limit:
+                raise PartTooLarge(
+                    f"epoch {epoch} has {size:,} bytes for part {part} of sink {sink}, and "
+                    f"max-part-bytes is {limit:,}",
+                    data="the epoch is undecided, nothing of it is visible in any sink, nothing is "
+                    f"lost; its input is fixed in offsets/{epoch}, so a lower max-records or "
+                    "maxOffsetsPerTrigger makes only later epochs smaller",
+                    do="raise max-part-bytes, and apply-timeout-s so that the sink can write that "
+                    "much in one transaction; or raise parts= of the sink",
+                )
 
     def check_state(self, epoch: int) -> None:  # noqa: ARG002 - the plan knows its version
         if self._execution:

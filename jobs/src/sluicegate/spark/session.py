@@ -40,6 +40,8 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
     # each staged batch is encoded separately: fewer and larger ones are faster
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    # a batch of long records would otherwise be a chunk of 64 MiB; a chunk is closed at this size
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
 }
 """Set on the session when a query starts; a running query keeps the settings of its start."""
 

@@ -1,8 +1,11 @@
 """Stages an epoch: the plan runs once, and executors make its rows durable for every sink.
 
 Each task splits its rows by sink and part, lets the sinks refuse rows that they could not write, and
-encodes the others as Arrow IPC. It returns small chunks in its result and writes large ones to the
+encodes the others as Arrow IPC. It returns small chunks in its result and writes the others to the
 staging area. A refused row reaches no sink and becomes a dead letter.
+
+What an epoch carries through the driver is bounded by construction: a task knows the number of tasks,
+and returns at most an equal share of `inline_bytes`.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from sluicegate import failpoints
 from sluicegate.dead_letters import letter as dead_letter
@@ -28,7 +32,14 @@ from sluicegate.storage.object_store import open_store
 from sluicegate.storage.staging_area import StagingArea
 
 CHUNK_BYTES = 16 << 20
-"""A chunk is closed at about this size: an apply holds one chunk in memory at a time."""
+"""A chunk is closed at this size in memory: an apply holds one chunk in memory at a time."""
+
+OPEN_BYTES = 4 * CHUNK_BYTES
+"""The largest chunks of a task are closed early when its open chunks have this size in memory together,
+however many sinks and parts there are."""
+
+TASKS_PROPERTY = "sluicegate.staging.tasks"
+"""The local property that tells a task the number of staging tasks."""
 
 RESULT_TYPE = "staged binary"
 """The schema of a task's result: a pickled `StagedPart` in each row."""
@@ -40,7 +51,7 @@ class StageOrder:
 
     Args:
         checkpoint: address of the checkpoint, for chunks that are too large for the task's result.
-        inline_bytes: size in bytes of the largest chunk that is returned in the result.
+        inline_bytes: size in bytes of the chunks that all tasks together return in their results.
         sinks: bound, in the order of the struct columns.
         dead_letters: id of the sink for refused rows; None: a refused row fails the epoch.
     """
@@ -55,11 +66,15 @@ class StageOrder:
 
 @dataclass(frozen=True)
 class StagedPart:
-    """A task's report of one chunk, or of its refused rows if there is no chunk."""
+    """A task's report of one chunk, or of its refused rows if there is no chunk.
+
+    `memory_bytes` is the size of the chunk's rows before they are encoded.
+    """
 
     start_ns: int
     end_ns: int
     chunk: Chunk | None = None
+    memory_bytes: int = 0
     refused: int = 0
     reason: str = ""
     kinds: Mapping[str, int] = field(default_factory=dict)
@@ -68,13 +83,28 @@ class StagedPart:
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
+def stage_rows(rows: DataFrame, order: StageOrder) -> list[StagedPart]:
+    """Run the plan of `Outputs.rows_to_stage` once; return the reports of its tasks."""
+    staged = rows.mapInArrow(stage_with(order), RESULT_TYPE)
+    # PySpark's TaskContext does not have the number of tasks. The plan is the one that runs: a
+    # shuffle that adaptive execution starts here is not repeated.
+    tasks = staged._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 - no public API
+    rows.sparkSession.sparkContext.setLocalProperty(TASKS_PROPERTY, str(tasks))
+    return parse(staged.toArrow())
+
+
 def stage_with(order: StageOrder) -> Stage:
     """Return the function that Spark runs on each partition of `Outputs.rows_to_stage`."""
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        task, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-        yield from _PartStager(order, task, attempt).run(batches)
+        task, attempt, tasks = 0, 0, 1
+        if context is not None:
+            task, attempt = context.partitionId(), context.taskAttemptId()
+            number = context.getLocalProperty(TASKS_PROPERTY)
+            assert number is not None, "stage_rows sets it"
+            tasks = int(number)
+        yield from _PartStager(order, task, attempt, order.inline_bytes // tasks).run(batches)
 
     return stage
 
@@ -82,8 +112,9 @@ def stage_with(order: StageOrder) -> Stage:
 class _PartStager:
     """Stages the rows of one task."""
 
-    def __init__(self, order: StageOrder, task: int, task_attempt: int) -> None:
+    def __init__(self, order: StageOrder, task: int, task_attempt: int, inline_bytes: int) -> None:
         self._order, self._task, self._task_attempt = order, task, task_attempt
+        self._inline_bytes_left = inline_bytes
         self._open: dict[tuple[int, int], list[pa.RecordBatch]] = {}
         self._bytes: dict[tuple[int, int], int] = {}
         self._sequence = 0
@@ -94,14 +125,15 @@ class _PartStager:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self._stage_batch(batch)
-            for key in [k for k, size in self._bytes.items() if size >= CHUNK_BYTES]:
-                yield self._close(key)
+            for key in sorted(self._bytes, key=self._bytes.__getitem__, reverse=True):
+                if self._bytes[key] >= CHUNK_BYTES or sum(self._bytes.values()) > OPEN_BYTES:
+                    yield self._close(key)
             failpoints.reach("stage-part", epoch=self._order.epoch)
         for key in sorted(self._open):
             yield self._close(key)
         if self._refused or self._kinds:
             counts = self._refused, self._reason, self._kinds
-            yield _result(StagedPart(self._start_ns, time.time_ns(), None, *counts))
+            yield _result(StagedPart(self._start_ns, time.time_ns(), None, 0, *counts))
 
     def _stage_batch(self, batch: pa.RecordBatch) -> None:
         """Split a batch by sink and part, and separate the refused rows."""
@@ -164,13 +196,14 @@ class _PartStager:
     def _close(self, key: tuple[int, int]) -> pa.RecordBatch:
         """Make one chunk durable and return its report."""
         i, part = key
-        rows = self._open.pop(key)
-        del self._bytes[key]
+        rows, memory_bytes = self._open.pop(key), self._bytes.pop(key)
         encoded = encode_batches(rows[0].schema, rows)
         sink = self._order.sinks[i].id
         sequence, self._sequence = self._sequence, self._sequence + 1
         name = None
-        if len(encoded) > self._order.inline_bytes:
+        if len(encoded) <= self._inline_bytes_left:
+            self._inline_bytes_left -= len(encoded)
+        else:
             area = StagingArea(open_store(self._order.checkpoint))
             tail = f"{sink}/{part}-{self._task}-{self._task_attempt}-{sequence}"
             name = area.write(self._order.epoch, self._order.attempt, tail, encoded)
@@ -184,7 +217,7 @@ class _PartStager:
             inline=None if name else encoded,
             name=name,
         )
-        return _result(StagedPart(self._start_ns, time.time_ns(), chunk))
+        return _result(StagedPart(self._start_ns, time.time_ns(), chunk, memory_bytes))
 
 
 def _result(staged: StagedPart) -> pa.RecordBatch:

@@ -61,8 +61,12 @@ EPOCHS = LibrarySettings(
         "writes changelogs to the checkpoint. HDFS keeps it on the JVM heap, for small state. Memory "
         "is rejected, because the state would be lost with the driver. It belongs to the "
         "checkpoint: only upgradeMode Stateless can change it.",
-        "inline_bytes": "Maximum size in bytes of a chunk of staged rows that is stored inside the "
-        "epoch's record. Larger chunks become objects in the checkpoint's staging area.",
+        "inline_bytes": "Maximum size in bytes of an epoch's staged rows that are stored inside its "
+        "record. Each staging task has an equal share. Chunks that exceed it become objects in the "
+        "checkpoint's staging area.",
+        "max_part_bytes": "Maximum size in bytes, uncompressed, of an epoch's rows for one part of a "
+        "sink, which are written in one transaction. A larger part fails the epoch before its "
+        "decision.",
         "apply_timeout_s": "Maximum duration of applying an epoch to one sink.",
         "overlap": "Whether an epoch is applied to the sinks while the next one is staged. It raises "
         "throughput where applying is slow. The next epoch is decided only after the previous one "

@@ -214,8 +214,8 @@ class MySQLPartWriter:
                 f"{self._where}: {self._step} took longer than an apply may, "
                 f"{self._sink.apply_timeout_s:g} s",
                 data="all of this part was rolled back; the next attempt reads the marker first",
-                do="check the server for locks and load; raise the apply timeout, or use "
-                "smaller epochs or more parts",
+                do="check the server for locks and load, or raise apply-timeout-s; smaller epochs or "
+                "more parts help only the epochs that are not yet decided",
             )
 
 
