@@ -266,12 +266,17 @@ def _seed_markers(
 
 
 def _seed(job: Job, seed: effects.SeedMarkers) -> ApplySteps[Mapping[int, Marker]]:
-    for failed in range(1, job.apply_tries):
+    failed = 0
+    while True:
         try:
-            return (yield seed)
+            markers: Mapping[int, Marker] = yield seed
         except SinkUnavailable:
+            failed += 1
+            if failed == job.apply_tries:
+                raise  # nothing is decided: the next start stages the epoch again
             yield job.pause(failed)
-    return (yield seed)
+        else:
+            return markers
 
 
 def _decide(job: Job, candidate: EpochRecord) -> LogSteps[EpochRecord]:

@@ -56,7 +56,9 @@ class KafkaAdmin:
                 metadata = self._admin.list_topics(
                     MARKERS_TOPIC, timeout=deadline.left(_CONNECT_SLICE_S)
                 )
-                return str(min(metadata.brokers)), metadata.cluster_id or ""
+                # its annotation is wrong: None if the broker does not tell it
+                cluster = metadata.cluster_id or ""  # type: ignore[redundant-expr]
+                return str(min(metadata.brokers)), cluster
             except KafkaException as raised:
                 self._admin.poll(0)
                 denied = self._denial()
