@@ -30,6 +30,7 @@ default.replication.factor=1
 num.partitions=1
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
+offsets.retention.minutes=2147483647
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=8

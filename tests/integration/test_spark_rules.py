@@ -7,18 +7,25 @@ in tests/robustness.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import LateRows
-from sluicegate.errors import OffsetLogDiverged, RowRefused, StateIncomplete
+from infra.local_services import Services
+from infra.local_services.endpoints import KafkaEndpoint
+from sluicegate import EpochSettings, KafkaSink, LateRows, epochs
+from sluicegate.errors import MarkerMismatch, OffsetLogDiverged, RowRefused, StateIncomplete
+from sluicegate.sinks.kafka.connection import group_id
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import RunningExecution
+from sluicegate.storage.lineage import read_lineage
+from sluicegate.storage.object_store import open_store
+from tests.integration.kafka_reader import read_topic
 from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
@@ -204,6 +211,74 @@ def test_rule_10_without_dead_letters_a_refused_row_stops_the_epoch(named_things
         named_things.run({"things": named_things.rows}, strict_and_lax_sinks(named_things))
     assert named_things.newest() is None
     assert named_things.committed_rows("strict") == named_things.committed_rows("lax") == []
+
+
+# --- rule 11: markers that have expired --------------------------------------------------------
+
+
+class ExpiringMarkers:
+    """A stream into a Kafka topic whose markers expire when a test says so."""
+
+    def __init__(self, stream: Stream, kafka: KafkaEndpoint) -> None:
+        self._stream, self._kafka = stream, kafka
+        self._topic = stream.store("rule11")
+        kafka.create_topic(self._topic, 1)
+
+    def run(self, *epochs_rows: list[dict[str, object]]) -> None:
+        self._stream.add(*epochs_rows)
+        sink = KafkaSink(self._topic, bootstrap=self._kafka.bootstrap)
+        self._stream.run(self._stream.rows, [sink])
+
+    def expire(self) -> None:
+        """Delete the group: the broker does nothing else when the last group offset expires."""
+        lineage = read_lineage(open_store(self._stream.url))
+        assert lineage
+        group = group_id(lineage.id, f"kafka.{self._topic}")
+        admin = self._kafka.admin()
+        admin.delete_consumer_groups([group])[group].result(timeout=20)
+
+    def values(self) -> list[object]:
+        records = read_topic(self._kafka.bootstrap, self._topic)
+        return [json.loads(record.value or b"")["x"] for record in records]
+
+
+@pytest.fixture
+def expiring(spark: SparkSession, tmp_path: Path, services: Services) -> ExpiringMarkers:
+    return ExpiringMarkers(Stream(spark, tmp_path, "x long"), services.kafka)
+
+
+def test_rule_11_a_job_goes_on_exactly_after_its_kafka_markers_have_expired(
+    expiring: ExpiringMarkers,
+) -> None:
+    expiring.run([{"x": 0}], [{"x": 1}])
+    for x in (2, 3):
+        expiring.expire()
+        expiring.run([{"x": x}])
+    assert expiring.values() == [0, 1, 2, 3]
+
+
+def test_rule_11_markers_that_expired_with_an_uncommitted_epoch_stop_the_job(
+    expiring: ExpiringMarkers,
+) -> None:
+    """It is the job's first epoch, and the topic has its rows: another apply would repeat them."""
+    with failing_at("before-done@0"):
+        expiring.run([{"x": 0}])
+    expiring.expire()
+    with pytest.raises(MarkerMismatch, match="the marker is absent"):
+        expiring.run()
+    assert expiring.values() == [0]
+
+
+def test_rule_11_an_overlapped_epoch_is_marked_while_the_job_idles(hits: Stream) -> None:
+    """If the driver is killed after its markers have expired, the next one need not read them."""
+    settings = EpochSettings(interval="0 seconds", overlap=True)
+    sinks = [MemorySink(hits.store("out"))]
+    writer = epochs(hits.rows, sinks=sinks, name="stream", checkpoint=hits.url, settings=settings)
+    query, deadline = writer.start(), time.monotonic() + 60
+    while not (hits.checkpoint / "epochs" / "4.applied").exists():
+        assert not query.await_end(0.2)
+        assert time.monotonic() < deadline
+    query.stop()
 
 
 # --- rule 16: skipping the plan -------------------------------------------------------------------

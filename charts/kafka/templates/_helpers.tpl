@@ -46,6 +46,9 @@ inter.broker.listener.name: INTERNAL
 # a folder in the volume: Kafka takes every other folder at its level for a partition
 log.dirs: /var/lib/kafka/data
 unclean.leader.election.enable: false
+# the maximum: markers are group offsets, and one that expires while an epoch is decided and not
+# applied stops the job
+offsets.retention.minutes: "2147483647"
 {{- if .Values.tls.enabled }}
 config.providers: dir,env
 config.providers.dir.class: org.apache.kafka.common.config.provider.DirectoryConfigProvider

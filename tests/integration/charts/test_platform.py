@@ -290,6 +290,11 @@ def test_kafkas_transactions_are_replicated_on_as_many_nodes_as_possible(
     assert settings["unclean.leader.election.enable"] == "false"
 
 
+def test_kafka_retains_markers_for_as_long_as_it_can(charts: Charts) -> None:
+    settings = server_properties(charts.render("kafka", {}))
+    assert settings["offsets.retention.minutes"] == str(2**31 - 1)
+
+
 def test_kafkas_quorum_voters_are_named_after_their_pods(charts: Charts) -> None:
     settings = server_properties(charts.render("kafka", {"replicas": 3}))
     hosts = "sluicegate-kafka-{0}.sluicegate-kafka-headless.sluicegate.svc:9093"

@@ -218,3 +218,59 @@ def test_cleaning_the_staging_area_before_the_decision_is_caught() -> None:
 
     with pytest.raises(invariants.InvariantBroken, match=r"redo log: .* was removed"):
         search_rivals(config_of_one_sink(), broken)
+
+
+def expired_and_paused(**broken: Any) -> World:  # noqa: ANN401 - any field
+    """Markers expire twice; a driver that was paused in between seeds after the epoch is applied."""
+    world = World(config_of_one_sink(sinks=(KAFKA,), **broken))
+    to_the_end(world.start("A", last=1))
+    world.expire_markers("kafka")
+    paused = world.start("P")
+    until(paused, "seed")
+    other = world.start("B")
+    until(other, "log commit")
+    other.crash()
+    world.expire_markers("kafka")
+    to_the_end(paused)
+    recover(world)
+    return world
+
+
+def test_the_real_coordinator_writes_nothing_twice_after_markers_have_expired() -> None:
+    assert isinstance(expired_and_paused().drivers[-1].error, MarkerMismatch)
+
+
+def one_seed_for_all(found: Marker | None, *, expected: Marker, **_: object) -> Marker:
+    return Marker(expected.epoch, "seeded.") if found is None else found
+
+
+def test_seeds_that_are_equal_are_caught() -> None:
+    with pytest.raises(invariants.InvariantBroken, match=r"once: kafka/0 shows input 4 twice"):
+        expired_and_paused(seed=one_seed_for_all)
+
+
+def absent_is_fine(stored: Marker | None, *, prev: Marker, **markers: Any) -> Verdict:  # noqa: ANN401
+    return compare_marker(stored or prev, prev=prev, **markers)
+
+
+def test_taking_an_absent_marker_for_the_one_before_is_caught() -> None:
+    world = World(config_of_one_sink(sinks=(KAFKA,), compare=absent_is_fine))
+    driver = world.start("A")
+    until(driver, "log commit")
+    driver.crash()
+    world.expire_markers("kafka")
+    with pytest.raises(invariants.InvariantBroken, match=r"once: kafka/0 shows input 0 twice"):
+        recover(world)
+
+
+def expected_only(_found: Marker | None, *, expected: Marker, **_: object) -> Marker:
+    return expected
+
+
+def test_a_coordinator_that_seeds_nothing_stops_after_markers_have_expired() -> None:
+    """The machine of random schedules finds it as well: "the job does not go on"."""
+    world = World(config_of_one_sink(sinks=(KAFKA,), seed=expected_only))
+    to_the_end(world.start("A", last=1))
+    world.expire_markers("kafka")
+    assert not world.newest_may_be_unapplied()
+    assert isinstance(recover(world, epochs=1).error, MarkerMismatch)

@@ -50,6 +50,7 @@ DECIDED = DecidedState(
     ("marker", "records", "expected"),
     [
         (Marker(1, "a1"), 5, []),
+        (Marker(1, "seeded.x"), 5, []),  # expired, and seeded for an epoch that was not decided
         (Marker(0, "a0"), 5, ["lost"]),  # decided but not applied yet
         (None, 5, ["lost"]),
         (Marker(1, "zombie"), 5, ["undecided-but-visible"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from sluicegate.protocol.record import (
     SinkBinding,
     decode,
     encode,
+    parse_sinks,
 )
 
 names = st.sampled_from(["kafka", "mysql", "dead letters", "ß/\u2028"])
@@ -91,6 +93,22 @@ def chunk(sink: str, part: int, *, task: int = 0, data: bytes = b"rows") -> Chun
 @given(records)
 def test_a_decoded_record_equals_the_encoded_one(record: EpochRecord) -> None:
     assert decode(encode(record)) == record
+
+
+def test_a_record_of_a_version_without_clusters_is_decoded() -> None:
+    """Such records stay in checkpoints, manifests of savepoints and ancestries."""
+    earlier = {"kind": "kafka", "target": "topic t", "parts": 2, "marker_key": "L.s"}
+    assert parse_sinks({"s": earlier}) == small().sinks
+
+
+def test_an_unknown_cluster_may_be_any_and_another_one_is_another_sink() -> None:
+    unknown = small().sinks["s"]
+    ours, other = replace(unknown, cluster="c"), replace(unknown, cluster="other")
+    assert unknown.is_same_sink(ours)
+    assert ours.is_same_sink(unknown)
+    assert not ours.is_same_sink(other)
+    assert not ours.is_same_sink(replace(ours, target="topic u"))
+    assert not ours.is_same_sink(None)
 
 
 @given(records)

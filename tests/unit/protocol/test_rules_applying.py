@@ -11,6 +11,7 @@ import pytest
 
 from sluicegate.errors import (
     EpochLogBroken,
+    Fenced,
     MarkerMismatch,
     RecordOfAnotherJob,
     SinkRegressed,
@@ -150,19 +151,108 @@ def test_rule_11_a_failure_while_a_sink_is_brought_forward_is_retried() -> None:
     invariants.check_end(world)
 
 
-@pytest.mark.parametrize("sink", ["kafka", "mysql"])
-def test_rule_11_lost_markers_stop_the_driver(sink: str) -> None:
+def test_rule_11_lost_markers_stop_the_driver() -> None:
     world = world_of(parts=1)
     to_the_end(world.start("A", last=1))
     world.events.add("wiped")
-    world.sinks[sink].wipe_markers()
+    world.sinks["mysql"].wipe_markers()
     died_of(recover(world, epochs=1), MarkerMismatch)
-    assert offsets(world, sink) == [0, 1, 2, 3]
+    assert offsets(world, "mysql") == [0, 1, 2, 3]
 
 
-@pytest.mark.xfail(reason="before a part's first epoch an absent marker is correct", strict=True)
+@pytest.mark.parametrize("overlap", [False, True])
+def test_rule_11_a_job_goes_on_after_its_markers_have_expired(overlap: bool) -> None:  # noqa: FBT001
+    """The log proves that every sink has the newest epoch, so nothing is in doubt."""
+    world = world_of(sinks=(KAFKA,), overlap=overlap)
+    to_the_end(world.start("A", last=2))
+    world.expire_markers("kafka")
+    assert recover(world, epochs=3).error is None
+    invariants.check_end(world)
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_rule_11_markers_that_expired_while_an_epoch_was_unapplied_stop_the_driver(
+    applied: bool,  # noqa: FBT001
+) -> None:
+    """Nothing shows whether the sink has the epoch: Spark has not committed it."""
+    world = world_of(sinks=(KAFKA,), parts=1)
+    to_the_end(world.start("A", last=1))
+    driver = world.start("B")
+    until(driver, "log commit" if applied else "open")
+    driver.crash()
+    world.expire_markers("kafka")
+    died_of(recover(world), MarkerMismatch)
+    assert offsets(world, "kafka") == list(range(6 if applied else 4))
+
+
+def test_rule_11_an_epoch_that_is_marked_as_applied_needs_no_marker() -> None:
+    """An apply-only run marked it, Spark has not committed it, and its markers have expired."""
+    world = world_of(sinks=(KAFKA,), parts=1)
+    driver = world.start("A")
+    until(driver, "log commit")
+    driver.crash()
+    world.marked_applied.add(0)
+    world.expire_markers("kafka")
+    assert recover(world, epochs=2).error is None
+    invariants.check_end(world)
+
+
+def test_rule_11_a_seed_that_is_written_too_late_is_not_taken_for_the_marker_before() -> None:
+    """A driver that was paused before it seeded writes its seed after the epoch is applied."""
+    world = world_of(sinks=(KAFKA,), parts=1)
+    to_the_end(world.start("A", last=1))
+    world.expire_markers("kafka")
+    paused = world.start("P")
+    until(paused, "seed")
+    other = world.start("B")
+    until(other, "log commit")
+    other.crash()
+    world.expire_markers("kafka")
+    died_of(to_the_end(paused), Fenced)
+    died_of(recover(world), MarkerMismatch)
+    assert offsets(world, "kafka") == [0, 1, 2, 3, 4, 5]
+
+
+def test_rule_11_a_sink_on_another_cluster_is_an_error_before_anything_is_staged() -> None:
+    world = world_of(sinks=(KAFKA,), parts=1)
+    to_the_end(world.start("A", last=0))
+    moved = replace(world.job.sinks["kafka"], cluster="other")
+    world.expire_markers("kafka")
+    world.offsets[1], driver = 4, world.start("B")
+    driver.memory[1] = (2, 4)
+    with pytest.raises(RecordOfAnotherJob, match=r"cluster other; up to epoch 0 .* cluster c"):
+        run_effects(run_epoch(replace(world.job, sinks={"kafka": moved}), 1), driver.ports)
+    assert "B1" not in world.ranges
+
+
+def test_rule_11_expired_markers_of_an_unknown_cluster_stop_the_driver() -> None:
+    """A record of an earlier version does not say which cluster has the rows."""
+    world = world_of(sinks=(KAFKA,), parts=1)
+    known = world.job
+    world.job = replace(known, sinks={"kafka": replace(known.sinks["kafka"], cluster="")})
+    to_the_end(world.start("A", last=1))
+    world.job = known
+    world.expire_markers("kafka")
+    died_of(recover(world, epochs=1), MarkerMismatch)
+    assert offsets(world, "kafka") == [0, 1, 2, 3]
+
+
+def test_rule_04_an_epoch_of_an_earlier_version_is_applied_by_a_job_that_knows_its_cluster() -> (
+    None
+):
+    world = world_of(sinks=(KAFKA,), parts=1)
+    known = world.job
+    world.job = replace(known, sinks={"kafka": replace(known.sinks["kafka"], cluster="")})
+    driver = world.start("A")
+    until(driver, "open")
+    driver.crash()
+    world.job = known
+    assert recover(world, epochs=2).error is None
+    invariants.check_end(world)
+
+
 def test_rule_11_markers_lost_in_a_parts_first_epoch_stop_the_driver() -> None:
-    """Open issue: epoch 0 is applied, Spark has not committed it, and Kafka's markers are wiped."""
+    """Epoch 0 is applied, Spark has not committed it, and Kafka's markers are wiped."""
     world = world_of(sinks=(KAFKA,), parts=1)
     driver = world.start("A")
     until(driver, "log commit")

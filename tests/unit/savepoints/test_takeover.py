@@ -108,13 +108,23 @@ def test_a_sink_that_was_reset_is_detected(sink: MemorySink) -> None:
         take_over_sink(sink)
 
 
-def test_an_expired_marker_is_logged_and_not_created(
+def test_an_expired_marker_is_logged_and_a_second_successor_is_still_rejected(
     sink: MemorySink, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         take_over_sink(sink)
     assert "has no marker of the parent" in caplog.text
-    assert marker(sink, 0) is None
+    with pytest.raises(Fenced, match="taken over by lineage child"):
+        take_over_sink(sink, replace(CHILD, id="second"))
+
+
+def test_a_marker_that_the_parent_seeded_before_it_died_is_taken_over(sink: MemorySink) -> None:
+    """It seeded both parts before an epoch that it never decided."""
+    for part, epoch in ((0, AT.epoch), (1, NO_MARKER.epoch)):
+        seeded = PartDecision("parent", Marker(epoch, "seeded.x"), NO_MARKER)
+        bound(sink).open(part).apply(seeded, ())
+    take_over_sink(sink)
+    assert [successor(marker(sink, part)) for part in (0, 1)] == ["child", "child"]
 
 
 def test_a_sink_that_the_job_no_longer_has_is_left_alone(sink: MemorySink) -> None:

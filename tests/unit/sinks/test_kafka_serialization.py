@@ -40,13 +40,18 @@ def test_a_time_too_far_ahead_is_refused_before_the_decision() -> None:
     assert bound(2**63 - 1).refusals(timed(now, 2**62)) is None
 
 
-def bound(ahead_ms: int) -> BoundKafka:
+def test_rule_04_a_binding_names_the_cluster() -> None:
+    assert bound(1, cluster="cluster-a").binding.cluster == "cluster-a"
+
+
+def bound(ahead_ms: int, *, cluster: str = "") -> BoundKafka:
     limits = TopicLimits(
         partitions=1,
         record_limit_bytes=1000,
         keys_required=False,
         offsets_retention_min=1,
         timestamp_ahead_ms=ahead_ms,
+        cluster=cluster,
     )
     topic = KafkaTopic(
         name="t",

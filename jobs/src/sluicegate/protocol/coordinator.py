@@ -27,6 +27,7 @@ from sluicegate.errors import (
 )
 from sluicegate.protocol import effects
 from sluicegate.protocol.effects import Apply, ApplySteps, Effect, EpochSteps, LogSteps, Pause
+from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.ports import LogPorts, Staged
 from sluicegate.protocol.record import DecidedEpoch, EpochRecord, SinkBinding
 from sluicegate.settings.backoff import backoff_s
@@ -90,6 +91,7 @@ def run_epoch(job: Job, epoch: int) -> EpochSteps[DecidedEpoch]:
         previous = yield from _previous_record(job, epoch)
         candidate = yield from _stage(job, epoch, previous)
         yield from _await_previous_apply(job, previous)
+        candidate = yield from _seed_markers(job, candidate, previous)
         record = yield from _decide(job, candidate)
     decided = DecidedEpoch(record, replayed=found is not None)
     if job.applies_in_background(record):
@@ -127,6 +129,7 @@ def _previous_record(job: Job, epoch: int) -> LogSteps[EpochRecord | None]:
             do="restore `epochs/` of the checkpoint, or start a new lineage",
         )
     _verify_lineage(job, previous)
+    _verify_clusters(job, previous)
     # this epoch's input starts where those offsets end: changed ones would skip or repeat input
     yield from _verify_offsets(previous)
     return previous
@@ -137,7 +140,7 @@ def verify_record(job: Job, record: EpochRecord) -> LogSteps[None]:
     _verify_lineage(job, record)
     yield from _verify_offsets(record)
     for sink, binding in record.sinks.items():
-        if record.parts_with_rows(sink) and job.sinks.get(sink) != binding:
+        if record.parts_with_rows(sink) and not binding.is_same_sink(job.sinks.get(sink)):
             raise _sink_changed(record, sink, job.sinks.get(sink))
 
 
@@ -156,6 +159,25 @@ def _verify_lineage(job: Job, record: EpochRecord) -> None:
             data="nothing was written",
             do="give each job its own checkpoint",
         )
+
+
+def _verify_clusters(job: Job, previous: EpochRecord) -> None:
+    """Check that each sink with markers is still on the cluster that stores them.
+
+    On another cluster they are absent, which must not look as if they had expired.
+    """
+    if job.delivery != EXACTLY_ONCE:
+        return
+    for sink in previous.chain():
+        before, ours = previous.sinks.get(sink), job.sinks.get(sink)
+        if before and ours and before.is_other_cluster(ours):
+            raise RecordOfAnotherJob(
+                f"sink {sink} ({ours.target}) is on cluster {ours.cluster}; up to epoch "
+                f"{previous.epoch} it was on cluster {before.cluster}",
+                data="nothing was written; the rows and the markers so far are on the former cluster",
+                do="give the job the address of the former cluster; to go on with another one, give "
+                "the sink another id, or start a new lineage",
+            )
 
 
 def _verify_offsets(record: EpochRecord) -> LogSteps[None]:
@@ -222,6 +244,41 @@ def overlapped_apply(job: Job, record: EpochRecord) -> LogSteps[DecidedEpoch | N
     return DecidedEpoch(record, replayed=True)
 
 
+def _seed_markers(
+    job: Job, candidate: EpochRecord, previous: EpochRecord | None
+) -> ApplySteps[EpochRecord]:
+    """Return the candidate with the markers that it will find; absent ones are seeded (rule 11).
+
+    Every sink has the epoch before, so nothing is in doubt here. A marker that has expired is
+    accepted only on the cluster that had it.
+    """
+    if job.delivery != EXACTLY_ONCE:
+        return candidate
+    prev = {sink: dict(parts) for sink, parts in candidate.prev.items()}
+    for sink, binding in candidate.sinks.items():
+        parts = candidate.parts_with_rows(sink)
+        if parts:
+            before = previous.sinks.get(sink) if previous else None
+            same_cluster = before is not None and before.cluster == binding.cluster != ""
+            seed = effects.SeedMarkers(candidate, sink, parts, may_expire=same_cluster)
+            prev.setdefault(sink, {}).update((yield from _seed(job, seed)))
+    return replace(candidate, prev=prev)
+
+
+def _seed(job: Job, seed: effects.SeedMarkers) -> ApplySteps[Mapping[int, Marker]]:
+    failed = 0
+    while True:
+        try:
+            markers: Mapping[int, Marker] = yield seed
+        except SinkUnavailable:
+            failed += 1
+            if failed == job.apply_tries:
+                raise  # nothing is decided: the next start stages the epoch again
+            yield job.pause(failed)
+        else:
+            return markers
+
+
 def _decide(job: Job, candidate: EpochRecord) -> LogSteps[EpochRecord]:
     """Create the record and read it back: the commit point (rules 1 and 2)."""
     now: int = yield effects.Now()
@@ -273,7 +330,10 @@ def apply(job: Job, decided: DecidedEpoch) -> ApplySteps[None]:
     record = decided.record
     discarded: frozenset[str] = frozenset()
     if decided.replayed:
+        if (yield effects.IsMarkedApplied(record.epoch)):
+            return  # without reading the markers, which may have expired since
         discarded = yield effects.ReadDiscarded(record.epoch)
+        yield effects.RefreshMarkers(record)
     lost = decided.replayed and record.delivery == AT_MOST_ONCE
     for sink in record.sinks:
         parts = record.parts_with_rows(sink)
@@ -334,7 +394,7 @@ def _bring_forward(newest: Apply) -> ApplySteps[None]:
                 data="no record has the epochs in between any more; nothing was written",
                 do="restore the sink from a newer backup, or rebuild it from the source",
             )
-        if found.sinks[sink] != newest.record.sinks[sink]:
+        if not found.sinks[sink].is_same_sink(newest.record.sinks[sink]):
             raise _sink_changed(found, sink, newest.record.sinks[sink])
         discarded: frozenset[str] = yield effects.ReadDiscarded(found.epoch)
         redo = Apply(found, sink, (part,), sink in discarded)

@@ -6,11 +6,12 @@ reply or run another driver between any two effects.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from sluicegate import failpoints
+from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.ports import ApplyPorts, EpochPorts, LogPorts, Staged
 from sluicegate.protocol.record import DecidedEpoch, EpochRecord, EventTime, Seal
 
@@ -223,6 +224,29 @@ class Apply:
 
     def perform(self, ports: ApplyPorts) -> None:
         ports.sinks.apply(self.record, self.sink, self.parts, discard=self.discard)
+
+
+@dataclass(frozen=True)
+class SeedMarkers:
+    """Seed absent markers of the parts that an undecided epoch writes; reply with those to name."""
+
+    record: EpochRecord
+    sink: str
+    parts: tuple[int, ...]
+    may_expire: bool
+
+    def perform(self, ports: ApplyPorts) -> Mapping[int, Marker]:
+        return ports.sinks.seed_markers(self.record, self.sink, may_expire=self.may_expire)
+
+
+@dataclass(frozen=True)
+class RefreshMarkers:
+    """Refresh the markers of a decided epoch's parts, which may have to wait for another sink."""
+
+    record: EpochRecord
+
+    def perform(self, ports: ApplyPorts) -> None:
+        ports.sinks.refresh_markers(self.record)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,40 @@ class Marker:
 NO_MARKER = Marker(-1, "")
 """The marker of a part in a new lineage: nothing is applied."""
 
+_SEEDED = "seeded."
+"""Prefix of the attempt in a marker that was written before a decision, without rows."""
+
+
+def is_seed_of(found: Marker | None, expected: Marker) -> bool:
+    """Return whether a marker was seeded in place of `expected`."""
+    return found is not None and found.epoch == expected.epoch and found.attempt.startswith(_SEEDED)
+
+
+def marker_to_name(
+    found: Marker | None, *, expected: Marker, new_id: str, may_expire: bool
+) -> Marker:
+    """Return the marker that a record must name as the one before it; write it if it is not `found`.
+
+    Only before the decision of an epoch is it certain that the sink has everything up to `expected`.
+    So an absent marker is replaced there, and after the decision its absence is always an error.
+
+    A seed is written at most once, because its id is new. A record that names it therefore never
+    takes a seed that was written after the decision for the marker before it. A seed that is found
+    is kept: the attempt that wrote it may be decided next.
+
+    Args:
+        found: the marker in the sink, None if it has none.
+        expected: the marker that the log expects.
+        new_id: an id that was never used before.
+        may_expire: whether absence may mean that `expected` has expired.
+    """
+    if found is not None and is_seed_of(found, expected):
+        return found
+    unwritten = expected == NO_MARKER and found in (None, NO_MARKER)
+    if unwritten or (found is None and may_expire):
+        return Marker(expected.epoch, f"{_SEEDED}{new_id}")
+    return expected
+
 
 class Verdict(enum.Enum):
     """What an apply does after it has read the marker."""
@@ -64,8 +98,10 @@ def compare_marker(found: Marker | None, *, this: Marker, prev: Marker, where: s
     if found is None or found == NO_MARKER != prev:
         raise MarkerMismatch(
             what,
-            data="nothing was written. If the sink was emptied or re-created, its former rows are gone",
-            do="restore the sink with its markers, or start a new lineage into it",
+            data="nothing was written, and it is unknown whether the sink has the epoch: its marker "
+            "expired after the decision or was removed, or the sink was emptied or re-created",
+            do="restore the sink with its markers; or check whether the sink has the epoch's rows, "
+            "and start a new lineage into it",
         )
     if found.epoch > this.epoch:
         raise Fenced(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.record import Chunk, DecidedEpoch, EpochRecord, EventTime, Seal
 
 
@@ -131,6 +132,21 @@ class Sinks(Protocol):
             SinkRejected: permanent; the epoch stays decided.
             Fenced, SinkRegressed, MarkerMismatch: see `markers.compare_marker`.
         """
+
+    def seed_markers(
+        self, record: EpochRecord, sink: str, *, may_expire: bool
+    ) -> Mapping[int, Marker]:
+        """Seed absent markers of the parts that an undecided epoch writes.
+
+        Called while no apply runs and every sink has the epoch before. Returns the marker of each
+        part that was read: the record must name it as the one before it (`markers.marker_to_name`).
+
+        Raises:
+            SinkUnavailable: the result is unknown; call again.
+        """
+
+    def refresh_markers(self, record: EpochRecord) -> None:
+        """Refresh the markers of a decided epoch's parts. Best effort: a failure is logged."""
 
     def start_apply(self, decided: DecidedEpoch) -> None:
         """Start `coordinator.apply` in the background, after waiting for the apply before it."""

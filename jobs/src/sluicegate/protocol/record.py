@@ -11,7 +11,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sluicegate.errors import EpochLogBroken, Sealed
@@ -76,12 +76,25 @@ class SinkBinding:
         target: what it writes to, such as 'topic ip_count_sink'; compared on replay.
         parts: the number of parts (transactions) that apply it.
         marker_key: the key under which the sink stores its markers.
+        cluster: the id of the servers that store rows and markers; empty if it is unknown, as in
+            records of earlier versions, or if the sink's markers never expire.
     """
 
     kind: str
     target: str
     parts: int
     marker_key: str
+    cluster: str = ""
+
+    def is_same_sink(self, other: SinkBinding | None) -> bool:
+        """Return whether another binding writes to the same place; an unknown cluster may be any."""
+        if other is None or self.is_other_cluster(other):
+            return False
+        return replace(self, cluster="") == replace(other, cluster="")
+
+    def is_other_cluster(self, other: SinkBinding) -> bool:
+        """Return whether both clusters are known and differ."""
+        return bool(self.cluster and other.cluster) and self.cluster != other.cluster
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from sluicegate.errors import EpochLogBroken, Fenced, SinksStillOwned
-from sluicegate.protocol.markers import NO_MARKER, Marker
+from sluicegate.protocol.markers import NO_MARKER, Marker, is_seed_of
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.savepoints.manifest import Ancestry, read_ancestry
 from sluicegate.settings.epoch import EXACTLY_ONCE
@@ -124,7 +124,9 @@ def _take_over_part(ancestry: Ancestry, lineage: Lineage, sink: BoundSink, part:
                 part,
                 ancestry.epoch,
             )
-            return
+            expected = NO_MARKER
+        elif current is not None and is_seed_of(current, expected):
+            expected = current
         writer.apply(PartDecision(lineage=ancestry.lineage, this=takeover, prev=expected), ())
     finally:
         writer.close()

@@ -122,9 +122,9 @@ class BoundSink(Protocol):
 
     @property
     def refresh_every_s(self) -> float | None:
-        """Seconds within which a writer of each part must be opened, or its marker expires.
+        """Seconds after which the marker of a part that nobody has opened may have expired.
 
-        None if markers never expire.
+        Opening a writer refreshes the marker. None if markers never expire.
         """
 
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:

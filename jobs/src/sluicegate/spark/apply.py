@@ -7,9 +7,9 @@ per part. A process keeps one writer per lineage, sink and part, and discards it
 from __future__ import annotations
 
 import logging
-import math
 import pickle
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sluicegate import failpoints
-from sluicegate.errors import SinkUnavailable, SluicegateError
-from sluicegate.protocol.markers import Marker, Verdict
+from sluicegate.errors import MarkerMismatch, SinkUnavailable, SluicegateError
+from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict, marker_to_name
 from sluicegate.protocol.record import Chunk, EpochRecord
 from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.sinks.contract import BoundSink, PartDecision, PartWriter, Receipt
@@ -172,34 +172,82 @@ class BackgroundApply:
         self._pool.shutdown()
 
 
-class MarkerRefresher:
-    """Refreshes the markers of idle parts before a sink lets them expire (Kafka's group offsets).
+class SinkMarkers:
+    """Makes sure that markers exist before a decision needs them; for `ports.Sinks`.
 
     Opening a writer refreshes its part's marker and fences older writers of the part. So this runs
-    in the driver between epochs, as often as the sink requires.
+    in the driver while no apply runs, and only when a marker may be absent: before the first epoch
+    of a part, at its first epoch in this process, and when nobody has opened the part for long.
     """
 
     def __init__(self, sinks: Mapping[str, BoundSink]) -> None:
         self._sinks = sinks
-        self._refreshed: dict[str, float] = {}
+        self._opened_s: dict[tuple[str, int], float] = {}
+
+    def seed(self, record: EpochRecord, sink: str, *, may_expire: bool) -> dict[int, Marker]:
+        """Seed absent markers before the decision; see `ports.Sinks.seed_markers`."""
+        markers: dict[int, Marker] = {}
+        for part in record.parts_with_rows(sink):
+            if record.prev_of(sink, part) == NO_MARKER or self._is_due(sink, part):
+                markers[part] = self._seed_part(record, sink, part, may_expire=may_expire)
+        return markers
 
     def refresh(self, record: EpochRecord) -> None:
-        """Refresh every marker that is due; a failure is logged and retried after the next epoch."""
+        """Refresh the markers of a decided epoch; see `ports.Sinks.refresh_markers`."""
         if record.delivery != EXACTLY_ONCE:
             return
-        for sink, parts in record.chain().items():
-            bound = self._sinks.get(sink)
-            if bound is None or bound.refresh_every_s is None:
-                continue
-            refreshed = self._refreshed.get(sink, -math.inf)
-            if time.monotonic() - refreshed < bound.refresh_every_s:
-                continue
+        for sink in record.sinks:
             try:
-                for part in parts:
-                    key = (record.lineage, sink, part)
-                    discard_writer(key)
-                    _writers[key] = bound.open(part)
+                for part in record.parts_with_rows(sink):
+                    if self._sinks[sink].refresh_every_s is not None:
+                        self._open(record.lineage, sink, part)
             except SluicegateError as error:
-                log.warning("markers of %s were not refreshed, retrying later: %s", sink, error)
-            else:
-                self._refreshed[sink] = time.monotonic()
+                log.warning("markers of %s were not refreshed before the apply: %s", sink, error)
+
+    def _seed_part(self, record: EpochRecord, sink: str, part: int, *, may_expire: bool) -> Marker:
+        writer, expected = self._open(record.lineage, sink, part), record.prev_of(sink, part)
+        try:
+            found = writer.marker()
+            before = marker_to_name(
+                found, expected=expected, new_id=uuid.uuid4().hex, may_expire=may_expire
+            )
+            if before not in (found, expected):
+                self._write_seed(writer, record.lineage, before, found or NO_MARKER)
+        except BaseException:
+            discard_writer((record.lineage, sink, part))
+            raise
+        if found is None and before.epoch != NO_MARKER.epoch:
+            log.warning(
+                "the marker of sink %s part %d has expired; every sink has epoch %d, so nothing is in "
+                "doubt, and the marker is written again",
+                sink,
+                part,
+                record.epoch - 1,
+            )
+        return before
+
+    @staticmethod
+    def _write_seed(writer: PartWriter, lineage: str, seed: Marker, found: Marker) -> None:
+        try:
+            writer.apply(PartDecision(lineage=lineage, this=seed, prev=found), ())
+        except MarkerMismatch as error:
+            raise SinkUnavailable(
+                f"another writer moved the marker while it was seeded: {error.what}",
+                data="nothing is decided and nothing was written",
+                do="nothing: the next attempt reads the marker again",
+            ) from error
+
+    def _is_due(self, sink: str, part: int) -> bool:
+        """Return whether the marker may have expired, by the wall clock: the brokers use theirs."""
+        every_s = self._sinks[sink].refresh_every_s
+        if every_s is None:
+            return False
+        opened_s = self._opened_s.get((sink, part))
+        return opened_s is None or not 0 <= time.time() - opened_s < every_s
+
+    def _open(self, lineage: str, sink: str, part: int) -> PartWriter:
+        key = (lineage, sink, part)
+        discard_writer(key)
+        writer = _writers[key] = self._sinks[sink].open(part)
+        self._opened_s[sink, part] = time.time()
+        return writer

@@ -17,7 +17,7 @@ from sluicegate.protocol.effects import LogSteps, run_effects
 from sluicegate.protocol.ports import ApplyPorts, LogPorts
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
 from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied, unapplied_record
-from sluicegate.spark.apply import BackgroundApply, MarkerRefresher, close_writers
+from sluicegate.spark.apply import BackgroundApply, SinkMarkers, close_writers
 from sluicegate.spark.pacing import deadline
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
 from sluicegate.spark.query_execution import RunningExecution
@@ -46,10 +46,11 @@ class EpochRunner:
         self._log, self._offsets = StoredEpochLog(context.store), StoredOffsets(context.store)
         self._log_ports = LogPorts(self._log, self._offsets, SystemClock())
         self.background = BackgroundApply()
-        self._refresher = MarkerRefresher(context.sinks)
+        self._markers = SinkMarkers(context.sinks)
         self._make_plan = make_plan or self._micro_batch_plan
         self._primed = False
         self._last_applied: DecidedEpoch | None = None
+        self._marked: DecidedEpoch | None = None
         self._ended_ns: int | None = None
 
     def run(self, batch: DataFrame, epoch: int) -> None:
@@ -80,8 +81,20 @@ class EpochRunner:
             SluicegateError: the apply failed; the next start applies the epoch.
         """
         self.background.wait()
-        if self._last_applied is not None and self._last_applied.record.overlapped:
-            run_effects(mark_applied(self._last_applied), self._log_ports)
+        if self.has_unmarked_epoch():
+            self.mark_applied()
+
+    def has_unmarked_epoch(self) -> bool:
+        """Return whether only this process knows that every sink has the last epoch."""
+        last = self._last_applied
+        return last is not None and last.record.overlapped and last is not self._marked
+
+    def mark_applied(self) -> None:
+        """Mark the last applied epoch, so that the next start need not read its markers."""
+        last = self._last_applied
+        if last is not None:
+            run_effects(mark_applied(last), self._log_ports)
+            self._marked = last
 
     def check_all_applied(self) -> None:
         """Check that every sink has the newest decision, before its checkpoint is deleted.
@@ -137,7 +150,7 @@ class EpochRunner:
             self.background.start(work)
 
         wait = self.background.wait
-        sinks = TracedSinks(self._spark, self._context, timings, start_apply, wait)
+        sinks = TracedSinks(self._spark, self._context, timings, self._markers, start_apply, wait)
         traced_log = TracedLog(self._log, self._context.tracing, timings)
         ports = ApplyPorts(traced_log, offsets or self._offsets, SystemClock(), sinks)
         return ports
@@ -161,11 +174,10 @@ class EpochRunner:
         return decided
 
     def _after_apply(self, decided: DecidedEpoch, timings: EpochTimings, span: Span) -> None:
-        """End the epoch's span, refresh idle markers, report and log the epoch."""
+        """End the epoch's span, report and log the epoch."""
         record = decided.record
         span.set_attributes({"attempt": record.attempt, "replayed": decided.replayed})
         span.end()
-        self._refresher.refresh(record)
         self._last_applied = decided
         self._context.progress.epoch(record.epoch)
         log.info("%s", _summary(decided, timings))

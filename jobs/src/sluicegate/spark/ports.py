@@ -19,7 +19,7 @@ from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.ports import Staged
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch, EpochRecord, EventTime
 from sluicegate.sinks.contract import BoundSink
-from sluicegate.spark.apply import PartOrder, apply_parts
+from sluicegate.spark.apply import PartOrder, SinkMarkers, apply_parts
 from sluicegate.spark.errors import cause_of, raised_in_task
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import RunningExecution, check_state
@@ -101,11 +101,13 @@ class TracedSinks:
         spark: SparkSession,
         context: QueryContext,
         timings: EpochTimings,
+        markers: SinkMarkers,
         start_apply: Callable[[DecidedEpoch], None],
         await_applies: Callable[[], int | None],
     ) -> None:
         self._spark, self._context, self._timings = spark, context, timings
         self.start_apply, self.await_applies = start_apply, await_applies
+        self.seed_markers, self.refresh_markers = markers.seed, markers.refresh
 
     def apply(
         self, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sluicegate import failpoints
-from sluicegate.errors import SluicegateError
+from sluicegate.errors import SluicegateError, StoreUnavailable
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.spark import shutdown
 from sluicegate.spark.apply import close_writers
@@ -137,6 +137,8 @@ class EpochsQuery:
                 self._stop_between_epochs()
             elif deadline is not None and time.monotonic() >= deadline:
                 return False
+            elif self._runner.has_unmarked_epoch() and is_idle(self._query):
+                self._mark_applied()
             elif self._context.progress.due() and is_idle(self._query):
                 self._context.progress.idle()
         self._close()
@@ -189,6 +191,13 @@ class EpochsQuery:
             yield
         finally:
             self._epoch_lock.release()
+
+    def _mark_applied(self) -> None:
+        """Mark the last epoch while the query idles: its markers may expire before the next one."""
+        try:
+            self._runner.mark_applied()
+        except StoreUnavailable as error:
+            log.warning("the last epoch is not marked as applied yet, retrying: %s", error)
 
     def _poll_end(self, deadline: float | None) -> bool:
         """Wait briefly for the query's end; return whether it has ended."""

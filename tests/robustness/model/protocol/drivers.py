@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sluicegate.errors import OffsetLogDiverged, StageFailed, StoreUnavailable
 from sluicegate.protocol import coordinator, recovery
@@ -24,8 +24,10 @@ from sluicegate.protocol.effects import (
     Effect,
     EpochSteps,
     HitFailpoint,
+    SeedMarkers,
     StartApply,
 )
+from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.ports import EpochPorts, Staged
 from sluicegate.protocol.record import Chunk, DecidedEpoch, EpochRecord, EventTime, Seal, encode
 from tests.robustness.model.protocol.simulated_sinks import (
@@ -33,6 +35,7 @@ from tests.robustness.model.protocol.simulated_sinks import (
     LateRequest,
     SubSteps,
     cached_decode,
+    finish,
 )
 from tests.robustness.model.protocol.world_config import LOCAL, Call
 from tests.robustness.validate import invariants
@@ -66,7 +69,7 @@ class Driver:
         self._background: DecidedEpoch | None = None
         self._last_applied: int | None = None
         self._in_doubt: set[int] = set()
-        self._sub: SubSteps | None = None
+        self._sub: SubSteps[Any] | None = None
         self.next_step = ""
         self._loop = self._spark()
         self._pending: AnyEffect | None = None
@@ -116,8 +119,8 @@ class Driver:
             if isinstance(self._pending, HitFailpoint):
                 self.points.append((self._pending.point, self._pending.epoch, self._pending.sink))
             reply = self._pending.perform(self.ports)
-        except StopIteration:
-            self._sub, reply = None, None
+        except StopIteration as end:
+            self._sub, reply = None, end.value
         except Exception as error:  # noqa: BLE001 - as `run_effects` does
             self._sub = None
             raised = error
@@ -146,6 +149,13 @@ class Driver:
         if isinstance(self._pending, Apply):
             self._sub = self.world.sinks[self._pending.sink].applying(self._pending)
             self.next_step = next(self._sub)
+        if isinstance(self._pending, SeedMarkers):
+            self._sub = self.world.sinks[self._pending.sink].seeding(self._pending)
+            try:
+                self.next_step = next(self._sub)
+            except StopIteration as end:
+                self._sub, nothing = None, end.value
+                self._advance(lambda: self._loop.send(nothing))
 
     # --- Spark's loop -----------------------------------------------------------------------
 
@@ -342,8 +352,19 @@ class Driver:
         self, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
     ) -> None:
         """Apply without interruption; `step` splits an apply into steps instead."""
-        for _ in self.world.sinks[sink].applying(Apply(record, sink, parts, discard)):
-            pass
+        finish(self.world.sinks[sink].applying(Apply(record, sink, parts, discard)))
+
+    def seed_markers(
+        self, record: EpochRecord, sink: str, *, may_expire: bool
+    ) -> Mapping[int, Marker]:
+        """Seed without interruption, as `apply`."""
+        parts = record.parts_with_rows(sink)
+        return finish(
+            self.world.sinks[sink].seeding(SeedMarkers(record, sink, parts, may_expire=may_expire))
+        )
+
+    def refresh_markers(self, record: EpochRecord) -> None:
+        """Markers expire when the world says so, refreshed or not."""
 
     def start_apply(self, decided: DecidedEpoch) -> None:
         """Keep the epoch for `_interleaved`, which has run the one before."""

@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sluicegate.errors import EpochLogBroken, MarkerMismatch, SinkUnavailable
-from sluicegate.protocol.effects import Apply
-from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
+from sluicegate.protocol.effects import Apply, SeedMarkers
+from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict, is_seed_of
 from sluicegate.protocol.record import Chunk, EpochRecord, decode
 from sluicegate.settings.epoch import EXACTLY_ONCE
 
@@ -26,9 +26,22 @@ Fault = str | None
 delivers it, after the client has given up. 'glitch': a read after a write does not see it yet.
 """
 
+T = TypeVar("T")
+
 cached_decode = lru_cache(maxsize=4096)(decode)
 
-SubSteps = Generator[str, Fault, None]
+SubSteps = Generator[str, Fault, T]
+"""Steps within a transaction that return a T: the name of each, answered with its fault."""
+
+
+def finish(steps: SubSteps[T]) -> T:
+    """Perform all steps without a fault and return what they return."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class Row(NamedTuple):
@@ -78,6 +91,7 @@ class Environment:
     """What a sink needs from the world."""
 
     compare: Callable[..., Verdict]
+    seed: Callable[..., Marker]
     read_staged: Callable[[str], bytes | None]
     delay: Callable[[LateRequest], None]
 
@@ -105,19 +119,21 @@ class SimulatedSink:
 
     def __init__(self, name: str, kind: str, parts: int, environment: Environment) -> None:
         self.name, self.kind, self._environment = name, kind, environment
-        # MySQL's marker rows are created at the start; Kafka has no marker before the first epoch
-        self.parts = [Part(NO_MARKER if kind == "locking" else None) for _ in range(parts)]
+        # seeding is the same in both kinds: searching it in one is enough
+        seed = Marker(NO_MARKER.epoch, "seeded.0") if kind == "locking" else None
+        self.parts = [Part(seed) for _ in range(parts)]
         self.history = [self.backup()]
         self.version = 0
+        self._seeds = 0
 
     # --- apply --------------------------------------------------------------------------------
 
-    def applying(self, effect: Apply) -> SubSteps:
+    def applying(self, effect: Apply) -> SubSteps[None]:
         """Apply a record; yield the name of each step before it is performed, and receive its fault."""
         for part in effect.parts:
             yield from self._apply_part(effect, part)
 
-    def _apply_part(self, effect: Apply, number: int) -> SubSteps:
+    def _apply_part(self, effect: Apply, number: int) -> SubSteps[None]:
         part, record = self.parts[number], effect.record
         fault = yield "open"
         while self.kind == "locking" and part.txn is not None and not fault:
@@ -138,6 +154,42 @@ class SimulatedSink:
             self._end((yield "commit"), txn)
         finally:
             self._abort(txn)
+
+    def seeding(self, effect: SeedMarkers) -> SubSteps[dict[int, Marker]]:
+        """Seed absent markers before the decision of a record.
+
+        One step for each part: a writer that another one fences in between has no effect, which is
+        the fault 'failed'.
+        """
+        markers: dict[int, Marker] = {}
+        for number in effect.parts:
+            part, expected = self.parts[number], effect.record.prev_of(self.name, number)
+            if self.kind == "locking":  # its markers never expire, and reading them locks nothing
+                if expected == NO_MARKER and is_seed_of(part.marker, expected):
+                    assert part.marker
+                    markers[number] = part.marker
+                continue
+            fault = yield "seed"
+            if fault not in ("failed", "late"):
+                markers[number] = self._seed(effect, number, expected)
+            if fault:
+                raise SinkUnavailable("no answer")
+        return markers
+
+    def _seed(self, effect: SeedMarkers, number: int, expected: Marker) -> Marker:
+        part = self.parts[number]
+        self._seeds += 1
+        before = self._environment.seed(
+            part.marker,
+            expected=expected,
+            new_id=f"{effect.record.attempt}.{self._seeds}",
+            may_expire=effect.may_expire,
+        )
+        self._open(number, effect.record.marker)
+        part.txn = None
+        if before != expected:
+            part.marker = before
+        return before
 
     def _compare(self, part: Part, record: EpochRecord, number: int) -> Verdict:
         where = f"{self.name}/{number}"
@@ -214,7 +266,7 @@ class SimulatedSink:
             part.generation += 1
 
     def wipe_markers(self) -> None:
-        """Remove the markers but not the rows, as when the topic or table of the markers is re-created."""
+        """Remove the markers but not the rows: they expire, or their topic or table is re-created."""
         for part in self.parts:
             part.marker = None
         self.end_connections()

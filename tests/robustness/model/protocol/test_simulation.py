@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sluicegate.errors import EpochLogBroken, MarkerMismatch, OffsetLogDiverged, SinkRegressed
-from sluicegate.protocol.markers import NO_MARKER
 from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from tests.robustness.model.protocol.drivers import Driver
 from tests.robustness.model.protocol.exhaustive_search import recover
-from tests.robustness.model.protocol.simulated_sinks import cached_decode
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import WorldConfig
 from tests.robustness.validate import invariants
@@ -125,9 +123,15 @@ class Schedules(RuleBasedStateMachine):
     def end(self) -> None:
         """Run nine more epochs: rows for every part reveal a sink that regressed."""
         world = self.world
+        unapplied = world.newest_may_be_unapplied()
         driver = recover(world, epochs=9)
         if driver.error is None:
             invariants.check_end(world)
+        elif isinstance(driver.error, MarkerMismatch) and "expired" in world.events:
+            if not unapplied:
+                raise invariants.InvariantBroken(
+                    "progress: every sink has every epoch, but the job does not go on"
+                )
         elif isinstance(driver.error, SinkRegressed | MarkerMismatch | EpochLogBroken):
             if not invariants.redo_gap(world, world.sinks["mysql"]):
                 raise invariants.InvariantBroken(
@@ -153,6 +157,13 @@ class Machine(Schedules):
         if self.world.decided[newest].parts_with_rows(sink):
             self.world.discard(newest, sink)
 
+    @rule()
+    def markers_expire(self) -> None:
+        """The job is stopped for longer than Kafka keeps group offsets."""
+        for driver in self.world.alive():
+            driver.crash()
+        self.world.expire_markers("kafka")
+
 
 class WeakerDeliveries(Schedules):
     """At-least-once loses nothing, at-most-once repeats nothing; sinks that regress go unnoticed."""
@@ -173,19 +184,8 @@ class Hazards(Machine):
     @precondition(lambda self: self.world.decided)
     @rule(sink=st.sampled_from(["kafka", "mysql"]))
     def wipe_markers(self, sink: str) -> None:
-        """Everything is stopped, and somebody re-creates the topic or table of the markers.
-
-        Only after each part has its first epoch: before that an absent marker is correct, so lost
-        markers cannot be detected there (the xfail in test_rules_applying.py).
-        """
+        """Everything is stopped, and somebody re-creates the topic or table of the markers."""
         world = self.world
-        first = [
-            record.prev_of(sink, part) == NO_MARKER
-            for record in map(cached_decode, world.records.values())
-            for part in range(world.config.parts)
-        ]
-        if any(first) or world.late:
-            return
         for driver in world.alive():
             driver.crash()
         world.events.add("wiped")

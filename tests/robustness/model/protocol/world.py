@@ -28,13 +28,17 @@ class World:
     config: WorldConfig = field(default_factory=WorldConfig)
 
     def __post_init__(self) -> None:
-        environment = Environment(self.config.compare, self._staged, self.delay)
+        config = self.config
+        environment = Environment(config.compare, config.seed, self._staged, self.delay)
         self.sinks = {
             n: SimulatedSink(n, kind, self.config.parts, environment)
             for n, kind in self.config.sinks
         }
         bindings = {
-            n: SinkBinding(k, f"{k} {n}", self.config.parts, f"L.{n}") for n, k in self.config.sinks
+            n: SinkBinding(
+                k, f"{k} {n}", config.parts, f"L.{n}", cluster="c" if k == "fencing" else ""
+            )
+            for n, k in config.sinks
         }
         redoable = frozenset(n for n, kind in self.config.sinks if kind == "locking")
         self.job = Job(
@@ -144,6 +148,19 @@ class World:
         self.events.add("restored")
         self.sinks[name].restore(index)
         invariants.check(self)
+
+    def expire_markers(self, name: str) -> None:
+        """Let the markers of a sink expire: every driver was away for longer than they are kept."""
+        self.events.add("expired")
+        self.sinks[name].wipe_markers()
+
+    def newest_may_be_unapplied(self) -> bool:
+        """Return whether the logs do not prove that every sink has the newest decided epoch."""
+        if not self.records:
+            return False
+        newest = max(self.records)
+        proven = newest in self.commits and not self.decided[newest].overlapped
+        return not (proven or newest in self.marked_applied)
 
     def discard(self, epoch: int, sink: str) -> None:
         """Discard an epoch for a sink, as `sluicegate epochs discard` does."""

@@ -17,15 +17,17 @@ from sluicegate.protocol.effects import (
     HitFailpoint,
     Now,
     Pause,
+    RefreshMarkers,
     RestoreWatermark,
     StartApply,
 )
-from sluicegate.protocol.markers import Verdict, compare_marker
+from sluicegate.protocol.markers import Marker, Verdict, compare_marker, marker_to_name
 from sluicegate.protocol.ports import EpochPorts
 from sluicegate.settings.epoch import EXACTLY_ONCE
 
 LOCAL = (
     BeginAttempt, Now, HitFailpoint, Pause, AwaitApplies, StartApply, CheckState, RestoreWatermark,
+    RefreshMarkers,
 )  # fmt: skip
 """Effects that nobody else can observe: interleaving them with another driver finds nothing new."""
 
@@ -52,6 +54,7 @@ class WorldConfig:
     Args:
         run_epoch: the coordinator.
         compare: the decision of an apply, from the markers.
+        seed: the marker that a record names, from the one in the sink.
         sinks: names and kinds.
         parts: of each sink.
         overlap: see `Job`.
@@ -63,6 +66,7 @@ class WorldConfig:
 
     run_epoch: Callable[[Job, int], EpochSteps[Any]] = current_run_epoch
     compare: Callable[..., Verdict] = compare_marker
+    seed: Callable[..., Marker] = marker_to_name
     sinks: tuple[tuple[str, str], ...] = (("kafka", "fencing"), ("mysql", "locking"))
     parts: int = 2
     overlap: bool = False

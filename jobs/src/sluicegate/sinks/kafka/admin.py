@@ -44,8 +44,8 @@ class KafkaAdmin:
         settings: dict[str, Any] = {**connection.settings(), "error_cb": self._errors.append}
         self._admin = AdminClient(settings, logger=RDKAFKA_LOG)
 
-    def connect(self) -> str:
-        """Wait for a broker and return its id.
+    def connect(self) -> tuple[str, str]:
+        """Wait for a broker; return its id and that of its cluster, empty if it has none.
 
         Retries in short slices, so that a refused login, which only `error_cb` reports, ends the
         wait at once.
@@ -56,7 +56,9 @@ class KafkaAdmin:
                 metadata = self._admin.list_topics(
                     MARKERS_TOPIC, timeout=deadline.left(_CONNECT_SLICE_S)
                 )
-                return str(min(metadata.brokers))
+                # its annotation is wrong: None if the broker does not tell it
+                cluster = metadata.cluster_id or ""  # type: ignore[redundant-expr]
+                return str(min(metadata.brokers)), cluster
             except KafkaException as raised:
                 self._admin.poll(0)
                 denied = self._denial()

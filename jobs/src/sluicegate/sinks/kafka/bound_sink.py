@@ -43,7 +43,8 @@ class BoundKafka:
     @property
     def binding(self) -> SinkBinding:
         key = f"{group_id(self.topic.lineage, self.id)}/{MARKERS_TOPIC}"
-        return SinkBinding("kafka", f"topic {self.topic.name}", self.parts, key)
+        cluster = self.topic.limits.cluster
+        return SinkBinding("kafka", f"topic {self.topic.name}", self.parts, key, cluster)
 
     @property
     def refresh_every_s(self) -> float | None:

@@ -11,6 +11,7 @@ from confluent_kafka.admin import ResourceType
 from sluicegate.errors import SettingsInvalid, TargetMissing, TransactionTimeoutInvalid
 from sluicegate.sinks.kafka.admin import KafkaAdmin
 from sluicegate.sinks.kafka.connection import (
+    LOG,
     MARKERS_PARTITIONS,
     MARKERS_TOPIC,
     Connection,
@@ -19,6 +20,8 @@ from sluicegate.sinks.kafka.connection import (
 from sluicegate.sinks.kafka.topic import NO_LIMIT_MS, TopicLimits
 
 _TIMEOUT_S = 10.0
+_DAY_MIN = 24 * 60
+_LEAST_RETENTION_DAYS = 30
 
 
 class Preflight:
@@ -35,7 +38,7 @@ class Preflight:
         Raises:
             SinkUnavailable, AccessDenied, TargetMissing, TransactionTimeoutInvalid, SettingsInvalid.
         """
-        broker_id = self._admin.connect()
+        broker_id, cluster = self._admin.connect()
         description = self._admin.wait_for(self._topic)
         if description is None:
             raise TargetMissing(
@@ -56,15 +59,33 @@ class Preflight:
                 "or raise the broker's transaction.max.timeout.ms",
             )
         self._check_parts(parts)
+        retention_min = int(broker["offsets.retention.minutes"])
+        self._warn_of_retention(retention_min)
         if timed:
             self._check_age(int(topic.get("message.timestamp.before.max.ms") or NO_LIMIT_MS))
         return TopicLimits(
             partitions=len(description.partitions),
             record_limit_bytes=int(topic["max.message.bytes"]),
             keys_required="compact" in topic["cleanup.policy"],
-            offsets_retention_min=int(broker["offsets.retention.minutes"]),
+            offsets_retention_min=retention_min,
             timestamp_ahead_ms=int(topic.get("message.timestamp.after.max.ms") or NO_LIMIT_MS),
+            cluster=cluster,
         )
+
+    def _warn_of_retention(self, retention_min: int) -> None:
+        """Warn if markers expire soon: that matters only for an epoch that is decided and not applied."""
+        days = retention_min / _DAY_MIN
+        if days < _LEAST_RETENTION_DAYS:
+            LOG.warning(
+                "Kafka at %s: offsets.retention.minutes is %d, %.1f days. If the job is stopped or "
+                "stuck for longer with an epoch that is decided and not applied everywhere, it is "
+                "lost whether %s has the epoch, and the job ends with MarkerMismatch. Raise it, at "
+                "most to 2147483647",
+                self._address,
+                retention_min,
+                days,
+                self._topic,
+            )
 
     def _check_age(self, oldest_ms: int) -> None:
         """Refuse a topic that rejects old records: a decided epoch only grows older."""

@@ -24,6 +24,7 @@ class TopicLimits:
         offsets_retention_min: the broker's `offsets.retention.minutes`.
         timestamp_ahead_ms: how far a record's time may be in the future, the topic's
             `message.timestamp.after.max.ms`.
+        cluster: the id of the cluster; empty if the brokers do not tell it.
     """
 
     partitions: int
@@ -31,6 +32,7 @@ class TopicLimits:
     keys_required: bool
     offsets_retention_min: int
     timestamp_ahead_ms: int = NO_LIMIT_MS
+    cluster: str = ""
 
 
 @dataclass(frozen=True)

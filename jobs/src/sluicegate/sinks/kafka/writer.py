@@ -88,7 +88,7 @@ class KafkaPartWriter:
         self._reader.close()
 
     def _refresh(self, producer: TransactionalProducer) -> None:
-        """Commit the marker again, alone, because group offsets expire; see `BoundSink.refresh_every_s`.
+        """Commit the marker again, alone, because group offsets expire since their last commit.
 
         An error leaves the commit in doubt, which is harmless here: the marker stays the same.
         """
