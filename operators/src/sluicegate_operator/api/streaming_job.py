@@ -142,6 +142,19 @@ class StartupSettings:
         "The next failure makes the job Failed.",
         at_least=0,
     )
+    start_timeout_s: float = option(
+        900.0,
+        "A driver pod whose container does not run within this time after the pod was scheduled is "
+        "deleted: because a volume, Secret or ConfigMap is missing, or an init container takes longer. "
+        "0: it waits without limit.",
+        at_least=0,
+    )
+    start_attempts: int = option(
+        5,
+        "Number of further driver pods that are created after startTimeoutSeconds. "
+        "The next failure makes the job Failed.",
+        at_least=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +313,7 @@ class StreamingJobSpec:
     )
     startup: StartupSettings = option(
         StartupSettings(),
-        "Limits for driver pods whose image cannot be pulled or that cannot be scheduled.",
+        "Limits for driver pods that are not scheduled or whose containers do not start.",
         restarts_driver=False,
     )
     progress_deadline_s: float = option(

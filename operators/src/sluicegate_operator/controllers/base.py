@@ -6,6 +6,7 @@ is performed.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -105,6 +106,7 @@ class Controller(ABC, Generic[ResourceT]):
             status = render(outcome.status)
             self._cache.put(await write_status(self.api, self.KIND.resource, resource.meta, status))
             self._status_written(resource, outcome)
+            resource = dataclasses.replace(resource, status=outcome.status)
         for action in outcome.actions:
             self._check_leader()
             match action:

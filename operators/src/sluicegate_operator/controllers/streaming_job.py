@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from sluicegate.errors import SettingsInvalid
+from sluicegate.errors import SettingsInvalid, SluicegateError
 from sluicegate_operator.api import labels
 from sluicegate_operator.api.crds import STREAMING_JOB
 from sluicegate_operator.api.locations import job_address
@@ -16,6 +16,7 @@ from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.credentials import read_access
 from sluicegate_operator.controllers.decode import DriverPod
 from sluicegate_operator.controllers.observer import Observer
+from sluicegate_operator.controllers.refusal import NAME_TAKEN, refusal_of
 from sluicegate_operator.controllers.resource import (
     JobResource,
     SavepointResource,
@@ -81,9 +82,7 @@ class JobController(Controller[JobResource]):
         key, namespace, job = resource.key, resource.meta.namespace, _job(resource)
         match action:
             case do.CreateDriver():
-                location = self.checkpoints.location(job, action)
-                await self._create_pod(job, driver_pod(job, action, location))
-                self.metrics.driver_created()
+                await self._create_driver(job, action)
             case do.StopDriver():
                 pod = (namespace, action.name, action.uid)
                 await delete_object(self.api, PODS, *pod, action.grace_s)
@@ -98,6 +97,25 @@ class JobController(Controller[JobResource]):
             case do.DeleteCheckpoint():
                 self._start_deletion(key, job)
 
+    async def _create_driver(self, job: Job, action: do.CreateDriver) -> None:
+        """Create a driver's pod; if that is refused, the next reconciliation observes why.
+
+        Raises:
+            ApiError: the API server did not answer, or is overloaded; the queue retries the job.
+        """
+        key = (job.namespace, job.name)
+        try:
+            location = self.checkpoints.location(job, action)
+            await self._create_pod(job, driver_pod(job, action, location))
+        except (ApiError, SluicegateError) as error:
+            refusal = refusal_of(error, action.attempt, job.status.driver.requests)
+            if refusal is None:
+                raise
+            self.observer.pod_refused(key, job.uid, refusal)
+            self.queue.add(key)
+        else:
+            self.metrics.driver_created()
+
     async def _create_pod(self, job: Job, pod: Json) -> None:
         """Create a driver's pod; an existing one of the same job counts as success.
 
@@ -109,7 +127,7 @@ class JobController(Controller[JobResource]):
         if not any(one["uid"] == job.uid for one in owners):
             name = f"{meta['namespace']}/{meta['name']}"
             message = f"pod {name} already exists and belongs to another job; delete it"
-            raise ApiError(HTTPStatus.CONFLICT, "NameTaken", message)
+            raise ApiError(HTTPStatus.CONFLICT, NAME_TAKEN, message)
         self.caches.pods.put(created)
 
     async def _release_pod(self, namespace: str, name: str, uid: str) -> None:

@@ -64,8 +64,11 @@ class Pod:
         ended_at: when its container ended; None: unknown.
         exit_code: of its container; None if it has not ended or never started.
         message: its termination message, or the reason of its phase.
-        waiting: why its container does not run, such as 'ImagePullBackOff'.
+        waiting: why its container does not run, such as 'ImagePullBackOff' or 'Unschedulable'.
+        waiting_message: details of that.
+        init_failure: how one of its init containers failed; empty: none did.
         node: None until it is bound to a node.
+        scheduled_at: when it was bound to its node; None: unknown.
         terminating: somebody deleted it, and it is shutting down.
         disrupted: it has the condition DisruptionTarget: it was evicted, preempted or drained.
         has_finalizer: it has our finalizer, so it cannot disappear before its end is recorded.
@@ -86,7 +89,10 @@ class Pod:
     exit_code: int | None = None
     message: str = ""
     waiting: str = ""
+    waiting_message: str = ""
+    init_failure: str = ""
     node: Node | None = None
+    scheduled_at: float | None = None
     terminating: bool = False
     disrupted: bool = False
     has_finalizer: bool = True
@@ -101,6 +107,27 @@ class Pod:
             # the API server binds no pod that is being deleted, so no kubelet will ever report its end
             return self.terminating and self.phase == PENDING
         return self.node.gone or self.node.out_of_service
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A request to create a driver's pod that did not succeed.
+
+    Args:
+        attempt: of the driver.
+        request: its number among the requests for this driver's pod.
+        reason: why, in CamelCase, such as 'QuotaExceeded'.
+        message: details for people.
+    """
+
+    attempt: int
+    request: int
+    reason: str
+    message: str
+
+
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""Reason of a refusal: the namespace is being deleted, so no pod will ever be created in it again."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +208,7 @@ class Observed:
             is ready, or would be if it were not being deleted.
         spec_error: why the spec is invalid, in which case the job carries a placeholder; empty: it is
             valid.
+        refusal: the latest request for a pod of the job that was refused.
     """
 
     pods: tuple[Pod, ...]
@@ -191,6 +219,7 @@ class Observed:
     savepoints: Mapping[str, SavepointState] = field(default_factory=dict)
     volume_usable_for_apply: bool = False
     spec_error: str = ""
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True)

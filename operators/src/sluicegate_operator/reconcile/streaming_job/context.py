@@ -32,9 +32,12 @@ _ERROR_BYTES, _MESSAGE_BYTES = 1000, 500
 
 SUSPEND, RESTART, UPGRADE, ROLLBACK, DELETE = "Suspend", "Restart", "Upgrade", "Rollback", "Delete"
 FOR_SAVEPOINT = "Savepoint"
-STUCK, IMAGE, SCHEDULING = "Stuck", "Image", "Scheduling"
+STUCK, IMAGE, SCHEDULING, STARTUP = "Stuck", "Image", "Scheduling", "Startup"
 """Why a driver is being stopped (`status.driver.stop_reason`). With FOR_SAVEPOINT the driver exits by
-itself once its savepoint is taken. STUCK, IMAGE and SCHEDULING count as failures of that driver."""
+itself once its savepoint is taken. The last four count as failures of that driver."""
+
+NEVER_RAN = (IMAGE, SCHEDULING, STARTUP)
+"""Failures of drivers whose container never ran."""
 
 
 @dataclass
@@ -112,7 +115,7 @@ class JobContext(ReconcileContext[StreamingJobStatus, JobAction]):
 
     def set_condition(self, kind: str, reason: str, message: str = "", *, holds: bool) -> None:
         """Set a condition, with a message of limited length."""
-        super().set_condition(kind, reason, _truncate(message, _MESSAGE_BYTES), holds=holds)
+        super().set_condition(kind, reason, short(message), holds=holds)
 
 
 def _parse(stable: StableSpecStatus) -> StreamingJobSpec | None:
@@ -121,6 +124,11 @@ def _parse(stable: StableSpecStatus) -> StreamingJobSpec | None:
     except SettingsInvalid:
         return None  # `rollback` reports it when a rollback needs the spec
     return spec if spec.running_hash() == stable.spec_hash else None
+
+
+def short(message: str) -> str:
+    """Return a message for people, cut to the length that a status may carry."""
+    return _truncate(message, _MESSAGE_BYTES)
 
 
 def _truncate(text: str, limit: int) -> str:

@@ -23,14 +23,14 @@ from sluicegate_operator.reconcile.actions import (
     RemovePodFinalizer,
     StopDriver,
 )
+from sluicegate_operator.reconcile.context import backoff
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job import failures
 from sluicegate_operator.reconcile.streaming_job.context import (
     FOR_SAVEPOINT,
-    IMAGE,
+    NEVER_RAN,
     REQUEST_DEADLINE_S,
     RETRY_REQUEST_S,
-    SCHEDULING,
     STUCK,
     JobContext,
 )
@@ -133,25 +133,28 @@ def request_driver(context: JobContext, mode: str) -> None:
 
 
 def retry_request(context: JobContext) -> None:
-    """Re-create a requested pod that never appeared; the previous operator may have crashed in between.
+    """Request a pod again that never appeared: it was refused, or the operator crashed in between.
 
-    The status is written again first. If the status that was read is older than another operator's, that
-    write is refused and no pod is created.
+    The delay grows with each request, and is short after a change of the spec. The status is written
+    again first. If the status that was read is older than another operator's, that write is refused and
+    no pod is created.
     """
     requested = context.driver.request_time
     if context.driver.state != REQUESTED or context.pod is not None or requested is None:
         return
-    if context.observed.as_of < requested + RETRY_REQUEST_S:
-        context.requeue_at(requested + RETRY_REQUEST_S)
-        return
     spec = _spec_to_run(context, context.driver.mode)
+    changed = spec.running_hash() != context.driver.spec_hash
+    retry_at = requested + (RETRY_REQUEST_S if changed else backoff(context.driver.requests))
+    if context.observed.as_of < retry_at:
+        context.requeue_at(retry_at)
+        return
     context.set_driver(
         request_time=context.now,
         requests=context.driver.requests + 1,
         spec_hash=spec.running_hash(),
     )
     _create_driver(context, spec)
-    context.requeue_at(context.now + RETRY_REQUEST_S)
+    context.requeue_at(context.now + backoff(context.driver.requests))
 
 
 def stop(context: JobContext, why: str) -> bool:
@@ -222,7 +225,7 @@ def _record_vanished_pod(context: JobContext) -> None:
     stopping = context.driver.stop_reason
     context.set_driver(state=TERMINATED)
     context.set(all_epochs_applied=False)
-    if not stopping or stopping in (STUCK, IMAGE, SCHEDULING):
+    if not stopping or stopping in (STUCK, *NEVER_RAN):
         end = failures.DriverEnd(failures.DISRUPTED, "Disrupted", "its pod was removed")
         _record_failure(context, end, 0.0)
 

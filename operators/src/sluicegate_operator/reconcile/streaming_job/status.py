@@ -65,7 +65,7 @@ def _set_conditions(context: JobContext, pod: Pod | None) -> None:
     )
     lost = waiting is not None and waiting[0] == "NodeLost"
     ready = (status.phase == "Running" and not lost) or status.phase == "Finished"
-    reason, message = waiting or (status.phase, "")
+    reason, message = waiting or _startup(context) or (status.phase, "")
     context.set_condition("Ready", reason, message, holds=ready)
     volume_reason = "Ready" if observed.volume_ready else "NotReady"
     context.set_condition(
@@ -83,6 +83,14 @@ def _set_conditions(context: JobContext, pod: Pod | None) -> None:
         message = f"replaced, but may still be alive: attempt {unconfirmed}"
     _set_problem(context, "NodeLost", ("NodeLost", message) if lost or unconfirmed else None)
     _set_problem(context, "RolledBack", _rollback(status))
+
+
+def _startup(context: JobContext) -> tuple[str, str] | None:
+    """Return why the driver that is wanted does not start."""
+    startup = context.status.startup
+    if startup is None or not context.driver_active or context.driver.stop_reason:
+        return None
+    return startup.reason, startup.message
 
 
 def _set_problem(context: JobContext, kind: str, problem: tuple[str, str] | None) -> None:
