@@ -134,6 +134,23 @@ class UpgradeStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AcceptedSpecStatus:
+    """The newest valid spec."""
+
+    generation: int = option(..., "The metadata.generation of the spec.")
+    spec_hash: str = option(
+        ...,
+        "Digest of the fields that need a new driver. It stays the same until one of them is edited, "
+        "also when a new release of the operator has other defaults.",
+    )
+    spec: Template = option(
+        dict,
+        "The spec with all of its defaults. The job runs it while a newer spec is invalid. Empty if it "
+        "is too large to be stored.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class StableSpecStatus:
     """The last spec with which a driver has completed an epoch, and its checkpoint."""
 
@@ -177,6 +194,9 @@ class StreamingJobStatus:
     )
     conditions: tuple[Condition, ...] = option(
         (), "Accepted, Ready, VolumeReady, Failed, Fenced, NodeLost and RolledBack."
+    )
+    accepted: AcceptedSpecStatus | None = option(
+        None, "The newest valid spec. It differs from spec while that is invalid."
     )
     attempt: int = option(
         0,

@@ -65,8 +65,8 @@ class Observer:
         self._refusals.pop(key, None)
         self._deleted_checkpoints.pop(key, None)
 
-    async def observe(self, job: Job, now: float, spec_error: str = "") -> Observed:
-        """Return what is observed of a job; `spec_error`: why its spec, now a placeholder, is invalid.
+    async def observe(self, job: Job, now: float) -> Observed:
+        """Return what is observed of a job.
 
         Raises:
             ApiError: the API server was queried and did not answer.
@@ -80,7 +80,6 @@ class Observer:
             volume_ready=ready,
             volume_message=message,
             volume_usable_for_apply=self.checkpoints.usable_for_apply(job),
-            spec_error=spec_error,
             checkpoint_exists=False if self._deleted_checkpoints.get(key) == job.uid else None,
             savepoints=self.checkpoints.savepoints(job),
             refusal=self._refusal(key, job),

@@ -12,6 +12,7 @@ from sluicegate_operator.controllers.resource import (
     SavepointResource,
     VolumeResource,
     job_of,
+    runnable_spec,
     savepoint_of,
     volume_of,
 )
@@ -41,10 +42,12 @@ class SavepointController(StorageController):
 
     def _observe(self, savepoint: Savepoint) -> SavepointObserved:
         volumes = self.caches.volumes.by_name(savepoint.namespace).items()
+        resources = self.caches.jobs.by_name(savepoint.namespace)
+        specs = {name: runnable_spec(one) for name, one in resources.items()}
         jobs = {
-            name: job_of(one, one.valid_spec)
-            for name, one in self.caches.jobs.by_name(savepoint.namespace).items()
-            if one.valid_spec is not None
+            name: job_of(resources[name], spec)
+            for name, spec in specs.items()
+            if spec is not None and resources[name].status_error is None
         }
         return SavepointObserved(
             job=jobs.get(savepoint.spec.job),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -22,6 +23,7 @@ from sluicegate_operator.controllers.resource import (
     SavepointResource,
     VolumeResource,
     job_of,
+    runnable_spec,
 )
 from sluicegate_operator.controllers.savepoint import create_upgrade_savepoint
 from sluicegate_operator.kube.client import ApiError
@@ -31,12 +33,15 @@ from sluicegate_operator.pods.driver import driver_pod, validate
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.context import reject_spec
 from sluicegate_operator.reconcile.observed import Job, Node
+from sluicegate_operator.reconcile.schedule import validate_schedule
 from sluicegate_operator.reconcile.storage_tasks import Delete
+from sluicegate_operator.reconcile.streaming_job.acceptance import accepted_spec
 from sluicegate_operator.reconcile.streaming_job.reconciler import JobOutcome, reconcile_job
 from sluicegate_operator.storage_tasks.runner import run
 
 _PLACEHOLDER = StreamingJobSpec(image="", main_module="", checkpoint=CheckpointSettings(volume=""))
-"""Spec of a deleted job whose own is invalid: its drivers are stopped, and none is started with it."""
+"""Spec of a deleted job that has no valid one, not even an accepted one: its drivers are stopped, and none
+is started with it."""
 
 _DELETE_TIMEOUT_S, _DELETE_RETRY_S = 3600.0, 30.0
 
@@ -63,14 +68,23 @@ class JobController(Controller[JobResource]):
 
     async def _decide(self, resource: JobResource, now: float) -> JobOutcome:
         job, error = _job(resource), None
+        accepted: StreamingJobSpec | None = job.spec
         if isinstance(resource.spec, SettingsInvalid):
-            error = resource.spec
+            error, accepted = resource.spec, runnable_spec(resource)
         elif not job.deleted:
-            error = validate(job.name, job.spec)
-        if error is not None and not job.deleted:
+            error = validate(job.name, job.spec) or validate_schedule(job.spec.schedule)
+            if error is not None:
+                accepted = _accepted_instead(job)
+        if accepted is not None:
+            job = dataclasses.replace(job, spec=accepted)
+        elif error is not None and not job.deleted:
             return reject_spec(resource.status, job.generation, error, now)
-        spec_error = "" if error is None else str(error)
-        return reconcile_job(job, await self.observer.observe(job, now, spec_error), now)
+        observed = await self.observer.observe(job, now)
+        if error is not None:
+            observed = dataclasses.replace(
+                observed, spec_error=str(error), spec_missing=accepted is None
+            )
+        return reconcile_job(job, observed, now)
 
     def _forget(self, key: Key) -> None:
         self.observer.forget(key)
@@ -188,7 +202,7 @@ class JobController(Controller[JobResource]):
         if old is not None and new is not None and _readiness_inputs(old) == _readiness_inputs(new):
             return
         for job in self.caches.jobs.by_name(key[0]).values():
-            spec = job.valid_spec
+            spec = runnable_spec(job)
             if spec is not None and spec.checkpoint.volume == key[1]:
                 self.queue.add(job.key)
 
@@ -199,7 +213,7 @@ class JobController(Controller[JobResource]):
         if old is not None and new is not None and old.status.phase == new.status.phase:
             return
         for job in self.caches.jobs.by_name(key[0]).values():
-            spec, own = job.valid_spec, self.checkpoints.savepoints_of(job.key)
+            spec, own = runnable_spec(job), self.checkpoints.savepoints_of(job.key)
             if spec is not None and key[1] in referenced_savepoints(spec, job.status) | {*own}:
                 self.queue.add(job.key)
 
@@ -209,8 +223,14 @@ class JobController(Controller[JobResource]):
 
 
 def _job(resource: JobResource) -> Job:
-    """Return a job for `reconcile_job`, with the placeholder if its spec is invalid."""
-    return job_of(resource, resource.valid_spec or _PLACEHOLDER)
+    """Return a job for `reconcile_job`, with the placeholder if there is no spec that it could run."""
+    return job_of(resource, runnable_spec(resource) or _PLACEHOLDER)
+
+
+def _accepted_instead(job: Job) -> StreamingJobSpec | None:
+    """Return the accepted spec of a job whose own breaks a rule, with its own `suspend`."""
+    accepted = accepted_spec(job.status)
+    return accepted and dataclasses.replace(accepted, suspend=job.spec.suspend)
 
 
 def _readiness_inputs(volume: VolumeResource) -> tuple[object, ...]:

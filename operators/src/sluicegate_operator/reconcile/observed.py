@@ -140,7 +140,12 @@ class SavepointState:
 
 @dataclass(frozen=True, kw_only=True)
 class Resource(Generic[Spec, Status]):
-    """One of the operator's own resources; `has_finalizer`: it has the finalizer of its kind."""
+    """One of the operator's own resources.
+
+    Args:
+        has_finalizer: it has the finalizer of its kind.
+        ignored_fields: paths of fields in its spec that this release does not know.
+    """
 
     namespace: str
     name: str
@@ -149,6 +154,7 @@ class Resource(Generic[Spec, Status]):
     spec: Spec
     status: Status
     has_finalizer: bool = False
+    ignored_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +212,9 @@ class Observed:
         checkpoint_exists: whether the volume has any object of the job; None: unknown.
         volume_usable_for_apply: whether a driver that only applies decided epochs may start: the volume
             is ready, or would be if it were not being deleted.
-        spec_error: why the spec is invalid, in which case the job carries a placeholder; empty: it is
-            valid.
+        spec_error: why the resource's spec is invalid, in which case the job carries the accepted one;
+            empty: it is valid.
+        spec_missing: there is no accepted spec either, and the job carries a placeholder.
         refusal: the latest request for a pod of the job that was refused.
     """
 
@@ -219,6 +226,7 @@ class Observed:
     savepoints: Mapping[str, SavepointState] = field(default_factory=dict)
     volume_usable_for_apply: bool = False
     spec_error: str = ""
+    spec_missing: bool = False
     refusal: Refusal | None = None
 
 
@@ -235,6 +243,7 @@ class VolumeObserved:
             spec.volume or the job's volume.
         referenced_savepoints: addresses that Savepoints refer to.
         folders_in_progress: folders in which a savepoint may be in progress.
+        unreadable: names of Savepoints whose status cannot be read, so their data is unknown.
     """
 
     as_of: float
@@ -244,6 +253,7 @@ class VolumeObserved:
     savepoints: tuple[str, ...] = ()
     referenced_savepoints: tuple[str, ...] = ()
     folders_in_progress: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     tasks: Mapping[Task, TaskState] = field(default_factory=dict)
 
 

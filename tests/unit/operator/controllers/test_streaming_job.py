@@ -44,6 +44,8 @@ class ScriptedApi:
         if path.endswith("/events"):
             self.events.append(body["reason"])
             return {}
+        if method == "DELETE":
+            return {}
         if method == "GET" and path.endswith("/pods"):
             return {"metadata": {"resourceVersion": str(self.version)}, "items": []}
         if method == "POST" and path.endswith("/pods"):
@@ -133,6 +135,28 @@ class Shop:
         stored: dict[str, Any] = self.api.objects[STREAMING_JOB.resource.path(*KEY)]["status"]
         return stored
 
+    def condition(self, kind: str) -> dict[str, Any]:
+        """Return a condition of the job."""
+        found: dict[str, Any] = next(c for c in self.status["conditions"] if c["type"] == kind)
+        return found
+
+    def edit(self, changes: dict[str, Any], status: dict[str, Any] | None = None) -> None:
+        """Edit the job's spec as a person does, and its status as another release does."""
+        body = self.api.objects[STREAMING_JOB.resource.path(*KEY)]
+        self.api.version += 1
+        body["spec"] = {**body["spec"], **changes}
+        body["status"] = {**body["status"], **(status or {})}
+        body["metadata"]["generation"] += 1
+        body["metadata"]["resourceVersion"] = str(self.api.version)
+        self.caches.jobs.put(copy.deepcopy(body))
+
+    def lose_driver(self) -> None:
+        """Let the driver's pod disappear."""
+        for key in list(self.caches.pods):
+            found = self.caches.pods.get(key)
+            assert found is not None
+            self.caches.pods.informers[""].remove(key, found.pod.uid)
+
     async def reconcile(self, after_s: float = 0.0) -> None:
         """Reconcile the job after some time."""
         self.now += after_s
@@ -218,3 +242,84 @@ def test_reason_of_a_refusal(status: int, message: str, reason: str) -> None:
 @pytest.mark.parametrize("status", [0, 401, 409, 429, 500, 503, 504])
 def test_server_that_may_accept_the_same_request_soon_has_refused_nothing(status: int) -> None:
     assert refusal_of(ApiError(status, "Any", "try again"), 1, 1) is None
+
+
+def test_driver_of_a_job_with_an_invalid_edit_is_restarted_by_the_accepted_spec() -> None:
+    async def scenario() -> None:
+        shop = Shop()
+        await shop.reconcile()
+        await shop.reconcile()
+        shop.edit({"image": "jobs:2", "trigger": "Never"})
+        shop.lose_driver()
+        await shop.reconcile(after_s=60)
+        await shop.reconcile(after_s=60)
+        assert shop.status["attempt"] == 2
+        assert shop.status["accepted"]["generation"] == 1
+        assert shop.condition("Accepted")["reason"] == "SpecInvalid"
+        created = shop.caches.pods.get(("shop", "clicks-2-driver"))
+        assert created is not None
+        assert created.pod.spec_hash == spec().running_hash()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"trigger": "Never"},
+        {"sparkConf": {"spark.master": "local"}},
+        {"trigger": "Once", "schedule": {"cron": "99 * * * *"}},
+    ],
+    ids=["of the schema", "of the pods", "of cron"],
+)
+def test_suspend_of_an_otherwise_invalid_edit_is_honoured(rule: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        shop = Shop()
+        await shop.reconcile()
+        shop.edit({**rule, "suspend": True})
+        await shop.reconcile(after_s=60)
+        await shop.reconcile(after_s=60)
+        assert shop.condition("Accepted")["status"] == "False"
+        assert shop.status["driver"]["stopReason"] == "Suspend"
+
+    asyncio.run(scenario())
+
+
+def test_spec_that_was_never_valid_starts_nothing() -> None:
+    async def scenario() -> None:
+        shop = Shop()
+        shop.edit({"trigger": "Never"})
+        await shop.reconcile()
+        assert shop.condition("Accepted")["reason"] == "SpecInvalid"
+        assert not shop.api.pods_requested()
+
+    asyncio.run(scenario())
+
+
+def test_unknown_fields_are_reported_in_a_spec_and_ignored_in_a_status() -> None:
+    async def scenario() -> None:
+        shop = Shop()
+        await shop.reconcile()
+        shop.edit({"canary": {"weight": 5}, "driver": {"gpu": 1}}, {"canaryWeight": 5})
+        await shop.reconcile()
+        accepted = shop.condition("Accepted")
+        assert accepted["reason"] == "UnknownFieldsIgnored"
+        assert accepted["message"].endswith("canary, driver.gpu")
+        assert shop.status["attempt"] == 1
+
+    asyncio.run(scenario())
+
+
+def test_status_that_cannot_be_read_is_reported_and_nothing_is_done() -> None:
+    async def scenario() -> None:
+        shop = Shop()
+        await shop.reconcile()
+        requests = len(shop.api.requests)
+        shop.edit({}, {"phase": "Migrating"})
+        for _ in range(5):
+            await shop.reconcile(after_s=60)
+        assert shop.api.events == ["StatusUnreadable"]
+        assert len(shop.api.requests) == requests + 1
+        assert shop.status["phase"] == "Migrating"
+
+    asyncio.run(scenario())

@@ -13,7 +13,13 @@ from sluicegate_operator.api.checkpoint_volume import DELETE
 from sluicegate_operator.api.locations import savepoint_folder
 from sluicegate_operator.api.savepoint import DeletionStatus, SavepointStatus
 from sluicegate_operator.reconcile.actions import RemoveFinalizer, StorageAction
-from sluicegate_operator.reconcile.context import Outcome, backoff, ended_after, limit_to_now
+from sluicegate_operator.reconcile.context import (
+    Outcome,
+    accept_spec,
+    backoff,
+    ended_after,
+    limit_to_now,
+)
 from sluicegate_operator.reconcile.observed import Savepoint, SavepointObserved
 from sluicegate_operator.reconcile.savepoint.attempt import (
     SavepointContext,
@@ -47,7 +53,7 @@ def reconcile_savepoint(
         savepoint=savepoint,
         observed=observed,
     )
-    context.set_condition("Accepted", "SpecValid", holds=True)
+    accept_spec(context, savepoint.ignored_fields)
     record_attempts(context)
     _record_disposals(context)
     if savepoint.deleted:

@@ -49,7 +49,7 @@ def finalize(context: JobContext) -> None:
 
 def _apply_decided_epochs(context: JobContext) -> None:
     """Start an apply-only driver, or report why the decided epochs cannot be applied."""
-    if context.observed.spec_error:
+    if context.observed.spec_missing:
         context.wait(
             "ApplyFailed",
             "a sink may lack a decided epoch, and no driver can be started because the spec is invalid: "
@@ -83,7 +83,7 @@ def _apply_only_driver_active(context: JobContext) -> bool:
     if not context.driver_active or context.driver.mode != APPLY_ONLY or context.job.skip_apply:
         return False
     # without a valid spec a request for its pod cannot be repeated
-    return not (context.observed.spec_error and context.driver.state == REQUESTED)
+    return not (context.observed.spec_missing and context.driver.state == REQUESTED)
 
 
 def _retry_due(context: JobContext) -> bool:

@@ -117,7 +117,7 @@ def request_driver(context: JobContext, mode: str) -> None:
         context.set(restarts=context.status.restarts + 1)
     if context.spec_unproven() and context.status.trial_start_time is None and mode == RUN:
         context.set(trial_start_time=context.now)
-    spec = _spec_to_run(context, mode)
+    spec, spec_hash = _spec_to_run(context, mode)
     context.set(
         attempt=context.status.attempt + 1,
         next_start_time=None,
@@ -126,7 +126,7 @@ def request_driver(context: JobContext, mode: str) -> None:
             mode=mode,
             request_time=context.now,
             requests=1,
-            spec_hash=spec.running_hash(),
+            spec_hash=spec_hash,
         ),
     )
     _create_driver(context, spec)
@@ -142,8 +142,8 @@ def retry_request(context: JobContext) -> None:
     requested = context.driver.request_time
     if context.driver.state != REQUESTED or context.pod is not None or requested is None:
         return
-    spec = _spec_to_run(context, context.driver.mode)
-    changed = spec.running_hash() != context.driver.spec_hash
+    spec, spec_hash = _spec_to_run(context, context.driver.mode)
+    changed = spec_hash != context.driver.spec_hash
     retry_at = requested + (RETRY_REQUEST_S if changed else backoff(context.driver.requests))
     if context.observed.as_of < retry_at:
         context.requeue_at(retry_at)
@@ -151,7 +151,7 @@ def retry_request(context: JobContext) -> None:
     context.set_driver(
         request_time=context.now,
         requests=context.driver.requests + 1,
-        spec_hash=spec.running_hash(),
+        spec_hash=spec_hash,
     )
     _create_driver(context, spec)
     context.requeue_at(context.now + backoff(context.driver.requests))
@@ -186,17 +186,20 @@ def _add_stop(context: JobContext, pod: Pod) -> None:
     context.add_action(StopDriver(pod.name, pod.uid, context.spec.termination_grace_period_s))
 
 
-def _spec_to_run(context: JobContext, mode: str) -> StreamingJobSpec:
-    """Return the spec of a new driver. One that only applies needs the sinks of the spec that decided."""
+def _spec_to_run(context: JobContext, mode: str) -> tuple[StreamingJobSpec, str]:
+    """Return the spec of a new driver and its digest.
+
+    A driver that only applies needs the sinks of the spec that decided.
+    """
     if mode == APPLY_ONLY:
         last = context.driver.spec_hash
         stable = context.status.last_stable_spec
         spec = context.stable_spec() if stable and stable.spec_hash == last else None
         if spec is not None:
-            return spec
-        if context.job.spec.running_hash() == last:
-            return context.job.spec
-    return context.spec
+            return spec, last
+        if context.resource_hash == last:
+            return context.job.spec, last
+    return context.spec, context.spec_hash
 
 
 def _create_driver(context: JobContext, spec: StreamingJobSpec) -> None:

@@ -14,6 +14,7 @@ from sluicegate_operator.reconcile.actions import JobAction
 from sluicegate_operator.reconcile.context import Outcome, limit_to_now
 from sluicegate_operator.reconcile.observed import Job, Observed
 from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, rollback, startup
+from sluicegate_operator.reconcile.streaming_job.acceptance import accept
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.deletion import finalize
 from sluicegate_operator.reconcile.streaming_job.desired_driver import reconcile_driver
@@ -31,6 +32,7 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
     now = round(now, 3)
     status = _limited_to_now(job.status, now)
     context = JobContext(status, job.generation, now, job=job, observed=observed)
+    accept(context)
     rollback.restore_state(context)
     driver_lifecycle.adopt_orphan(context)
     driver_lifecycle.observe(context)

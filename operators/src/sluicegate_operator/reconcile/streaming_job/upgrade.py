@@ -29,7 +29,7 @@ _ABANDONED_KEPT = 3
 
 def begin(context: JobContext) -> None:
     """Begin an upgrade if the newest driver has another spec than the job has now."""
-    changed = context.driver.spec_hash != context.spec.running_hash()
+    changed = context.driver.spec_hash != context.spec_hash
     if not changed or context.status.upgrade is not None or context.status.attempt == 0:
         return
     if not context.driver_active:
@@ -72,7 +72,7 @@ def advance(context: JobContext) -> bool:
     context.reset_failures()
     finished = context.status.finished and context.spec.schedule is not None
     context.set(upgrade=None, finished=finished)
-    context.set_driver(spec_hash=context.spec.running_hash())
+    context.set_driver(spec_hash=context.spec_hash)
     return True
 
 
