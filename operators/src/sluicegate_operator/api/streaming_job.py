@@ -303,7 +303,15 @@ class StreamingJobSpec:
     )
     savepoint_timeout_s: float = option(
         600.0,
-        "Time that an upgrade waits for its savepoint. After that it continues as LastState.",
+        "Time that an upgrade waits for its savepoint, from when it begins to be taken: waiting for the "
+        "savepoints of other jobs does not count. After that it continues as LastState.",
+        at_least=1,
+        restarts_driver=False,
+    )
+    upgrade_savepoint_history: int = option(
+        5,
+        "Number of Savepoints of upgrades that are kept; older ones are deleted with their data, unless "
+        "the job may still have to start from them.",
         at_least=1,
         restarts_driver=False,
     )

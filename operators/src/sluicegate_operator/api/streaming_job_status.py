@@ -116,12 +116,17 @@ class FailureStatus:
     kind: str = option(
         ...,
         "Whose restart budget the failure counts against: Application (spec.restart), Image, "
-        "Scheduling or Startup (spec.startup), Disrupted or Fenced (unlimited).",
+        "Scheduling or Startup (spec.startup), Access, Disrupted or Fenced (unlimited).",
     )
     time: Instant = option(..., "Time of the failure; of merged failures, the last.")
     count: int = option(1, "Number of merged failures.")
     run_s: float = option(
         0.0, "How long the driver had run, in seconds; of merged failures, the first."
+    )
+    volume_access: str = option(
+        "",
+        "For kind Access: digest of the volume's endpoint and Secrets that the driver failed with. "
+        "Another one is tried at once.",
     )
 
 

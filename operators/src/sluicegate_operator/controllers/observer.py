@@ -79,6 +79,7 @@ class Observer:
             as_of=as_of,
             volume_ready=ready,
             volume_message=message,
+            volume_access=self.checkpoints.volume_access(job),
             volume_usable_for_apply=self.checkpoints.usable_for_apply(job),
             checkpoint_exists=False if self._deleted_checkpoints.get(key) == job.uid else None,
             savepoints=self.checkpoints.savepoints(job),

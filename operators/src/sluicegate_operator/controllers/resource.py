@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -35,7 +36,7 @@ class Resource(Generic[Spec, Status]):
     meta: Meta
     spec: Spec | SettingsInvalid
     status: Status
-    given: Json = field(default_factory=dict)
+    given: object = None
     status_error: SettingsInvalid | None = None
     ignored_fields: tuple[str, ...] = ()
 
@@ -78,7 +79,7 @@ class ResourceReader:
             meta,
             spec,
             status if error is None else self.kind.status(),
-            given=body.get("spec", {}) if isinstance(spec, SettingsInvalid) else {},
+            given=body.get("spec") if isinstance(spec, SettingsInvalid) else None,
             status_error=error,
             ignored_fields=ignored,
         )
@@ -106,7 +107,7 @@ def runnable_spec(resource: JobResource) -> StreamingJobSpec | None:
     The field `suspend` of an invalid spec counts nevertheless: a person wants the driver to stop.
     """
     accepted = resource.valid_spec or accepted_spec(resource.status)
-    suspend = resource.given.get("suspend") if isinstance(resource.given, dict) else None
+    suspend = resource.given.get("suspend") if isinstance(resource.given, Mapping) else None
     if accepted is None or not isinstance(suspend, bool):
         return accepted
     return dataclasses.replace(accepted, suspend=suspend)

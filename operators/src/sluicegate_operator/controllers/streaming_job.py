@@ -25,7 +25,10 @@ from sluicegate_operator.controllers.resource import (
     job_of,
     runnable_spec,
 )
-from sluicegate_operator.controllers.savepoint import create_upgrade_savepoint
+from sluicegate_operator.controllers.savepoint import (
+    create_upgrade_savepoint,
+    delete_upgrade_savepoint,
+)
 from sluicegate_operator.kube.client import ApiError
 from sluicegate_operator.kube.resource import PODS, Json, Key
 from sluicegate_operator.kube.writes import create_or_get, delete_object, remove_finalizer
@@ -108,6 +111,10 @@ class JobController(Controller[JobResource]):
             case do.CreateSavepoint():
                 created = await create_upgrade_savepoint(self.api, job, action)
                 self.caches.savepoints.put(created)
+            case do.DeleteSavepoint():
+                found = self.caches.savepoints.get((namespace, action.name))
+                if found is not None:
+                    await delete_upgrade_savepoint(self.api, job, found)
             case do.DeleteCheckpoint():
                 self._start_deletion(key, job)
 
@@ -210,7 +217,7 @@ class JobController(Controller[JobResource]):
         self, key: Key, old: SavepointResource | None, new: SavepointResource | None
     ) -> None:
         """Queue the job of a savepoint, and the jobs that start from it."""
-        if old is not None and new is not None and old.status.phase == new.status.phase:
+        if old is not None and new is not None and _progress(old) == _progress(new):
             return
         for job in self.caches.jobs.by_name(key[0]).values():
             spec, own = runnable_spec(job), self.checkpoints.savepoints_of(job.key)
@@ -231,6 +238,10 @@ def _accepted_instead(job: Job) -> StreamingJobSpec | None:
     """Return the accepted spec of a job whose own breaks a rule, with its own `suspend`."""
     accepted = accepted_spec(job.status)
     return accepted and dataclasses.replace(accepted, suspend=job.spec.suspend)
+
+
+def _progress(savepoint: SavepointResource) -> tuple[object, ...]:
+    return savepoint.status.phase, savepoint.status.start_time, savepoint.meta.deleted
 
 
 def _readiness_inputs(volume: VolumeResource) -> tuple[object, ...]:

@@ -98,6 +98,11 @@ class ReconcileContext(Generic[Status, Action]):
         found = self._condition(kind)
         return None if found is None else found.status == TRUE
 
+    def condition_since(self, kind: str) -> float | None:
+        """Return since when a condition is true; None: it is not."""
+        found = self._condition(kind)
+        return found.last_transition_time if found is not None and found.status == TRUE else None
+
     def set_condition(self, kind: str, reason: str, message: str = "", *, holds: bool) -> None:
         """Set a condition. Its transition time stays while its status is the same."""
         before, status = self._condition(kind), TRUE if holds else FALSE

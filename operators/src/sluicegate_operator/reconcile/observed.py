@@ -132,10 +132,21 @@ NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 @dataclass(frozen=True)
 class SavepointState:
-    """A Savepoint as a job sees it: 'Pending', 'Ready' or 'Failed', and why."""
+    """A Savepoint as a job sees it.
+
+    Args:
+        phase: 'Pending', 'Ready' or 'Failed'.
+        message: why.
+        queued: it waits until savepoints of other jobs are taken.
+        started_at: when it began to be taken, in seconds since 1970; None: it has not begun.
+        deleted: somebody has deleted it.
+    """
 
     phase: str
     message: str = ""
+    queued: bool = False
+    started_at: float | None = None
+    deleted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +220,7 @@ class Observed:
     Args:
         as_of: the pod cache is known to be complete as of this time.
         volume_ready: whether its volume has passed its check; `volume_message`: why it has not.
+        volume_access: digest of the endpoint and Secrets with which the volume passed its last check.
         checkpoint_exists: whether the volume has any object of the job; None: unknown.
         volume_usable_for_apply: whether a driver that only applies decided epochs may start: the volume
             is ready, or would be if it were not being deleted.
@@ -222,6 +234,7 @@ class Observed:
     as_of: float
     volume_ready: bool = True
     volume_message: str = ""
+    volume_access: str = ""
     checkpoint_exists: bool | None = None
     savepoints: Mapping[str, SavepointState] = field(default_factory=dict)
     volume_usable_for_apply: bool = False
@@ -265,8 +278,7 @@ class SavepointObserved:
         job: None if it does not exist.
         volumes: CheckpointVolumes by name: at least those of the Savepoint's status and spec, and the
             job's.
-        needed_by: names of the jobs whose checkpoint is still to be restored from it: by
-            spec.checkpoint.restoreFrom, and no epoch was reported since.
+        needed_by: names of the jobs that are or may be restored from it (`readiness.needed_savepoints`).
     """
 
     job: Job | None = None

@@ -42,7 +42,7 @@ def of_old_release(status: StreamingJobStatus, **changes: Any) -> StreamingJobSt
 OLD_POD = dataclasses.replace(pod(), spec_hash=OLD_HASH)
 OLD_DEAD_POD = dataclasses.replace(dead(), spec_hash=OLD_HASH)
 WITHOUT_A_FIELD = accepted(spec=json.loads(json.dumps(spec().complete())))
-WITHOUT_A_FIELD.spec["driver"].pop("cores")  # type: ignore[attr-defined]
+WITHOUT_A_FIELD.spec["driver"].pop("cores")
 
 RULES = (
     RuleCase(

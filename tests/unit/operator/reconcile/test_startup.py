@@ -40,7 +40,7 @@ NEVER_RAN: dict[str, Any] = {
     "node": Node(),
     "created_at": NOW - 30,
 }
-NO_SECRET = {
+NO_SECRET: dict[str, Any] = {
     "waiting": "CreateContainerConfigError",
     "waiting_message": 'secret "kafka" not found',
 }

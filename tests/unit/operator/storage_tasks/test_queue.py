@@ -188,7 +188,7 @@ def test_dropping_a_resource_cancels_its_own_tasks_only() -> None:
         await run_until(lambda: len(workers.started) == 2)
         queue.drop("u")
         await run_until(lambda: workers.cancelled == 1)
-        assert (queue.states("u"), queue.states("v")) == ({}, {TASK: Running(NOW)})
+        assert (queue.states("u"), queue.states("v")) == ({}, {TASK: Running(NOW, NOW)})
         assert not workers.ended
         await queue.close()
         assert workers.cancelled == 2

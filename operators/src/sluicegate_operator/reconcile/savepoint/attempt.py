@@ -99,7 +99,7 @@ class SavepointContext(StorageContext[SavepointStatus]):
 
     def start_over(self, folder: str) -> None:
         """Begin the savepoint of a folder, or end the one in progress: without any failed attempt."""
-        self.set(folder=folder, attempts=0, failures=0, next_retry_time=None)
+        self.set(folder=folder, attempts=0, failures=0, next_retry_time=None, start_time=None)
         self.set(failure_reason="", last_error="")
 
     def no_target(self) -> tuple[str, str]:
@@ -118,6 +118,9 @@ def record_attempts(context: SavepointContext) -> None:
     for task, state in context.tasks_of(TakeSavepoint):
         if task.folder != context.status.folder:
             continue
+        if isinstance(state, Running) and context.status.start_time is None:
+            started = state.started_at
+            context.set(start_time=None if started is None else round(started, 3))
         if isinstance(state, Done):
             _record_success(context, state.result)
         elif isinstance(state, FailedTask) and ended_after(state.at, context.status.failed_time):

@@ -277,7 +277,12 @@ def _record_failure(context: JobContext, end: failures.DriverEnd, run_s: float) 
         context.set(failure_reason=end.reason)
         context.emit_event(end.reason, f"{what}; a restart cannot succeed", warning=True)
         return
-    newest = FailureStatus(kind=end.kind, time=context.now, run_s=round(run_s, 3))
+    newest = FailureStatus(
+        kind=end.kind,
+        time=context.now,
+        run_s=round(run_s, 3),
+        volume_access=context.observed.volume_access if end.kind == failures.ACCESS else "",
+    )
     context.set(failures=failures.add_failure(context.spec, context.status.failures, newest))
     seed = f"{context.job.uid}/{context.status.attempt}"
     following = failures.next_start(context.spec, context.status.failures, seed)

@@ -10,7 +10,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from sluicegate.errors import Fenced, PreflightFailed, RecordOfAnotherJob, Sealed
+from sluicegate.errors import (
+    AccessDenied,
+    Fenced,
+    PreflightFailed,
+    RecordOfAnotherJob,
+    Sealed,
+    TargetMissing,
+)
 from sluicegate.settings.restart import Failure, Restart, RestartSettings, next_restart
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import APPLY_ONLY, DriverStatus, FailureStatus
@@ -24,9 +31,13 @@ from sluicegate_operator.reconcile.streaming_job.context import (
 )
 
 SUCCESS, FINAL = "Success", "Final"
-APPLICATION, DISRUPTED, FENCED = "Application", "Disrupted", "Fenced"
+APPLICATION, DISRUPTED, FENCED, ACCESS = "Application", "Disrupted", "Fenced", "Access"
 """Kinds of ends, besides those of NEVER_RAN. SUCCESS is no failure, and after FINAL no restart can
-succeed. Each other kind has a budget of its own; the budgets of DISRUPTED and FENCED are unlimited."""
+succeed. Each other kind has a budget of its own; those of DISRUPTED, FENCED and ACCESS are unlimited."""
+
+_PASSING = (AccessDenied.__name__, TargetMissing.__name__)
+"""Errors of a preflight that pass without a change of the job: a person corrects a permission or a
+password, or creates a topic, table or bucket."""
 
 SEALED = Sealed.__name__
 """Reason of an end: the checkpoint is closed, and its job continues from the savepoint."""
@@ -52,7 +63,10 @@ fail a job early if it allows more than 30."""
 _UNLIMITED = RestartSettings()
 """Delays of every other kind: 1 s, doubling, at most a minute."""
 
-_DELAYS = {STARTUP: RestartSettings(restart_initial_delay_s=5.0, restart_max_delay_s=300.0)}
+_DELAYS = {
+    STARTUP: RestartSettings(restart_initial_delay_s=5.0, restart_max_delay_s=300.0),
+    ACCESS: RestartSettings(restart_initial_delay_s=60.0, restart_max_delay_s=3600.0),
+}
 """Delays of kinds that somebody has to do something about: first and longest."""
 
 
@@ -94,7 +108,9 @@ def _classify_exit(code: int, termination: str) -> DriverEnd:
         message = "the driver exited with 0, but a stream never ends by itself"
         return DriverEnd(APPLICATION, "UnexpectedExit", message)
     if code == PreflightFailed.exit_code:
-        return DriverEnd(FINAL, "SettingsRefused", message)
+        error = termination.partition(":")[0]
+        passing = error in _PASSING
+        return DriverEnd(*((ACCESS, error) if passing else (FINAL, "SettingsRefused")), message)
     if code == RecordOfAnotherJob.exit_code:
         return DriverEnd(FINAL, "HistoryBroken", message)
     if code == Fenced.exit_code:
@@ -155,6 +171,7 @@ def _merge(spec: StreamingJobSpec, first: FailureStatus, second: FailureStatus) 
         kind=first.kind,
         time=second.time,
         run_s=first.run_s,
+        volume_access=second.volume_access,
         count=min(counted, first.count + second.count),
     )
 
