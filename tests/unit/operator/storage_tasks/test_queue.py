@@ -16,6 +16,7 @@ from sluicegate_operator.reconcile.storage_tasks import (
     FailedTask,
     Measure,
     Running,
+    TakeSavepoint,
     Task,
     VolumeChecked,
     parse_result,
@@ -175,6 +176,22 @@ def test_slow_tasks_do_not_delay_checks() -> None:
             start(queue, f"u{i}", task)
         await run_until(lambda: len(workers.started) == 2)
         assert [task for task, _ in workers.started] == [Measure("s3://b/p"), TASK]
+        await queue.close()
+
+    run_scene(scene)
+
+
+def test_savepoint_reports_when_it_leaves_the_queue() -> None:
+    """The wait of its job is limited from then on."""
+    task = TakeSavepoint("s3://b/c/1", "s3://b/s")
+
+    async def scene(workers: FakeWorkers) -> None:
+        queue = workers.queue(max_concurrent=1)
+        for uid in ("u", "v"):
+            start(queue, uid, task)
+        await run_until(lambda: workers.ended == ["u"])
+        assert queue.states("u") == {task: Running(NOW, NOW)}
+        assert queue.states("v") == {task: Running(NOW)}
         await queue.close()
 
     run_scene(scene)

@@ -193,6 +193,8 @@ def attempt_savepoint(context: SavepointContext) -> None:
     else:
         address = checkpoint_address(source.spec, job.name, job.spec, job.status.checkpoint.number)
         new_task = TakeSavepoint(address, status.folder, method, _ACCEPT_TIMEOUT_S)
+        if not status.attempts:
+            context.set(start_time=None)  # the operator was restarted: it waits in the queue again
         context.run(new_task, target.name, _TASK_TIMEOUT_S)
         context.taking = True
 
