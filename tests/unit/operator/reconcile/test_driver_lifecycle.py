@@ -7,12 +7,10 @@ import dataclasses
 import pytest
 
 from sluicegate.settings.restart import RestartSettings
-from sluicegate_operator.api.conditions import Condition
 from sluicegate_operator.api.streaming_job import CheckpointSettings
 from sluicegate_operator.api.streaming_job_status import (
     CheckpointStatus,
     DriverStatus,
-    FailureStatus,
     StreamingJobStatus,
 )
 from sluicegate_operator.reconcile.actions import CreateDriver
@@ -33,11 +31,6 @@ from tests.unit.operator.builders import (
 )
 from tests.unit.operator.rule_cases import RuleCase, check, decide
 
-NO_RESTART = with_restart(restart="none")
-DENIED = FailureStatus(kind="Access", time=NOW, run_s=100.0, volume_access="a/1")
-READY_AGAIN = Condition(
-    type="VolumeReady", status="True", reason="Ready", last_transition_time=NOW - 5
-)
 RESTORED = spec(checkpoint=CheckpointSettings(volume="store", restore_from="moved"))
 
 STARTING = (
@@ -222,51 +215,6 @@ ENDING = (
         ["RemovePodFinalizer"],
         BACKOFF,
         events=["DriverFailed"],
-    ),
-    RuleCase(
-        "a denied access is retried after a minute, because somebody may grant it",
-        job(NO_RESTART, alive(NO_RESTART)),
-        observed(dead(64, NO_RESTART, message="AccessDenied: no"), volume_access="a/1"),
-        "Restarting",
-        ["RemovePodFinalizer"],
-        {"failure_reason": "", "failures": (DENIED,)},
-        events=["AccessDenied"],
-        conditions={"Ready": ("False", "BackingOff"), "Failed": ("False", "NotFailed")},
-    ),
-    RuleCase(
-        "so is a missing target",
-        job(NO_RESTART, alive(NO_RESTART)),
-        observed(dead(64, NO_RESTART, message="TargetMissing: no topic")),
-        "Restarting",
-        ["RemovePodFinalizer"],
-        events=["TargetMissing"],
-    ),
-    RuleCase(
-        "it is retried at once with other keys of the volume",
-        job(status=ended(failures=(DENIED,), next_start_time=NOW + 3000)),
-        observed(volume_access="a/2"),
-        "Starting",
-        ["CreateDriver"],
-    ),
-    RuleCase(
-        "but not with the same keys",
-        job(status=ended(failures=(DENIED,), next_start_time=NOW + 3000)),
-        observed(volume_access="a/1"),
-        "Restarting",
-        requeue_in=3000,
-    ),
-    RuleCase(
-        "it is retried at once when the volume has become ready again",
-        job(
-            status=ended(
-                failures=(dataclasses.replace(DENIED, time=NOW - 60),),
-                next_start_time=NOW + 3000,
-                conditions=(READY_AGAIN,),
-            )
-        ),
-        observed(volume_access="a/1"),
-        "Starting",
-        ["CreateDriver"],
     ),
     RuleCase(
         "exit code 64 is final because settings do not change by themselves",
@@ -459,11 +407,3 @@ def test_driver_is_adopted_after_the_status_was_wiped() -> None:
         start_time=NOW - 100,
         spec_hash=spec().running_hash(),
     )
-
-
-@pytest.mark.parametrize(("earlier", "delay_s"), [(0, 60), (3, 480), (20, 3600)])
-def test_denied_access_is_retried_less_and_less_often(earlier: int, delay_s: float) -> None:
-    denied = failures("Access", earlier)
-    status = alive(failures=denied)
-    outcome = decide(job(status=status), observed(dead(64, message="AccessDenied: no")))
-    assert outcome.status.next_start_time - NOW == pytest.approx(delay_s, rel=0.2)
