@@ -96,15 +96,15 @@ def test_a_job_moves_to_another_by_savepoint_and_is_exact(
     platform.wait_exact("ip_count", "ip-count-2")
 
 
-def test_a_permanently_failed_job_reports_the_reason(platform: Platform) -> None:
+def test_job_whose_topic_is_missing_reports_it_and_is_retried(platform: Platform) -> None:
     options = ["--topic", "no_such_topic", "--table", "ip_count"]
     platform.cluster.apply(ip_count(platform, "hopeless", options=options))
-    status = platform.job_when("hopeless", lambda s: s.get("phase") == "Failed", "to fail")
+    status = platform.job_when("hopeless", lambda s: s.get("phase") == "Restarting", "to fail")
     assert "no_such_topic" in str(status["lastError"])
-    (failed,) = (condition for condition in status["conditions"] if condition["type"] == "Failed")
-    assert (failed["status"], failed["reason"]) == ("True", "SettingsRefused")
+    (ready,) = (condition for condition in status["conditions"] if condition["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "BackingOff")
     description = platform.cluster.run("describe", "streamingjob", "hopeless")
-    assert "SettingsRefused" in description
+    assert "TargetMissing" in description
     platform.cluster.run("delete", "streamingjob", "hopeless", "--timeout=120s", timeout_s=130.0)
 
 

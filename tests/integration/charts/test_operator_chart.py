@@ -121,6 +121,7 @@ def test_the_operator_may_do_what_its_actions_need(charts: Charts) -> None:
         ("pods", "delete"),  # StopDriver, DeletePod
         ("pods", "patch"),  # RemovePodFinalizer, DeletePod
         ("savepoints", "create"),  # CreateSavepoint
+        ("savepoints", "delete"),  # DeleteSavepoint
         ("events", "create"),  # EmitEvent
     }
     watched = {

@@ -59,6 +59,7 @@ FULL_JOB: Final[Object] = {
     "restartNonce": 3,
     "upgradeMode": "Savepoint",
     "savepointTimeoutSeconds": 300,
+    "upgradeSavepointHistory": 3,
     "rollback": {"enabled": True, "deadlineSeconds": 120},
     "restart": {
         "strategy": "FailureRate",
@@ -77,6 +78,8 @@ FULL_JOB: Final[Object] = {
         "imagePullAttempts": 1,
         "schedulingTimeoutSeconds": 60,
         "schedulingAttempts": 1,
+        "startTimeoutSeconds": 60,
+        "startAttempts": 1,
     },
     "progressDeadlineSeconds": 0,
     "nodeLost": {"deadlineSeconds": 30, "statefulPolicy": "Restart"},

@@ -97,14 +97,16 @@ def test_deleted_volume_stays_until_its_job_is_released(
 
 
 def test_deleted_job_with_an_invalid_spec_is_released(own_api: Api, bucket: S3Endpoint) -> None:
-    """It has a field of a later version. Its driver is left alone until the job is deleted."""
+    """It has a value of a later version. The accepted spec runs until the job is deleted."""
     own_api.install_crds()
     rbac.grant_everywhere(own_api)
     namespace = own_api.namespace()
     rbac.grant_lease(own_api, namespace)
     crd = own_api.request("GET", _CRD)
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    schema["properties"]["spec"]["properties"]["later"] = {"type": "string"}
+    fields = schema["properties"]["spec"]["properties"]
+    fields["later"] = {"type": "string"}
+    fields["imagePullPolicy"]["enum"].append("Later")
     own_api.request("PUT", _CRD, crd)
     kubeconfig = own_api.server.kubeconfig(rbac.OPERATOR)
     with (
@@ -121,6 +123,9 @@ def test_deleted_job_with_an_invalid_spec_is_released(own_api: Api, bucket: S3En
             return job if job["spec"].get("later") else None
 
         eventually(set_later_field)
+        job = job_when(own_api, namespace, lambda s: "UnknownFieldsIgnored" in str(s))
+        assert condition(job, "Accepted") == ("True", "UnknownFieldsIgnored")
+        own_api.change(namespace, "clicks", {"spec": {"imagePullPolicy": "Later"}})
         job = job_when(own_api, namespace, lambda s: "SpecInvalid" in str(s))
         assert condition(job, "Accepted") == ("False", "SpecInvalid")
         assert drivers_alive(own_api, namespace) == ["clicks-1-driver"]

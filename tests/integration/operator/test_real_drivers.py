@@ -96,7 +96,8 @@ def test_ip_count_is_exact_after_a_crash_a_savepoint_an_upgrade_and_a_deletion(
         api.change(namespace, "clicks", {"spec": {"driver": {"memory": "900m"}}})
         job = job_when(api, namespace, running_with_epoch(3, 1), within_s=TIMEOUT_S)
         assert job["status"]["checkpoint"]["number"] == 2
-        assert job["status"]["checkpoint"]["restoredFrom"] == "clicks-upgrade-2"
+        name = f"clicks-upgrade-{job['metadata']['uid'][:8]}-2"
+        assert job["status"]["checkpoint"]["restoredFrom"] == name
 
         feed(services.kafka.bootstrap, scenario.settings.source, access_lines(seed=8))
         moved = scenario.with_settings(checkpoint=f"{bucket.url}/{namespace}/clicks/2")

@@ -21,7 +21,7 @@ NEWER = spec(image="jobs:3", rollback=ON)
 RESTARTED = dataclasses.replace(NEW, restart_nonce=1)
 OFF = spec(image="jobs:2")
 NO_RESTART = dataclasses.replace(NEW, restart=dataclasses.replace(NEW.restart, restart="none"))
-LATE = "clicks-upgrade-1"
+LATE = "clicks-upgrade-u-job-1"
 """The savepoint of the upgrade of attempt 1."""
 NO_PROGRESS: dict[str, Any] = {"attempt": 2, "progress": None}
 

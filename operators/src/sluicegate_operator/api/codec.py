@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from sluicegate.settings.formats import Format, notation_of, without_none
 from sluicegate.settings.schema import choices_of, default_of, is_required
@@ -46,18 +46,56 @@ class Api(Format):
             if rule.holds is not None and not rule.holds(made):
                 raise self._error(f"{where}: {rule.message}", self.remedy.format("correct"))
 
-    def render(self, made: object) -> dict[str, Any]:
+    def without_unknown(
+        self, kind: type[object], given: object, where: str = ""
+    ) -> tuple[Any, tuple[str, ...]]:
+        """Return an object without the fields that this release does not know, and their paths.
+
+        A newer release has written them, or a newer CustomResourceDefinition allows them.
+        """
+        if not isinstance(given, Mapping):
+            return given, ()
+        kept, unknown = {}, list[str]()
+        for name, value in given.items():
+            path = f"{where}{self.separator}{name}" if where else str(name)
+            declared = self.fields(kind).get(str(name))
+            if declared is None:
+                unknown.append(path)
+                continue
+            kept[name], below = self._known_part(without_none(declared[1]), value, path)
+            unknown += below
+        return kept, tuple(unknown)
+
+    def _known_part(self, hint: Any, value: Any, path: str) -> tuple[Any, tuple[str, ...]]:  # noqa: ANN401 - JSON
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            return self.without_unknown(hint, value, path)
+        if get_origin(hint) is not tuple or not isinstance(value, list):
+            return value, ()
+        item, kept, unknown = get_args(hint)[0], [], list[str]()
+        for index, one in enumerate(value):
+            known, below = self._known_part(item, one, f"{path}[{index}]")
+            kept.append(known)
+            unknown += below
+        return kept, tuple(unknown)
+
+    def render(self, made: object, *, defaults: bool = False) -> dict[str, Any]:
         """Return the JSON object of a typed resource.
 
         Fields that have their default value are left out, except those that are declared
-        `always_written`.
+        `always_written`. With `defaults` they are written as the API server would fill them in, so the
+        object means the same to a release that has other defaults.
         """
         rendered = {}
         for name, (field, hint) in self.fields(type(made)).items():
             value = getattr(made, field.name)
             written = field.metadata.get("always_written") or is_required(field)
-            if written or value != default_of(field):
-                rendered[name] = self.render_value(type(made), field, hint, value)
+            if not written:
+                default = value == default_of(field)
+                written = has_default_in_schema(value) if default and defaults else not default
+            if written:
+                rendered[name] = self.render_value(
+                    type(made), field, hint, value, defaults=defaults
+                )
         return rendered
 
     def render_value(
@@ -66,20 +104,29 @@ class Api(Format):
         field: dataclasses.Field[Any],
         hint: Any,  # noqa: ANN401 - a type hint
         value: Any,  # noqa: ANN401 - of the field's type
+        *,
+        defaults: bool = False,
     ) -> Any:  # noqa: ANN401 - JSON
         """Return a field's value as JSON."""
         names = {python: name for name, python in self.values(kind, field).items()}
-        return names[value] if names else self._rendered(without_none(hint), value)
+        return names[value] if names else self._rendered(without_none(hint), value, defaults)
 
-    def _rendered(self, hint: Any, value: Any) -> Any:  # noqa: ANN401 - JSON
+    def _rendered(self, hint: Any, value: Any, defaults: bool) -> Any:  # noqa: ANN401, FBT001 - JSON
         notation = notation_of(hint)
         if notation is not None and value is not None:
             return notation.render(value)
         if isinstance(value, tuple):
-            return [self._rendered(get_args(hint)[0], item) for item in value]
+            return [self._rendered(get_args(hint)[0], item, defaults) for item in value]
         if isinstance(value, Mapping):
             return dict(value)
-        return self.render(value) if dataclasses.is_dataclass(value) else value
+        if dataclasses.is_dataclass(value):
+            return self.render(value, defaults=defaults)
+        return value
+
+
+def has_default_in_schema(value: object) -> bool:
+    """Return whether a default value is part of the schema: an empty one means that a field is not set."""
+    return isinstance(value, bool) or value not in ("", (), {}, None)
 
 
 API = Api()

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 
 from sluicegate.settings.formats import notation_of, without_none
 from sluicegate.settings.schema import default_of, is_required
-from sluicegate_operator.api.codec import API, description_of, rules_of
+from sluicegate_operator.api.codec import API, description_of, has_default_in_schema, rules_of
 
 Schema = dict[str, Any]
 
@@ -67,7 +67,7 @@ def _property(
     if defaults and not is_required(field):
         value = default_of(field)
         # An optional object has the default {}: the API server then fills in its fields' defaults.
-        if isinstance(value, bool) or value not in ("", (), {}, None):
+        if has_default_in_schema(value):
             schema["default"] = API.render_value(kind, field, hint, value)
     return schema
 

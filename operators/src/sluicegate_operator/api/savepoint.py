@@ -32,7 +32,10 @@ class SavepointSpec:
         None, "When savepoints are taken. Without a schedule one savepoint is taken, at once."
     )
     history: int = option(
-        5, "Number of savepoints that a schedule keeps; older ones are deleted.", at_least=1
+        5,
+        "Number of savepoints that a schedule keeps. The data of older ones is deleted with reclaimPolicy "
+        "Delete, and otherwise left to retention.savepoints of the CheckpointVolume.",
+        at_least=1,
     )
     reclaim_policy: str = option(
         RETAIN,
@@ -101,6 +104,11 @@ class SavepointStatus:
     )
     volume: str = option("", "Name of the CheckpointVolume that the savepoint is copied to.")
     folder: str = option("", "URL of the savepoint that is being taken. Empty if none is.")
+    start_time: Instant | None = option(
+        None,
+        "Time at which the savepoint in progress began to be taken. Absent while it waits for the "
+        "savepoints of other jobs.",
+    )
     attempts: int = option(
         0, "Number of attempts at the savepoint in progress that did not complete it."
     )

@@ -6,6 +6,7 @@ A batch job is a StreamingJob whose trigger ends by itself.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -82,6 +83,7 @@ class CheckpointSettings:
         "",
         "Name of a Savepoint, in the same namespace, from which the job's first checkpoint is "
         "restored. It has no effect after the first start.",
+        restarts_driver=False,
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -139,6 +141,19 @@ class StartupSettings:
     scheduling_attempts: int = option(
         5,
         "Number of further driver pods that are created after schedulingTimeoutSeconds. "
+        "The next failure makes the job Failed.",
+        at_least=0,
+    )
+    start_timeout_s: float = option(
+        900.0,
+        "A driver pod whose container does not run within this time after the pod was scheduled is "
+        "deleted: because a volume, Secret or ConfigMap is missing, or an init container takes longer. "
+        "0: it waits without limit.",
+        at_least=0,
+    )
+    start_attempts: int = option(
+        5,
+        "Number of further driver pods that are created after startTimeoutSeconds. "
         "The next failure makes the job Failed.",
         at_least=0,
     )
@@ -288,7 +303,15 @@ class StreamingJobSpec:
     )
     savepoint_timeout_s: float = option(
         600.0,
-        "Time that an upgrade waits for its savepoint. After that it continues as LastState.",
+        "Time that an upgrade waits for its savepoint, from when it begins to be taken: waiting for the "
+        "savepoints of other jobs does not count. After that it continues as LastState.",
+        at_least=1,
+        restarts_driver=False,
+    )
+    upgrade_savepoint_history: int = option(
+        5,
+        "Number of Savepoints of upgrades that are kept; older ones are deleted with their data, unless "
+        "the job may still have to start from them.",
         at_least=1,
         restarts_driver=False,
     )
@@ -300,7 +323,7 @@ class StreamingJobSpec:
     )
     startup: StartupSettings = option(
         StartupSettings(),
-        "Limits for driver pods whose image cannot be pulled or that cannot be scheduled.",
+        "Limits for driver pods that are not scheduled or whose containers do not start.",
         restarts_driver=False,
     )
     progress_deadline_s: float = option(
@@ -357,18 +380,17 @@ class StreamingJobSpec:
             return dataclasses.replace(self.epochs, interval=epoch.AVAILABLE_NOW)
         return self.epochs
 
+    def complete(self) -> dict[str, Any]:
+        """Return the spec as JSON with the values of all fields."""
+        return render(self, defaults=True)
+
     def seen_by_driver(self) -> dict[str, Any]:
-        """Return, as JSON, the part of the spec whose change needs a new driver."""
-        kept = render(self)
-        for declared in dataclasses.fields(self):
-            if not declared.metadata.get("restarts_driver", True):
-                kept.pop(API.key(type(self), declared.name), None)
-        return kept
+        """Return, as JSON with all values, the part of the spec whose change needs a new driver."""
+        return seen_by_driver(self.complete())
 
     def running_hash(self) -> str:
         """Return a digest of the part of the spec whose change needs a new driver."""
-        text = json.dumps(self.seen_by_driver(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return digest(self.seen_by_driver())
 
     def controlled_by(self, other: StreamingJobSpec) -> StreamingJobSpec:
         """Return this spec with another spec's fields that drivers do not see (suspend, limits)."""
@@ -376,3 +398,36 @@ class StreamingJobSpec:
             f.name for f in dataclasses.fields(self) if not f.metadata.get("restarts_driver", True)
         ]
         return dataclasses.replace(self, **{name: getattr(other, name) for name in controls})
+
+
+def seen_by_driver(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a spec, as JSON, whose change needs a new driver."""
+    seen, checkpoint = dict(spec), dict(spec.get("checkpoint") or {})
+    for part, kind in ((seen, StreamingJobSpec), (checkpoint, CheckpointSettings)):
+        for name in _control_fields(kind):
+            part.pop(name, None)
+    return {**seen, "checkpoint": checkpoint}
+
+
+@functools.cache
+def _control_fields(kind: type[Any]) -> frozenset[str]:
+    """Return the API names of the fields that no driver sees."""
+    return frozenset(
+        API.key(kind, one.name)
+        for one in dataclasses.fields(kind)
+        if not one.metadata.get("restarts_driver", True)
+    )
+
+
+def digest(spec: Mapping[str, Any]) -> str:
+    """Return a digest of JSON, the same after the API server has stored it: it writes 180.0 as 180."""
+    text = json.dumps(_with_integers(spec), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _with_integers(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, Mapping):
+        return {key: _with_integers(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_with_integers(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -55,7 +55,7 @@ class DriverStatus:
     requests: int = option(
         0,
         "Number of requests to create the driver's pod. More than one means that earlier requests "
-        "were lost.",
+        "were refused or lost.",
     )
     start_time: Instant | None = option(None, "Time at which the driver's container started.")
     spec_hash: str = option("", "Digest of the spec that the driver runs.")
@@ -63,6 +63,22 @@ class DriverStatus:
         "", "Why the driver was stopped, such as Suspend or Upgrade. Empty if it was not."
     )
     stop_time: Instant | None = option(None, "Time at which the operator requested the stop.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartupStatus:
+    """Why the newest driver does not start."""
+
+    reason: str = option(
+        ...,
+        "Why the pod was not created or does not run, in one CamelCase word: Kubernetes' own, such as "
+        "ImagePullBackOff, CreateContainerConfigError or Unschedulable, or QuotaExceeded, "
+        "PodSecurityViolation, ServiceAccountMissing, WebhookDenied, PodInvalid or another refusal of "
+        "the API server.",
+    )
+    message: str = option("", "Details for people, such as the answer of the API server.")
+    since: Instant = option(..., "Time at which the operator first observed this reason.")
+    tries: int = option(1, "Number of tries to start a driver since one last ran.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +115,18 @@ class FailureStatus:
 
     kind: str = option(
         ...,
-        "Whose restart budget the failure counts against: Application (spec.restart), Image or "
-        "Scheduling (spec.startup), Disrupted or Fenced (unlimited).",
+        "Whose restart budget the failure counts against: Application (spec.restart), Image, "
+        "Scheduling or Startup (spec.startup), Access, Disrupted or Fenced (unlimited).",
     )
     time: Instant = option(..., "Time of the failure; of merged failures, the last.")
     count: int = option(1, "Number of merged failures.")
     run_s: float = option(
         0.0, "How long the driver had run, in seconds; of merged failures, the first."
+    )
+    volume_access: str = option(
+        "",
+        "For kind Access: digest of the volume's endpoint and Secrets that the driver failed with. "
+        "Another one is tried at once.",
     )
 
 
@@ -115,6 +136,23 @@ class UpgradeStatus:
 
     mode: str = option(..., "The spec.upgradeMode with which the upgrade began.")
     savepoint: str = option("", "Name of the Savepoint that the upgrade takes.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceptedSpecStatus:
+    """The newest valid spec."""
+
+    generation: int = option(..., "The metadata.generation of the spec.")
+    spec_hash: str = option(
+        ...,
+        "Digest of the fields that need a new driver. It stays the same until one of them is edited, "
+        "also when a new release of the operator has other defaults.",
+    )
+    spec: Template = option(
+        dict,
+        "The spec with all of its defaults. The job runs it while a newer spec is invalid. Empty if it "
+        "is too large to be stored.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,12 +200,18 @@ class StreamingJobStatus:
     conditions: tuple[Condition, ...] = option(
         (), "Accepted, Ready, VolumeReady, Failed, Fenced, NodeLost and RolledBack."
     )
+    accepted: AcceptedSpecStatus | None = option(
+        None, "The newest valid spec. It differs from spec while that is invalid."
+    )
     attempt: int = option(
         0,
         "Number of the latest driver. Its pod is named <job>-<attempt>-driver.",
         always_written=True,
     )
     driver: DriverStatus = option(DriverStatus(), "The driver of the latest attempt.")
+    startup: StartupStatus | None = option(
+        None, "Why the newest driver does not start. Absent once it runs."
+    )
     unconfirmed_attempts: tuple[int, ...] = option(
         (),
         "Attempts that were replaced without confirmation that their drivers are dead, because "

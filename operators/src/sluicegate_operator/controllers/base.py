@@ -6,6 +6,7 @@ is performed.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -56,6 +57,8 @@ class Controller(ABC, Generic[ResourceT]):
     metrics: Metrics
     clock: Callable[[], float] = time.time
     queue: WorkQueue[Key] = field(init=False)
+    _unreadable: dict[Key, str] = field(default_factory=dict)
+    """The versions of resources whose unreadable status was reported."""
 
     KIND: ClassVar[Kind]
     FINALIZER: ClassVar[str]
@@ -91,9 +94,8 @@ class Controller(ABC, Generic[ResourceT]):
             self.queue.add_after(key, _INCOMPLETE_S)
             return
         resource = self._cache.get(key)
-        if resource is None:
-            self.queue.forget(key)
-            self._forget(key)
+        if resource is None or resource.status_error is not None:
+            await self._leave_alone(key, resource)
             return
         began, now = time.monotonic(), self.clock()
         try:
@@ -105,6 +107,7 @@ class Controller(ABC, Generic[ResourceT]):
             status = render(outcome.status)
             self._cache.put(await write_status(self.api, self.KIND.resource, resource.meta, status))
             self._status_written(resource, outcome)
+            resource = dataclasses.replace(resource, status=outcome.status)
         for action in outcome.actions:
             self._check_leader()
             match action:
@@ -119,6 +122,26 @@ class Controller(ABC, Generic[ResourceT]):
         now = self.clock()
         delay = RESYNC_S if outcome.requeue_at is None else outcome.requeue_at - now
         self.queue.add_after(key, min(RESYNC_S, max(self.MIN_REQUEUE_S, delay)))
+
+    async def _leave_alone(self, key: Key, resource: ResourceT | None) -> None:
+        """Forget a resource that is gone, or report one whose status cannot be parsed.
+
+        Without its status nothing is known of a resource, so any action might repeat or undo something. It
+        is reported once for each version.
+        """
+        if resource is None or resource.status_error is None:
+            self.queue.forget(key)
+            self._unreadable.pop(key, None)
+            self._forget(key)
+            return
+        if self._unreadable.get(key) == resource.meta.version:
+            return
+        self._unreadable[key] = resource.meta.version
+        message = (
+            f"{resource.status_error.what}; nothing is done with this resource. Run the release of the "
+            "operator that wrote it, or correct it with kubectl edit --subresource=status"
+        )
+        await self._emit_event(key, EmitEvent("StatusUnreadable", message, warning=True))
 
     @property
     def _cache(self) -> Cache[ResourceT]:

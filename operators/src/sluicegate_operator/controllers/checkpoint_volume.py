@@ -13,6 +13,7 @@ from sluicegate_operator.controllers.resource import (
     JobResource,
     SavepointResource,
     VolumeResource,
+    runnable_spec,
     volume_of,
 )
 from sluicegate_operator.controllers.storage import StorageController
@@ -48,7 +49,7 @@ class VolumeController(StorageController):
         jobs = {
             name: job
             for name, job in self.caches.jobs.by_name(namespace).items()
-            if _volume_of(job) == volume.name or (deleted and job.valid_spec is None)
+            if _volume_of(job) == volume.name or (deleted and runnable_spec(job) is None)
         }
         savepoints = self.caches.savepoints.by_name(namespace)
         statuses = [one.status for one in savepoints.values()]
@@ -66,6 +67,7 @@ class VolumeController(StorageController):
             ),
             referenced_savepoints=tuple(chain(*map(readiness.referenced_savepoints, statuses))),
             folders_in_progress=tuple(chain(*map(readiness.folders_in_progress, statuses))),
+            unreadable=tuple(name for name, one in savepoints.items() if one.status_error),
             tasks=self.tasks.states(volume.uid),
         )
 
@@ -84,7 +86,7 @@ class VolumeController(StorageController):
 
 
 def _volume_of(job: JobResource | None) -> str:
-    spec = None if job is None else job.valid_spec
+    spec = None if job is None else runnable_spec(job)
     return "" if spec is None else spec.checkpoint.volume
 
 

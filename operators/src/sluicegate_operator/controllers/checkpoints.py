@@ -35,6 +35,11 @@ class CheckpointResolver:
             return False, f"CheckpointVolume {name} is being deleted"
         return readiness.readiness(volume.spec, volume.status)
 
+    def volume_access(self, job: Job) -> str:
+        """Return a digest of the endpoint and Secrets with which the job's volume passed its check."""
+        volume = self._caches.volumes.get((job.namespace, job.spec.checkpoint.volume))
+        return "" if volume is None else volume.status.checked_access
+
     def usable_for_apply(self, job: Job) -> bool:
         """Return whether a driver that only applies decided epochs may start on the job's volume."""
         volume = self._caches.volumes.get((job.namespace, job.spec.checkpoint.volume))
@@ -47,7 +52,11 @@ class CheckpointResolver:
         own = self.savepoints_of((job.namespace, job.name))
         names = {*own, *referenced_savepoints(job.spec, job.status)}
         found = {name: self._caches.savepoints.get((job.namespace, name)) for name in names}
-        return {name: readiness.savepoint_state(one.status) for name, one in found.items() if one}
+        return {
+            name: readiness.savepoint_state(one.status, deleted=one.meta.deleted)
+            for name, one in found.items()
+            if one
+        }
 
     def savepoints_of(self, job: Key) -> tuple[str, ...]:
         """Return the names of a job's Savepoints."""
@@ -99,6 +108,8 @@ def referenced_savepoints(spec: StreamingJobSpec, status: StreamingJobStatus) ->
     if status.last_stable_spec is not None:
         checkpoints.append(status.last_stable_spec.checkpoint)
     names = [spec.checkpoint.restore_from]
+    if status.upgrade is not None:
+        names.append(status.upgrade.savepoint)
     for checkpoint in checkpoints:
         names += [checkpoint.restored_from, *checkpoint.abandoned_savepoints]
     return frozenset(names) - {""}

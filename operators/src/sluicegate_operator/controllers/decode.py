@@ -12,6 +12,7 @@ from sluicegate_operator.api.streaming_job_status import RUN
 from sluicegate_operator.kube.resource import Json, Key
 from sluicegate_operator.kube.timestamps import parse_instant, to_instant
 from sluicegate_operator.reconcile.observed import FAILED, SUCCEEDED, Node, Pod, Progress
+from sluicegate_operator.reconcile.streaming_job.startup import NORMAL
 
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
@@ -41,6 +42,7 @@ def driver_pod_of(body: Json) -> DriverPod:
     conditions = [(one["type"], one["status"]) for one in status.get("conditions") or ()]
     state = _driver_state(status)
     running, ended = state.get("running") or {}, state.get("terminated") or {}
+    waiting, waiting_message = _waiting(status, state)
     code = ended.get("exitCode")
     began = running.get("startedAt") or ended.get("startedAt")
     finalizers = tuple(meta.get("finalizers") or ())
@@ -57,8 +59,11 @@ def driver_pod_of(body: Json) -> DriverPod:
         ended_at=parse_instant(ended.get("finishedAt")),
         exit_code=code,
         message=_message(ended, status),
-        waiting=(state.get("waiting") or {}).get("reason", ""),
+        waiting=waiting,
+        waiting_message=waiting_message,
+        init_failure=_init_failure(status),
         node=Node() if node else None,
+        scheduled_at=_scheduled_at(status),
         terminating="deletionTimestamp" in meta,
         disrupted=("DisruptionTarget", "True") in conditions,
         has_finalizer=api_labels.DRIVER_FINALIZER in finalizers,
@@ -91,6 +96,43 @@ def _driver_state(status: Json) -> Json:
     ours = [one for one in states if one.get("name") == api_labels.DRIVER] or states[:1]
     state: Json = ours[0].get("state") or {} if ours else {}
     return state
+
+
+def _waiting(status: Json, state: Json) -> tuple[str, str]:
+    """Return why the driver's container does not run: by the scheduler or the kubelet; or empty texts."""
+    for one in status.get("conditions") or ():
+        if (one["type"], one["status"]) == ("PodScheduled", "False") and one.get("reason"):
+            return one["reason"], one.get("message", "")
+    ours = state.get("waiting") or {}
+    reason, message = ours.get("reason", ""), ours.get("message", "")
+    if reason not in NORMAL:
+        return reason, message
+    for one in status.get("initContainerStatuses") or ():
+        init = (one.get("state") or {}).get("waiting") or {}
+        where = f"init container {one.get('name')}"
+        if init.get("reason", "") not in NORMAL:
+            return init["reason"], f"{where}: {init.get('message', '')}".rstrip(": ")
+        if (one.get("state") or {}).get("running") and not one.get("started"):
+            return reason or "PodInitializing", f"{where} did not end"
+    return reason, message
+
+
+def _init_failure(status: Json) -> str:
+    """Return how an init container failed; empty if none did."""
+    for one in status.get("initContainerStatuses") or ():
+        ended = (one.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            details = ended.get("message") or ended.get("reason") or "no message"
+            text = f"init container {one.get('name')}: exit code {ended['exitCode']}: {details}"
+            return text.strip()[:1000]
+    return ""
+
+
+def _scheduled_at(status: Json) -> float | None:
+    for one in status.get("conditions") or ():
+        if (one["type"], one["status"]) == ("PodScheduled", "True"):
+            return parse_instant(one.get("lastTransitionTime"))
+    return None
 
 
 def _phase(status: Json, code: int | None) -> str:

@@ -15,8 +15,11 @@ from sluicegate_operator.controllers.checkpoints import CheckpointResolver
 from sluicegate_operator.controllers.decode import DriverPod
 from sluicegate_operator.kube.client import Api, ApiError
 from sluicegate_operator.kube.resource import NODES, Key
-from sluicegate_operator.reconcile.observed import Job, Node, Observed, Pod, Progress
-from sluicegate_operator.reconcile.streaming_job.context import REQUEST_DEADLINE_S
+from sluicegate_operator.reconcile.observed import Job, Node, Observed, Pod, Progress, Refusal
+from sluicegate_operator.reconcile.streaming_job.context import (
+    REQUEST_DEADLINE_S,
+    RETRY_REQUEST_S,
+)
 
 _ABSENT_NODE_S = 30.0
 """How long a node that the API server did not know counts as gone before it is requested again."""
@@ -31,6 +34,8 @@ class Observer:
     checkpoints: CheckpointResolver
     _absent_nodes: dict[str, float] = field(default_factory=dict)
     _deleted_checkpoints: dict[Key, str] = field(default_factory=dict)
+    _refusals: dict[Key, tuple[str, Refusal]] = field(default_factory=dict)
+    """The latest refused request for a driver's pod, and the job's uid."""
     _first_seen: dict[str, dict[str, tuple[Progress | None, float]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
@@ -51,12 +56,17 @@ class Observer:
         """Record that a job's checkpoint was deleted."""
         self._deleted_checkpoints[key] = uid
 
+    def pod_refused(self, key: Key, uid: str, refusal: Refusal) -> None:
+        """Record that the API server refused a driver's pod."""
+        self._refusals[key] = (uid, refusal)
+
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a job that no longer exists."""
+        self._refusals.pop(key, None)
         self._deleted_checkpoints.pop(key, None)
 
-    async def observe(self, job: Job, now: float, spec_error: str = "") -> Observed:
-        """Return what is observed of a job; `spec_error`: why its spec, now a placeholder, is invalid.
+    async def observe(self, job: Job, now: float) -> Observed:
+        """Return what is observed of a job.
 
         Raises:
             ApiError: the API server was queried and did not answer.
@@ -69,11 +79,19 @@ class Observer:
             as_of=as_of,
             volume_ready=ready,
             volume_message=message,
+            volume_access=self.checkpoints.volume_access(job),
             volume_usable_for_apply=self.checkpoints.usable_for_apply(job),
-            spec_error=spec_error,
             checkpoint_exists=False if self._deleted_checkpoints.get(key) == job.uid else None,
             savepoints=self.checkpoints.savepoints(job),
+            refusal=self._refusal(key, job),
         )
+
+    def _refusal(self, key: Key, job: Job) -> Refusal | None:
+        """Return why the newest driver's pod was refused, if that answers the latest request for it."""
+        uid, refusal = self._refusals.get(key, ("", None))
+        if refusal is None or uid != job.uid or refusal.attempt != job.status.attempt:
+            return None
+        return refusal if refusal.request == job.status.driver.requests else None
 
     def _pods(self, key: Key, uid: str) -> Iterable[DriverPod]:
         found = map(self.caches.pods.get, self._pods_by_job.keys(key))
@@ -89,6 +107,8 @@ class Observer:
             return as_of
         if as_of >= driver.request_time + REQUEST_DEADLINE_S or now < driver.request_time:
             return as_of
+        if self._refusal(key, job) is not None and now < driver.request_time + RETRY_REQUEST_S:
+            return as_of  # nothing that a list could show is decided yet
         return await self.caches.pods.refresh(
             job.namespace, f"{labels.JOB}={job.name}", lambda pod: pod.job == key
         )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api import labels
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec, CheckpointVolumeStatus
-from sluicegate_operator.api.codec import parse
+from sluicegate_operator.api.codec import API, parse
 from sluicegate_operator.api.crds import Kind
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
 from sluicegate_operator.kube.resource import Json, Key, Meta, meta_of
 from sluicegate_operator.reconcile.observed import Job, Savepoint, Volume
+from sluicegate_operator.reconcile.streaming_job.acceptance import accepted_spec
 
 Spec = TypeVar("Spec")
 Status = TypeVar("Status")
@@ -22,11 +25,20 @@ Status = TypeVar("Status")
 
 @dataclass(frozen=True)
 class Resource(Generic[Spec, Status]):
-    """A resource; its spec is the error if it cannot be parsed."""
+    """A resource as it was read.
+
+    Args:
+        spec: the error if it cannot be parsed; `given` is then its JSON.
+        status: the initial one if it cannot be parsed; `status_error` is then the error.
+        ignored_fields: paths of fields in the spec that this release does not know.
+    """
 
     meta: Meta
     spec: Spec | SettingsInvalid
     status: Status
+    given: object = None
+    status_error: SettingsInvalid | None = None
+    ignored_fields: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -49,20 +61,28 @@ class ResourceReader:
     """Parses resources of one kind. A spec is parsed once per generation."""
 
     kind: Kind
-    _specs: dict[str, tuple[int, object]] = field(default_factory=dict)
+    _specs: dict[str, tuple[int, object, tuple[str, ...]]] = field(default_factory=dict)
 
     def read(self, body: Json) -> Resource[Any, Any]:
-        """Return the typed form of an object. An invalid status counts as empty: it is rebuilt."""
+        """Return the typed form of an object, without the fields that this release does not know."""
         meta = meta_of(body, labels.PREFIX)
         where = f"{self.kind.name} {meta.namespace}/{meta.name}"
         known = self._specs.get(meta.uid)
         if known is None or known[0] != meta.generation:
-            known = meta.generation, _parse(self.kind.spec, body.get("spec", {}), f"{where}: spec")
+            spec, ignored = _parse(self.kind.spec, body.get("spec", {}), f"{where}: spec")
+            known = meta.generation, spec, ignored
             self._specs[meta.uid] = known
-        status = _parse(self.kind.status, body.get("status") or {}, f"{where}: status")
-        if isinstance(status, SettingsInvalid):
-            status = self.kind.status()
-        return Resource(meta, known[1], status)
+        _, spec, ignored = known
+        status, _ = _parse(self.kind.status, body.get("status") or {}, f"{where}: status")
+        error = status if isinstance(status, SettingsInvalid) else None
+        return Resource(
+            meta,
+            spec,
+            status if error is None else self.kind.status(),
+            given=body.get("spec") if isinstance(spec, SettingsInvalid) else None,
+            status_error=error,
+            ignored_fields=ignored,
+        )
 
     def changed(
         self, _key: Key, old: Resource[Any, Any] | None, new: Resource[Any, Any] | None
@@ -72,12 +92,25 @@ class ResourceReader:
             self._specs.pop(old.meta.uid, None)
 
 
-def _parse(kind: type[object], given: object, where: str) -> object:
-    """Return the typed form of a part of a resource, or the error."""
+def _parse(kind: type[object], given: object, where: str) -> tuple[object, tuple[str, ...]]:
+    """Return the typed form of a part of a resource, or the error; and the fields that are unknown."""
+    known, ignored = API.without_unknown(kind, given)
     try:
-        return parse(kind, given, where)
+        return parse(kind, known, where), ignored
     except SettingsInvalid as error:
-        return error
+        return error, ignored
+
+
+def runnable_spec(resource: JobResource) -> StreamingJobSpec | None:
+    """Return the spec that a job runs: its own or, if that cannot be parsed, the accepted one.
+
+    The field `suspend` of an invalid spec counts nevertheless: a person wants the driver to stop.
+    """
+    accepted = resource.valid_spec or accepted_spec(resource.status)
+    suspend = resource.given.get("suspend") if isinstance(resource.given, Mapping) else None
+    if accepted is None or not isinstance(suspend, bool):
+        return accepted
+    return dataclasses.replace(accepted, suspend=suspend)
 
 
 def job_of(resource: JobResource, spec: StreamingJobSpec) -> Job:
@@ -121,4 +154,5 @@ def _common(resource: Resource[Any, Any], finalizer: str) -> dict[str, Any]:
         "spec": resource.spec,
         "status": resource.status,
         "has_finalizer": finalizer in meta.finalizers,
+        "ignored_fields": resource.ignored_fields,
     }

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from sluicegate.errors import PreflightFailed
 from sluicegate_operator.api import labels
+from sluicegate_operator.api.checkpoint_volume import DELETE
 from sluicegate_operator.api.codec import render
 from sluicegate_operator.api.crds import SAVEPOINT
 from sluicegate_operator.api.savepoint import SavepointSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.resource import (
     JobResource,
     SavepointResource,
     VolumeResource,
     job_of,
+    runnable_spec,
     savepoint_of,
     volume_of,
 )
 from sluicegate_operator.controllers.storage import StorageController
 from sluicegate_operator.kube.client import Api
 from sluicegate_operator.kube.resource import Json, Key, meta_of
-from sluicegate_operator.kube.writes import create_or_get
+from sluicegate_operator.kube.writes import create_or_get, delete_object
 from sluicegate_operator.reconcile.actions import CreateSavepoint
 from sluicegate_operator.reconcile.observed import Job, Savepoint, SavepointObserved
+from sluicegate_operator.reconcile.readiness import needed_savepoints
 from sluicegate_operator.reconcile.savepoint.reconciler import SavepointOutcome, reconcile_savepoint
 
 
@@ -41,19 +46,20 @@ class SavepointController(StorageController):
 
     def _observe(self, savepoint: Savepoint) -> SavepointObserved:
         volumes = self.caches.volumes.by_name(savepoint.namespace).items()
+        resources = self.caches.jobs.by_name(savepoint.namespace)
+        specs = {name: runnable_spec(one) for name, one in resources.items()}
         jobs = {
-            name: job_of(one, one.valid_spec)
-            for name, one in self.caches.jobs.by_name(savepoint.namespace).items()
-            if one.valid_spec is not None
+            name: job_of(resources[name], spec)
+            for name, spec in specs.items()
+            if spec is not None and resources[name].status_error is None
         }
         return SavepointObserved(
             job=jobs.get(savepoint.spec.job),
             volumes={name: volume_of(one) for name, one in volumes if one.valid_spec is not None},
             needed_by=tuple(
                 name
-                for name, job in jobs.items()
-                if job.spec.checkpoint.restore_from == savepoint.name
-                and job.status.checkpoint.last_epoch is None
+                for name, resource in resources.items()
+                if _needs(resource, specs[name], savepoint)
             ),
             tasks=self.tasks.states(savepoint.uid),
         )
@@ -62,8 +68,10 @@ class SavepointController(StorageController):
         """Queue the savepoints of a job that was created or deleted, or whose driver has changed."""
         if old is not None and new is not None and _driver_state(old) == _driver_state(new):
             return
-        for name in self.checkpoints.savepoints_of(key):
-            self.queue.add((key[0], name))
+        names = {*self.checkpoints.savepoints_of(key), *_referenced(old), *_referenced(new)}
+        for name in names:
+            if self.caches.savepoints.get((key[0], name)) is not None:
+                self.queue.add((key[0], name))
 
     def _volume_changed(
         self, key: Key, old: VolumeResource | None, new: VolumeResource | None
@@ -83,9 +91,26 @@ def _driver_state(job: JobResource) -> tuple[object, ...]:
         status.attempt,
         status.driver.state,
         status.checkpoint.last_epoch is None,
+        status.checkpoint.number,
+        status.last_stable_spec is None or status.last_stable_spec.checkpoint.last_epoch is None,
         job.meta.deleted,
         job.meta.generation,
     )
+
+
+def _needs(job: JobResource, spec: StreamingJobSpec | None, savepoint: Savepoint) -> bool:
+    """Return whether a job is or may be restored from a Savepoint."""
+    if job.meta.deleted:
+        return False
+    if job.status_error is not None:  # what it was restored from is unknown
+        return savepoint.spec.job == job.meta.name
+    return spec is not None and savepoint.name in needed_savepoints(spec, job.status)
+
+
+def _referenced(job: JobResource | None) -> frozenset[str]:
+    """Return the names of the Savepoints that a job refers to."""
+    spec = None if job is None else runnable_spec(job)
+    return frozenset() if job is None or spec is None else referenced_savepoints(spec, job.status)
 
 
 def upgrade_savepoint(job: Job, action: CreateSavepoint) -> Json:
@@ -96,10 +121,22 @@ def upgrade_savepoint(job: Job, action: CreateSavepoint) -> Json:
             "namespace": job.namespace,
             "name": action.name,
             "labels": {labels.JOB: job.name},
+            "finalizers": [labels.SAVEPOINT_FINALIZER],
             "annotations": {labels.ATTEMPT: str(action.attempt), labels.JOB_UID: job.uid},
         },
-        "spec": render(SavepointSpec(job=job.name, stop=True)),
+        "spec": render(SavepointSpec(job=job.name, stop=True, reclaim_policy=DELETE)),
     }
+
+
+async def delete_upgrade_savepoint(api: Api, job: Job, found: SavepointResource) -> None:
+    """Delete a Savepoint, if an upgrade of this job created it.
+
+    Raises:
+        ApiError: the request was refused or not answered.
+    """
+    if found.meta.annotation(labels.JOB_UID) == job.uid:
+        kind, meta = SAVEPOINT.resource, found.meta
+        await delete_object(api, kind, meta.namespace, meta.name, meta.uid)
 
 
 async def create_upgrade_savepoint(api: Api, job: Job, action: CreateSavepoint) -> Json:

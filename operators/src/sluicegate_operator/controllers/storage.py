@@ -34,7 +34,7 @@ class StorageController(Controller[AnyResource]):
     MIN_REQUEUE_S = 0.05
 
     def _register_listeners(self) -> None:
-        self.tasks = TaskQueue(self._task_ended, clock=self.clock)
+        self.tasks = TaskQueue(self._task_changed, clock=self.clock)
         self._cache.listeners.append(self._changed)
 
     @abstractmethod
@@ -59,7 +59,7 @@ class StorageController(Controller[AnyResource]):
             case ForgetTask():
                 self.tasks.forget(uid, action.task)
 
-    def _task_ended(self, uid: str) -> None:
+    def _task_changed(self, uid: str) -> None:
         key = self._keys.get(uid)
         if key is not None:
             self.queue.add(key)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from sluicegate.errors import SettingsInvalid
+from sluicegate.errors import SettingsInvalid, SluicegateError
 from sluicegate_operator.api import labels
 from sluicegate_operator.api.crds import STREAMING_JOB
 from sluicegate_operator.api.locations import job_address
@@ -16,13 +17,18 @@ from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.credentials import read_access
 from sluicegate_operator.controllers.decode import DriverPod
 from sluicegate_operator.controllers.observer import Observer
+from sluicegate_operator.controllers.refusal import NAME_TAKEN, refusal_of
 from sluicegate_operator.controllers.resource import (
     JobResource,
     SavepointResource,
     VolumeResource,
     job_of,
+    runnable_spec,
 )
-from sluicegate_operator.controllers.savepoint import create_upgrade_savepoint
+from sluicegate_operator.controllers.savepoint import (
+    create_upgrade_savepoint,
+    delete_upgrade_savepoint,
+)
 from sluicegate_operator.kube.client import ApiError
 from sluicegate_operator.kube.resource import PODS, Json, Key
 from sluicegate_operator.kube.writes import create_or_get, delete_object, remove_finalizer
@@ -30,12 +36,15 @@ from sluicegate_operator.pods.driver import driver_pod, validate
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.context import reject_spec
 from sluicegate_operator.reconcile.observed import Job, Node
+from sluicegate_operator.reconcile.schedule import validate_schedule
 from sluicegate_operator.reconcile.storage_tasks import Delete
+from sluicegate_operator.reconcile.streaming_job.acceptance import accepted_spec
 from sluicegate_operator.reconcile.streaming_job.reconciler import JobOutcome, reconcile_job
 from sluicegate_operator.storage_tasks.runner import run
 
 _PLACEHOLDER = StreamingJobSpec(image="", main_module="", checkpoint=CheckpointSettings(volume=""))
-"""Spec of a deleted job whose own is invalid: its drivers are stopped, and none is started with it."""
+"""Spec of a deleted job that has no valid one, not even an accepted one: its drivers are stopped, and none
+is started with it."""
 
 _DELETE_TIMEOUT_S, _DELETE_RETRY_S = 3600.0, 30.0
 
@@ -62,14 +71,23 @@ class JobController(Controller[JobResource]):
 
     async def _decide(self, resource: JobResource, now: float) -> JobOutcome:
         job, error = _job(resource), None
+        accepted: StreamingJobSpec | None = job.spec
         if isinstance(resource.spec, SettingsInvalid):
-            error = resource.spec
+            error, accepted = resource.spec, runnable_spec(resource)
         elif not job.deleted:
-            error = validate(job.name, job.spec)
-        if error is not None and not job.deleted:
+            error = validate(job.name, job.spec) or validate_schedule(job.spec.schedule)
+            if error is not None:
+                accepted = _accepted_instead(job)
+        if accepted is not None:
+            job = dataclasses.replace(job, spec=accepted)
+        elif error is not None and not job.deleted:
             return reject_spec(resource.status, job.generation, error, now)
-        spec_error = "" if error is None else str(error)
-        return reconcile_job(job, await self.observer.observe(job, now, spec_error), now)
+        observed = await self.observer.observe(job, now)
+        if error is not None:
+            observed = dataclasses.replace(
+                observed, spec_error=str(error), spec_missing=accepted is None
+            )
+        return reconcile_job(job, observed, now)
 
     def _forget(self, key: Key) -> None:
         self.observer.forget(key)
@@ -81,9 +99,7 @@ class JobController(Controller[JobResource]):
         key, namespace, job = resource.key, resource.meta.namespace, _job(resource)
         match action:
             case do.CreateDriver():
-                location = self.checkpoints.location(job, action)
-                await self._create_pod(job, driver_pod(job, action, location))
-                self.metrics.driver_created()
+                await self._create_driver(job, action)
             case do.StopDriver():
                 pod = (namespace, action.name, action.uid)
                 await delete_object(self.api, PODS, *pod, action.grace_s)
@@ -95,8 +111,31 @@ class JobController(Controller[JobResource]):
             case do.CreateSavepoint():
                 created = await create_upgrade_savepoint(self.api, job, action)
                 self.caches.savepoints.put(created)
+            case do.DeleteSavepoint():
+                found = self.caches.savepoints.get((namespace, action.name))
+                if found is not None:
+                    await delete_upgrade_savepoint(self.api, job, found)
             case do.DeleteCheckpoint():
                 self._start_deletion(key, job)
+
+    async def _create_driver(self, job: Job, action: do.CreateDriver) -> None:
+        """Create a driver's pod; if that is refused, the next reconciliation observes why.
+
+        Raises:
+            ApiError: the API server did not answer, or is overloaded; the queue retries the job.
+        """
+        key = (job.namespace, job.name)
+        try:
+            location = self.checkpoints.location(job, action)
+            await self._create_pod(job, driver_pod(job, action, location))
+        except (ApiError, SluicegateError) as error:
+            refusal = refusal_of(error, action.attempt, job.status.driver.requests)
+            if refusal is None:
+                raise
+            self.observer.pod_refused(key, job.uid, refusal)
+            self.queue.add(key)
+        else:
+            self.metrics.driver_created()
 
     async def _create_pod(self, job: Job, pod: Json) -> None:
         """Create a driver's pod; an existing one of the same job counts as success.
@@ -109,7 +148,7 @@ class JobController(Controller[JobResource]):
         if not any(one["uid"] == job.uid for one in owners):
             name = f"{meta['namespace']}/{meta['name']}"
             message = f"pod {name} already exists and belongs to another job; delete it"
-            raise ApiError(HTTPStatus.CONFLICT, "NameTaken", message)
+            raise ApiError(HTTPStatus.CONFLICT, NAME_TAKEN, message)
         self.caches.pods.put(created)
 
     async def _release_pod(self, namespace: str, name: str, uid: str) -> None:
@@ -170,7 +209,7 @@ class JobController(Controller[JobResource]):
         if old is not None and new is not None and _readiness_inputs(old) == _readiness_inputs(new):
             return
         for job in self.caches.jobs.by_name(key[0]).values():
-            spec = job.valid_spec
+            spec = runnable_spec(job)
             if spec is not None and spec.checkpoint.volume == key[1]:
                 self.queue.add(job.key)
 
@@ -178,10 +217,10 @@ class JobController(Controller[JobResource]):
         self, key: Key, old: SavepointResource | None, new: SavepointResource | None
     ) -> None:
         """Queue the job of a savepoint, and the jobs that start from it."""
-        if old is not None and new is not None and old.status.phase == new.status.phase:
+        if old is not None and new is not None and _progress(old) == _progress(new):
             return
         for job in self.caches.jobs.by_name(key[0]).values():
-            spec, own = job.valid_spec, self.checkpoints.savepoints_of(job.key)
+            spec, own = runnable_spec(job), self.checkpoints.savepoints_of(job.key)
             if spec is not None and key[1] in referenced_savepoints(spec, job.status) | {*own}:
                 self.queue.add(job.key)
 
@@ -191,8 +230,18 @@ class JobController(Controller[JobResource]):
 
 
 def _job(resource: JobResource) -> Job:
-    """Return a job for `reconcile_job`, with the placeholder if its spec is invalid."""
-    return job_of(resource, resource.valid_spec or _PLACEHOLDER)
+    """Return a job for `reconcile_job`, with the placeholder if there is no spec that it could run."""
+    return job_of(resource, runnable_spec(resource) or _PLACEHOLDER)
+
+
+def _accepted_instead(job: Job) -> StreamingJobSpec | None:
+    """Return the accepted spec of a job whose own breaks a rule, with its own `suspend`."""
+    accepted = accepted_spec(job.status)
+    return accepted and dataclasses.replace(accepted, suspend=job.spec.suspend)
+
+
+def _progress(savepoint: SavepointResource) -> tuple[object, ...]:
+    return savepoint.status.phase, savepoint.status.start_time, savepoint.meta.deleted
 
 
 def _readiness_inputs(volume: VolumeResource) -> tuple[object, ...]:

@@ -90,6 +90,13 @@ class CreateSavepoint:
 
 
 @dataclass(frozen=True)
+class DeleteSavepoint:
+    """Delete a Savepoint that an upgrade of this job created."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class DeleteCheckpoint:
     """Delete everything below the job's path on its volume, while the job of this uid exists."""
 
@@ -105,6 +112,7 @@ JobAction = (
     | RemovePodFinalizer
     | DeletePod
     | CreateSavepoint
+    | DeleteSavepoint
     | DeleteCheckpoint
 )
 

@@ -16,6 +16,7 @@ from sluicegate_operator.reconcile.actions import RemoveFinalizer, StorageAction
 from sluicegate_operator.reconcile.context import (
     Outcome,
     StorageContext,
+    accept_spec,
     backoff,
     ended_after,
     limit_to_now,
@@ -73,7 +74,7 @@ def reconcile_volume(volume: Volume, observed: VolumeObserved, now: float) -> Vo
     context = VolumeContext(
         status, volume.generation, now, tasks=observed.tasks, volume=volume, observed=observed
     )
-    context.set_condition("Accepted", "SpecValid", holds=True)
+    accept_spec(context, volume.ignored_fields)
     if volume.deleted_at is not None:
         _finalize(context)
     else:
@@ -184,7 +185,8 @@ def _maintain(context: VolumeContext) -> None:
         tuple(sorted(observed.folders_in_progress)),
     )
     due = max(not_before, (status.pruned_time or -math.inf) + PRUNE_INTERVAL_S)
-    _run_when_due(context, prune, due, _PRUNE_TIMEOUT_S)
+    if not observed.unreadable:
+        _run_when_due(context, prune, due, _PRUNE_TIMEOUT_S)
 
 
 def _run_when_due(context: VolumeContext, task: Task, due: float, timeout_s: float) -> None:

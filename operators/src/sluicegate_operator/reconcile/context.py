@@ -32,6 +32,7 @@ StorageStatus = TypeVar("StorageStatus", CheckpointVolumeStatus, SavepointStatus
 Action = TypeVar("Action")
 Dated = TypeVar("Dated")
 
+_LISTED_FIELDS = 10
 _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 5.0, 300.0
 
 
@@ -96,6 +97,11 @@ class ReconcileContext(Generic[Status, Action]):
         """Return whether a condition is true; None if the status has no such condition."""
         found = self._condition(kind)
         return None if found is None else found.status == TRUE
+
+    def condition_since(self, kind: str) -> float | None:
+        """Return since when a condition is true; None: it is not."""
+        found = self._condition(kind)
+        return found.last_transition_time if found is not None and found.status == TRUE else None
 
     def set_condition(self, kind: str, reason: str, message: str = "", *, holds: bool) -> None:
         """Set a condition. Its transition time stays while its status is the same."""
@@ -162,6 +168,16 @@ def reject_spec(
     context: ReconcileContext[Status, Any] = ReconcileContext(status, generation, round(now, 3))
     context.set_condition("Accepted", "SpecInvalid", str(error), holds=False)
     return Outcome(context.status)
+
+
+def accept_spec(context: ReconcileContext[Any, Any], ignored_fields: tuple[str, ...]) -> None:
+    """Set the condition Accepted of a valid spec, with the fields that this release does not know."""
+    if not ignored_fields:
+        context.set_condition("Accepted", "SpecValid", holds=True)
+        return
+    names = ", ".join(ignored_fields[:_LISTED_FIELDS])
+    message = f"fields that this release of the operator does not know have no effect: {names}"
+    context.set_condition("Accepted", "UnknownFieldsIgnored", message, holds=True)
 
 
 def ended_after(at: float, recorded: float | None) -> bool:

@@ -64,8 +64,11 @@ class Pod:
         ended_at: when its container ended; None: unknown.
         exit_code: of its container; None if it has not ended or never started.
         message: its termination message, or the reason of its phase.
-        waiting: why its container does not run, such as 'ImagePullBackOff'.
+        waiting: why its container does not run, such as 'ImagePullBackOff' or 'Unschedulable'.
+        waiting_message: details of that.
+        init_failure: how one of its init containers failed; empty: none did.
         node: None until it is bound to a node.
+        scheduled_at: when it was bound to its node; None: unknown.
         terminating: somebody deleted it, and it is shutting down.
         disrupted: it has the condition DisruptionTarget: it was evicted, preempted or drained.
         has_finalizer: it has our finalizer, so it cannot disappear before its end is recorded.
@@ -86,7 +89,10 @@ class Pod:
     exit_code: int | None = None
     message: str = ""
     waiting: str = ""
+    waiting_message: str = ""
+    init_failure: str = ""
     node: Node | None = None
+    scheduled_at: float | None = None
     terminating: bool = False
     disrupted: bool = False
     has_finalizer: bool = True
@@ -104,16 +110,53 @@ class Pod:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A request to create a driver's pod that did not succeed.
+
+    Args:
+        attempt: of the driver.
+        request: its number among the requests for this driver's pod.
+        reason: why, in CamelCase, such as 'QuotaExceeded'.
+        message: details for people.
+    """
+
+    attempt: int
+    request: int
+    reason: str
+    message: str
+
+
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""Reason of a refusal: the namespace is being deleted, so no pod will ever be created in it again."""
+
+
+@dataclass(frozen=True)
 class SavepointState:
-    """A Savepoint as a job sees it: 'Pending', 'Ready' or 'Failed', and why."""
+    """A Savepoint as a job sees it.
+
+    Args:
+        phase: 'Pending', 'Ready' or 'Failed'.
+        message: why.
+        queued: it waits until savepoints of other jobs are taken.
+        started_at: when it began to be taken, in seconds since 1970; None: it has not begun.
+        deleted: somebody has deleted it.
+    """
 
     phase: str
     message: str = ""
+    queued: bool = False
+    started_at: float | None = None
+    deleted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resource(Generic[Spec, Status]):
-    """One of the operator's own resources; `has_finalizer`: it has the finalizer of its kind."""
+    """One of the operator's own resources.
+
+    Args:
+        has_finalizer: it has the finalizer of its kind.
+        ignored_fields: paths of fields in its spec that this release does not know.
+    """
 
     namespace: str
     name: str
@@ -122,6 +165,7 @@ class Resource(Generic[Spec, Status]):
     spec: Spec
     status: Status
     has_finalizer: bool = False
+    ignored_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,21 +220,27 @@ class Observed:
     Args:
         as_of: the pod cache is known to be complete as of this time.
         volume_ready: whether its volume has passed its check; `volume_message`: why it has not.
+        volume_access: digest of the endpoint and Secrets with which the volume passed its last check.
         checkpoint_exists: whether the volume has any object of the job; None: unknown.
         volume_usable_for_apply: whether a driver that only applies decided epochs may start: the volume
             is ready, or would be if it were not being deleted.
-        spec_error: why the spec is invalid, in which case the job carries a placeholder; empty: it is
-            valid.
+        spec_error: why the resource's spec is invalid, in which case the job carries the accepted one;
+            empty: it is valid.
+        spec_missing: there is no accepted spec either, and the job carries a placeholder.
+        refusal: the latest request for a pod of the job that was refused.
     """
 
     pods: tuple[Pod, ...]
     as_of: float
     volume_ready: bool = True
     volume_message: str = ""
+    volume_access: str = ""
     checkpoint_exists: bool | None = None
     savepoints: Mapping[str, SavepointState] = field(default_factory=dict)
     volume_usable_for_apply: bool = False
     spec_error: str = ""
+    spec_missing: bool = False
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True)
@@ -206,6 +256,7 @@ class VolumeObserved:
             spec.volume or the job's volume.
         referenced_savepoints: addresses that Savepoints refer to.
         folders_in_progress: folders in which a savepoint may be in progress.
+        unreadable: names of Savepoints whose status cannot be read, so their data is unknown.
     """
 
     as_of: float
@@ -215,6 +266,7 @@ class VolumeObserved:
     savepoints: tuple[str, ...] = ()
     referenced_savepoints: tuple[str, ...] = ()
     folders_in_progress: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     tasks: Mapping[Task, TaskState] = field(default_factory=dict)
 
 
@@ -226,8 +278,7 @@ class SavepointObserved:
         job: None if it does not exist.
         volumes: CheckpointVolumes by name: at least those of the Savepoint's status and spec, and the
             job's.
-        needed_by: names of the jobs whose checkpoint is still to be restored from it: by
-            spec.checkpoint.restoreFrom, and no epoch was reported since.
+        needed_by: names of the jobs that are or may be restored from it (`readiness.needed_savepoints`).
     """
 
     job: Job | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec, CheckpointVolumeStatus
 from sluicegate_operator.api.locations import store_access_digest
 from sluicegate_operator.api.savepoint import SavepointStatus
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
 from sluicegate_operator.reconcile.observed import READY, SavepointState
 
 
@@ -37,14 +39,38 @@ def _was_checked(spec: CheckpointVolumeSpec, status: CheckpointVolumeStatus) -> 
     return status.checked_access.partition("/")[0] == store_access_digest(spec)
 
 
-def savepoint_state(status: SavepointStatus) -> SavepointState:
-    """Return what a job needs to know of a Savepoint."""
+def savepoint_state(status: SavepointStatus, *, deleted: bool = False) -> SavepointState:
+    """Return what a job needs to know of a Savepoint; `deleted`: somebody has deleted it."""
     if status.phase == "Failed":
-        return SavepointState("Failed", f"{status.failure_reason}: {status.last_error}")
+        message = f"{status.failure_reason}: {status.last_error}"
+        return SavepointState("Failed", message, deleted=deleted)
     if status.taken:
-        return SavepointState(READY)
+        return SavepointState(READY, deleted=deleted)
     message = next((c.message for c in status.conditions if c.type == READY), "")
-    return SavepointState("Pending", message or status.last_error)
+    return SavepointState(
+        "Pending",
+        message or status.last_error,
+        queued=status.phase == "Taking" and status.start_time is None,
+        started_at=status.start_time,
+        deleted=deleted,
+    )
+
+
+def needed_savepoints(spec: StreamingJobSpec, status: StreamingJobStatus) -> frozenset[str]:
+    """Return the names of the Savepoints that a job is or may be restored from.
+
+    Until the first epoch of a checkpoint a driver may have to restore it again. A savepoint of an upgrade
+    seals its checkpoint, so without it the job could not continue; that may also come late.
+    """
+    names = [spec.checkpoint.restore_from] if not status.attempt else []
+    if status.upgrade is not None:
+        names.append(status.upgrade.savepoint)
+    stable = status.last_stable_spec
+    for checkpoint in (status.checkpoint, *((stable.checkpoint,) if stable else ())):
+        names += checkpoint.abandoned_savepoints
+        if checkpoint.last_epoch is None:
+            names.append(checkpoint.restored_from)
+    return frozenset(names) - {""}
 
 
 def restore_address(status: SavepointStatus) -> tuple[str, str]:

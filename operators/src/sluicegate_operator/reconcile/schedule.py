@@ -36,6 +36,16 @@ def is_too_late(schedule: Schedule, tick: float, now: float) -> bool:
     return 0 < schedule.starting_deadline_s < now - tick
 
 
+def validate_schedule(schedule: Schedule | None) -> SettingsInvalid | None:
+    """Return why a schedule is invalid, or None."""
+    try:
+        if schedule is not None:
+            next_tick(schedule, 0.0)
+    except SettingsInvalid as error:
+        return error
+    return None
+
+
 def newest_tick(schedule: Schedule, now: float) -> float | None:
     """Return the last time at or before now at which the schedule was due; None: it never was.
 

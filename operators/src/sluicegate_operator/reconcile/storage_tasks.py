@@ -171,9 +171,15 @@ TASKS: Mapping[str, tuple[type[Any], type[Any]]] = {
 
 @dataclass(frozen=True)
 class Running:
-    """The task is queued or running since `since` (seconds since 1970)."""
+    """The task is queued or running.
+
+    Args:
+        since: when it was requested, in seconds since 1970.
+        started_at: when it began to run; None: it is queued.
+    """
 
     since: float
+    started_at: float | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sluicegate_operator.reconcile.storage_tasks import (
     Done,
     FailedTask,
     Running,
+    TakeSavepoint,
     Task,
     TaskState,
 )
@@ -30,7 +31,8 @@ class TaskQueue:
     """The tasks of resources, by uid.
 
     Args:
-        on_end: called with a resource's uid when one of its tasks has ended, to reconcile it.
+        on_change: called with a resource's uid when one of its tasks has started to take a savepoint, or
+            any has ended, to reconcile it.
         max_concurrent: worker processes of about 50 MB that run checks at a time, and the same number
             again for all other tasks. Further tasks wait; their timeout starts when they run.
         clock: seconds since 1970.
@@ -38,13 +40,13 @@ class TaskQueue:
 
     def __init__(
         self,
-        on_end: Callable[[str], None],
+        on_change: Callable[[str], None],
         *,
         max_concurrent: int = 2,
         clock: Callable[[], float] = time.time,
         runner: Runner = run,
     ) -> None:
-        self._on_end, self._clock, self._runner = on_end, clock, runner
+        self._on_change, self._clock, self._runner = on_change, clock, runner
         # a copy that takes an hour must not delay the check of a volume
         self._check_slots = asyncio.Semaphore(max_concurrent)
         self._other_slots = asyncio.Semaphore(max_concurrent)
@@ -95,6 +97,7 @@ class TaskQueue:
         state: TaskState
         try:
             async with self._check_slots if isinstance(task, CheckVolume) else self._other_slots:
+                self._record_start(uid, task)
                 result = await self._runner(task, await environment(), timeout_s)
             state = Done(self._clock(), result)
         except SluicegateError as error:
@@ -107,4 +110,12 @@ class TaskQueue:
             self._running.pop((uid, task), None)
         if uid in self._states:
             self._states[uid][task] = state
-            self._on_end(uid)
+            self._on_change(uid)
+
+    def _record_start(self, uid: str, task: Task) -> None:
+        """Record that a task has left the queue; the wait for a savepoint is limited from then on."""
+        state = self._states.get(uid, {}).get(task)
+        if isinstance(state, Running):
+            self._states[uid][task] = Running(state.since, self._clock())
+            if isinstance(task, TakeSavepoint):
+                self._on_change(uid)

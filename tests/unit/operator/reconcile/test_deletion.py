@@ -169,7 +169,7 @@ DELETION = (
     RuleCase(
         "a job with an invalid spec is released if every epoch is applied",
         job(status=ended(all_epochs_applied=True), deleted=True),
-        observed(spec_error="no such field"),
+        observed(spec_error="no such field", spec_missing=True),
         "Deleting",
         ["RemoveFinalizer"],
         conditions={"Accepted": ("False", "SpecInvalid")},
@@ -177,7 +177,7 @@ DELETION = (
     RuleCase(
         "the driver of a job with an invalid spec is stopped",
         job(status=alive(), deleted=True),
-        observed(pod(), spec_error="no such field"),
+        observed(pod(), spec_error="no such field", spec_missing=True),
         "Deleting",
         ["StopDriver"],
         events=["Stopping"],
@@ -185,7 +185,7 @@ DELETION = (
     RuleCase(
         "a decided epoch of a job with an invalid spec cannot be applied, which is reported",
         job(status=ended(phase="Deleting"), deleted=True),
-        observed(spec_error="no such field"),
+        observed(spec_error="no such field", spec_missing=True),
         "Deleting",
         conditions={
             "Accepted": ("False", "SpecInvalid"),
@@ -195,7 +195,7 @@ DELETION = (
     RuleCase(
         "skip-apply releases a job with an invalid spec",
         job(status=ended(phase="Deleting"), deleted=True, skip_apply=True),
-        observed(spec_error="no such field"),
+        observed(spec_error="no such field", spec_missing=True),
         "Deleting",
         ["RemoveFinalizer"],
     ),
@@ -210,7 +210,7 @@ DELETION = (
             ),
             deleted=True,
         ),
-        observed(spec_error="no such field"),
+        observed(spec_error="no such field", spec_missing=True),
         "Deleting",
         conditions={"Ready": ("False", "ApplyFailed")},
     ),

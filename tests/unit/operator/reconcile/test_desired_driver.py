@@ -43,9 +43,22 @@ HOURLY = spec(trigger="Once", schedule=Schedule(cron="0 * * * *"))
 ON_TIME = spec(trigger="Once", schedule=Schedule(cron="30 7 * * *", starting_deadline_s=60))
 DELETING = spec(epochs=EpochSettings(on_cancel="delete"))
 
-NAME = "clicks-upgrade-1"
+NAME = "clicks-upgrade-u-job-1"
 UPGRADE_BY_SAVEPOINT = UpgradeStatus(mode="Savepoint", savepoint=NAME)
 UPGRADE_STATELESS = UpgradeStatus(mode="Stateless")
+WAITS_LONG = alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)
+WAITS_LONG = dataclasses.replace(
+    WAITS_LONG, driver=dataclasses.replace(WAITS_LONG.driver, stop_time=NOW - 3000)
+)
+KEEPS_TWO = spec(upgrade_savepoint_history=2)
+OLD_SAVEPOINTS = {
+    "clicks-upgrade-u-job-1": SavepointState("Ready"),
+    "clicks-upgrade-u-job-2": SavepointState("Ready", deleted=True),
+    "clicks-upgrade-u-job-9": SavepointState("Ready"),
+    "clicks-upgrade-u-job-11": SavepointState("Ready"),
+    "clicks-upgrade-u-old-1": SavepointState("Ready"),
+    "by-hand": SavepointState("Ready"),
+}
 
 
 CONTROL = (
@@ -240,6 +253,34 @@ UPGRADES = (
         observed(pod(), savepoints={NAME: SavepointState("Pending")}),
         "Upgrading",
         requeue_in=599,
+    ),
+    RuleCase(
+        "Savepoint: waiting for the savepoints of other jobs has no deadline",
+        job(BY_SAVEPOINT, WAITS_LONG),
+        observed(pod(), savepoints={NAME: SavepointState("Pending", queued=True)}),
+        "Upgrading",
+        conditions={"Ready": ("False", "SavepointQueued")},
+    ),
+    RuleCase(
+        "Savepoint: the deadline counts from when it began to be taken",
+        job(BY_SAVEPOINT, WAITS_LONG),
+        observed(pod(), savepoints={NAME: SavepointState("Pending", started_at=NOW - 100)}),
+        "Upgrading",
+        requeue_in=500,
+    ),
+    RuleCase(
+        "Savepoint: the oldest beyond the history are deleted",
+        job(KEEPS_TWO, ended(KEEPS_TWO, attempt=12, next_start_time=NOW + 9)),
+        observed(savepoints=OLD_SAVEPOINTS),
+        "Restarting",
+        ["DeleteSavepoint"],
+    ),
+    RuleCase(
+        "Savepoint: one that the job may still be restored from is kept",
+        job(KEEPS_TWO, ended(KEEPS_TWO, restored_from="clicks-upgrade-u-job-1", attempt=12)),
+        observed(savepoints=OLD_SAVEPOINTS),
+        "Starting",
+        ["CreateDriver"],
     ),
     RuleCase(
         "Savepoint: the upgrade waits after the driver has ended",

@@ -6,16 +6,17 @@ import pytest
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api.codec import parse
-from sluicegate_operator.api.labels import ATTEMPT, JOB_UID
+from sluicegate_operator.api.labels import ATTEMPT, JOB_UID, SAVEPOINT_FINALIZER
 from sluicegate_operator.api.savepoint import DeletionStatus, SavepointSpec, SavepointStatus
-from sluicegate_operator.api.streaming_job import Schedule
+from sluicegate_operator.api.streaming_job import CheckpointSettings, Schedule
+from sluicegate_operator.api.streaming_job_status import StreamingJobStatus, UpgradeStatus
 from sluicegate_operator.controllers.savepoint import upgrade_savepoint
 from sluicegate_operator.reconcile import readiness
 from sluicegate_operator.reconcile.actions import CreateSavepoint
 from sluicegate_operator.reconcile.observed import SavepointObserved, SavepointState
 from sluicegate_operator.reconcile.savepoint.reconciler import reconcile_savepoint
 from sluicegate_operator.reconcile.storage_tasks import Dispose, Disposed, Done, Running
-from tests.unit.operator import builders
+from tests.unit.operator import builders, rollback_builders
 from tests.unit.operator.builders import NOW
 from tests.unit.operator.rule_cases import RuleCase, check, decide
 from tests.unit.operator.savepoint_builders import (
@@ -178,6 +179,41 @@ DELETION = (
         conditions={"Ready": ("False", "InUse")},
     ),
     RuleCase(
+        "Retain: a savepoint that a job needs gets a finalizer",
+        savepoint(status=ready()),
+        observed(needed_by=("clicks",)),
+        "Ready",
+        ["AddFinalizer"],
+    ),
+    RuleCase(
+        "Retain: it is held although somebody has deleted it",
+        savepoint(status=ready(), deleted=True, has_finalizer=True),
+        observed(needed_by=("clicks",)),
+        "Deleting",
+        conditions={"Ready": ("False", "InUse")},
+    ),
+    RuleCase(
+        "Retain: it is released when no job needs it any more",
+        savepoint(status=ready(), deleted=True, has_finalizer=True),
+        observed(),
+        "Deleting",
+        ["RemoveFinalizer"],
+    ),
+    RuleCase(
+        "a forced deletion does not wait for jobs",
+        savepoint(status=ready(), deleted=True, has_finalizer=True, force=True),
+        observed(needed_by=("clicks",)),
+        "Deleting",
+        ["RemoveFinalizer"],
+    ),
+    RuleCase(
+        "a savepoint that was not taken holds nothing that a job could need",
+        savepoint(status=taking(), deleted=True, has_finalizer=True),
+        observed(needed_by=("clicks",)),
+        "Deleting",
+        ["RemoveFinalizer"],
+    ),
+    RuleCase(
         "Delete: a refusal of the library is reported with the way to force it",
         savepoint(OWNING, ready(phase="Deleting"), deleted=True, has_finalizer=True),
         observed(tasks={Dispose((f"{FOLDER}/a",), FOLDER): failed_now("SavepointRefused")}),
@@ -266,7 +302,9 @@ FAILED = taking(phase="Failed", folder="", failure_reason="EpochLogBroken", last
     ("status", "state"),
     [
         (ready(), SavepointState("Ready")),
-        (taking(last_error="later"), SavepointState("Pending", "later")),
+        (taking(last_error="later"), SavepointState("Pending", "later", queued=True)),
+        (taking(start_time=NOW), SavepointState("Pending", started_at=NOW)),
+        (taking(phase="Pending"), SavepointState("Pending")),
         (FAILED, SavepointState("Failed", "EpochLogBroken: torn")),
     ],
 )
@@ -295,5 +333,34 @@ def test_retention_knows_referenced_savepoints_and_folders_in_progress() -> None
 
 def test_savepoint_of_upgrade_is_bound_to_its_job_and_driver() -> None:
     body = upgrade_savepoint(builders.job(), CreateSavepoint("clicks-upgrade-4", 4))
-    assert parse(SavepointSpec, body["spec"], "spec") == SavepointSpec(job="clicks", stop=True)
+    spec = SavepointSpec(job="clicks", stop=True, reclaim_policy="Delete")
+    assert parse(SavepointSpec, body["spec"], "spec") == spec
+    assert body["metadata"]["finalizers"] == [SAVEPOINT_FINALIZER], "the job needs it from now on"
     assert body["metadata"]["annotations"] == {ATTEMPT: "4", JOB_UID: "u-job"}
+
+
+STABLE = rollback_builders.stable
+
+
+@pytest.mark.parametrize(
+    ("status", "needed"),
+    [
+        (StreamingJobStatus(), {"old"}),
+        (builders.alive(restored_from="sp"), {"sp"}),
+        (builders.alive(restored_from="sp", last_epoch=3), set()),
+        (builders.alive(upgrade=UpgradeStatus(mode="Savepoint", savepoint="sp")), {"sp"}),
+        (builders.alive(abandoned_savepoints=("late",), last_epoch=3), {"late"}),
+        (
+            builders.alive(
+                last_epoch=3, last_stable_spec=STABLE(restored_from="sp", last_epoch=None)
+            ),
+            {"sp"},
+        ),
+    ],
+    ids=["first start", "restored", "has an epoch", "upgrade", "abandoned", "rollback"],
+)
+def test_savepoints_that_a_job_may_still_be_restored_from(
+    status: StreamingJobStatus, needed: set[str]
+) -> None:
+    its_spec = builders.spec(checkpoint=CheckpointSettings(volume="store", restore_from="old"))
+    assert readiness.needed_savepoints(its_spec, status) == needed

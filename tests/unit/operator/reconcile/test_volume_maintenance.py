@@ -57,6 +57,12 @@ MAINTENANCE = (
         tasks=[Prune(URL, 3, 50, ("a", "b"), ("f",))],
     ),
     RuleCase(
+        "a volume is not pruned while a Savepoint's status cannot be read: its data is unknown",
+        volume(status=healthy(pruned_time=NOW - 3600)),
+        observed(unreadable=("nightly",)),
+        "Ready",
+    ),
+    RuleCase(
         "only one pruning runs at a time even if its parameters change",
         volume(status=healthy(pruned_time=NOW - 3600)),
         observed(referenced_savepoints=("b",), tasks={Prune(URL, 0, 100): Running(NOW - 5)}),

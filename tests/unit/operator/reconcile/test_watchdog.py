@@ -92,6 +92,7 @@ DEADLINES = (
         job(status=requested()),
         observed(pod(**NO_IMAGE, created_at=NOW - 299)),
         "Starting",
+        events=["ImagePullBackOff"],
         requeue_in=1,
     ),
     RuleCase(
@@ -101,7 +102,7 @@ DEADLINES = (
         "Stopping",
         ["StopDriver"],
         driver={"stop_reason": "Image"},
-        events=["ImageNotPulled"],
+        events=["ImageNotPulled", "ImagePullBackOff"],
     ),
     RuleCase(
         "a missing image uses its own budget",

@@ -16,6 +16,7 @@ from sluicegate_operator.reconcile.storage_tasks import (
     FailedTask,
     Measure,
     Running,
+    TakeSavepoint,
     Task,
     VolumeChecked,
     parse_result,
@@ -180,6 +181,22 @@ def test_slow_tasks_do_not_delay_checks() -> None:
     run_scene(scene)
 
 
+def test_savepoint_reports_when_it_leaves_the_queue() -> None:
+    """The wait of its job is limited from then on."""
+    task = TakeSavepoint("s3://b/c/1", "s3://b/s")
+
+    async def scene(workers: FakeWorkers) -> None:
+        queue = workers.queue(max_concurrent=1)
+        for uid in ("u", "v"):
+            start(queue, uid, task)
+        await run_until(lambda: workers.ended == ["u"])
+        assert queue.states("u") == {task: Running(NOW, NOW)}
+        assert queue.states("v") == {task: Running(NOW)}
+        await queue.close()
+
+    run_scene(scene)
+
+
 def test_dropping_a_resource_cancels_its_own_tasks_only() -> None:
     async def scene(workers: FakeWorkers) -> None:
         queue = workers.queue()
@@ -188,7 +205,7 @@ def test_dropping_a_resource_cancels_its_own_tasks_only() -> None:
         await run_until(lambda: len(workers.started) == 2)
         queue.drop("u")
         await run_until(lambda: workers.cancelled == 1)
-        assert (queue.states("u"), queue.states("v")) == ({}, {TASK: Running(NOW)})
+        assert (queue.states("u"), queue.states("v")) == ({}, {TASK: Running(NOW, NOW)})
         assert not workers.ended
         await queue.close()
         assert workers.cancelled == 2

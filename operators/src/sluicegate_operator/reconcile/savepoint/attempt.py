@@ -99,7 +99,7 @@ class SavepointContext(StorageContext[SavepointStatus]):
 
     def start_over(self, folder: str) -> None:
         """Begin the savepoint of a folder, or end the one in progress: without any failed attempt."""
-        self.set(folder=folder, attempts=0, failures=0, next_retry_time=None)
+        self.set(folder=folder, attempts=0, failures=0, next_retry_time=None, start_time=None)
         self.set(failure_reason="", last_error="")
 
     def no_target(self) -> tuple[str, str]:
@@ -118,6 +118,9 @@ def record_attempts(context: SavepointContext) -> None:
     for task, state in context.tasks_of(TakeSavepoint):
         if task.folder != context.status.folder:
             continue
+        if isinstance(state, Running) and context.status.start_time is None:
+            started = state.started_at
+            context.set(start_time=None if started is None else round(started, 3))
         if isinstance(state, Done):
             _record_success(context, state.result)
         elif isinstance(state, FailedTask) and ended_after(state.at, context.status.failed_time):
@@ -190,6 +193,8 @@ def attempt_savepoint(context: SavepointContext) -> None:
     else:
         address = checkpoint_address(source.spec, job.name, job.spec, job.status.checkpoint.number)
         new_task = TakeSavepoint(address, status.folder, method, _ACCEPT_TIMEOUT_S)
+        if not status.attempts:
+            context.set(start_time=None)  # the operator was restarted: it waits in the queue again
         context.run(new_task, target.name, _TASK_TIMEOUT_S)
         context.taking = True
 

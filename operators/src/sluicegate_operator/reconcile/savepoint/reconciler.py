@@ -13,7 +13,13 @@ from sluicegate_operator.api.checkpoint_volume import DELETE
 from sluicegate_operator.api.locations import savepoint_folder
 from sluicegate_operator.api.savepoint import DeletionStatus, SavepointStatus
 from sluicegate_operator.reconcile.actions import RemoveFinalizer, StorageAction
-from sluicegate_operator.reconcile.context import Outcome, backoff, ended_after, limit_to_now
+from sluicegate_operator.reconcile.context import (
+    Outcome,
+    accept_spec,
+    backoff,
+    ended_after,
+    limit_to_now,
+)
 from sluicegate_operator.reconcile.observed import Savepoint, SavepointObserved
 from sluicegate_operator.reconcile.savepoint.attempt import (
     SavepointContext,
@@ -47,15 +53,15 @@ def reconcile_savepoint(
         savepoint=savepoint,
         observed=observed,
     )
-    context.set_condition("Accepted", "SpecValid", holds=True)
+    accept_spec(context, savepoint.ignored_fields)
     record_attempts(context)
     _record_disposals(context)
     if savepoint.deleted:
         _finalize(context)
         return context.outcome()
-    # it stays only while data is to be deleted with the Savepoint
+    # it stays while a job needs the Savepoint, or data is to be deleted with it
     kept = savepoint.has_finalizer and bool(context.status.pending_deletion)
-    wanted = savepoint.spec.reclaim_policy == DELETE or kept
+    wanted = savepoint.spec.reclaim_policy == DELETE or kept or bool(observed.needed_by)
     context.set_finalizer(wanted=wanted, present=savepoint.has_finalizer)
     if savepoint.generation != savepoint.status.observed_generation:
         # a person who changes the spec wants another attempt
@@ -70,7 +76,7 @@ def reconcile_savepoint(
 
 def _limited_to_now(status: SavepointStatus, now: float) -> SavepointStatus:
     deletion = limit_to_now(status.deletion, now, "failed_time")
-    status = limit_to_now(status, now, "failed_time", "last_schedule_time")
+    status = limit_to_now(status, now, "failed_time", "last_schedule_time", "start_time")
     return dataclasses.replace(status, deletion=deletion)
 
 
@@ -185,6 +191,14 @@ def _finalize(context: SavepointContext) -> None:
     if not context.savepoint.has_finalizer:
         return
     status = context.status
+    if status.taken and context.observed.needed_by and not context.savepoint.force:
+        jobs = ", ".join(sorted(context.observed.needed_by)[:_LISTED_JOBS])
+        message = (
+            f"these jobs may still have to be restored from it: {jobs}; the annotation "
+            "sluicegate.dev/force-dispose: 'true' deletes it nevertheless"
+        )
+        context.set_condition("Ready", "InUse", message, holds=False)
+        return
     started = status.folder or status.taken or status.pending_deletion or status.attempts
     if context.spec.reclaim_policy != DELETE or status.data_deleted or not started:
         context.add_action(RemoveFinalizer())
@@ -193,10 +207,7 @@ def _finalize(context: SavepointContext) -> None:
 
 
 def _delete_data(context: SavepointContext) -> tuple[str, str]:
-    """Delete all data once nothing needs it; return what the Savepoint waits for."""
-    if context.observed.needed_by:
-        jobs = ", ".join(sorted(context.observed.needed_by)[:_LISTED_JOBS])
-        return "InUse", f"these jobs are still to be restored from it: {jobs}"
+    """Delete all data; return what the Savepoint waits for."""
     if context.running(TakeSavepoint):
         return "Taking", "it is being taken; its data is deleted after that"
     reason, message = _dispose(context, _dispose_everything(context))

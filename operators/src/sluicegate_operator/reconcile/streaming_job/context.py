@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluicegate.errors import SettingsInvalid
-from sluicegate_operator.api.codec import parse
-from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.codec import API, parse
+from sluicegate_operator.api.streaming_job import StreamingJobSpec, digest
 from sluicegate_operator.api.streaming_job_status import (
     ACTIVE,
     REQUESTED,
@@ -32,9 +32,12 @@ _ERROR_BYTES, _MESSAGE_BYTES = 1000, 500
 
 SUSPEND, RESTART, UPGRADE, ROLLBACK, DELETE = "Suspend", "Restart", "Upgrade", "Rollback", "Delete"
 FOR_SAVEPOINT = "Savepoint"
-STUCK, IMAGE, SCHEDULING = "Stuck", "Image", "Scheduling"
+STUCK, IMAGE, SCHEDULING, STARTUP = "Stuck", "Image", "Scheduling", "Startup"
 """Why a driver is being stopped (`status.driver.stop_reason`). With FOR_SAVEPOINT the driver exits by
-itself once its savepoint is taken. STUCK, IMAGE and SCHEDULING count as failures of that driver."""
+itself once its savepoint is taken. The last four count as failures of that driver."""
+
+NEVER_RAN = (IMAGE, SCHEDULING, STARTUP)
+"""Failures of drivers whose container never ran."""
 
 
 @dataclass
@@ -52,6 +55,20 @@ class JobContext(ReconcileContext[StreamingJobStatus, JobAction]):
         """What is to run: the resource's spec or, after a rollback, the last stable one."""
         stable = self.stable_spec() if self.status.rollback is not None else None
         return self.job.spec if stable is None else stable
+
+    @property
+    def spec_hash(self) -> str:
+        """Digest of `spec`, for comparison with that of a driver."""
+        stable = self.status.last_stable_spec if self.status.rollback is not None else None
+        if stable is not None and self.stable_spec() is not None:
+            return stable.spec_hash
+        return self.resource_hash
+
+    @property
+    def resource_hash(self) -> str:
+        """Digest of the resource's spec: the one with which it was accepted."""
+        accepted = self.status.accepted
+        return self.job.spec.running_hash() if accepted is None else accepted.spec_hash
 
     def stable_spec(self) -> StreamingJobSpec | None:
         """Return the last stable spec with the operator-side settings of the current one.
@@ -72,7 +89,7 @@ class JobContext(ReconcileContext[StreamingJobStatus, JobAction]):
         stable, rollback = self.status.last_stable_spec, self.status.rollback
         if stable is None or rollback is not None:
             return False
-        return stable.spec_hash != self.job.spec.running_hash()
+        return stable.spec_hash != self.resource_hash
 
     @property
     def driver(self) -> DriverStatus:
@@ -112,15 +129,21 @@ class JobContext(ReconcileContext[StreamingJobStatus, JobAction]):
 
     def set_condition(self, kind: str, reason: str, message: str = "", *, holds: bool) -> None:
         """Set a condition, with a message of limited length."""
-        super().set_condition(kind, reason, _truncate(message, _MESSAGE_BYTES), holds=holds)
+        super().set_condition(kind, reason, short(message), holds=holds)
 
 
 def _parse(stable: StableSpecStatus) -> StreamingJobSpec | None:
     try:
-        spec = parse(StreamingJobSpec, stable.spec, "status.last_stable_spec.spec")
+        known, _ = API.without_unknown(StreamingJobSpec, stable.spec)
+        spec = parse(StreamingJobSpec, known, "status.lastStableSpec.spec")
     except SettingsInvalid:
         return None  # `rollback` reports it when a rollback needs the spec
-    return spec if spec.running_hash() == stable.spec_hash else None
+    return spec if digest(stable.spec) == stable.spec_hash else None
+
+
+def short(message: str) -> str:
+    """Return a message for people, cut to the length that a status may carry."""
+    return _truncate(message, _MESSAGE_BYTES)
 
 
 def _truncate(text: str, limit: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluicegate.settings.backoff import backoff_s
-from sluicegate_operator.api.streaming_job_status import APPLY_ONLY, REQUESTED
+from sluicegate_operator.api.streaming_job_status import APPLY_ONLY, REQUESTED, TERMINATED
 from sluicegate_operator.reconcile.actions import DeleteCheckpoint, DeletePod, RemoveFinalizer
 from sluicegate_operator.reconcile.streaming_job.context import DELETE, JobContext
 from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
@@ -12,6 +12,7 @@ from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
     retry_request,
     stop,
 )
+from sluicegate_operator.reconcile.streaming_job.startup import namespace_terminates
 from sluicegate_operator.reconcile.streaming_job.upgrade import can_start
 
 _HOW_TO_SKIP = "the annotation sluicegate.dev/skip-apply: 'true' skips this step"
@@ -29,6 +30,9 @@ def finalize(context: JobContext) -> None:
         # earlier failures do not prevent the apply
         context.reset_failures()
         context.set(apply_failures=0, observed_restart_nonce=context.job.spec.restart_nonce)
+    skip_apply = context.job.skip_apply or namespace_terminates(context)
+    if namespace_terminates(context) and context.driver.state == REQUESTED:
+        _skip_apply(context)
     if _apply_only_driver_active(context):
         retry_request(context)
         return
@@ -37,7 +41,7 @@ def finalize(context: JobContext) -> None:
     alive = older_attempts_alive(context)
     if alive:
         context.wait("OldDriverAlive", f"attempt {alive[0]} has not ended yet")
-    elif context.status.all_epochs_applied or context.job.skip_apply:
+    elif context.status.all_epochs_applied or skip_apply:
         _release(context)
     else:
         _apply_decided_epochs(context)
@@ -45,7 +49,7 @@ def finalize(context: JobContext) -> None:
 
 def _apply_decided_epochs(context: JobContext) -> None:
     """Start an apply-only driver, or report why the decided epochs cannot be applied."""
-    if context.observed.spec_error:
+    if context.observed.spec_missing:
         context.wait(
             "ApplyFailed",
             "a sink may lack a decided epoch, and no driver can be started because the spec is invalid: "
@@ -62,12 +66,24 @@ def _apply_decided_epochs(context: JobContext) -> None:
         request_driver(context, APPLY_ONLY)
 
 
+def _skip_apply(context: JobContext) -> None:
+    """Give up applying, because the namespace is being deleted and admits no pod any more."""
+    context.set_driver(state=TERMINATED)
+    if not context.status.all_epochs_applied:
+        context.emit_event(
+            "ApplySkipped",
+            "the namespace is being deleted and admits no pods: a sink may lack a decided epoch, which "
+            "stays in the checkpoint. Delete jobs before their namespace",
+            warning=True,
+        )
+
+
 def _apply_only_driver_active(context: JobContext) -> bool:
     """Return whether an apply-only driver is active and must not be stopped."""
     if not context.driver_active or context.driver.mode != APPLY_ONLY or context.job.skip_apply:
         return False
     # without a valid spec a request for its pod cannot be repeated
-    return not (context.observed.spec_error and context.driver.state == REQUESTED)
+    return not (context.observed.spec_missing and context.driver.state == REQUESTED)
 
 
 def _retry_due(context: JobContext) -> bool:

@@ -15,6 +15,7 @@ from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
 
 def reconcile_driver(context: JobContext) -> None:
     """Bring the newest driver to what the spec asks for."""
+    upgrade.trim_history(context)
     if context.spec.suspend:
         if stop(context, SUSPEND):
             # a person who suspends a job has seen its failures: it resumes with full budgets

@@ -23,14 +23,14 @@ from sluicegate_operator.reconcile.actions import (
     RemovePodFinalizer,
     StopDriver,
 )
+from sluicegate_operator.reconcile.context import backoff
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job import failures
 from sluicegate_operator.reconcile.streaming_job.context import (
     FOR_SAVEPOINT,
-    IMAGE,
+    NEVER_RAN,
     REQUEST_DEADLINE_S,
     RETRY_REQUEST_S,
-    SCHEDULING,
     STUCK,
     JobContext,
 )
@@ -117,7 +117,7 @@ def request_driver(context: JobContext, mode: str) -> None:
         context.set(restarts=context.status.restarts + 1)
     if context.spec_unproven() and context.status.trial_start_time is None and mode == RUN:
         context.set(trial_start_time=context.now)
-    spec = _spec_to_run(context, mode)
+    spec, spec_hash = _spec_to_run(context, mode)
     context.set(
         attempt=context.status.attempt + 1,
         next_start_time=None,
@@ -126,32 +126,35 @@ def request_driver(context: JobContext, mode: str) -> None:
             mode=mode,
             request_time=context.now,
             requests=1,
-            spec_hash=spec.running_hash(),
+            spec_hash=spec_hash,
         ),
     )
     _create_driver(context, spec)
 
 
 def retry_request(context: JobContext) -> None:
-    """Re-create a requested pod that never appeared; the previous operator may have crashed in between.
+    """Request a pod again that never appeared: it was refused, or the operator crashed in between.
 
-    The status is written again first. If the status that was read is older than another operator's, that
-    write is refused and no pod is created.
+    The delay grows with each request, and is short after a change of the spec. The status is written
+    again first. If the status that was read is older than another operator's, that write is refused and
+    no pod is created.
     """
     requested = context.driver.request_time
     if context.driver.state != REQUESTED or context.pod is not None or requested is None:
         return
-    if context.observed.as_of < requested + RETRY_REQUEST_S:
-        context.requeue_at(requested + RETRY_REQUEST_S)
+    spec, spec_hash = _spec_to_run(context, context.driver.mode)
+    changed = spec_hash != context.driver.spec_hash
+    retry_at = requested + (RETRY_REQUEST_S if changed else backoff(context.driver.requests))
+    if context.observed.as_of < retry_at:
+        context.requeue_at(retry_at)
         return
-    spec = _spec_to_run(context, context.driver.mode)
     context.set_driver(
         request_time=context.now,
         requests=context.driver.requests + 1,
-        spec_hash=spec.running_hash(),
+        spec_hash=spec_hash,
     )
     _create_driver(context, spec)
-    context.requeue_at(context.now + RETRY_REQUEST_S)
+    context.requeue_at(context.now + backoff(context.driver.requests))
 
 
 def stop(context: JobContext, why: str) -> bool:
@@ -183,17 +186,20 @@ def _add_stop(context: JobContext, pod: Pod) -> None:
     context.add_action(StopDriver(pod.name, pod.uid, context.spec.termination_grace_period_s))
 
 
-def _spec_to_run(context: JobContext, mode: str) -> StreamingJobSpec:
-    """Return the spec of a new driver. One that only applies needs the sinks of the spec that decided."""
+def _spec_to_run(context: JobContext, mode: str) -> tuple[StreamingJobSpec, str]:
+    """Return the spec of a new driver and its digest.
+
+    A driver that only applies needs the sinks of the spec that decided.
+    """
     if mode == APPLY_ONLY:
         last = context.driver.spec_hash
         stable = context.status.last_stable_spec
         spec = context.stable_spec() if stable and stable.spec_hash == last else None
         if spec is not None:
-            return spec
-        if context.job.spec.running_hash() == last:
-            return context.job.spec
-    return context.spec
+            return spec, last
+        if context.resource_hash == last:
+            return context.job.spec, last
+    return context.spec, context.spec_hash
 
 
 def _create_driver(context: JobContext, spec: StreamingJobSpec) -> None:
@@ -222,7 +228,7 @@ def _record_vanished_pod(context: JobContext) -> None:
     stopping = context.driver.stop_reason
     context.set_driver(state=TERMINATED)
     context.set(all_epochs_applied=False)
-    if not stopping or stopping in (STUCK, IMAGE, SCHEDULING):
+    if not stopping or stopping in (STUCK, *NEVER_RAN):
         end = failures.DriverEnd(failures.DISRUPTED, "Disrupted", "its pod was removed")
         _record_failure(context, end, 0.0)
 
@@ -271,7 +277,12 @@ def _record_failure(context: JobContext, end: failures.DriverEnd, run_s: float) 
         context.set(failure_reason=end.reason)
         context.emit_event(end.reason, f"{what}; a restart cannot succeed", warning=True)
         return
-    newest = FailureStatus(kind=end.kind, time=context.now, run_s=round(run_s, 3))
+    newest = FailureStatus(
+        kind=end.kind,
+        time=context.now,
+        run_s=round(run_s, 3),
+        volume_access=context.observed.volume_access if end.kind == failures.ACCESS else "",
+    )
     context.set(failures=failures.add_failure(context.spec, context.status.failures, newest))
     seed = f"{context.job.uid}/{context.status.attempt}"
     following = failures.next_start(context.spec, context.status.failures, seed)

@@ -10,24 +10,44 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from sluicegate.errors import Fenced, PreflightFailed, RecordOfAnotherJob, Sealed
+from sluicegate.errors import (
+    AccessDenied,
+    Fenced,
+    PreflightFailed,
+    RecordOfAnotherJob,
+    Sealed,
+    TargetMissing,
+)
 from sluicegate.settings.restart import Failure, Restart, RestartSettings, next_restart
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import APPLY_ONLY, DriverStatus, FailureStatus
 from sluicegate_operator.reconcile.observed import Pod
-from sluicegate_operator.reconcile.streaming_job.context import IMAGE, SCHEDULING, STUCK
+from sluicegate_operator.reconcile.streaming_job.context import (
+    IMAGE,
+    NEVER_RAN,
+    SCHEDULING,
+    STARTUP,
+    STUCK,
+)
 
 SUCCESS, FINAL = "Success", "Final"
-APPLICATION, DISRUPTED, FENCED = "Application", "Disrupted", "Fenced"
-"""Kinds of ends, besides IMAGE and SCHEDULING. SUCCESS is no failure, and after FINAL no restart can
-succeed. Each other kind has a budget of its own; the budgets of DISRUPTED and FENCED are unlimited."""
+APPLICATION, DISRUPTED, FENCED, ACCESS = "Application", "Disrupted", "Fenced", "Access"
+"""Kinds of ends, besides those of NEVER_RAN. SUCCESS is no failure, and after FINAL no restart can
+succeed. Each other kind has a budget of its own; those of DISRUPTED, FENCED and ACCESS are unlimited."""
+
+_PASSING = (AccessDenied.__name__, TargetMissing.__name__)
+"""Errors of a preflight that pass without a change of the job: a person corrects a permission or a
+password, or creates a topic, table or bucket."""
 
 SEALED = Sealed.__name__
 """Reason of an end: the checkpoint is closed, and its job continues from the savepoint."""
 
-_BEFORE_RUNNING = (IMAGE, SCHEDULING)
-
-REASONS = {STUCK: "Stuck", IMAGE: "ImageNotPulled", SCHEDULING: "NotScheduled"}
+REASONS = {
+    STUCK: "Stuck",
+    IMAGE: "ImageNotPulled",
+    SCHEDULING: "NotScheduled",
+    STARTUP: "NotStarted",
+}
 """Reasons of Events and ends, by why the driver was stopped."""
 
 _MAX_COUNT = 50
@@ -41,7 +61,13 @@ count. The FailureRate strategy takes all failures of that entry to be as recent
 fail a job early if it allows more than 30."""
 
 _UNLIMITED = RestartSettings()
-"""Delays of every kind but the application's: 1 s, doubling, at most a minute."""
+"""Delays of every other kind: 1 s, doubling, at most a minute."""
+
+_DELAYS = {
+    STARTUP: RestartSettings(restart_initial_delay_s=5.0, restart_max_delay_s=300.0),
+    ACCESS: RestartSettings(restart_initial_delay_s=60.0, restart_max_delay_s=3600.0),
+}
+"""Delays of kinds that somebody has to do something about: first and longest."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +88,18 @@ def classify_end(pod: Pod, driver: DriverStatus, *, finite: bool) -> DriverEnd:
     message = pod.message or "no termination message"
     if driver.stop_reason == STUCK:
         return DriverEnd(APPLICATION, REASONS[STUCK], "the driver made no progress and was stopped")
-    if driver.stop_reason in (IMAGE, SCHEDULING):
+    if driver.stop_reason in NEVER_RAN:
         return DriverEnd(driver.stop_reason, REASONS[driver.stop_reason], message)
     if driver.stop_reason:
         details = f"exit code {code}: {message}" if code else ""
         return DriverEnd(SUCCESS, "Stopped", details)
-    if pod.terminating or pod.disrupted or code is None:
+    if pod.terminating or pod.disrupted or (code is None and not pod.init_failure):
         # a batch driver that somebody stopped exits 0 too, but is not finished
         return DriverEnd(DISRUPTED, "Disrupted", f"its pod was deleted, evicted or lost: {message}")
-    if code == 0 and (finite or driver.mode == APPLY_ONLY):
-        return DriverEnd(SUCCESS, "Finished", "")
-    return _classify_exit(code, message)
+    if code is None:
+        return DriverEnd(APPLICATION, "InitContainerFailed", pod.init_failure)
+    finished = code == 0 and (finite or driver.mode == APPLY_ONLY)
+    return DriverEnd(SUCCESS, "Finished", "") if finished else _classify_exit(code, message)
 
 
 def _classify_exit(code: int, termination: str) -> DriverEnd:
@@ -81,7 +108,9 @@ def _classify_exit(code: int, termination: str) -> DriverEnd:
         message = "the driver exited with 0, but a stream never ends by itself"
         return DriverEnd(APPLICATION, "UnexpectedExit", message)
     if code == PreflightFailed.exit_code:
-        return DriverEnd(FINAL, "SettingsRefused", message)
+        error = termination.partition(":")[0]
+        passing = error in _PASSING
+        return DriverEnd(*((ACCESS, error) if passing else (FINAL, "SettingsRefused")), message)
     if code == RecordOfAnotherJob.exit_code:
         return DriverEnd(FINAL, "HistoryBroken", message)
     if code == Fenced.exit_code:
@@ -99,7 +128,7 @@ def add_failure(
     A driver that ran proves that its image was pulled and that it was scheduled, so failures of these kinds
     are dropped.
     """
-    past = [f for f in failures if newest.kind in _BEFORE_RUNNING or f.kind not in _BEFORE_RUNNING]
+    past = [f for f in failures if newest.kind in NEVER_RAN or f.kind not in NEVER_RAN]
     same = [f for f in (*past, newest) if f.kind == newest.kind]
     others = [f for f in past if f.kind != newest.kind]
     if len(same) > _MAX_ENTRIES.get(newest.kind, _MAX_ENTRIES_ELSE):
@@ -116,11 +145,14 @@ def next_start(spec: StreamingJobSpec, failures: tuple[FailureStatus, ...], seed
     same = [one for f in failures if f.kind == kind for one in _expand(f)]
     if kind == APPLICATION:
         return next_restart(spec.restart, same, lambda: _jitter(seed))
-    limits = {IMAGE: spec.startup.image_pull_attempts, SCHEDULING: spec.startup.scheduling_attempts}
-    limit = limits.get(kind)
+    limit = {
+        IMAGE: spec.startup.image_pull_attempts,
+        SCHEDULING: spec.startup.scheduling_attempts,
+        STARTUP: spec.startup.start_attempts,
+    }.get(kind)
     if limit is not None and len(same) > limit:
         return Restart(None, f"all {limit} retries of kind {kind} are used up")
-    return next_restart(_UNLIMITED, same, lambda: _jitter(seed))
+    return next_restart(_DELAYS.get(kind, _UNLIMITED), same, lambda: _jitter(seed))
 
 
 def _merge(spec: StreamingJobSpec, first: FailureStatus, second: FailureStatus) -> FailureStatus:
@@ -133,11 +165,13 @@ def _merge(spec: StreamingJobSpec, first: FailureStatus, second: FailureStatus) 
         spec.restart.restart_max_failures + 1,
         spec.startup.image_pull_attempts + 1,
         spec.startup.scheduling_attempts + 1,
+        spec.startup.start_attempts + 1,
     )
     return FailureStatus(
         kind=first.kind,
         time=second.time,
         run_s=first.run_s,
+        volume_access=second.volume_access,
         count=min(counted, first.count + second.count),
     )
 

@@ -13,7 +13,8 @@ from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
 from sluicegate_operator.reconcile.actions import JobAction
 from sluicegate_operator.reconcile.context import Outcome, limit_to_now
 from sluicegate_operator.reconcile.observed import Job, Observed
-from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, rollback
+from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, rollback, startup
+from sluicegate_operator.reconcile.streaming_job.acceptance import accept
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.deletion import finalize
 from sluicegate_operator.reconcile.streaming_job.desired_driver import reconcile_driver
@@ -31,15 +32,18 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
     now = round(now, 3)
     status = _limited_to_now(job.status, now)
     context = JobContext(status, job.generation, now, job=job, observed=observed)
+    accept(context)
     rollback.restore_state(context)
     driver_lifecycle.adopt_orphan(context)
     driver_lifecycle.observe(context)
+    startup.observe(context)
     if job.deleted:
         finalize(context)
     else:
         reconcile_driver(context)
     driver_lifecycle.clean_up(context)
     driver_lifecycle.enforce_stop(context)
+    startup.forget_if_idle(context)
     update_status(context, job.status)
     return Outcome(
         context.status, tuple(context.actions), context.requeue_time, tuple(context.new_failures)

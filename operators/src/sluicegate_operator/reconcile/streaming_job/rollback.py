@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from sluicegate_operator.api.streaming_job import seen_by_driver
 from sluicegate_operator.api.streaming_job_status import (
     RUN,
     CheckpointStatus,
@@ -50,7 +51,7 @@ def step(context: JobContext) -> bool:
             return False
         _complete(context, rollback)
     again = context.job.spec.restart_nonce != context.status.observed_restart_nonce
-    if again or rollback.spec_hash != context.job.spec.running_hash():
+    if again or rollback.spec_hash != context.resource_hash:
         context.set(rollback=None)
     return True
 
@@ -62,7 +63,7 @@ def _record_stable_spec(context: JobContext) -> None:
         return
     if pod.mode != RUN or pod.progress is None or pod.progress.epoch is None:
         return
-    spec_hash, number = spec.running_hash(), status.checkpoint.number
+    spec_hash, number = context.resource_hash, status.checkpoint.number
     if (pod.spec_hash, pod.checkpoint_number) != (spec_hash, number):
         return
     context.set(trial_start_time=None)
@@ -70,7 +71,9 @@ def _record_stable_spec(context: JobContext) -> None:
     known = stable is not None and stable.checkpoint.last_epoch is not None
     if stable and known and (stable.spec_hash, stable.checkpoint.number) == (spec_hash, number):
         return
-    driver_spec = spec.seen_by_driver()
+    accepted = status.accepted  # its digest was made of this very text
+    complete = accepted.spec if accepted is not None and accepted.spec else spec.complete()
+    driver_spec = seen_by_driver(complete)
     context.set(
         last_stable_spec=StableSpecStatus(
             spec=driver_spec if len(json.dumps(driver_spec)) <= _SPEC_BYTES else {},
@@ -90,7 +93,7 @@ def _failure_reason(context: JobContext) -> str:
     if not context.spec_unproven() or status.upgrade is not None:
         return ""
     restart = spec.restart_nonce != status.observed_restart_nonce
-    if restart or context.driver.spec_hash != spec.running_hash():
+    if restart or context.driver.spec_hash != context.resource_hash:
         return ""  # it has not been tried yet, or a restart was requested
     if status.failure_reason:
         # no spec can continue on a sealed checkpoint
@@ -121,7 +124,7 @@ def _begin(context: JobContext, why: str) -> None:
     if stable is None or context.stable_spec() is None:
         _discard(context)
         return
-    failed_hash = context.job.spec.running_hash()
+    failed_hash = context.resource_hash
     context.set(rollback=RollbackStatus(spec_hash=failed_hash, reason=why))
     context.emit_event(
         "RolledBack",

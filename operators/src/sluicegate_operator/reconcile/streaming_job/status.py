@@ -8,6 +8,7 @@ that cannot be observed may be alive), RolledBack (the last stable spec replaced
 from __future__ import annotations
 
 from sluicegate_operator.api.streaming_job_status import ACTIVE, REQUESTED, StreamingJobStatus
+from sluicegate_operator.reconcile.context import accept_spec
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.failures import FENCED
@@ -21,7 +22,9 @@ _LISTED_ATTEMPTS = 20
 def update_status(context: JobContext, before: StreamingJobStatus) -> None:
     """Set phase, conditions and progress; `before` is the status that was read."""
     pod = context.pod if context.driver_active else None
-    context.set(phase=_phase(context, pod), observed_generation=context.job.generation)
+    context.set(phase=_phase(context, pod))
+    if not context.observed.spec_error:
+        context.set(observed_generation=context.job.generation)
     _set_conditions(context, pod)
     progress = pod.progress if pod is not None else None
     if progress is None:
@@ -59,13 +62,13 @@ def _phase(context: JobContext, pod: Pod | None) -> str:
 
 def _set_conditions(context: JobContext, pod: Pod | None) -> None:
     status, observed, waiting = context.status, context.observed, context.waiting
-    error = observed.spec_error
-    context.set_condition(
-        "Accepted", "SpecInvalid" if error else "SpecValid", error, holds=not error
-    )
+    if observed.spec_error:
+        context.set_condition("Accepted", "SpecInvalid", _rejection(context), holds=False)
+    else:
+        accept_spec(context, context.job.ignored_fields)
     lost = waiting is not None and waiting[0] == "NodeLost"
     ready = (status.phase == "Running" and not lost) or status.phase == "Finished"
-    reason, message = waiting or (status.phase, "")
+    reason, message = waiting or _startup(context) or (status.phase, "")
     context.set_condition("Ready", reason, message, holds=ready)
     volume_reason = "Ready" if observed.volume_ready else "NotReady"
     context.set_condition(
@@ -83,6 +86,23 @@ def _set_conditions(context: JobContext, pod: Pod | None) -> None:
         message = f"replaced, but may still be alive: attempt {unconfirmed}"
     _set_problem(context, "NodeLost", ("NodeLost", message) if lost or unconfirmed else None)
     _set_problem(context, "RolledBack", _rollback(status))
+
+
+def _rejection(context: JobContext) -> str:
+    """Return why the resource's spec is invalid, and which one the job runs instead."""
+    accepted = context.status.accepted
+    if accepted is None or context.observed.spec_missing:
+        return context.observed.spec_error
+    runs = f"the job keeps running the spec of generation {accepted.generation}"
+    return f"{runs}: {context.observed.spec_error}"
+
+
+def _startup(context: JobContext) -> tuple[str, str] | None:
+    """Return why the driver that is wanted does not start."""
+    startup = context.status.startup
+    if startup is None or not context.driver_active or context.driver.stop_reason:
+        return None
+    return startup.reason, startup.message
 
 
 def _set_problem(context: JobContext, kind: str, problem: tuple[str, str] | None) -> None:

@@ -14,14 +14,15 @@ from sluicegate_operator.api.streaming_job_status import (
     StreamingJobStatus,
     UpgradeStatus,
 )
-from sluicegate_operator.reconcile.actions import CreateSavepoint
+from sluicegate_operator.reconcile.actions import CreateSavepoint, DeleteSavepoint
 from sluicegate_operator.reconcile.observed import READY
+from sluicegate_operator.reconcile.readiness import needed_savepoints
 from sluicegate_operator.reconcile.streaming_job.context import FOR_SAVEPOINT, UPGRADE, JobContext
 from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
     older_attempts_alive,
     request_driver,
 )
-from sluicegate_operator.reconcile.streaming_job.failures import SEALED
+from sluicegate_operator.reconcile.streaming_job.failures import ACCESS, SEALED
 
 _ABANDONED_KEPT = 3
 """How many abandoned savepoints of a checkpoint are remembered."""
@@ -29,7 +30,7 @@ _ABANDONED_KEPT = 3
 
 def begin(context: JobContext) -> None:
     """Begin an upgrade if the newest driver has another spec than the job has now."""
-    changed = context.driver.spec_hash != context.spec.running_hash()
+    changed = context.driver.spec_hash != context.spec_hash
     if not changed or context.status.upgrade is not None or context.status.attempt == 0:
         return
     if not context.driver_active:
@@ -44,7 +45,7 @@ def begin(context: JobContext) -> None:
     mode = context.spec.upgrade_mode
     if mode == SAVEPOINT and context.driver.start_time is None:
         mode = LAST_STATE
-    name = f"{context.job.name}-upgrade-{context.status.attempt}" if mode == SAVEPOINT else ""
+    name = f"{_name_prefix(context)}{context.status.attempt}" if mode == SAVEPOINT else ""
     context.set(upgrade=UpgradeStatus(mode=mode, savepoint=name))
     if not context.driver.stop_reason:
         context.set_driver(stop_reason=FOR_SAVEPOINT if name else UPGRADE, stop_time=context.now)
@@ -72,8 +73,28 @@ def advance(context: JobContext) -> bool:
     context.reset_failures()
     finished = context.status.finished and context.spec.schedule is not None
     context.set(upgrade=None, finished=finished)
-    context.set_driver(spec_hash=context.spec.running_hash())
+    context.set_driver(spec_hash=context.spec_hash)
     return True
+
+
+def trim_history(context: JobContext) -> None:
+    """Delete the oldest Savepoints of this job's upgrades, except those that it may still need."""
+    prefix = _name_prefix(context)
+    attempts = sorted(
+        int(name.removeprefix(prefix))
+        for name in context.observed.savepoints
+        if name.startswith(prefix) and name.removeprefix(prefix).isdecimal()
+    )
+    needed = needed_savepoints(context.spec, context.status)
+    for attempt in attempts[: -context.spec.upgrade_savepoint_history]:
+        name = f"{prefix}{attempt}"
+        if name not in needed and not context.observed.savepoints[name].deleted:
+            context.add_action(DeleteSavepoint(name))
+
+
+def _name_prefix(context: JobContext) -> str:
+    """Return the beginning of the names of this job's upgrade Savepoints, which no later job shares."""
+    return f"{context.job.name}-upgrade-{context.job.uid[:8]}-"
 
 
 def resume_from_late_savepoint(context: JobContext) -> None:
@@ -138,8 +159,15 @@ def _await_savepoint(context: JobContext, name: str) -> bool:
     if _taken(context, name):
         return True
     savepoint = context.observed.savepoints.get(name)
-    deadline = (context.driver.stop_time or context.now) + context.spec.savepoint_timeout_s
+    began = context.driver.stop_time or context.now
+    if savepoint is not None and savepoint.started_at is not None:
+        began = max(began, savepoint.started_at)
+    deadline = began + context.spec.savepoint_timeout_s
     failed = savepoint is not None and savepoint.phase == "Failed"
+    if not failed and savepoint is not None and savepoint.queued:
+        # the driver runs until its savepoint is requested
+        context.wait("SavepointQueued", f"savepoint {name} waits for those of other jobs")
+        return False
     if not failed and context.now < deadline:
         if savepoint is None:
             context.add_action(CreateSavepoint(name, context.status.attempt))
@@ -179,9 +207,10 @@ def can_start(context: JobContext, mode: str = RUN) -> bool:
     if alive:
         context.wait("OldDriverAlive", f"attempt {alive[0]} has not ended yet")
         return False
-    if context.status.next_start_time is not None and context.now < context.status.next_start_time:
+    start = context.status.next_start_time
+    if start is not None and context.now < start and not _access_changed(context):
         context.wait("BackingOff", context.status.last_error)
-        context.requeue_at(context.status.next_start_time)
+        context.requeue_at(start)
         return False
     observed = context.observed
     usable = mode == APPLY_ONLY and observed.volume_usable_for_apply
@@ -190,6 +219,16 @@ def can_start(context: JobContext, mode: str = RUN) -> bool:
         context.wait("VolumeNotReady", message)
         return False
     return mode == APPLY_ONLY or _initial_savepoint_ready(context)
+
+
+def _access_changed(context: JobContext) -> bool:
+    """Return whether the volume is reached in another way, or again, since access to it was denied."""
+    newest = context.status.failures[-1] if context.status.failures else None
+    if newest is None or newest.kind != ACCESS:
+        return False
+    ready_since = context.condition_since("VolumeReady")
+    returned = ready_since is not None and ready_since > newest.time
+    return returned or newest.volume_access != context.observed.volume_access
 
 
 def _initial_savepoint_ready(context: JobContext) -> bool:

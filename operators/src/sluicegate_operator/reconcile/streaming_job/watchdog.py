@@ -1,19 +1,34 @@
-"""Deadlines of a driver that has not ended: image pull, scheduling, progress, and a node that is lost."""
+"""Deadlines of a driver that has not ended: scheduling, image pull, start, progress, and a lost node."""
 
 from __future__ import annotations
 
 from sluicegate_operator.api.streaming_job import RESTART
 from sluicegate_operator.reconcile.observed import Pod
-from sluicegate_operator.reconcile.streaming_job.context import IMAGE, SCHEDULING, STUCK, JobContext
+from sluicegate_operator.reconcile.streaming_job.context import (
+    IMAGE,
+    SCHEDULING,
+    STARTUP,
+    STUCK,
+    JobContext,
+)
 from sluicegate_operator.reconcile.streaming_job.failures import REASONS
 
-_IMAGE_ERRORS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+_IMAGE_ERRORS = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+)
 """Reasons of the kubelet for a container that waits because its image is missing."""
 
 _MESSAGES = {
     STUCK: "it has made no progress",
     IMAGE: "its image could not be pulled",
     SCHEDULING: "it was not scheduled",
+    STARTUP: "its container did not start",
 }
 
 
@@ -27,8 +42,13 @@ def check_deadlines(context: JobContext, pod: Pod) -> bool:
         _check_progress(context, pod, pod.running_at)
     elif pod.waiting in _IMAGE_ERRORS:
         _stop_after(context, pod.created_at, context.spec.startup.image_pull_timeout_s, IMAGE)
-    elif pod.node is None and context.spec.startup.scheduling_timeout_s > 0:
-        _stop_after(context, pod.created_at, context.spec.startup.scheduling_timeout_s, SCHEDULING)
+    elif pod.node is None:
+        limit = context.spec.startup.scheduling_timeout_s
+        if limit > 0:
+            _stop_after(context, pod.created_at, limit, SCHEDULING)
+    elif context.spec.startup.start_timeout_s > 0:
+        began = pod.created_at if pod.scheduled_at is None else pod.scheduled_at
+        _stop_after(context, began, context.spec.startup.start_timeout_s, STARTUP)
     return False
 
 

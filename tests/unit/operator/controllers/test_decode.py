@@ -1,0 +1,75 @@
+"""What a driver's pod says of its start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluicegate_operator.controllers.decode import driver_pod_of
+from sluicegate_operator.reconcile.observed import Pod
+
+
+def pod(**status: Any) -> Pod:
+    """Return the driver's pod with a status."""
+    meta = {"name": "clicks-1-driver", "uid": "u", "creationTimestamp": "2027-01-15T08:00:00Z"}
+    body = {"metadata": {**meta, "namespace": "shop"}, "spec": {"nodeName": "n"}, "status": status}
+    return driver_pod_of(body).pod
+
+
+def container(name: str, **state: Any) -> dict[str, Any]:
+    """Return the status of a container."""
+    return {"name": name, "state": state}
+
+
+DRIVER_WAITS = container("driver", waiting={"reason": "PodInitializing"})
+
+
+def test_reason_of_the_scheduler() -> None:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes are available",
+    }
+    found = pod(conditions=[condition])
+    assert (found.waiting, found.waiting_message) == ("Unschedulable", "0/3 nodes are available")
+
+
+def test_reason_of_the_kubelet() -> None:
+    state = {"reason": "CreateContainerConfigError", "message": 'secret "kafka" not found'}
+    found = pod(containerStatuses=[container("driver", waiting=state)])
+    assert found.waiting == "CreateContainerConfigError"
+    assert found.waiting_message == 'secret "kafka" not found'
+
+
+def test_reason_of_an_init_container_that_does_not_start() -> None:
+    state = {"reason": "ImagePullBackOff", "message": "Back-off"}
+    found = pod(
+        containerStatuses=[DRIVER_WAITS],
+        initContainerStatuses=[container("migrate", waiting=state)],
+    )
+    assert found.waiting == "ImagePullBackOff"
+    assert found.waiting_message == "init container migrate: Back-off"
+
+
+def test_init_container_that_runs_is_named() -> None:
+    running = container("migrate", running={"startedAt": "2027-01-15T08:00:01Z"})
+    found = pod(containerStatuses=[DRIVER_WAITS], initContainerStatuses=[running])
+    assert found.waiting == "PodInitializing"
+    assert found.waiting_message == "init container migrate did not end"
+
+
+def test_failed_init_container() -> None:
+    ended = container("migrate", terminated={"exitCode": 3, "reason": "Error"})
+    found = pod(phase="Failed", containerStatuses=[DRIVER_WAITS], initContainerStatuses=[ended])
+    assert found.init_failure == "init container migrate: exit code 3: Error"
+    assert found.exit_code is None
+
+
+def test_time_at_which_a_pod_was_scheduled() -> None:
+    at = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": "2027-01-15T08:00:00Z",
+    }
+    assert pod(conditions=[at]).scheduled_at == 1_800_000_000
+    assert pod().scheduled_at is None
