@@ -14,6 +14,7 @@ from sluicegate_operator.kube.timestamps import parse_instant, to_instant
 from sluicegate_operator.reconcile.observed import FAILED, SUCCEEDED, Node, Pod, Progress
 
 _MAX_EPOCH, _YEAR_10000 = 2**63, 253_402_300_800.0
+_LABEL_LENGTH = 63
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -130,5 +131,6 @@ def _progress(text: str | None) -> Progress | None:
 
 
 def _number(text: str | None) -> int:
-    """Return a label's number; 0 if it is none. A label has at most 63 characters."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 64 else 0
+    """Return a label's number; 0 if it is none."""
+    valid = text and text.isascii() and text.isdigit() and len(text) <= _LABEL_LENGTH
+    return int(text) if text and valid else 0

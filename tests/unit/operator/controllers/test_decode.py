@@ -9,7 +9,7 @@ import pytest
 from sluicegate_operator.controllers.decode import DriverPod, driver_pod_of
 
 
-def decode(message: str = "", **meta: Any) -> DriverPod:  # noqa: ANN401 - any metadata
+def decode(message: str = "", **meta: Any) -> DriverPod:
     """Return a failed driver's pod with this termination message."""
     ended = {"exitCode": 1, "message": message}
     return driver_pod_of(

@@ -84,5 +84,5 @@ def test_json_is_cut_below_the_depth_that_can_be_parsed() -> None:
 
 @pytest.mark.parametrize("text", [b"[" * 5000, b"{", b'{"a": "'])
 def test_malformed_json_is_a_value_error(text: bytes) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         parse_json(text)
