@@ -60,6 +60,42 @@ class JobController(Controller[JobResource]):
         self.caches.volumes.listeners.append(self._volume_changed)
         self.caches.savepoints.listeners.append(self._savepoint_changed)
 
+    def enqueue_all(self) -> None:
+        """Queue every job, and the former jobs of all pods."""
+        super().enqueue_all()
+        for key in self.caches.pods:
+            pod = self.caches.pods.get(key)
+            if pod is not None and pod.job[1]:
+                self.queue.add(pod.job)
+
+    async def reconcile(self, key: Key) -> None:
+        """Reconcile one job, after its name's pods of earlier jobs were released."""
+        if self.is_leader() and not self.caches.incomplete(key[0]):
+            await self._release_orphans(key)
+        await super().reconcile(key)
+
+    async def _release_orphans(self, key: Key) -> None:
+        """Remove our finalizer from ending pods whose job is gone, for example deleted by force.
+
+        The cache of jobs may be older than that of pods, so the API server is asked for the job.
+        """
+        resource = self._cache.get(key)
+        owner = "" if resource is None else resource.meta.uid
+        orphans = self.observer.held_orphans(key, owner)
+        if not orphans:
+            return
+        try:
+            path = self.KIND.resource.path(*key)
+            owner = (await self.api.request("GET", path))["metadata"]["uid"]
+        except ApiError as error:
+            if not error.missing:
+                raise
+            owner = ""
+        for orphan in orphans:
+            if orphan.owner != owner:
+                self._check_leader()
+                await self._release_pod(key[0], orphan.pod.name, orphan.pod.uid)
+
     async def _decide(self, resource: JobResource, now: float) -> JobOutcome:
         job, error = _job(resource), None
         if isinstance(resource.spec, SettingsInvalid):
