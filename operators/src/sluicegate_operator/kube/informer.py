@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ _WATCH_S = 300
 """The server ends a watch after this time plus a random part, so that not all watches end together."""
 _MAX_PAUSE_S = 10.0
 """Longest pause between two attempts to list."""
+_EXPIRES_AGAIN_S = 30.0
+"""Two answers of 410 within this time count as a repetition."""
 _REMEMBERED_UIDS = 10_000
 
 
@@ -130,19 +133,25 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        pause = 0.0
+        pause, expired_at = 0.0, -math.inf
         while True:
             try:
                 version = await self._list()
-                pause = 0.0
                 while True:
                     version = await self._watch(version)
+                    pause = 0.0
             except ApiError as error:
                 # A missing permission or resource type is logged once, because a person has to
                 # provide it. It is retried as often as any other error, because a server that has
                 # just started does not know its permissions and types yet.
                 before, self.list_error = self.list_error, self._list_error_of(error)
-                if not error.expired:
+                now = time.monotonic()
+                # the first list after a 410 follows at once, but not if watches keep expiring
+                again = now - expired_at < _EXPIRES_AGAIN_S
+                if error.expired:
+                    expired_at = now
+                    pause = pause if again else 0.0
+                if again or not error.expired:
                     pause = min(_MAX_PAUSE_S, max(0.5, pause * 2))
                 if not (error.expired or (before and before == self.list_error)):
                     text = self.list_error or error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from http import HTTPStatus
 
 import pytest
 
-from sluicegate_operator.kube.client import parse_json
+from sluicegate_operator.kube.client import ApiError, parse_json
 from sluicegate_operator.kube.informer import Informer
 from sluicegate_operator.kube.resource import PODS, Json, Key
 
@@ -71,6 +73,33 @@ def test_an_unreadable_object_does_not_keep_the_value_of_another_of_its_name() -
     informer.put(body("a", 1, 7))
     informer.put(body("a", 2, "x", uid="other"))
     assert informer.get(("n", "a")) is None
+
+
+def test_watches_that_expire_at_once_are_retried_ever_more_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lists of a whole cluster without a pause would overload a server that answers 410 to each watch."""
+    pauses: list[float] = []
+
+    class Expiring:
+        async def request(self, *_: object, **__: object) -> Json:
+            return {"items": [], "metadata": {"resourceVersion": "1"}}
+
+        def watch(self, *_: object) -> object:
+            raise ApiError(HTTPStatus.GONE, "Expired", "too old")
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 8:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr("random.random", lambda: 0.5)
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    informer = new_informer([])
+    informer.api = Expiring()  # type: ignore[assignment]
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(informer.run())
+    assert pauses == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
 def test_json_is_cut_below_the_depth_that_can_be_parsed() -> None:
