@@ -88,7 +88,7 @@ class JobController(Controller[JobResource]):
     async def _release_orphans(self, key: Key) -> None:
         """Remove our finalizer from ending pods whose job is gone, for example deleted by force.
 
-        The cache of jobs may be older than that of pods, so the API server is asked for the job.
+        The cache of jobs may be older than that of pods, so this reads the job from the API server.
         """
         resource = self._cache.get(key)
         owner = "" if resource is None else resource.meta.uid

@@ -1,4 +1,4 @@
-"""What a pod says of itself may be anything: whoever may write it must not stop the operator."""
+"""What a pod says of itself may be anything: its author must not be able to stop the operator."""
 
 from __future__ import annotations
 
