@@ -22,6 +22,7 @@ from sluicegate_operator.health import SILENT_S, STUCK_S, Health
 from sluicegate_operator.kube.client import Api
 from sluicegate_operator.kube.events import EventRecorder
 from sluicegate_operator.kube.leader_election import LeaderElector
+from sluicegate_operator.storage_tasks.queue import TaskSlots
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +65,10 @@ class Operator:
         checkpoints = CheckpointResolver(self.caches)
         elector, caches, metrics = self.elector, self.caches, self.metrics
         shared = (api, caches, lambda: elector.is_leader, recorder, checkpoints, metrics)
-        self.jobs = JobController(*shared)
-        self.volumes = VolumeController(*shared)
-        self.savepoints = SavepointController(*shared)
+        slots = TaskSlots()
+        self.jobs = JobController(*shared, slots=slots)
+        self.volumes = VolumeController(*shared, slots=slots)
+        self.savepoints = SavepointController(*shared, slots=slots)
         self._controllers: tuple[Controller[Any], ...]
         self._controllers = (self.jobs, self.volumes, self.savepoints)
         for one in self._controllers:
@@ -89,7 +91,7 @@ class Operator:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.gather(*(one.queue.drain(_DRAIN_S) for one in self._controllers))
-            await asyncio.gather(self.volumes.tasks.close(), self.savepoints.tasks.close())
+            await asyncio.gather(*(one.close() for one in self._controllers))
             await self.elector.release()
             for task in done:
                 task.result()  # a task that ended by itself has failed
@@ -110,9 +112,11 @@ class Operator:
 
     def _leadership_changed(self, is_leader: bool) -> None:  # noqa: FBT001 - its only argument
         self.metrics.set_leader(is_leader)
-        if is_leader:
-            for one in self._controllers:
+        for one in self._controllers:
+            if is_leader:
                 one.enqueue_all()
+            else:
+                one.cancel_tasks()
 
     def _check_queues(self) -> str:
         waited = {one.queue.name: one.queue.oldest_age_s for one in self._controllers}

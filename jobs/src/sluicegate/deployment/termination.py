@@ -62,8 +62,8 @@ def parse(message: str) -> str:
     """Return the reason in a termination message, in one line; empty if a driver did not write it."""
     try:
         reason = json.loads(message)
-    except ValueError:
-        return ""
+    except (ValueError, RecursionError):
+        return ""  # anything may be written to the file, also text that nests too deep to parse
     if not isinstance(reason, dict) or "kind" not in reason:
         return ""
     return f"{reason['kind']}: {reason.get('what', '')}".strip()

@@ -27,6 +27,7 @@ from sluicegate_operator.kube.work_queue import WorkQueue
 from sluicegate_operator.kube.writes import write_finalizers, write_status
 from sluicegate_operator.reconcile.actions import AddFinalizer, EmitEvent, RemoveFinalizer
 from sluicegate_operator.reconcile.context import Outcome, reject_spec
+from sluicegate_operator.storage_tasks.queue import TaskSlots
 
 RESYNC_S = 600.0
 """Each resource is reconciled at least this often, even if nothing changes."""
@@ -56,6 +57,7 @@ class Controller(ABC, Generic[ResourceT]):
     checkpoints: CheckpointResolver
     metrics: Metrics
     clock: Callable[[], float] = time.time
+    slots: TaskSlots = field(default_factory=TaskSlots)
     queue: WorkQueue[Key] = field(init=False)
     _unreadable: dict[Key, str] = field(default_factory=dict)
     """The versions of resources whose unreadable status was reported."""
@@ -80,6 +82,12 @@ class Controller(ABC, Generic[ResourceT]):
         """Queue every resource, after this replica became the leader."""
         for key in self._cache:
             self.queue.add(key)
+
+    def cancel_tasks(self) -> None:
+        """Cancel what runs in worker processes, after this replica stopped being the leader."""
+
+    async def close(self) -> None:
+        """Cancel what runs in worker processes, and wait until they are dead."""
 
     async def reconcile(self, key: Key) -> None:
         """Reconcile one resource.

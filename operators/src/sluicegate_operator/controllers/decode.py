@@ -14,6 +14,8 @@ from sluicegate_operator.kube.timestamps import parse_instant, to_instant
 from sluicegate_operator.reconcile.observed import FAILED, SUCCEEDED, Node, Pod, Progress
 from sluicegate_operator.reconcile.streaming_job.startup import NORMAL
 
+_MAX_EPOCH, _YEAR_10000 = 2**63, 253_402_300_800.0
+_LABEL_LENGTH = 63
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -160,10 +162,17 @@ def _progress(text: str | None) -> Progress | None:
     """Return what a driver reports of itself; None if that is missing or malformed."""
     try:
         report: Any = json.loads(text or "null")
-        return Progress(to_instant(report["at"]), report.get("epoch"))
-    except (ValueError, TypeError, KeyError):
+        at, epoch = to_instant(report["at"]), report.get("epoch")
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
+    if not 0 <= at < _YEAR_10000 or (
+        epoch is not None and (type(epoch) is not int or not 0 <= epoch < _MAX_EPOCH)
+    ):
+        return None  # no status with it could be written
+    return Progress(at, epoch)
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+    """Return a label's number; 0 if it is none."""
+    valid = text and text.isascii() and text.isdigit() and len(text) <= _LABEL_LENGTH
+    return int(text) if text and valid else 0

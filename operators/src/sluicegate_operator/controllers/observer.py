@@ -97,6 +97,18 @@ class Observer:
         found = map(self.caches.pods.get, self._pods_by_job.keys(key))
         return [pod for pod in found if pod is not None and pod.owner == uid]
 
+    def held_orphans(self, key: Key, owner: str) -> list[DriverPod]:
+        """Return the ending pods of a job's name with our finalizer that belong to another UID."""
+        found = map(self.caches.pods.get, self._pods_by_job.keys(key))
+        return [
+            one
+            for one in found
+            if one is not None
+            and one.owner != owner
+            and one.pod.has_finalizer
+            and (one.pod.dead or one.pod.terminating)
+        ]
+
     async def _pods_as_of(self, job: Job, now: float) -> float:
         """Return how fresh the pod cache is; re-list if the decision depends on a pod being absent."""
         driver, key = job.status.driver, (job.namespace, job.name)

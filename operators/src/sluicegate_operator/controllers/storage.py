@@ -34,8 +34,16 @@ class StorageController(Controller[AnyResource]):
     MIN_REQUEUE_S = 0.05
 
     def _register_listeners(self) -> None:
-        self.tasks = TaskQueue(self._task_changed, clock=self.clock)
+        self.tasks = TaskQueue(self._task_changed, clock=self.clock, slots=self.slots)
         self._cache.listeners.append(self._changed)
+
+    def cancel_tasks(self) -> None:
+        """Cancel all storage tasks."""
+        self.tasks.cancel()
+
+    async def close(self) -> None:
+        """Cancel all storage tasks, and wait until their processes are dead."""
+        await self.tasks.close()
 
     @abstractmethod
     async def _decide_accepted(self, resource: Any, now: float) -> AnyOutcome:  # noqa: ANN401 - of the kind

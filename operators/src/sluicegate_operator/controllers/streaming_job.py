@@ -69,6 +69,53 @@ class JobController(Controller[JobResource]):
         self.caches.volumes.listeners.append(self._volume_changed)
         self.caches.savepoints.listeners.append(self._savepoint_changed)
 
+    def enqueue_all(self) -> None:
+        """Queue every job, and the former jobs of all pods."""
+        super().enqueue_all()
+        for key in self.caches.pods:
+            pod = self.caches.pods.get(key)
+            if pod is not None and pod.job[1]:
+                self.queue.add(pod.job)
+
+    def cancel_tasks(self) -> None:
+        """Cancel all deletions of checkpoints."""
+        for deletion in self._deletions.values():
+            deletion.cancel()
+
+    async def close(self) -> None:
+        """Cancel all deletions of checkpoints, and wait until their processes are dead."""
+        deletions = [*self._deletions.values()]
+        self.cancel_tasks()
+        await asyncio.gather(*deletions, return_exceptions=True)
+
+    async def reconcile(self, key: Key) -> None:
+        """Reconcile one job, after its name's pods of earlier jobs were released."""
+        if self.is_leader() and not self.caches.incomplete(key[0]):
+            await self._release_orphans(key)
+        await super().reconcile(key)
+
+    async def _release_orphans(self, key: Key) -> None:
+        """Remove our finalizer from ending pods whose job is gone, for example deleted by force.
+
+        The cache of jobs may be older than that of pods, so this reads the job from the API server.
+        """
+        resource = self._cache.get(key)
+        owner = "" if resource is None else resource.meta.uid
+        orphans = self.observer.held_orphans(key, owner)
+        if not orphans:
+            return
+        try:
+            path = self.KIND.resource.path(*key)
+            owner = (await self.api.request("GET", path))["metadata"]["uid"]
+        except ApiError as error:
+            if not error.missing:
+                raise
+            owner = ""
+        for orphan in orphans:
+            if orphan.owner != owner:
+                self._check_leader()
+                await self._release_pod(key[0], orphan.pod.name, orphan.pod.uid)
+
     async def _decide(self, resource: JobResource, now: float) -> JobOutcome:
         job, error = _job(resource), None
         accepted: StreamingJobSpec | None = job.spec
@@ -169,17 +216,23 @@ class JobController(Controller[JobResource]):
 
         async def delete() -> None:
             try:
-                await self._delete_checkpoint(job)
+                async with self.slots.others:
+                    await self._delete_checkpoint(job)
                 self.observer.checkpoint_deleted(key, job.uid)
             except Exception as error:  # noqa: BLE001 - it is reported, and the deletion is retried
                 await self._emit_event(key, do.EmitEvent("DeleteFailed", str(error), warning=True))
                 self.queue.add_after(key, _DELETE_RETRY_S)
             else:
                 self.queue.add(key)
-            finally:
-                del self._deletions[key]
 
-        self._deletions[key] = asyncio.create_task(delete())
+        running = asyncio.create_task(delete())
+        self._deletions[key] = running
+        running.add_done_callback(lambda ended: self._deletion_ended(key, ended))
+
+    def _deletion_ended(self, key: Key, ended: asyncio.Task[None]) -> None:
+        self._deletions.pop(key, None)
+        if ended.cancelled():
+            self.queue.add(key)  # it is started again if this replica is the leader again
 
     async def _delete_checkpoint(self, job: Job) -> None:
         """Delete everything below the job's path.

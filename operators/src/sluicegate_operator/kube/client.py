@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import Any
 
 import aiohttp
 from kubernetes.aio import config
@@ -33,6 +35,9 @@ SILENT_S = 80.0
 bookmarks every minute, but none for a resource type of which nothing has changed since it started."""
 
 _CONNECTIONS = 64
+_MAX_DEPTH = 100
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+"""A string, whose brackets do not count, or a bracket."""
 _SILENT = "Silent"
 _TLS_SHUTDOWN_S = 0.25
 
@@ -193,7 +198,7 @@ async def _events(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[
     """Yield a watch's events; raises like `Api.watch`."""
     try:
         async for line in response.content:
-            event: Json = json.loads(line)
+            event: Json = parse_json(line)
             if event["type"] == "ERROR":
                 status = event["object"]
                 raise ApiError(
@@ -206,10 +211,40 @@ async def _events(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[
         raise _unanswered("WATCH", path, error) from error
 
 
+def parse_json(text: bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """Parse JSON of any depth: values nested deeper than `_MAX_DEPTH` become null if Python cannot parse it.
+
+    The API server stores objects that nest up to 10,000 deep where a schema preserves unknown fields, as for
+    pod templates. Such an object must not make the list that contains it unreadable. No valid pod is cut.
+
+    Raises:
+        ValueError: the text is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return json.loads(_cut(text))
+
+
+def _cut(text: bytes) -> bytes:
+    kept, depth, position = bytearray(), 0, 0
+    for token in _STRUCTURE.finditer(text):
+        character = token.group()
+        if character in b"[{":
+            depth += 1
+            if depth == _MAX_DEPTH:
+                kept += text[position : token.start()] + b"null"
+        elif character in b"]}":
+            depth -= 1
+            if depth == _MAX_DEPTH - 1:
+                position = token.end()
+    return bytes(kept) + (text[position:] if depth < _MAX_DEPTH else b"")
+
+
 def _decode(status: int, text: bytes) -> Json:
     """Return the body of an answer, or raise the error that it is."""
     try:
-        body = json.loads(text)
+        body = parse_json(text)
     except ValueError:
         body = {"message": text[:200].decode(errors="replace")}
     if status >= HTTPStatus.BAD_REQUEST:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ _WATCH_S = 300
 """The server ends a watch after this time plus a random part, so that not all watches end together."""
 _MAX_PAUSE_S = 10.0
 """Longest pause between two attempts to list."""
+_EXPIRES_AGAIN_S = 30.0
+"""Two answers of 410 within this time count as a repetition."""
 _REMEMBERED_UIDS = 10_000
 
 
@@ -66,6 +69,8 @@ class Informer(Generic[T]):
     """Monotonic time of the server's last answer or event."""
     list_error: str = ""
     """Why the objects may not be listed; empty if they may."""
+    unreadable: set[Key] = field(default_factory=set)
+    """Objects whose newest version `convert` could not read; the cache keeps their last readable value."""
     _deleted: dict[str, None] = field(default_factory=dict)
     """UIDs of deleted objects: the late answer of a write must not bring one back."""
 
@@ -75,12 +80,26 @@ class Informer(Generic[T]):
         return None if entry is None else entry.value
 
     def put(self, body: Json) -> None:
-        """Cache an object that a list, a watch or a write has returned, if it is newer."""
+        """Cache an object that a list, a watch or a write has returned, if it is newer.
+
+        An object that `convert` cannot read must not end the informer: anyone who may create objects could
+        stop the controllers of all. It keeps its last readable value, because an object that exists must
+        not look deleted. It is left out if there is none.
+        """
         meta, key = body["metadata"], _key_of(body)
         version, before = int(meta["resourceVersion"]), self.entries.get(key)
         if meta["uid"] in self._deleted or (before is not None and version <= before.version):
             return
-        value = self.convert(body)
+        if before is not None and before.uid != meta["uid"]:
+            # it was deleted and created again while nothing was watched
+            self.remove(key, before.uid)
+            before = None
+        try:
+            value = self.convert(body)
+        except Exception as error:  # noqa: BLE001 - it is logged, and counted as unreadable
+            self._set_unreadable(key, error)
+            return
+        self.unreadable.discard(key)
         self.entries[key] = Entry(version, meta["uid"], value)
         old = None if before is None else before.value
         if old != value:
@@ -92,25 +111,47 @@ class Informer(Generic[T]):
         if len(self._deleted) > _REMEMBERED_UIDS:
             del self._deleted[next(iter(self._deleted))]
         before = self.entries.get(key)
+        if before is None or before.uid == uid:
+            self.unreadable.discard(key)
         if before is not None and before.uid == uid:
             del self.entries[key]
             self.changed(key, before.value, None)
 
+    def _set_unreadable(self, key: Key, error: Exception) -> None:
+        if key in self.unreadable:
+            return
+        self.unreadable.add(key)
+        kept = "its last readable state is used" if key in self.entries else "it is ignored"
+        log.error(
+            "%s %s cannot be read: %s: %s; %s until it changes, correct or delete it",
+            self.resource_type.kind,
+            "/".join(key),
+            type(error).__name__,
+            str(error)[:500],
+            kept,
+        )
+
     async def run(self) -> None:
         """List and watch until cancelled."""
-        pause = 0.0
+        pause, expired_at = 0.0, -math.inf
         while True:
             try:
                 version = await self._list()
-                pause = 0.0
                 while True:
                     version = await self._watch(version)
+                    pause = 0.0
             except ApiError as error:
                 # A missing permission or resource type is logged once, because a person has to
                 # provide it. It is retried as often as any other error, because a server that has
                 # just started does not know its permissions and types yet.
                 before, self.list_error = self.list_error, self._list_error_of(error)
-                if not error.expired:
+                now = time.monotonic()
+                # the first list after a 410 follows at once, but not if watches keep expiring
+                again = now - expired_at < _EXPIRES_AGAIN_S
+                if error.expired:
+                    expired_at = now
+                    pause = pause if again else 0.0
+                if again or not error.expired:
                     pause = min(_MAX_PAUSE_S, max(0.5, pause * 2))
                 if not (error.expired or (before and before == self.list_error)):
                     text = self.list_error or error
@@ -173,6 +214,7 @@ class Informer(Generic[T]):
             await asyncio.sleep(0)
         version = str(page["metadata"]["resourceVersion"])
         self._remove_older(int(version), lambda key, _: key not in seen)
+        self.unreadable &= seen
         self.listed_at, self.list_error = began, ""
         return version
 

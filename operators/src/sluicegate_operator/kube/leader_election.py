@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sluicegate_operator.kube.client import Api, ApiError
 from sluicegate_operator.kube.resource import LEASES, Json
@@ -43,6 +43,8 @@ class LeaderElector:
     identity: str
     changed: Callable[[bool], None]
     _holds_lease: bool = False
+    _released: bool = False
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _renewed: float = -1e9
     _observed: tuple[str, str] = ("", "")
     """Holder and resourceVersion of another's Lease."""
@@ -55,29 +57,57 @@ class LeaderElector:
 
     async def run(self) -> None:
         """Acquire and renew the Lease until cancelled."""
-        while True:
-            try:
-                async with asyncio.timeout(RENEW_S / 2):
-                    held = await self._acquire_or_renew()
-            except (ApiError, TimeoutError) as error:
-                log.warning("Lease %s could not be renewed: %s", self.name, error)
-                held = self.is_leader
-            self._notify(held)
-            await asyncio.sleep(RETRY_S)
+        while not self._released:
+            await self.renew()
+            await asyncio.sleep(min(RETRY_S, self._remaining_s) if self.is_leader else RETRY_S)
+
+    async def renew(self) -> None:
+        """Try once to acquire or renew the Lease, unless it was released.
+
+        `changed` is called when the deadline of the last renewal has passed, even if the Lease is renewed
+        after that: what was skipped in between would be lost otherwise.
+        """
+        self._notify_lapse()
+        limit = RENEW_S / 2
+        if self._holds_lease:
+            limit = min(limit, self._remaining_s)
+        try:
+            async with asyncio.timeout(limit), self._writing:
+                if self._released:
+                    return
+                held = await self._acquire_or_renew()
+        except (ApiError, TimeoutError) as error:
+            log.warning("Lease %s could not be renewed: %s", self.name, error)
+            held = self.is_leader
+        self._notify(held and not self._released)
 
     async def release(self) -> None:
-        """Give the Lease up at a shutdown, so that another candidate can acquire it at once."""
+        """Give the Lease up at a shutdown, so that another candidate can acquire it at once.
+
+        This candidate does not acquire it again.
+        """
+        self._released = True
         if not self._holds_lease:
             return
         self._notify(held=False)
         try:
-            found = await self.api.request("GET", self._path)
-            if (found.get("spec") or {}).get("holderIdentity") == self.identity:
-                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-                body = {"metadata": version, "spec": {"holderIdentity": None}}
-                await self.api.patch(self._path, body)
+            async with self._writing:  # a renewal in progress would acquire it again
+                found = await self.api.request("GET", self._path)
+                if (found.get("spec") or {}).get("holderIdentity") == self.identity:
+                    version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                    body = {"metadata": version, "spec": {"holderIdentity": None}}
+                    await self.api.patch(self._path, body)
         except ApiError as error:
             log.warning("Lease %s was not released; it expires: %s", self.name, error)
+
+    @property
+    def _remaining_s(self) -> float:
+        """Seconds until a leader that does not renew the Lease steps down."""
+        return max(0.0, self._renewed + RENEW_S - time.monotonic())
+
+    def _notify_lapse(self) -> None:
+        if self._holds_lease and not self.is_leader:
+            self._notify(held=False)
 
     @property
     def _path(self) -> str:
@@ -130,5 +160,6 @@ class LeaderElector:
             if error.conflict:
                 return False
             raise
+        self._notify_lapse()  # the answer may have come too late
         self._renewed = began
         return True

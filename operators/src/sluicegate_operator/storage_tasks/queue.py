@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from sluicegate.errors import SluicegateError
@@ -27,14 +28,24 @@ Environment = Callable[[], Awaitable[Mapping[str, str]]]
 Runner = Callable[[Task, Mapping[str, str], float], Awaitable[Any]]
 
 
+@dataclass(frozen=True)
+class TaskSlots:
+    """How many worker processes, of about 50 MB each, run at a time; all controllers share them.
+
+    Checks have their own, because a copy that takes an hour must not delay the check of a volume.
+    """
+
+    checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
+    others: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
+
+
 class TaskQueue:
     """The tasks of resources, by uid.
 
     Args:
         on_change: called with a resource's uid when one of its tasks has started to take a savepoint, or
             any has ended, to reconcile it.
-        max_concurrent: worker processes of about 50 MB that run checks at a time, and the same number
-            again for all other tasks. Further tasks wait; their timeout starts when they run.
+        slots: how many tasks run at a time. Further tasks wait; their timeout starts when they run.
         clock: seconds since 1970.
     """
 
@@ -42,14 +53,12 @@ class TaskQueue:
         self,
         on_change: Callable[[str], None],
         *,
-        max_concurrent: int = 2,
+        slots: TaskSlots | None = None,
         clock: Callable[[], float] = time.time,
         runner: Runner = run,
     ) -> None:
         self._on_change, self._clock, self._runner = on_change, clock, runner
-        # a copy that takes an hour must not delay the check of a volume
-        self._check_slots = asyncio.Semaphore(max_concurrent)
-        self._other_slots = asyncio.Semaphore(max_concurrent)
+        self._slots = slots or TaskSlots()
         self._states: dict[str, dict[Task, TaskState]] = {}
         self._running: dict[tuple[str, Task], asyncio.Task[None]] = {}
 
@@ -64,7 +73,9 @@ class TaskQueue:
             return
         states[task] = Running(self._clock())
         coroutine = self._run(uid, task, environment, timeout_s)
-        self._running[uid, task] = asyncio.get_running_loop().create_task(coroutine)
+        running = asyncio.get_running_loop().create_task(coroutine)
+        self._running[uid, task] = running
+        running.add_done_callback(lambda ended: self._remove(uid, task, ended))
 
     def states(self, uid: str) -> Mapping[Task, TaskState]:
         """Return a resource's tasks and their states."""
@@ -85,6 +96,14 @@ class TaskQueue:
                 running.cancel()
         self._states.pop(uid, None)
 
+    def cancel(self) -> None:
+        """Cancel all tasks, because another replica may run them now.
+
+        A task counts as running until its worker process is dead, so that the same one cannot run twice here.
+        """
+        for running in self._running.values():
+            running.cancel()
+
     async def close(self) -> None:
         """Cancel all tasks; their worker processes are dead when this returns."""
         running = list(self._running.values())
@@ -93,10 +112,16 @@ class TaskQueue:
         await asyncio.gather(*running, return_exceptions=True)
         self._states.clear()
 
+    def _remove(self, uid: str, task: Task, ended: asyncio.Task[None]) -> None:
+        self._running.pop((uid, task), None)
+        if ended.cancelled() and self._states.get(uid, {}).pop(task, None) is not None:
+            self._on_change(uid)  # it may be started again
+
     async def _run(self, uid: str, task: Task, environment: Environment, timeout_s: float) -> None:
         state: TaskState
         try:
-            async with self._check_slots if isinstance(task, CheckVolume) else self._other_slots:
+            checks = isinstance(task, CheckVolume)
+            async with self._slots.checks if checks else self._slots.others:
                 self._record_start(uid, task)
                 result = await self._runner(task, await environment(), timeout_s)
             state = Done(self._clock(), result)
@@ -106,8 +131,6 @@ class TaskQueue:
         except Exception as error:  # noqa: BLE001 - it becomes the task's result, so nothing is lost
             kind = type(error).__name__
             state = FailedTask(self._clock(), kind, f"{kind}: {error}")
-        finally:
-            self._running.pop((uid, task), None)
         if uid in self._states:
             self._states[uid][task] = state
             self._on_change(uid)

@@ -322,3 +322,28 @@ def test_operator_that_crashes_during_a_start_creates_one_driver() -> None:
             run_to_rest(world)
             assert world.pods_created == 1
             assert world.resource.status.attempt == 1
+
+
+@pytest.mark.parametrize("exit_code", [0, 137], ids=["all applied", "apply-only driver needed"])
+def test_an_operator_that_crashes_at_any_write_of_a_deletion_leaves_no_held_pod(
+    exit_code: int,
+) -> None:
+    """Once the job is gone no reconciliation follows, so its pods must have been released before."""
+    for crash_pass in range(8):
+        for actions_done in range(3):
+            world = new_world()
+            run_to_rest(world)
+            world.change(deleted=True)
+            for number in range(40):
+                world.operate(actions_done=actions_done if number == crash_pass else 99)
+                if not world.resource.has_finalizer:
+                    break
+                for pod in world.live_pods():
+                    world.bind(pod)
+                for pod in world.live_pods():
+                    world.run(pod)
+                for pod in world.live_pods():
+                    world.end(pod, 0 if pod.mode == "ApplyOnly" else exit_code)
+                world.tick(7)
+            assert not world.resource.has_finalizer
+            assert not world.pods, (crash_pass, actions_done)

@@ -57,11 +57,11 @@ DELETION = (
         events=["Stopping"],
     ),
     RuleCase(
-        "a driver that exits with 0 has applied everything, so the job is released",
+        "a driver that exits with 0 has applied everything, so its pod is released first",
         job(status=alive(stop_reason="Delete", phase="Deleting"), deleted=True),
         observed(dead(0, terminating=True)),
         "Deleting",
-        ["RemoveFinalizer", "DeletePod"],
+        ["DeletePod"],
     ),
     RuleCase(
         "after any other exit an apply-only driver is started",
@@ -80,11 +80,11 @@ DELETION = (
         driver={"stop_reason": ""},
     ),
     RuleCase(
-        "the job is released after the apply-only driver has finished",
+        "the pod is released after the apply-only driver has finished",
         job(status=alive(mode="ApplyOnly", phase="Deleting"), deleted=True),
         observed(dead(0, mode="ApplyOnly")),
         "Deleting",
-        ["RemoveFinalizer", "DeletePod"],
+        ["DeletePod"],
     ),
     RuleCase(
         "a failed job also applies its decided epochs before it is released",
@@ -215,6 +215,13 @@ DELETION = (
         conditions={"Ready": ("False", "ApplyFailed")},
     ),
     RuleCase(
+        "the job is released once no pod has our finalizer",
+        job(status=ended(phase="Deleting", all_epochs_applied=True), deleted=True),
+        observed(dead(0, terminating=True, has_finalizer=False)),
+        "Deleting",
+        ["RemoveFinalizer"],
+    ),
+    RuleCase(
         "skip-apply releases a job whose apply failed",
         job(
             status=ended(failure_reason="HistoryBroken", phase="Deleting"),
@@ -254,11 +261,11 @@ DELETION = (
         ["RemoveFinalizer"],
     ),
     RuleCase(
-        "a job that never ran has nothing to apply",
+        "the pod of a job that never ran is released without an apply",
         job(status=never_ran(), deleted=True),
         observed(dead(None, running_at=None)),
         "Deleting",
-        ["RemoveFinalizer", "DeletePod"],
+        ["DeletePod"],
     ),
 )
 

@@ -70,7 +70,7 @@ LATE_SAVEPOINTS = (
         job(status=alive(mode=APPLY_ONLY, phase="Deleting"), deleted=True),
         observed(dead(65, mode=APPLY_ONLY, **SEALED)),
         "Deleting",
-        ["RemoveFinalizer", "DeletePod"],
+        ["DeletePod"],
         events=["Sealed"],
     ),
 )

@@ -23,7 +23,7 @@ from sluicegate_operator.reconcile.storage_tasks import (
     parse_task,
     task_name,
 )
-from sluicegate_operator.storage_tasks.queue import TaskQueue
+from sluicegate_operator.storage_tasks.queue import TaskQueue, TaskSlots
 from sluicegate_operator.storage_tasks.runner import TaskFailed
 
 NOW = 1_800_000_000.0
@@ -52,9 +52,8 @@ class FakeWorkers:
         return answer
 
     def queue(self, max_concurrent: int = 4) -> TaskQueue:
-        return TaskQueue(
-            self.ended.append, max_concurrent=max_concurrent, clock=lambda: NOW, runner=self.run
-        )
+        slots = TaskSlots(asyncio.Semaphore(max_concurrent), asyncio.Semaphore(max_concurrent))
+        return TaskQueue(self.ended.append, slots=slots, clock=lambda: NOW, runner=self.run)
 
 
 async def environment() -> Mapping[str, str]:
@@ -209,6 +208,27 @@ def test_dropping_a_resource_cancels_its_own_tasks_only() -> None:
         assert not workers.ended
         await queue.close()
         assert workers.cancelled == 2
+
+    run_scene(scene)
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_cancelled_task_can_be_started_again_once_its_process_is_dead(*, started: bool) -> None:
+    """A replica that is no longer the leader must not go on deleting; it may lead again later."""
+
+    async def scene(workers: FakeWorkers) -> None:
+        queue = workers.queue()
+        start(queue, "u")
+        if started:
+            await run_until(lambda: len(workers.started) == 1)
+        queue.cancel()
+        assert queue.states("u")
+        await run_until(lambda: workers.ended == ["u"])
+        assert not queue.states("u")
+        assert workers.cancelled == started
+        start(queue, "u")
+        await run_until(lambda: len(workers.started) == 1 + started)
+        await queue.close()
 
     run_scene(scene)
 

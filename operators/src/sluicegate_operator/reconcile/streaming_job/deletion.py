@@ -110,8 +110,10 @@ def _release(context: JobContext) -> None:
         context.add_action(DeleteCheckpoint(context.job.uid))
         context.wait("DeletingCheckpoint", "everything below the job's path is being deleted")
         return
-    for pod in context.observed.pods:
-        if not pod.dead:
-            # it was replaced without proof, and after this no operator would release it
+    # the job goes last: without it nothing would retry the removal of a pod's finalizer
+    held = [pod for pod in context.observed.pods if pod.has_finalizer or not pod.terminating]
+    for pod in held:
+        if not pod.dead:  # it was replaced without proof; `clean_up` deletes the dead ones
             context.add_action(DeletePod(pod.name, pod.uid))
-    context.add_action(RemoveFinalizer())
+    if not held:
+        context.add_action(RemoveFinalizer())

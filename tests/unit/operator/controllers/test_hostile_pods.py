@@ -1,0 +1,52 @@
+"""What a pod says of itself may be anything: its author must not be able to stop the operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sluicegate_operator.controllers.decode import DriverPod, driver_pod_of
+
+
+def decode(message: str = "", **meta: Any) -> DriverPod:
+    """Return a failed driver's pod with this termination message."""
+    ended = {"exitCode": 1, "message": message}
+    return driver_pod_of(
+        {
+            "metadata": {
+                "namespace": "n",
+                "name": "p",
+                "uid": "u",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                **meta,
+            },
+            "status": {"containerStatuses": [{"state": {"terminated": ended}}]},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "[" * 2000,
+        '{"at": "2026-01-01T00:00:00Z", "epoch": "x"}',
+        '{"at": "2026-01-01T00:00:00Z", "epoch": true}',
+        '{"at": "2026-01-01T00:00:00Z", "epoch": -1}',
+        '{"at": "0001-01-01T00:00:00+23:59", "epoch": 1}',
+        '{"at": "9999-12-31T23:59:59-23:59", "epoch": 1}',
+        '{"at": 5}',
+        "[]",
+    ],
+)
+def test_a_malformed_progress_report_counts_as_none(report: str) -> None:
+    assert decode(annotations={"sluicegate.dev/progress": report}).pod.progress is None
+
+
+def test_a_deep_termination_message_is_quoted() -> None:
+    assert decode("[" * 4000).pod.message == "[" * 1000
+
+
+@pytest.mark.parametrize("attempt", ["²", "9" * 5000])
+def test_an_attempt_that_is_no_number_counts_as_none(attempt: str) -> None:
+    assert decode(labels={"sluicegate.dev/attempt": attempt}).pod.attempt == 0
