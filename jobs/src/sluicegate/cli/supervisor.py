@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -55,6 +55,13 @@ def supervise(job: PackagedJob, settings: JobSettings) -> int:
                 f"signal {-code}" if code < 0 else f"exit code {code}"
             )
             why = termination.read(termination_file) or "no reason was written"
+            if _may_be_fenced_by_orphan(settings, failures, why):
+                log.warning(
+                    "%s: %s; restart once, in case a driver of a killed supervisor is ending",
+                    failed,
+                    why,
+                )
+                continue
             if code in errors.FINAL_EXIT_CODES:
                 log.error("%s: %s; a restart cannot help", failed, why)
                 return code
@@ -67,6 +74,17 @@ def supervise(job: PackagedJob, settings: JobSettings) -> int:
             )
             if stopper.requested.wait(decision.delay_s):
                 return code
+
+
+def _may_be_fenced_by_orphan(settings: JobSettings, failures: Sequence[Failure], why: str) -> bool:
+    """Return whether the driver that fenced this one can be an orphan, which ends with its epoch.
+
+    Its supervisor was killed before this one started, so it decides at most one more epoch, within
+    the epoch timeout. A second driver that is fenced has a rival that stays: two supervisors of one
+    checkpoint must not fence each other without end.
+    """
+    first = len(failures) == 1 and why.startswith(f"{errors.Fenced.__name__}: ")
+    return first and (not settings.timeout_s or failures[0].ran_s < settings.timeout_s)
 
 
 class _Stopper:
@@ -88,10 +106,18 @@ class _Stopper:
         """Run a driver in its own session and return its exit code."""
         if self.requested.is_set():
             return 0
-        self._child = subprocess.Popen(command, env=environment, start_new_session=True)
+        read_end, write_end = os.pipe()  # the driver sees its end when this process ends
         try:
+            self._child = subprocess.Popen(
+                command,
+                env={**environment, str(DriverVariable.SUPERVISOR): str(read_end)},
+                start_new_session=True,
+                pass_fds=(read_end,),
+            )
             return self._child.wait()
         finally:
+            os.close(read_end)
+            os.close(write_end)
             # the JVM of a killed Python lives on for a moment; two drivers must never overlap
             self._kill_group()
 
@@ -106,14 +132,35 @@ class _Stopper:
                 os.killpg(self._child.pid, signal.SIGKILL)
 
 
+def stop_without_supervisor() -> None:
+    """Send SIGTERM to this process when its supervisor has ended, even if that was killed.
+
+    A driver that lived on would fence, or be fenced by, the driver of the next supervisor. The
+    supervisor alone has the write end of the pipe, so end of file means that it has ended: at once,
+    also in a container in which process 1 adopts orphans, and never because it is suspended.
+    """
+    descriptor = os.environ.pop(DriverVariable.SUPERVISOR, "")
+    if descriptor:
+        threading.Thread(
+            target=_await_end_of_supervisor, args=(int(descriptor),), daemon=True
+        ).start()
+
+
+def _await_end_of_supervisor(descriptor: int) -> None:
+    os.read(descriptor, 1)
+    log.warning("the supervisor of this driver was killed; the driver stops as at SIGTERM")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def drive(job: PackagedJob, settings: JobSettings) -> int:
     """Run one driver in this process until it ends; return 0 or the exit code of its error.
 
-    SIGTERM stops it at the end of an epoch. SIGINT (Ctrl-C) cancels it, which is the same unless
-    `on_cancel` is 'delete'.
+    SIGTERM, or the end of its supervisor, stops it at the end of an epoch. SIGINT (Ctrl-C) cancels
+    it, which is the same unless `on_cancel` is 'delete'.
     """
     from sluicegate.spark.session import session  # noqa: PLC0415 - only a driver needs Spark
 
+    stop_without_supervisor()
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     started = time.monotonic()
     try:

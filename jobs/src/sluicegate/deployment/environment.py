@@ -46,6 +46,8 @@ class DriverVariable(enum.StrEnum):
     """Topic for the dead letters of a packaged job."""
     TERMINATION_FILE = "SLUICEGATE_TERMINATION_FILE"
     """File to which the driver writes why it ended."""
+    SUPERVISOR = "SLUICEGATE_SUPERVISOR"
+    """File descriptor of a pipe that ends with the supervisor; `sluicegate run` sets it."""
     JOB = "SLUICEGATE_JOB"
     """namespace/name of the resource, for logs."""
     ATTEMPT = "SLUICEGATE_ATTEMPT"

@@ -21,7 +21,7 @@ from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query import BackgroundService, EpochsQuery
 from sluicegate.spark.s3a import prepare_store
-from sluicegate.spark.session import check_state_backend, prepare
+from sluicegate.spark.session import check_state_backend, log_by_default, prepare
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.object_store import open_store
 from sluicegate.storage.preflight import verify_conditional_create
@@ -61,6 +61,7 @@ class EpochsWriter:
 
     def check_and_bind(self) -> tuple[SparkSession, QueryContext]:
         """Check everything, claim the checkpoint and bind the sinks."""
+        log_by_default()
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
         prepare_store(spark, self.checkpoint)
         verify_conditional_create(self.checkpoint)

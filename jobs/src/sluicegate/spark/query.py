@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -21,6 +21,7 @@ from sluicegate.spark import shutdown
 from sluicegate.spark.apply import close_writers
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.errors import translate_failure
+from sluicegate.spark.interrupt import first_interrupt
 from sluicegate.spark.pacing import Pace
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.s3a import checkpoint_files, spark_url
@@ -128,11 +129,21 @@ class EpochsQuery:
     def await_end(self, timeout_s: float | None = None) -> bool:
         """Wait until the query ends, by default without limit; return whether it has.
 
+        Ctrl-C during the wait cancels the query, unless the user installed a handler for SIGINT.
+
         Raises:
             SluicegateError: it failed. A query that was stopped or has read all input did not.
         """
+        with first_interrupt() as interrupted:
+            return self._await_end(timeout_s, interrupted)
+
+    def _await_end(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> bool:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._poll_end(deadline):
+            if interrupted():
+                log.info("%s stops at the end of the epoch", self._context.job.name)
+                self.cancel()
+                return True
             if self._should_stop():
                 self._stop_between_epochs()
             elif deadline is not None and time.monotonic() >= deadline:

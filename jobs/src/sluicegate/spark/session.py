@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TextIO
 
 from pyspark.sql import SparkSession
 
@@ -115,6 +116,27 @@ def _jar_settings(master: str) -> dict[str, str]:
         options = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
         settings["spark.driver.extraJavaOptions"] = f"-XX:SharedArchiveFile={archive} {options}"
     return settings
+
+
+class _DefaultHandler(logging.StreamHandler[TextIO]):
+    """Shows the records of this library on stderr until the root logger has a handler."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            super().emit(record)
+
+
+def log_by_default() -> None:
+    """Show progress on stderr if logging is not set up, neither for the root nor for this library."""
+    library = logging.getLogger("sluicegate")
+    names = [name for name in library.manager.loggerDict if name.startswith("sluicegate.")]
+    parts = [logging.getLogger(name) for name in names]
+    if library.level or library.hasHandlers() or any(part.handlers for part in parts):
+        return
+    handler = _DefaultHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    library.addHandler(handler)
+    library.setLevel(logging.INFO)
 
 
 def prepare(spark: SparkSession, state_backend: str = "rocksdb") -> None:

@@ -4,10 +4,16 @@ Spark adds pyspark.zip and its core jar to the path of its workers, and a worker
 `importlib.invalidate_caches` at the start of every task. Python (at least up to 3.12) then reads the
 whole directory of each archive again: 0.2 s per task, measured with py-spy. Neither is needed if
 pyspark is installed as a package. Archives given with --py-files are not affected: a worker adds those
-later, itself. A module of its own, because spark.python.daemon.module names it (`session`).
+later, itself.
+
+Workers do not receive SIGINT: at Ctrl-C a terminal sends it to all processes of a job, Spark's workers
+would raise KeyboardInterrupt in the midst of an epoch, and the driver ends the job with its epoch.
+
+A module of its own, because spark.python.daemon.module names it (`session`).
 """
 
 import importlib.machinery
+import signal
 import sys
 
 _ARCHIVES = (".zip", ".jar")
@@ -25,6 +31,8 @@ def drop_archives() -> None:
 
 if __name__ == "__main__":
     drop_archives()
+    # blocked, which a fork inherits: each worker of Spark installs a handler
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     from pyspark.daemon import manager
 
     manager()  # type: ignore[no-untyped-call]

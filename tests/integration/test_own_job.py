@@ -1,0 +1,70 @@
+"""A job of one's own, run with `python job.py` at a terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.object_store import open_store
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+JOB = """
+import pathlib, sys, time
+from sluicegate import epochs, session
+from sluicegate.sinks.memory import MemorySink
+
+folder = pathlib.Path(sys.argv[1])
+
+def wait(batches):
+    (folder / "staging").touch()
+    while not (folder / "continue").exists():
+        time.sleep(0.05)
+    yield from batches
+
+rows = session("own").readStream.format("rate").load().mapInArrow(wait, "timestamp timestamp, value long")
+query = epochs(rows, name="own", sinks=[MemorySink("out")], checkpoint=str(folder / "checkpoint")).start()
+query.await_end()
+print("the job goes on")
+"""
+
+
+def test_ctrl_c_ends_a_job_at_the_end_of_its_epoch(tmp_path: Path) -> None:
+    """While Python workers stage, which receive SIGINT too; the epoch is shown without set-up."""
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", JOB, str(tmp_path)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _wait_for(tmp_path / "staging", process)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        (tmp_path / "continue").touch()
+        code = process.wait(60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    text = (tmp_path / "log").read_text()
+    assert (code, "Traceback" in text) == (0, False), text
+    assert "the job goes on" in text
+    assert text.count("epoch 0 committed") == 1, text
+    newest = StoredEpochLog(open_store(str(tmp_path / "checkpoint"))).newest()
+    assert f"epoch {newest} committed" in text, text
+
+
+def _wait_for(file: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 90
+    while not file.exists():
+        assert process.poll() is None, "the job ended before its first epoch"
+        assert time.monotonic() < deadline, "the job did not begin an epoch in 90 s"
+        time.sleep(0.05)
