@@ -372,7 +372,7 @@ def test_production_kafka_has_logins_and_tls(production: list[Document]) -> None
 @pytest.mark.parametrize("chart", [*PARTS, "operator"])
 def test_a_user_may_add_to_the_pod_of_a_server(charts: Charts, chart: str) -> None:
     """Variables, volumes, containers, probes and the update strategy, as in other charts."""
-    values = {
+    values: dict[str, Any] = {
         "extraEnv": [{"name": "A", "value": "b"}],
         "extraEnvFrom": [{"secretRef": {"name": "more"}}],
         "extraVolumes": [{"name": "more", "emptyDir": {}}],
