@@ -46,6 +46,11 @@ inter.broker.listener.name: INTERNAL
 # a folder in the volume: Kafka takes every other folder at its level for a partition
 log.dirs: /var/lib/kafka/data
 unclean.leader.election.enable: false
+{{- if eq (int .Values.replicas) 1 }}
+# no other node has what this one acknowledged: each append is on disk before the reply, also those
+# of __transaction_state and __consumer_offsets
+log.flush.interval.messages: 1
+{{- end }}
 {{- if .Values.tls.enabled }}
 config.providers: dir,env
 config.providers.dir.class: org.apache.kafka.common.config.provider.DirectoryConfigProvider
