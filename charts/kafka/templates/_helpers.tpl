@@ -46,6 +46,8 @@ inter.broker.listener.name: INTERNAL
 # a folder in the volume: Kafka takes every other folder at its level for a partition
 log.dirs: /var/lib/kafka/data
 unclean.leader.election.enable: false
+# 10 years: a job's markers are group offsets, refreshed only while its driver runs
+offsets.retention.minutes: 5256000
 {{- if eq (int .Values.replicas) 1 }}
 # no other node has what this one acknowledged: each append is on disk before the reply, also those
 # of __transaction_state and __consumer_offsets
