@@ -87,5 +87,5 @@ class S3Server(Server):
             listen += ["--cert", str(self._certificate / "tls.crt")]
             listen += ["--key", str(self._certificate / "tls.key")]
         # metadata in files, because not every file system has extended attributes
-        store = ["posix", "--sidecar", str(metadata), str(objects)]
+        store = ["posix", "--fsync", "--sidecar", str(metadata), str(objects)]
         return [str(binary), *listen, "--quiet", *store]

@@ -51,6 +51,7 @@ class Program:
     tags: str = ""  # build tags, separated by commas
     # our files that are put into the module, by their path in it: a `main` that links less of it
     added: Mapping[str, Path] = field(default_factory=dict)
+    patches: tuple[Path, ...] = ()  # unified diffs against the module, whose hash is checked first
     system: str = sys.platform  # the system that it runs on, in Go's word; 'linux' for containers
     built_by: str = "make test"  # the command that builds it, for `missing_reason`
 
@@ -140,6 +141,11 @@ class Program:
         for name, ours in self.added.items():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ours, source / name)
+        for patch in self.patches:
+            # the cache may be below a repository, whose folders git would look for in the diff
+            apart = {"GIT_CEILING_DIRECTORIES": str(folder.resolve())}
+            apply = ["git", "apply", "--whitespace=nowarn", str(patch)]
+            run(apply, what=self.name, folder=source, settings=apart)
         if self.patch_go_mod:
             pins = source / "go.mod"
             pins.write_text(self.patch_go_mod(pins.read_text(encoding="utf-8")), encoding="utf-8")
@@ -154,11 +160,12 @@ class Program:
         return run(argv, what=self.name, folder=folder, timeout_s=self.timeout_s, settings=settings)
 
     def _mark(self) -> str:
-        """Return what tells builds of one version apart: the digest of the added files."""
-        if not self.added:
+        """Return what tells builds of one version apart: the digest of added files and patches."""
+        ours_by_name = dict(self.added) | {patch.name: patch for patch in self.patches}
+        if not ours_by_name:
             return ""
         content = hashlib.sha256()
-        for name, ours in sorted(self.added.items()):
+        for name, ours in sorted(ours_by_name.items()):
             content.update(name.encode() + b"\0" + ours.read_bytes())
         return f"-{content.hexdigest()[:12]}"
 

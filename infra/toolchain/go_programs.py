@@ -121,6 +121,7 @@ VERSITYGW: Final = Program(
     checksum=versions.VERSITYGW_SUM,
     package="./cmd/versitygw",
     opt_out_variable=NO_S3,
+    patches=(_SUMS / "patches" / "versitygw-fsync.patch",),
 )
 # The OpenTelemetry Collector: our `main` with the components that go.mod names.
 COLLECTOR: Final = Program(

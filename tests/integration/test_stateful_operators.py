@@ -6,6 +6,7 @@ epoch is staged again) and one after a decision (the next start skips the plan o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from sluicegate.errors import StageFailed
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.query_execution import RunningExecution, StateOperator
+from sluicegate.storage.object_store import LocalObjectStore
 from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
@@ -181,12 +183,14 @@ def test_failures_change_no_row(
         return found[-1]
 
     monkeypatch.setattr(RunningExecution, "state_operators", recording)
+    unsynced = unsynced_when_decided(monkeypatch)
     undisturbed = stream(spark, tmp_path / "undisturbed", source)
     undisturbed.run(
         query(undisturbed.rows), [MemorySink(undisturbed.store("out"))], output_mode=mode
     )
     assert undisturbed.committed_rows("out")
     assert {len(each) for each in found} == {operators}, "every epoch's state is checked (rule 9)"
+    assert unsynced == [[]] * len(found), "a decision must not outlive its state in a power cut"
 
     failing = stream(spark, tmp_path / "failing", source)
     sinks = [MemorySink(failing.store("out"))]
@@ -195,6 +199,30 @@ def test_failures_change_no_row(
             failing.run(query(failing.rows), sinks, output_mode=mode)
     failing.run(query(failing.rows), sinks, output_mode=mode)
     assert in_order(failing) == in_order(undisturbed)
+
+
+def unsynced_when_decided(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return a list that gets, for each decision, Spark's files that this driver did not sync."""
+    synced: set[int] = set()
+    found: list[list[str]] = []
+    fsync, create = os.fsync, LocalObjectStore.create
+
+    def syncing(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    def deciding(self: LocalObjectStore, name: str, content: bytes) -> bool:
+        if name.startswith("epochs/") and name.removeprefix("epochs/").isdecimal():
+            root = Path(self.url)
+            paths = [root / "metadata", *(root / "offsets").rglob("*"), *(root / "state").rglob("*")]
+            # an empty directory says nothing
+            written = [path for path in paths if path.is_file() or any(path.iterdir())]
+            found.append([str(path) for path in written if path.stat().st_ino not in synced])
+        return create(self, name, content)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(LocalObjectStore, "create", deciding)
+    return found
 
 
 def in_order(seen: Stream) -> list[list[str]]:

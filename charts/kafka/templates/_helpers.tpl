@@ -49,6 +49,11 @@ unclean.leader.election.enable: false
 # the maximum: markers are group offsets, and one that expires while an epoch is decided and not
 # applied stops the job
 offsets.retention.minutes: "2147483647"
+{{- if eq (int .Values.replicas) 1 }}
+# no other node has what this one acknowledged: each append is on disk before the reply, also those
+# of __transaction_state and __consumer_offsets
+log.flush.interval.messages: 1
+{{- end }}
 {{- if .Values.tls.enabled }}
 config.providers: dir,env
 config.providers.dir.class: org.apache.kafka.common.config.provider.DirectoryConfigProvider

@@ -54,6 +54,9 @@ class Below:
     def put(self, name: str, content: Iterable[bytes]) -> None:
         BUCKET.put(self._prefix + name, content)
 
+    def sync(self, names: Iterable[str]) -> None:
+        pass
+
 
 def opened(url: str) -> ObjectStore:
     """Return the in-memory store for `memory://`, the usual one for anything else."""

@@ -262,6 +262,30 @@ def test_an_interrupted_restore_is_resumed(parent: str, folder: str, tmp_path: P
         restore(savepoint.url, new)
 
 
+def test_an_interrupted_restore_is_not_resumed_from_another_savepoint(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    first, other, new = take(parent, folder), take(parent, folder), str(tmp_path / "new")
+    arm("restore-copying=raise")
+    with pytest.raises(FailpointHit):
+        restore(first.url, new)
+    arm("")
+    with pytest.raises(SavepointRefused, match="not empty"):
+        restore(other.url, new)
+
+
+def test_a_move_that_was_interrupted_is_not_resumed_as_a_branch(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    savepoint, new = take(parent, folder, seal=True), str(tmp_path / "new")
+    arm("restore-copying=raise")
+    with pytest.raises(FailpointHit):
+        restore(savepoint.url, new)
+    arm("")
+    with pytest.raises(SavepointRefused, match="not empty"):
+        restore(savepoint.url, new, branch=True)
+
+
 def test_a_sealed_savepoint_moves_once_and_branches_on_request(
     parent: str, folder: str, tmp_path: Path
 ) -> None:
@@ -333,6 +357,9 @@ def test_the_only_savepoint_of_a_sealed_job_is_deleted_only_if_forced(
     savepoint = take(parent, folder, seal=True)
     with pytest.raises(SavepointRefused, match="never restored"):
         dispose(savepoint.url)
+    with pytest.raises(SavepointRefused, match="never restored"):
+        dispose(savepoint.url, unfinished=True)
+    assert list_savepoints(folder)[0].manifest is not None
     assert dispose(savepoint.url, force=True)
 
 

@@ -46,6 +46,69 @@ def test_rule_01_a_race_of_sixteen_creations_has_one_winner_25_times_of_25(
             assert store.read(name) == b"%d" % won.index(True)
 
 
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Return the inodes that were synced, files and directories."""
+    inodes: set[int] = set()
+    fsync = os.fsync
+
+    def recording(descriptor: int) -> None:
+        fsync(descriptor)
+        inodes.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", recording)
+    return inodes
+
+
+def inodes(root: Path, *names: str) -> set[int]:
+    return {(root / name).stat().st_ino for name in names}
+
+
+def test_a_created_object_is_synced_with_all_its_new_directories(
+    tmp_path: Path, synced: set[int]
+) -> None:
+    root = tmp_path / "new" / "checkpoint"
+    LocalObjectStore(root).create("staging/0/chunk", b"rows")
+    wanted = inodes(root, "staging/0/chunk", "staging/0", "staging", "", "..", "../..")
+    assert wanted <= synced
+
+
+def test_a_deletion_is_synced_in_the_directory_that_remains(
+    tmp_path: Path, synced: set[int]
+) -> None:
+    store = LocalObjectStore(tmp_path)
+    store.create("epochs/3.discard/mysql", b"")
+    synced.clear()
+    store.delete("epochs/3.discard/mysql")
+    assert inodes(tmp_path, "") <= synced
+
+
+def test_what_spark_wrote_is_synced_with_its_checksums_and_directories(
+    tmp_path: Path, synced: set[int]
+) -> None:
+    names = ("state/0/1/4.delta", "state/0/1/.4.delta.crc")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    LocalObjectStore(tmp_path).sync(["state/0/1/4.delta"])
+    assert inodes(tmp_path, *names, "state/0/1", "state/0", "state", "") <= synced
+
+
+def test_only_files_that_are_new_or_replaced_are_synced_again(
+    tmp_path: Path, synced: set[int]
+) -> None:
+    names, store = ["offsets/4", "offsets/5"], LocalObjectStore(tmp_path)
+    for name in names:
+        store.put(name, [b"x"])
+    store.sync([*names, "offsets/6.deleted"])
+    kept = inodes(tmp_path, "offsets/4")
+    store.put("offsets/5", [b"y"])
+    synced.clear()
+    store.sync(names)
+    assert inodes(tmp_path, "offsets/5") <= synced
+    assert not kept & synced
+
+
 def test_a_missing_object_reads_as_none_and_is_deleted_without_error(store: ObjectStore) -> None:
     assert store.read("epochs/7") is None
     store.delete("epochs/7")

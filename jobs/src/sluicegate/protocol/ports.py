@@ -110,7 +110,10 @@ class Plan(Protocol):
         """
 
     def check_state(self, epoch: int) -> None:
-        """Raise StateIncomplete unless every state partition has its next version (rule 9)."""
+        """Raise StateIncomplete unless every state partition has its next version (rule 9).
+
+        What Spark wrote for the epoch survives a power cut afterwards.
+        """
 
     def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
         """Give a skipped plan the event times that it would have seen (rule 16)."""

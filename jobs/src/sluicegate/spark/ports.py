@@ -224,9 +224,12 @@ class BatchPlan:
                     "much in one transaction; or raise parts= of the sink",
                 )
 
-    def check_state(self, epoch: int) -> None:  # noqa: ARG002 - the plan knows its version
+    def check_state(self, epoch: int) -> None:
         if self._execution:
-            check_state(self._context.store, self._execution.state_operators())
+            store = self._context.store
+            state = check_state(store, self._execution.state_operators())
+            # the decision must not outlive in a power cut what it was made with
+            store.sync(["metadata", f"offsets/{epoch}", *state])
 
     def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
         if self._execution:

@@ -180,18 +180,20 @@ def _name(of: JavaObject) -> str:
     return str(of.getClass().getSimpleName())
 
 
-def check_state(store: ObjectStore, operators: list[StateOperator]) -> None:
-    """Check that every state partition has the version that this epoch writes (rule 9).
+def check_state(store: ObjectStore, operators: list[StateOperator]) -> list[str]:
+    """Return all state files; every partition must have the version of this epoch (rule 9).
 
     Raises:
         StateIncomplete: one has not; a decision would make the checkpoint unusable one epoch later.
     """
+    names: list[str] = []
     for operator in operators:
         prefix = f"state/{operator.id}/"
         found: dict[str, set[int]] = {}
         for name in store.names(prefix):
             partition, _, rest = name.removeprefix(prefix).partition("/")
             state_store, _, file = rest.rpartition("/")
+            names.append(name)
             if partition.isdecimal() and file.partition(".")[0] == str(operator.version):
                 found.setdefault(state_store, set()).add(int(partition))
         expected = set(range(operator.partitions))
@@ -206,3 +208,4 @@ def check_state(store: ObjectStore, operators: list[StateOperator]) -> None:
                 do="let every row of the stream reach a sink: no limit(), and no filter that Spark "
                 "folds to false, after a stateful operator",
             )
+    return names

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -26,6 +27,12 @@ from sluicegate.errors import SettingsInvalid, StoreUnavailable
 if TYPE_CHECKING:
     from obstore import GetResult
     from obstore.store import RetryConfig
+
+_SYNCS = 16
+"""How many files are synced at the same time."""
+
+_NEW_ABOVE_ROOT = 2
+"""How many directories above a local checkpoint may have been made with it."""
 
 PIECE_BYTES = 4 << 20
 """Size of the pieces in which a large object is read."""
@@ -65,6 +72,14 @@ class ObjectStore(Protocol):
         Not create-once: only for names that no other process writes.
         """
 
+    def sync(self, names: Iterable[str]) -> None:
+        """Make objects that Spark wrote survive a power cut, as those written here do.
+
+        Spark renames its checkpoint files into place without syncing them. Objects that were synced
+        by the call before and have not changed are skipped, and so are those that Spark deleted.
+        What S3 has acknowledged needs no sync.
+        """
+
     def clear(self) -> None:
         """Delete everything below the store's prefix; after a StoreUnavailable some of it may remain."""
 
@@ -95,6 +110,8 @@ class LocalObjectStore:
     def __init__(self, root: Path, url: str = "") -> None:
         self._root = root
         self.url = url or str(root)
+        self._root_synced = False
+        self._synced: dict[Path, tuple[int, int]] = {}  # inode and time of change
 
     def create(self, name: str, content: bytes) -> bool:
         target = self._root / name
@@ -103,7 +120,7 @@ class LocalObjectStore:
                 os.link(scratch, target)
             except FileExistsError:
                 return False
-            _sync_directory(target.parent)
+            self._sync_directories([target])
         return True
 
     def read(self, name: str) -> bytes | None:
@@ -128,18 +145,19 @@ class LocalObjectStore:
 
     def clear(self) -> None:
         with _failures_of(f"delete {self._root}"), contextlib.suppress(FileNotFoundError):
+            self._root_synced = False
             shutil.rmtree(self._root)
 
     def delete(self, name: str) -> None:
         path = self._root / name
         with _failures_of(f"delete {path}"):
             path.unlink(missing_ok=True)
-        for folder in path.parents:
-            if folder == self._root:
-                return
-            try:
-                folder.rmdir()
-            except OSError:  # not empty, or gone already: an empty folder means nothing
+            for folder in path.parents:
+                if folder != self._root:
+                    with contextlib.suppress(OSError):  # not empty: an empty folder means nothing
+                        folder.rmdir()
+                        continue
+                _sync_if_there(folder)
                 return
 
     def stream(self, name: str) -> Iterator[bytes] | None:
@@ -155,7 +173,35 @@ class LocalObjectStore:
         target = self._root / name
         with _failures_of(f"write {target}"), _scratch_file(target, content) as scratch:
             scratch.replace(target)
-            _sync_directory(target.parent)
+            self._sync_directories([target])
+
+    def sync(self, names: Iterable[str]) -> None:
+        files = [self._root / name for name in names]
+        # Hadoop's local file system refuses a file whose checksum next to it is torn
+        files += [path.with_name(f".{path.name}.crc") for path in files]
+        found: dict[Path, tuple[int, int]] = {}
+        with _failures_of(f"sync files of {self._root}"):
+            for path in files:
+                with contextlib.suppress(FileNotFoundError):
+                    status = path.stat()
+                    found[path] = status.st_ino, status.st_mtime_ns
+            new = [path for path in found if self._synced.get(path) != found[path]]
+            # at the same time: the file system commits its journal once for many
+            with ThreadPoolExecutor(_SYNCS) as pool:
+                list(pool.map(_sync_if_there, new))
+            self._sync_directories(new)
+        self._synced = found
+
+    def _sync_directories(self, files: list[Path]) -> None:
+        """Make the names of files survive: any of their directories may be new, the root's too."""
+        folders = {folder for path in files for folder in path.relative_to(self._root).parents}
+        for folder in {self._root / folder for folder in folders}:
+            _sync_if_there(folder)
+        if not self._root_synced:
+            for folder in self._root.resolve().parents[:_NEW_ABOVE_ROOT]:
+                with contextlib.suppress(PermissionError):  # not ours, so not made by us
+                    _sync_file(folder)
+            self._root_synced = True
 
 
 def _raise_unless_gone(error: OSError) -> None:
@@ -184,13 +230,19 @@ def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
             yield piece
 
 
-def _sync_directory(path: Path) -> None:
-    """Make the new name survive a power failure, not only the content."""
+def _sync_file(path: Path) -> None:
+    """Make a file's content, or a directory's names, survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_if_there(path: Path) -> None:
+    """Sync a file or directory unless another process has deleted it meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        _sync_file(path)
 
 
 _NO_OBJECT = ("NoSuchKey", "No data in memory")
@@ -250,6 +302,9 @@ class S3ObjectStore:
             whole.seek(0)
             with _failures_of(f"write {name}"):
                 obstore.put(self._store, name, whole)
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Do nothing: an object that S3 has acknowledged is durable."""
 
 
 def _streamed(response: GetResult, name: str) -> Iterator[bytes]:

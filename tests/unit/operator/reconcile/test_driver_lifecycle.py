@@ -407,3 +407,12 @@ def test_driver_is_adopted_after_the_status_was_wiped() -> None:
         start_time=NOW - 100,
         spec_hash=spec().running_hash(),
     )
+
+
+@pytest.mark.parametrize("code", [1, 137, 143])
+def test_only_a_driver_that_exits_with_0_has_applied_all_epochs(code: int) -> None:
+    """A deletion that believes otherwise drops a decided epoch."""
+    outcome = decide(
+        job(status=alive(all_epochs_applied=True)), observed(dead(code, terminating=True))
+    )
+    assert not outcome.status.all_epochs_applied

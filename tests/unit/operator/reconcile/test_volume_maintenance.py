@@ -164,6 +164,20 @@ DELETION = (
         conditions={"Ready": ("False", "InUse")},
     ),
     RuleCase(
+        "Delete: a Savepoint alone keeps the data of a deleted volume",
+        volume(OWNING, healthy(), **DELETED),
+        observed(savepoints=("daily",)),
+        "Deleting",
+        conditions={"Ready": ("False", "InUse")},
+    ),
+    RuleCase(
+        "Delete: a cache that has seen nothing since the deletion is not trusted",
+        volume(OWNING, healthy(), **DELETED),
+        observed(as_of=NOW - 90),
+        "Deleting",
+        conditions={"Ready": ("False", "Deleting")},
+    ),
+    RuleCase(
         "Delete: a stale cache without users is not trusted",
         volume(OWNING, healthy(), deleted_at=NOW - 10, has_finalizer=True),
         observed(),

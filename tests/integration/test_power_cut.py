@@ -1,0 +1,156 @@
+"""What the S3 server has acknowledged survives a power cut.
+
+The server's folder is an ext4 image on a loop device. The image is copied while the server runs:
+what the file system has not written to its device is not in the copy, as after a power cut.
+"""
+
+import io
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import minio
+import obstore
+import pytest
+from minio.commonconfig import CopySource
+from minio.deleteobjects import DeleteObject
+from obstore.exceptions import AlreadyExistsError
+from obstore.store import S3Store
+
+from infra.local_services.s3 import S3Endpoint, S3Server
+from infra.toolchain import go_programs
+
+_BUCKET = "sluicegate"
+_PART = 5 * 1024 * 1024  # the smallest part that S3 takes, but for the last
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True)
+
+
+def _mount(image: Path, folder: Path, stack: ExitStack) -> Path:
+    folder.mkdir()
+    # the journal is written on request only, not every 5 seconds by chance
+    command = ["mount", "-o", "loop,commit=600", str(image), str(folder)]
+    if (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"this machine mounts no loop device: {done.stderr.strip()}")
+    stack.callback(_run, ["umount", str(folder)])
+    return folder
+
+
+def _serve(folder: Path, stack: ExitStack) -> S3Endpoint:
+    server = S3Server(folder)
+    server.start()
+    stack.callback(server.stop)
+    return server.endpoint
+
+
+def _client(endpoint: S3Endpoint) -> minio.Minio:
+    address = endpoint.endpoint.removeprefix("http://")
+    return minio.Minio(address, endpoint.access_key, endpoint.secret_key, secure=False)
+
+
+def _store(endpoint: S3Endpoint) -> S3Store:
+    return S3Store(
+        _BUCKET,
+        endpoint=endpoint.endpoint,
+        access_key_id=endpoint.access_key,
+        secret_access_key=endpoint.secret_key,
+        region="us-east-1",
+        client_options={"allow_http": True},
+    )
+
+
+def _put(client: minio.Minio, name: str, content: bytes, bucket: str = _BUCKET) -> None:
+    client.put_object(bucket, name, io.BytesIO(content), len(content), part_size=_PART)
+
+
+def _write(endpoint: S3Endpoint) -> None:
+    """Make every kind of write that the library and the operator make, each acknowledged."""
+    client, store = _client(endpoint), _store(endpoint)
+    for number in range(20):
+        obstore.put(store, f"job/epochs/{number}", b"decision", mode="create", use_multipart=False)
+    _put(client, "job/staged/large", b"x" * (_PART + 1))  # in two parts
+    _put(client, "job/replaced", b"new")
+    source = CopySource(_BUCKET, "job/epochs/1")
+    client.copy_object(_BUCKET, "savepoint/deep/folder/1", source)
+    client.remove_object(_BUCKET, "old/deleted/alone")
+    names = [DeleteObject("old/deleted/together")]
+    assert not list(client.remove_objects(_BUCKET, names))
+    client.make_bucket("made")
+    _put(client, "first", b"1", bucket="made")
+
+
+@pytest.fixture(scope="module")
+def after_the_cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
+    """Yield a server on what the disk had when the last write was acknowledged."""
+    if reason := go_programs.VERSITYGW.missing_reason():
+        pytest.skip(reason)
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount the image of a disk")
+    work = tmp_path_factory.mktemp("power")
+    image, cut = work / "disk.img", work / "cut.img"
+    with image.open("wb") as file:
+        file.truncate(128 * 1024 * 1024)
+    _run(["mkfs.ext4", "-q", "-F", str(image)])
+    with ExitStack() as stack:
+        disk = _mount(image, work / "disk", stack)
+        endpoint = _serve(disk, stack)
+        for name in ("job/replaced", "old/deleted/alone", "old/deleted/together"):
+            _put(_client(endpoint), name, b"old")
+        _run(["sync", "-f", str(disk)])
+        _write(endpoint)
+        _run(["cp", "--sparse=always", str(image), str(cut)])
+    with ExitStack() as stack:
+        yield _serve(_mount(cut, work / "cut", stack), stack)
+
+
+def _names(endpoint: S3Endpoint, prefix: str, bucket: str = _BUCKET) -> list[str]:
+    found = _client(endpoint).list_objects(bucket, prefix, recursive=True)
+    return sorted(str(one.object_name) for one in found)
+
+
+def _content(endpoint: S3Endpoint, name: str) -> bytes:
+    return obstore.get(_store(endpoint), name).bytes().to_bytes()
+
+
+def test_created_objects_are_there_and_cannot_be_created_again(after_the_cut: S3Endpoint) -> None:
+    store = _store(after_the_cut)
+    for number in range(20):
+        assert _content(after_the_cut, f"job/epochs/{number}") == b"decision"
+        with pytest.raises(AlreadyExistsError):
+            obstore.put(store, f"job/epochs/{number}", b"other", mode="create", use_multipart=False)
+
+
+def test_a_multipart_upload_is_complete(after_the_cut: S3Endpoint) -> None:
+    assert _content(after_the_cut, "job/staged/large") == b"x" * (_PART + 1)
+
+
+def test_a_replaced_object_has_its_new_content(after_the_cut: S3Endpoint) -> None:
+    assert _content(after_the_cut, "job/replaced") == b"new"
+
+
+def test_a_copy_in_new_folders_is_there(after_the_cut: S3Endpoint) -> None:
+    assert _content(after_the_cut, "savepoint/deep/folder/1") == b"decision"
+
+
+def test_deleted_objects_do_not_come_back(after_the_cut: S3Endpoint) -> None:
+    assert _names(after_the_cut, "old/") == []
+
+
+def test_a_created_bucket_is_there_with_its_object(after_the_cut: S3Endpoint) -> None:
+    assert _names(after_the_cut, "", bucket="made") == ["first"]
+
+
+def test_a_key_whose_upload_was_cut_off_can_be_created(tmp_path: Path) -> None:
+    """Attributes are stored before the object gets its name: alone they are no object."""
+    if reason := go_programs.VERSITYGW.missing_reason():
+        pytest.skip(reason)
+    with ExitStack() as stack:
+        endpoint = _serve(tmp_path, stack)
+        _put(_client(endpoint), "epochs/7", b"cut off")
+        (tmp_path / "s3" / "objects" / _BUCKET / "epochs" / "7").unlink()
+        obstore.put(_store(endpoint), "epochs/7", b"7", mode="create", use_multipart=False)
+        assert _content(endpoint, "epochs/7") == b"7"
