@@ -276,12 +276,6 @@ def server_properties(documents: list[Document]) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if line)
 
 
-def test_kafka_keeps_the_markers_of_a_job_that_is_suspended_for_years(charts: Charts) -> None:
-    ten_years = 10 * 365 * 24 * 60
-    assert int(server_properties(charts.render("kafka"))["offsets.retention.minutes"]) == ten_years
-
-
-@pytest.mark.parametrize(("replicas", "flushed"), [(1, "1"), (3, None)])
 def test_kafkas_only_node_flushes_what_it_acknowledges(
     charts: Charts, replicas: int, flushed: str | None
 ) -> None:
