@@ -214,7 +214,11 @@ def unsynced_when_decided(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def deciding(self: LocalObjectStore, name: str, content: bytes) -> bool:
         if name.startswith("epochs/") and name.removeprefix("epochs/").isdecimal():
             root = Path(self.url)
-            paths = [root / "metadata", *(root / "offsets").rglob("*"), *(root / "state").rglob("*")]
+            paths = [
+                root / "metadata",
+                *(root / "offsets").rglob("*"),
+                *(root / "state").rglob("*"),
+            ]
             # an empty directory says nothing
             written = [path for path in paths if path.is_file() or any(path.iterdir())]
             found.append([str(path) for path in written if path.stat().st_ino not in synced])
