@@ -1,7 +1,8 @@
 """Health and metrics over HTTP.
 
-/healthz   200; or 503 with the reason if nothing has progressed for too long, so a restart may help
-/readyz    200 once all caches are synced; 503 with the reason if a permission or a CRD is missing
+/healthz   200; or 503 with the reason if a reconciliation does not end, which only a restart can end
+/readyz    200 once all caches are synced; 503 with the reason if a permission or a CRD is missing, or
+           if the API server does not answer, which no restart would mend
 /metrics   for Prometheus
 """
 
@@ -15,9 +16,8 @@ from http import HTTPStatus
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-STUCK_S = 120.0
-"""A resource that has been waiting or being reconciled for this long means that reconciling is stuck: every
-request to the API server times out long before."""
+STUCK_S = 300.0
+"""A reconciliation that takes this long will not end: each of its few requests times out after 10 s."""
 
 SILENT_S = 300.0
 """The API server counts as unreachable after this time without an answer."""

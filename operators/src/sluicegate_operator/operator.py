@@ -73,11 +73,12 @@ class Operator:
         self._controllers = (self.jobs, self.volumes, self.savepoints)
         for one in self._controllers:
             self.metrics.watch_queue(one.queue)
+        self.metrics.watch_caches(self.caches)
         self.health = Health(
             settings.port,
             self.metrics.registry,
-            alive=[self._check_queues, self._check_api_server],
-            ready=[self._check_caches],
+            alive=[self._check_queues],
+            ready=[self._check_caches, self._check_api_server],
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -119,10 +120,10 @@ class Operator:
                 one.cancel_tasks()
 
     def _check_queues(self) -> str:
-        waited = {one.queue.name: one.queue.oldest_age_s for one in self._controllers}
+        busy = {one.queue.name: one.queue.busy_age_s for one in self._controllers}
         return "; ".join(
-            f"{name}: a resource has waited for {seconds:.0f} s"
-            for name, seconds in waited.items()
+            f"{name}: a reconciliation has not ended for {seconds:.0f} s"
+            for name, seconds in busy.items()
             if seconds > STUCK_S
         )
 

@@ -50,7 +50,7 @@ def test_operator_whose_queue_is_stuck_is_not_alive(
     operator.operator.jobs.queue._busy[namespace, "hanging"] = time.monotonic() - 3600.0
     status, text = http_get(operator, "/healthz")
     assert status == 503
-    assert "StreamingJob: a resource has waited" in text
+    assert "StreamingJob: a reconciliation has not ended" in text
     del operator.operator.jobs.queue._busy[namespace, "hanging"]
 
 

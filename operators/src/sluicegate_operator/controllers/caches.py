@@ -50,6 +50,7 @@ class Cache(Generic[T]):
         selector: str = "",
         install_hint: str = "",
     ) -> None:
+        self.plural = resource_type.plural
         self.listeners: list[Listener[T]] = []
         what = (api, resource_type, convert, self._changed)
         self.informers = {
@@ -99,6 +100,16 @@ class Cache(Generic[T]):
     def list_error(self) -> str:
         """Why the objects may not be listed; empty if they may."""
         return next((i.list_error for i in self.informers.values() if i.list_error), "")
+
+    @property
+    def errors(self) -> int:
+        """How often a list or a watch failed since the start."""
+        return sum(informer.errors for informer in self.informers.values())
+
+    @property
+    def unreadable(self) -> int:
+        """The number of objects whose newest version cannot be read."""
+        return sum(len(informer.unreadable) for informer in self.informers.values())
 
     def list_error_in(self, namespace: str) -> str:
         """Return why the objects of a namespace may not be listed; empty if they may."""

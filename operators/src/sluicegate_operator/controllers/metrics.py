@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sluicegate_operator.api.streaming_job_status import PHASES, StreamingJobStatus
+from sluicegate_operator.controllers.caches import Cache, Caches
 from sluicegate_operator.controllers.resource import JobResource
 from sluicegate_operator.kube.resource import Key
 from sluicegate_operator.kube.work_queue import WorkQueue
@@ -26,8 +27,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._jobs = _JobCollector()
+        self._jobs, self._errors = _JobCollector(), _ErrorCollector()
         self.registry.register(self._jobs)
+        self.registry.register(self._errors)
         self._durations = Histogram(
             "sluicegate_reconcile_seconds",
             "Duration of one reconciliation of a resource, including its writes",
@@ -66,8 +68,13 @@ class Metrics:
             "sluicegate_leader", "1 on the replica that is the leader", registry=self.registry
         )
 
+    def watch_caches(self, caches: Caches) -> None:
+        """Export the failures of the caches."""
+        self._errors.caches = caches.all()
+
     def watch_queue(self, queue: WorkQueue[Key]) -> None:
-        """Export the depth and age of a queue."""
+        """Export the depth, age and failures of a queue."""
+        self._errors.queues.append(queue)
         self._depth.labels(queue.name).set_function(lambda: queue.depth)
         self._oldest.labels(queue.name).set_function(lambda: queue.oldest_age_s)
 
@@ -102,6 +109,44 @@ class Metrics:
         self._jobs.statuses.pop(key, None)
         for metric in (self._restarts, self._failures):
             metric.remove_by_labels({"namespace": key[0], "job": key[1]})
+
+
+@dataclass(eq=False)
+class _ErrorCollector(Collector):
+    """The failures of queues and caches."""
+
+    queues: list[WorkQueue[Key]] = field(default_factory=list)
+    caches: Sequence[Cache[object]] = ()
+
+    def collect(self) -> Iterable[Metric]:
+        reconciling = CounterMetricFamily(
+            "sluicegate_reconcile_errors_total",
+            "Reconciliations that failed and are retried, by the class of the error",
+            labels=["kind", "error"],
+        )
+        watching = CounterMetricFamily(
+            "sluicegate_watch_errors_total",
+            "Failed lists and watches of the API server, by resource type",
+            labels=["resource"],
+        )
+        unreadable = GaugeMetricFamily(
+            "sluicegate_unreadable_objects",
+            "Objects whose newest version cannot be read, by resource type",
+            labels=["resource"],
+        )
+        silent = GaugeMetricFamily(
+            "sluicegate_api_server_silent_seconds",
+            "Time since the API server last answered, for the watch where that is longest ago",
+        )
+        for queue in self.queues:
+            for error, count in queue.errors.items():
+                reconciling.add_metric([queue.name, error], count)
+        for cache in self.caches:
+            watching.add_metric([cache.plural], cache.errors)
+            unreadable.add_metric([cache.plural], cache.unreadable)
+        if self.caches:
+            silent.add_metric([], max(cache.silent_s for cache in self.caches))
+        return [reconciling, watching, unreadable, silent]
 
 
 @dataclass(eq=False)

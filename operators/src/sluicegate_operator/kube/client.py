@@ -34,7 +34,10 @@ SILENT_S = 80.0
 """Timeout between two events of a watch, after which the connection may be dead. The server sends
 bookmarks every minute, but none for a resource type of which nothing has changed since it started."""
 
-_CONNECTIONS = 64
+_NO_LIMIT = 0
+"""Connections to the API server: one for each watch, of which there are several for each namespace, and
+one for each request in progress, which the workers of the queues bound. With a limit, the watches of
+many namespaces would leave none for requests."""
 _MAX_DEPTH = 100
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 """A string, whose brackets do not count, or a bracket."""
@@ -112,10 +115,14 @@ class Api:
     ) -> Json:
         """Send a request and return the answer.
 
+        A write has the same timeout on the server, which otherwise goes on with it for 34 s.
+
         Raises:
             ApiError: the request was refused, or there was no answer within `REQUEST_S`.
         """
         timeout = aiohttp.ClientTimeout(total=REQUEST_S)
+        if method != "GET":
+            query = {**(query or {}), "timeout": f"{REQUEST_S:.0f}s"}
         response = await self._send(method, path, body, query, content_type, timeout)
         try:
             text = await response.read()
@@ -277,5 +284,10 @@ async def connect(kubeconfig: str = "") -> Api:
             )
     except (config.ConfigException, OSError, ssl.SSLError) as error:
         raise ConfigError(str(error)) from error
-    settings.connection_pool_maxsize = _CONNECTIONS
+    return api_of(settings)
+
+
+def api_of(settings: Configuration) -> Api:
+    """Return a connection with the official client's settings."""
+    settings.connection_pool_maxsize = _NO_LIMIT
     return Api(ApiClient(settings))

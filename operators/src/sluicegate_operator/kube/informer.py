@@ -69,6 +69,8 @@ class Informer(Generic[T]):
     """Monotonic time of the server's last answer or event."""
     list_error: str = ""
     """Why the objects may not be listed; empty if they may."""
+    errors: int = 0
+    """How often a list or a watch failed since the start."""
     unreadable: set[Key] = field(default_factory=set)
     """Objects whose newest version `convert` could not read; the cache keeps their last readable value."""
     _deleted: dict[str, None] = field(default_factory=dict)
@@ -141,6 +143,7 @@ class Informer(Generic[T]):
                     version = await self._watch(version)
                     pause = 0.0
             except ApiError as error:
+                self.errors += 1
                 # A missing permission or resource type is logged once, because a person has to
                 # provide it. It is retried as often as any other error, because a server that has
                 # just started does not know its permissions and types yet.

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -47,6 +48,8 @@ class WorkQueue(Generic[K]):
     """Keys that were added while they were processed."""
     _delayed: dict[K, asyncio.TimerHandle] = field(default_factory=dict)
     _failures: dict[K, int] = field(default_factory=dict)
+    errors: Counter[str] = field(default_factory=Counter)
+    """How often processing failed since the start, by the class of the error."""
     _stopped: bool = False
 
     @property
@@ -60,6 +63,11 @@ class WorkQueue(Generic[K]):
         now = time.monotonic()
         since = [*self._waiting.values(), *self._busy.values()]
         return now - min(since) if since else 0.0
+
+    @property
+    def busy_age_s(self) -> float:
+        """The longest time, in seconds, for which a key has been processed."""
+        return time.monotonic() - min(self._busy.values()) if self._busy else 0.0
 
     def add(self, key: K) -> None:
         """Process a key as soon as possible."""
@@ -130,6 +138,7 @@ class WorkQueue(Generic[K]):
     def _failed(self, key: K, error: Exception) -> None:
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
+        self.errors[type(error).__name__] += 1
         delay = min(_MAX_DELAY_S, _FIRST_DELAY_S * 2.0 ** min(failures, 20))
         delay *= 0.5 + random.random()  # noqa: S311 - jitter
         log.warning(
