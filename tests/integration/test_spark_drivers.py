@@ -1,15 +1,23 @@
-"""Driver processes, concurrent and in sequence: zombies, hanging epochs, and a requested stop."""
+"""Driver processes: zombies, hanging epochs, a requested stop, and a killed supervisor."""
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from infra.local_services import Services
 from tests.robustness.failpoints.fault_matrix import select_cases
-from tests.robustness.traffic.ip_count_harness import Scenario, new_scenario
+from tests.robustness.scenarios.test_driver_killed import wait_until_gone
+from tests.robustness.traffic.ip_count_harness import (
+    DRIVER_TIMEOUT_S,
+    RunningDriver,
+    Scenario,
+    new_scenario,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.slow]
 
@@ -70,3 +78,35 @@ def test_sigterm_stops_the_driver_after_its_epoch(scenario: Scenario) -> None:
     result = scenario.finish()
     assert result.epochs("replayed") == []
     scenario.check_exact()
+
+
+def test_a_driver_whose_supervisor_is_killed_stops_after_its_epoch(scenario: Scenario) -> None:
+    """As at SIGTERM: the running epoch is applied, and the next driver has nothing to replay."""
+    supervisor = scenario.start(f"after-stage@{EPOCH}=stop-group", supervised=True)
+    driver = wait_for_stopped_child(supervisor)
+    supervisor.process.kill()
+    supervisor.process.wait()
+    os.killpg(driver, signal.SIGCONT)
+    wait_until_gone(driver, DRIVER_TIMEOUT_S)
+    log = supervisor.text()
+    assert "ip_count ended" in log
+    newest = scenario.epoch_log().newest()
+    assert newest is not None
+    assert EPOCH <= newest < 5, "the driver did not stop"
+    assert (scenario.checkpoint / "commits" / str(newest)).exists()
+    result = scenario.finish()
+    assert result.epochs("replayed") == []
+    scenario.check_exact()
+
+
+def wait_for_stopped_child(supervisor: RunningDriver) -> int:
+    """Return the driver of a supervisor as soon as SIGSTOP has stopped it."""
+    pid = supervisor.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    deadline = time.monotonic() + DRIVER_TIMEOUT_S
+    while True:
+        for child in children.read_text().split():
+            if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                return int(child)
+        assert time.monotonic() < deadline, f"it was never stopped:\n{supervisor.text()}"
+        time.sleep(0.05)
