@@ -36,6 +36,10 @@ INVALID_SPECS = [
     Rejected(
         JOB, {"schedule": {"cron": "0 * * * *"}}, "a schedule needs a trigger that ends by itself"
     ),
+    Rejected(JOB, {"checkpoint": {"path": "savepoints/a"}}, "must not begin with savepoints"),
+    Rejected(JOB, {"checkpoint": {"path": "#"}}, "spec.checkpoint.path"),
+    Rejected(JOB, {"checkpoint": {"path": "a/../b"}}, "spec.checkpoint.path"),
+    Rejected(VOLUME, {"prefix": "shop#1"}, "spec.prefix"),
     Rejected(
         JOB, {"trigger": "Once", "upgradeMode": "Savepoint"}, "upgradeMode Savepoint needs trigger"
     ),

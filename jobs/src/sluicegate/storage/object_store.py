@@ -22,6 +22,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
 
 from sluicegate.errors import SettingsInvalid, StoreUnavailable
+from sluicegate.storage.s3_config import is_s3, split_s3
 
 if TYPE_CHECKING:
     from obstore import GetResult
@@ -75,17 +76,35 @@ def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
     Endpoint and credentials of S3 come from the usual AWS_* environment variables. A request to S3
     without a clear reply is retried for `retry_timeout_s`. An unknown scheme is a SettingsInvalid.
     """
-    parts = urlsplit(url)
-    if parts.scheme in ("", "file"):
-        return LocalObjectStore(Path(parts.path if parts.scheme else url), url)
-    if parts.scheme in ("s3", "s3a"):
-        prefix = parts.path.strip("/") or None
+    if is_s3(url):
+        bucket, prefix = split_s3(url)
         retry: RetryConfig = {"retry_timeout": timedelta(seconds=retry_timeout_s)}
-        return S3ObjectStore(S3Store(parts.netloc, prefix=prefix, retry_config=retry), url)
+        return S3ObjectStore(S3Store(bucket, prefix=prefix or None, retry_config=retry), url)
+    parts = urlsplit(url)
+    if not parts.scheme:
+        return LocalObjectStore(Path(url), url)
+    if parts.scheme == "file" and not parts.query and not parts.fragment:
+        return LocalObjectStore(Path(parts.path), url)
     raise SettingsInvalid(
-        f"the address {url} has the unknown scheme {parts.scheme}",
+        f"the address {url} has an unknown scheme, a '?' or a '#'",
         data="nothing was started",
         do="use a path, file:///path or s3://bucket/prefix",
+    )
+
+
+def is_inside(name: str) -> bool:
+    """Return whether an object's name stays below the root of its store, wherever that is."""
+    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
+
+
+def _checked(name: str) -> str:
+    """Return the name of an object; raises SettingsInvalid if it leaves the root of the store."""
+    if is_inside(name):
+        return name
+    raise SettingsInvalid(
+        f"{name!r} is not the name of an object: it is absolute, or has an empty part, '.' or '..'",
+        data="nothing was read, written or deleted",
+        do="find out who wrote this name into the savepoint or checkpoint, and do not use that any more",
     )
 
 
@@ -97,7 +116,7 @@ class LocalObjectStore:
         self.url = url or str(root)
 
     def create(self, name: str, content: bytes) -> bool:
-        target = self._root / name
+        target = self._root / _checked(name)
         with _failures_of(f"create {target}"), _scratch_file(target, [content]) as scratch:
             try:
                 os.link(scratch, target)
@@ -107,7 +126,7 @@ class LocalObjectStore:
         return True
 
     def read(self, name: str) -> bytes | None:
-        path = self._root / name
+        path = self._root / _checked(name)
         with _failures_of(f"read {path}"):
             try:
                 return path.read_bytes()
@@ -116,7 +135,8 @@ class LocalObjectStore:
 
     def names(self, prefix: str) -> Iterator[str]:
         # listed completely first, because callers delete while they iterate
-        for path in list((self._root / prefix).rglob("*")):
+        folder = self._root / _checked(prefix.removesuffix("/")) if prefix else self._root
+        for path in list(folder.rglob("*")):
             if not path.name.startswith(".") and path.is_file():
                 yield path.relative_to(self._root).as_posix()
 
@@ -125,7 +145,7 @@ class LocalObjectStore:
             shutil.rmtree(self._root)
 
     def delete(self, name: str) -> None:
-        path = self._root / name
+        path = self._root / _checked(name)
         with _failures_of(f"delete {path}"):
             path.unlink(missing_ok=True)
         for folder in path.parents:
@@ -137,7 +157,7 @@ class LocalObjectStore:
                 return
 
     def stream(self, name: str) -> Iterator[bytes] | None:
-        path = self._root / name
+        path = self._root / _checked(name)
         with _failures_of(f"read {path}"):
             try:
                 file = path.open("rb")
@@ -146,7 +166,7 @@ class LocalObjectStore:
         return _pieces(file, str(path))
 
     def put(self, name: str, content: Iterable[bytes]) -> None:
-        target = self._root / name
+        target = self._root / _checked(name)
         with _failures_of(f"write {target}"), _scratch_file(target, content) as scratch:
             scratch.replace(target)
             _sync_directory(target.parent)
@@ -195,7 +215,9 @@ class S3ObjectStore:
     def create(self, name: str, content: bytes) -> bool:
         with _failures_of(f"create {name}"):
             try:
-                obstore.put(self._store, name, content, mode="create", use_multipart=False)
+                obstore.put(
+                    self._store, _checked(name), content, mode="create", use_multipart=False
+                )
             except (AlreadyExistsError, PreconditionError):
                 return False
         return True
@@ -203,7 +225,7 @@ class S3ObjectStore:
     def read(self, name: str) -> bytes | None:
         with _failures_of(f"read {name}"):
             try:
-                return obstore.get(self._store, name).bytes().to_bytes()
+                return obstore.get(self._store, _checked(name)).bytes().to_bytes()
             except FileNotFoundError as error:
                 # a missing bucket, for example, must not look like an empty checkpoint
                 if not any(sign in str(error) for sign in _NO_OBJECT):
@@ -221,12 +243,12 @@ class S3ObjectStore:
 
     def delete(self, name: str) -> None:
         with _failures_of(f"delete {name}"), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self._store, name)
+            obstore.delete(self._store, _checked(name))
 
     def stream(self, name: str) -> Iterator[bytes] | None:
         with _failures_of(f"read {name}"):
             try:
-                response = obstore.get(self._store, name)
+                response = obstore.get(self._store, _checked(name))
             except FileNotFoundError:
                 return None
         return _streamed(response, name)
@@ -238,7 +260,7 @@ class S3ObjectStore:
             whole.writelines(content)
             whole.seek(0)
             with _failures_of(f"write {name}"):
-                obstore.put(self._store, name, whole)
+                obstore.put(self._store, _checked(name), whole)
 
 
 def _streamed(response: GetResult, name: str) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from sluicegate.settings.schema import option
 from sluicegate_operator.api.conditions import Condition
 from sluicegate_operator.api.fields import Instant, Rule
+from sluicegate_operator.api.paths import PREFIX_PATTERN
 
 RETAIN, DELETE = "Retain", "Delete"
 
@@ -46,8 +47,10 @@ class CheckpointVolumeSpec:
     )
     prefix: str = option(
         "",
-        "Prefix of all object keys in the bucket, without a leading '/'. Immutable.",
-        pattern="^[^/].*$",
+        "Prefix of all object keys in the bucket: letters, digits and !_-.*'()=, in parts separated "
+        "by '/' of which none begins with '.'. No other CheckpointVolume may have the same prefix, "
+        "or one that contains it. Immutable.",
+        pattern=PREFIX_PATTERN,
     )
     credentials_secret: str = option(
         "",

@@ -45,7 +45,7 @@ _TEMPLATE_VOLUME = "sluicegate-executor"
 def validate(job: str, spec: StreamingJobSpec) -> SettingsInvalid | None:
     """Return why no driver can be created for a job of this name, by rules that no schema expresses."""
     return (
-        names.validate_name(job)
+        names.validate_name(job, spec.checkpoint.path)
         or validate_conf(spec)
         or validate_template(spec.driver.template, api_labels.DRIVER)
         or validate_template(spec.executor.template, api_labels.EXECUTOR)

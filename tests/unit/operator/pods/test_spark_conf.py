@@ -236,5 +236,5 @@ def test_name_must_fit_into_labels(
 
 def test_crd_limits_the_length_of_the_name() -> None:
     version = STREAMING_JOB.definition()["spec"]["versions"][0]
-    (rule,) = version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"]
+    rule, *_ = version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"]
     assert rule["rule"] == "size(self.metadata.name) <= 52"

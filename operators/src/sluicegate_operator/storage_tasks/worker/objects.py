@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import BaseError
@@ -16,7 +15,7 @@ from obstore.store import S3Store
 
 from sluicegate.errors import SettingsInvalid, StoreUnavailable, TargetMissing
 from sluicegate.storage.preflight import verify_conditional_create
-from sluicegate.storage.s3_config import bucket_of
+from sluicegate.storage.s3_config import bucket_of, split_s3
 from sluicegate_operator.reconcile.storage_tasks import (
     CheckVolume,
     Delete,
@@ -86,7 +85,7 @@ def delete(task: Delete) -> Deleted:
         SettingsInvalid: the address is a whole bucket.
         StoreUnavailable: the store did not answer, or something keeps writing there.
     """
-    if not urlsplit(task.address).path.strip("/"):
+    if not split_s3(task.address)[1]:
         raise SettingsInvalid(
             f"{task.address} is a whole bucket",
             data="nothing was deleted",
@@ -135,10 +134,10 @@ def remove(address: str, names: Sequence[str]) -> None:
 
 def _open(address: str) -> S3Store:
     """Open the store at an address, configured by the AWS_* variables."""
-    parts = urlsplit(address)
+    bucket, prefix = split_s3(address)
     return S3Store(
-        parts.netloc,
-        prefix=parts.path.strip("/") or None,
+        bucket,
+        prefix=prefix or None,
         retry_config={"retry_timeout": timedelta(seconds=_RETRY_TIMEOUT_S)},
     )
 
