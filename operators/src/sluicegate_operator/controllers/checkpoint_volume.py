@@ -9,6 +9,7 @@ from sluicegate.errors import AccessDenied
 from sluicegate_operator.api import labels
 from sluicegate_operator.api.crds import CHECKPOINT_VOLUME
 from sluicegate_operator.controllers.credentials import read_access
+from sluicegate_operator.controllers.limits import NotPermitted
 from sluicegate_operator.controllers.resource import (
     JobResource,
     SavepointResource,
@@ -19,7 +20,12 @@ from sluicegate_operator.controllers.storage import StorageController
 from sluicegate_operator.kube.resource import Key
 from sluicegate_operator.reconcile import readiness
 from sluicegate_operator.reconcile.checkpoint_volume import VolumeOutcome, reconcile_volume
-from sluicegate_operator.reconcile.observed import Volume, VolumeObserved
+from sluicegate_operator.reconcile.observed import (
+    NOT_PERMITTED,
+    SECRET_UNREADABLE,
+    Volume,
+    VolumeObserved,
+)
 
 
 class VolumeController(StorageController):
@@ -39,11 +45,12 @@ class VolumeController(StorageController):
     async def _observe(self, volume: Volume) -> VolumeObserved:
         namespace, deleted = volume.namespace, volume.deleted_at is not None
         as_of = await self._refresh_users(namespace) if deleted else 0.0
-        version, problem = "", ""
+        version, problem, reason = "", "", ""
         try:
-            version = (await read_access(self.api, namespace, volume.spec)).versions
+            version = (await read_access(self.api, namespace, volume.spec, self.limits)).versions
         except AccessDenied as error:
             problem = error.what
+            reason = NOT_PERMITTED if isinstance(error, NotPermitted) else SECRET_UNREADABLE
         # a job with an invalid spec may use any volume, so it keeps a deleted one
         jobs = {
             name: job
@@ -55,7 +62,8 @@ class VolumeController(StorageController):
         return VolumeObserved(
             as_of=as_of,
             secret_version=version,
-            secret_problem=problem,
+            access_problem=problem,
+            access_reason=reason,
             jobs=tuple(sorted(jobs)),
             savepoints=tuple(
                 sorted(

@@ -24,9 +24,11 @@ from sluicegate_operator.controllers.resource import (
 )
 from sluicegate_operator.controllers.savepoint import create_upgrade_savepoint
 from sluicegate_operator.kube.client import ApiError
-from sluicegate_operator.kube.resource import PODS, Json, Key
+from sluicegate_operator.kube.resource import NETWORK_POLICIES, PODS, SERVICE_ACCOUNTS, Json, Key
 from sluicegate_operator.kube.writes import create_or_get, delete_object, remove_finalizer
 from sluicegate_operator.pods.driver import driver_pod, validate
+from sluicegate_operator.pods.network import network_policy
+from sluicegate_operator.pods.privileges import accounts_of, validate_account
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.context import reject_spec
 from sluicegate_operator.reconcile.observed import Job, Node
@@ -38,6 +40,9 @@ _PLACEHOLDER = StreamingJobSpec(image="", main_module="", checkpoint=CheckpointS
 """Spec of a deleted job whose own is invalid: its drivers are stopped, and none is started with it."""
 
 _DELETE_TIMEOUT_S, _DELETE_RETRY_S = 3600.0, 30.0
+
+_ACCOUNT_RETRY_S = 30.0
+"""How often an account that is not marked for drivers is read again: accounts are not watched."""
 
 
 @dataclass
@@ -65,11 +70,39 @@ class JobController(Controller[JobResource]):
         if isinstance(resource.spec, SettingsInvalid):
             error = resource.spec
         elif not job.deleted:
-            error = validate(job.name, job.spec)
+            error = self.limits.check_namespace(job.namespace) or validate(job.name, job.spec)
         if error is not None and not job.deleted:
             return reject_spec(resource.status, job.generation, error, now)
         spec_error = "" if error is None else str(error)
-        return reconcile_job(job, await self.observer.observe(job, now, spec_error), now)
+        outcome = reconcile_job(job, await self.observer.observe(job, now, spec_error), now)
+        for action in outcome.actions:
+            if isinstance(action, do.CreateDriver):
+                error = await self._check_accounts(job, action.spec)
+                if error is not None:  # nothing of the outcome is kept: no attempt was begun
+                    retry_at = now + _ACCOUNT_RETRY_S
+                    return reject_spec(resource.status, job.generation, error, now, retry_at)
+        return outcome
+
+    async def _check_accounts(self, job: Job, spec: StreamingJobSpec) -> SettingsInvalid | None:
+        """Return why the pods of a new driver must not run as their ServiceAccounts, or None.
+
+        A missing account is left to the API server, which refuses the pod.
+
+        Raises:
+            ApiError: the API server did not answer, or the operator may not read accounts.
+        """
+        for name in accounts_of(spec):
+            try:
+                path = SERVICE_ACCOUNTS.path(job.namespace, name)
+                labels_ = (await self.api.request("GET", path))["metadata"].get("labels") or {}
+            except ApiError as error:
+                if not error.missing:
+                    raise
+                continue
+            refused = validate_account(job.namespace, name, labels_, self.limits.account)
+            if refused is not None:
+                return refused
+        return None
 
     def _forget(self, key: Key) -> None:
         self.observer.forget(key)
@@ -99,11 +132,13 @@ class JobController(Controller[JobResource]):
                 self._start_deletion(key, job)
 
     async def _create_pod(self, job: Job, pod: Json) -> None:
-        """Create a driver's pod; an existing one of the same job counts as success.
+        """Create a driver's pod, after its NetworkPolicy; existing ones of the same job are left alone.
 
         Raises:
             ApiError: the request was refused, or a pod of that name belongs to another job.
         """
+        if self.limits.job_network_policies:
+            await create_or_get(self.api, NETWORK_POLICIES, network_policy(job))
         created = await create_or_get(self.api, PODS, pod)
         meta, owners = created["metadata"], created["metadata"].get("ownerReferences") or []
         if not any(one["uid"] == job.uid for one in owners):
@@ -149,7 +184,7 @@ class JobController(Controller[JobResource]):
             SluicegateError: it failed, possibly after a part was deleted.
         """
         volume = self.checkpoints.volume(job.namespace, job.spec.checkpoint.volume)
-        access = await read_access(self.api, job.namespace, volume)
+        access = await read_access(self.api, job.namespace, volume, self.limits)
         task = Delete(job_address(volume, job.name, job.spec))
         await run(task, access.environment, _DELETE_TIMEOUT_S)
 

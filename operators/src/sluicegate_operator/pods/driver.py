@@ -21,6 +21,7 @@ from sluicegate_operator.pods.environment import (
     literal,
 )
 from sluicegate_operator.pods.executor import executor_template
+from sluicegate_operator.pods.privileges import validate_privileges
 from sluicegate_operator.pods.security import (
     authority_mounts,
     authority_volumes,
@@ -49,6 +50,8 @@ def validate(job: str, spec: StreamingJobSpec) -> SettingsInvalid | None:
         or validate_conf(spec)
         or validate_template(spec.driver.template, api_labels.DRIVER)
         or validate_template(spec.executor.template, api_labels.EXECUTOR)
+        or validate_privileges(spec.driver.template, api_labels.DRIVER)
+        or validate_privileges(spec.executor.template, api_labels.EXECUTOR)
     )
 
 

@@ -216,7 +216,7 @@ DELETION = (
     RuleCase(
         "Delete: an unreadable Secret is waited for",
         volume(OWNING, healthy(), **DELETED),
-        observed(secret_problem="there is no Secret keys"),
+        observed(access_problem="there is no Secret keys", access_reason="SecretUnreadable"),
         "Deleting",
         conditions={"Ready": ("False", "SecretUnreadable")},
     ),
