@@ -10,7 +10,6 @@ from sluicegate_operator.api.crds import CHECKPOINT_VOLUME
 from tests.integration.operator.api import Api, eventually
 from tests.integration.operator.job_fixtures import job_when, running
 from tests.integration.operator.kubelet import Kubelet
-from tests.integration.operator.operator_thread import RunningOperator
 from tests.integration.operator.rest_client import MERGE
 
 pytestmark = pytest.mark.integration
@@ -86,3 +85,23 @@ def test_a_volume_gets_neither_the_operators_identity_nor_its_network(
     for name in ("ambient", "metadata"):
         api.delete(namespace, name, CHECKPOINT_VOLUME)
         eventually(lambda name=name: not api.exists(namespace, name, CHECKPOINT_VOLUME))  # type: ignore[misc]
+
+
+@pytest.mark.usefixtures("operator", "ready_volume", "kubelet")
+def test_a_second_owner_of_a_folder_is_refused(api: Api, namespace: str) -> None:
+    """H9: two drivers ran on one checkpoint, and a volume deleted the data of another."""
+    spec = api.get(namespace, "store", CHECKPOINT_VOLUME)["spec"]
+    nested = {**spec, "prefix": f"{spec['prefix']}/nested", "reclaimPolicy": "Delete"}
+    api.create(namespace, "nested", nested, CHECKPOINT_VOLUME)
+    assert f"belongs to CheckpointVolume {namespace}/store" in warning(
+        api, namespace, "nested", "Overlaps"
+    )
+    api.create(namespace, "first", {**JOB, "checkpoint": {"volume": "store", "path": "team"}})
+    job_when(api, namespace, running(1), "first")
+    second = {**JOB, "checkpoint": {"volume": "store", "path": "team/a"}}
+    api.create(namespace, "second", second)
+    assert "overlaps the one of StreamingJob first" in warning(
+        api, namespace, "second", "SpecInvalid"
+    )
+    pods = api.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    assert [pod["metadata"]["name"] for pod in pods] == ["first-1-driver"]

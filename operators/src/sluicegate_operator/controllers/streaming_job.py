@@ -32,6 +32,7 @@ from sluicegate_operator.pods.privileges import accounts_of, validate_account
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.context import reject_spec
 from sluicegate_operator.reconcile.observed import Job, Node
+from sluicegate_operator.reconcile.overlaps import job_with_path
 from sluicegate_operator.reconcile.storage_tasks import Delete
 from sluicegate_operator.reconcile.streaming_job.reconciler import JobOutcome, reconcile_job
 from sluicegate_operator.storage_tasks.runner import run
@@ -77,11 +78,31 @@ class JobController(Controller[JobResource]):
         outcome = reconcile_job(job, await self.observer.observe(job, now, spec_error), now)
         for action in outcome.actions:
             if isinstance(action, do.CreateDriver):
-                error = await self._check_accounts(job, action.spec)
+                error = self._check_path(job) or await self._check_accounts(job, action.spec)
                 if error is not None:  # nothing of the outcome is kept: no attempt was begun
                     retry_at = now + _ACCOUNT_RETRY_S
                     return reject_spec(resource.status, job.generation, error, now, retry_at)
         return outcome
+
+    def _check_path(self, job: Job) -> SettingsInvalid | None:
+        """Return why a new driver must not use the job's path, or None.
+
+        A deleted job may still apply what it has decided. Its checkpoint is deleted only if no other job
+        has a part of it.
+        """
+        return None if job.deleted else self._path_problem(job)
+
+    def _path_problem(self, job: Job) -> SettingsInvalid | None:
+        jobs = self.caches.jobs.by_name(job.namespace).values()
+        valid = (job_of(one, one.valid_spec) for one in jobs if one.valid_spec is not None)
+        other = job_with_path(job, valid)
+        if other is None:
+            return None
+        return SettingsInvalid(
+            f"the path of its checkpoint overlaps the one of StreamingJob {other.name}",
+            data="no driver is started and nothing is deleted: both would write to one folder",
+            do=f"create the job with another checkpoint.path, or delete {other.name} first",
+        )
 
     async def _check_accounts(self, job: Job, spec: StreamingJobSpec) -> SettingsInvalid | None:
         """Return why the pods of a new driver must not run as their ServiceAccounts, or None.
@@ -183,9 +204,15 @@ class JobController(Controller[JobResource]):
         Raises:
             SluicegateError: it failed, possibly after a part was deleted.
         """
+        problem = self._path_problem(job)
+        if problem is not None:
+            raise problem
         volume = self.checkpoints.volume(job.namespace, job.spec.checkpoint.volume)
         access = await read_access(self.api, job.namespace, volume, self.limits)
-        task = Delete(job_address(volume, job.name, job.spec))
+        task = Delete(
+            job_address(volume, job.name, job.spec),
+            (STREAMING_JOB.name, job.namespace, job.name, job.uid),
+        )
         await run(task, access.environment, _DELETE_TIMEOUT_S)
 
     def _job_changed(self, key: Key, old: JobResource | None, new: JobResource | None) -> None:

@@ -86,6 +86,11 @@ def reconcile_volume(volume: Volume, observed: VolumeObserved, now: float) -> Vo
     return context.outcome()
 
 
+def owner_of(volume: Volume) -> tuple[str, ...]:
+    """Return a volume as the owner of its address, for storage tasks."""
+    return ("CheckpointVolume", volume.namespace, volume.name, volume.uid)
+
+
 # --- checks ------------------------------------------------------------------------------------------
 
 
@@ -106,7 +111,9 @@ def _check_store(context: VolumeContext) -> bool:
         context.set(failure_reason="", last_error="")
     if not problem:
         make_bucket = context.status.checked_time is None
-        task = CheckVolume(volume_address(spec), make_bucket, spec.region, access)
+        task = CheckVolume(
+            volume_address(spec), make_bucket, spec.region, access, owner_of(context.volume)
+        )
         _run_when_due(context, task, _next_check(context, ready=ready), _CHECK_TIMEOUT_S)
     _set_phase(context, previous_phase, ready=ready)
     return ready
@@ -305,6 +312,6 @@ def _delete_data(context: VolumeContext) -> tuple[str, str]:
         context.requeue_at(status.next_retry_time)
         message = f"{status.last_error}; set reclaimPolicy Retain to keep the rest and continue"
         return status.failure_reason, message
-    task = Delete(volume_address(context.volume.spec))
+    task = Delete(volume_address(context.volume.spec), owner_of(context.volume))
     context.run(task, context.volume.name, _DELETE_TIMEOUT_S)
     return "Deleting", "everything below the prefix is being deleted"

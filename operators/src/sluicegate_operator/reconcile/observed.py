@@ -22,7 +22,9 @@ PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed
 READY = "Ready"
 
 SECRET_UNREADABLE, NOT_PERMITTED = "SecretUnreadable", "NotPermitted"
-"""Why a volume's store cannot be accessed: its Secret is missing, or the administrator has not permitted it."""
+OVERLAPS = "Overlaps"
+"""Why a volume's store must not or cannot be accessed: its Secret is missing, the administrator has not
+permitted it, or another volume has a part of the same data."""
 
 Spec = TypeVar("Spec")
 Status = TypeVar("Status")
@@ -145,8 +147,9 @@ class Job(Resource[StreamingJobSpec, StreamingJobStatus]):
 
 @dataclass(frozen=True, kw_only=True)
 class Volume(Resource[CheckpointVolumeSpec, CheckpointVolumeStatus]):
-    """A CheckpointVolume; `deleted_at`: its metadata.deletionTimestamp."""
+    """A CheckpointVolume; `created_at`, `deleted_at`: its creationTimestamp and deletionTimestamp."""
 
+    created_at: float = 0.0
     deleted_at: float | None = None
 
 
