@@ -38,8 +38,10 @@ def as_driver(charts: Charts, cluster: Api) -> Iterator[tuple[CreatePod, Object]
         group = "/api/v1" if kind == "ServiceAccount" else f"/apis/{body['apiVersion']}"
         cluster.request("POST", f"{group}/namespaces/{namespace}/{plural}", body)
     container = {"name": "driver", "image": "none"}
-    pod = {"metadata": {"name": "clicks-3-driver"}, "spec": {"containers": [container]}}
-    pod["spec"]["serviceAccountName"] = _ACCOUNT
+    pod = {
+        "metadata": {"name": "clicks-3-driver"},
+        "spec": {"serviceAccountName": _ACCOUNT, "containers": [container]},
+    }
     driver = cluster.create_core(namespace, "pods", pod)
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{_ACCOUNT}/token"
     bound = {"apiVersion": "v1", "kind": "Pod", "name": "clicks-3-driver"}

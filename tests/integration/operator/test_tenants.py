@@ -9,7 +9,6 @@ import pytest
 from sluicegate_operator.api.crds import CHECKPOINT_VOLUME
 from tests.integration.operator.api import Api, eventually
 from tests.integration.operator.job_fixtures import job_when, running
-from tests.integration.operator.kubelet import Kubelet
 from tests.integration.operator.rest_client import MERGE
 
 pytestmark = pytest.mark.integration
@@ -35,9 +34,9 @@ def warning(api: Api, namespace: str, name: str, reason: str) -> str:
     return eventually(poll)
 
 
-@pytest.mark.usefixtures("operator", "ready_volume")
+@pytest.mark.usefixtures("operator", "ready_volume", "kubelet")
 def test_a_job_gets_no_account_without_the_label_and_no_rights_on_the_node(
-    api: Api, namespace: str, kubelet: Kubelet
+    api: Api, namespace: str
 ) -> None:
     """C1: a job ran as the operator's account; with the label on an account, jobs run as it."""
     api.create_core(namespace, "serviceaccounts", {"metadata": {"name": "admin"}})

@@ -17,13 +17,13 @@ PATH_PATTERN = f"^/?{_PART}(/{_PART})*/?$"
 OWNER = "owner.json"
 """Name of the object that says who owns a volume or a job's path (`sluicegate.storage.owner`)."""
 
-RESERVED = ("savepoints", "preflight", OWNER)
-"""Names directly below a volume's prefix that the operator uses itself."""
-
 RESERVED_CEL = "^/?(savepoints|preflight|owner[.]json)(/.*)?$"
-"""The same, as a regular expression for CEL and Python."""
+"""Paths that begin with a name that the operator uses itself, for CEL and Python."""
 
-RESERVED_MESSAGE = f"the path must not begin with {', '.join(RESERVED)}: the operator uses these names on each volume"
+RESERVED_MESSAGE = (
+    "the path must not begin with savepoints, preflight or owner.json: the operator uses these names on "
+    "each volume"
+)
 
 
 def is_reserved(path: str) -> bool:

@@ -37,11 +37,8 @@ def _is_older(one: Volume | Job, other: Volume | Job) -> bool:
 
 def _rank(resource: Volume | Job) -> tuple[bool, float, str]:
     """Return what orders resources: who has used its folder comes first; creation times are in seconds."""
-    if isinstance(resource, Job):
-        unused = resource.status.attempt == 0
-    else:
-        unused = resource.status.checked_time is None
-    return unused, resource.created_at, resource.uid
+    used = resource.status.attempt if isinstance(resource, Job) else resource.status.checked_time
+    return not used, resource.created_at, resource.uid
 
 
 def job_with_path(job: Job, others: Iterable[Job]) -> Job | None:
@@ -52,9 +49,9 @@ def job_with_path(job: Job, others: Iterable[Job]) -> Job | None:
     path = _path(job)
     for other in others:
         same_volume = other.spec.checkpoint.volume == job.spec.checkpoint.volume
-        if other.uid != job.uid and same_volume and overlaps(path, _path(other)):
-            if job.deleted or _is_older(other, job):
-                return other
+        shared = other.uid != job.uid and same_volume and overlaps(path, _path(other))
+        if shared and (job.deleted or _is_older(other, job)):
+            return other
     return None
 
 

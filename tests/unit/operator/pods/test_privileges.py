@@ -50,11 +50,8 @@ def test_a_template_with_more_rights_than_a_job_needs_is_refused(
     pod: dict[str, Any], named: str, container: str
 ) -> None:
     template = {"spec": pod}
-    given: dict[str, Any] = {
-        "driver": {"driver": PodSettings(template=template)},
-        "executor": {"executor": ExecutorSettings(template=template)},
-    }[container]
-    error = validate("clicks", spec(**given))
+    kind = PodSettings if container == "driver" else ExecutorSettings
+    error = validate("clicks", spec(**{container: kind(template=template)}))
     assert error is not None
     assert error.what.startswith(f"{container}.template: ")
     assert named in error.what
