@@ -14,7 +14,7 @@ from infra.demo.access_log import LogShape, access_log
 from infra.toolchain import go_programs
 from infra.workspace import CHECKOUT, work_folder
 from tests.e2e.cluster import Cluster, CommandFailed
-from tests.e2e.platform import NAMESPACE, RELEASE, Platform
+from tests.e2e.platform import NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Platform
 
 KUBECONFIG = work_folder() / "kind" / "kubeconfig"
 LOG = CHECKOUT.parent / "shared" / "data" / "access.log.gz"
@@ -55,6 +55,7 @@ def install(cluster: Cluster, *options: str, secured: bool = False) -> Platform:
 def clear(cluster: Cluster) -> None:
     """Force the removal of an earlier run's resources, which may be broken."""
     if cluster.get("namespace", NAMESPACE) is None:
+        remove_operator_namespace(cluster)
         return
     with contextlib.suppress(CommandFailed):  # the earlier run may have stopped before this
         cluster.helm("uninstall", RELEASE, "--no-hooks")
@@ -65,6 +66,15 @@ def clear(cluster: Cluster) -> None:
     # a driver would wait for its epoch, but its Kafka is already deleted
     cluster.run("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
     cluster.run("delete", "namespace", NAMESPACE, "--timeout=180s", timeout_s=190.0)
+    remove_operator_namespace(cluster)
+
+
+def remove_operator_namespace(cluster: Cluster) -> None:
+    """Delete the operator's namespace, which an uninstall keeps."""
+    cluster.run(
+        *("delete", "namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--timeout=180s"),
+        timeout_s=190.0,
+    )
 
 
 def names(cluster: Cluster, kind: str) -> list[str]:
@@ -96,15 +106,9 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed and KUBECONFIG.is_file():
         folder = DIAGNOSTICS / item.name
-        collect(
-            Cluster(
-                KUBECONFIG,
-                go_programs.link_tool("kubectl"),
-                go_programs.link_tool("helm"),
-                NAMESPACE,
-            ),
-            folder,
-        )
+        tools = go_programs.link_tool("kubectl"), go_programs.link_tool("helm")
+        collect(Cluster(KUBECONFIG, *tools, NAMESPACE), folder)
+        collect(Cluster(KUBECONFIG, *tools, OPERATOR_NAMESPACE), folder / "operator")
         report.sections.append(("cluster", f"logs and resources are in {folder}"))
     return report
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,6 +15,9 @@ from tests.e2e.cluster import Cluster, CommandFailed, Object, eventually
 
 RELEASE = "sluicegate"
 NAMESPACE = "sluicegate"
+OPERATOR_NAMESPACE = f"{NAMESPACE}-operator"
+"""The operator's own, which the chart creates: drivers may create pods in NAMESPACE."""
+
 IMAGE = "localhost/sluicegate/jobs:0.1.0"
 VOLUME = "checkpoints"
 STORE = f"{RELEASE}-object-store"
@@ -58,6 +61,11 @@ class Platform:
     cluster: Cluster
     secured: bool = False
     """Installed with tls-scram-values.yaml: clients need passwords and the CA certificate."""
+
+    @property
+    def operators(self) -> Cluster:
+        """The cluster, with commands in the operator's namespace."""
+        return replace(self.cluster, namespace=OPERATOR_NAMESPACE)
 
     # ---- input and output of jobs
 
@@ -162,11 +170,11 @@ class Platform:
 
     def metric(self, name: str, **labels: str) -> float | None:
         """Return a metric of the leading operator by its name and some of its labels."""
-        for pod in self.cluster.list_objects("pods", "app.kubernetes.io/name=operator"):
-            path = (
-                f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
-            )
-            for family in text_string_to_metric_families(self.cluster.run("get", "--raw", path)):
+        operators = self.operators
+        for pod in operators.list_objects("pods", "app.kubernetes.io/name=operator"):
+            name = pod["metadata"]["name"]
+            path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{name}:8080/proxy/metrics"
+            for family in text_string_to_metric_families(operators.run("get", "--raw", path)):
                 for sample in family.samples:
                     if sample.name == name and labels.items() <= sample.labels.items():
                         return sample.value

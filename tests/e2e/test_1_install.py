@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.cluster import CommandFailed, Object
+from tests.e2e.cluster import CommandFailed, Object, eventually
 from tests.e2e.manifests import ip_count
 from tests.e2e.platform import RELEASE, VOLUME, Platform
 
@@ -49,3 +49,16 @@ def test_an_invalid_resource_is_rejected_with_the_reason(
         platform.cluster.apply(ip_count(platform, "bad", **change))
     assert message in str(error_info.value)
     assert platform.cluster.get("streamingjob", "bad") is None
+
+
+def test_a_job_cannot_run_as_an_account_that_is_not_for_drivers(platform: Platform) -> None:
+    """The author of a StreamingJob got the operator's token that way."""
+    cluster = platform.cluster
+    cluster.apply(ip_count(platform, "evil", serviceAccount="default"))
+
+    def refused() -> bool:
+        return "is not marked as an account for drivers" in cluster.run("get", "events")
+
+    eventually(refused, "an Event that names the account", within_s=180.0)
+    assert not cluster.list_objects("pods", "sluicegate.dev/job=evil")
+    cluster.run("delete", "streamingjob", "evil", "--timeout=120s", timeout_s=130.0)

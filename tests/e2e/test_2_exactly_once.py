@@ -130,11 +130,11 @@ def test_a_killed_server_leaves_the_jobs_exact(jobs: Platform, feed: Feed, pod: 
 def test_a_killed_operator_leaves_the_jobs_running_and_resumes(jobs: Platform, feed: Feed) -> None:
     cluster = jobs.cluster
     before = jobs.job_when("ip-count", lambda status: status["phase"] == "Running", "to run")
-    for pod in cluster.list_objects("pods", "app.kubernetes.io/name=operator"):
-        cluster.kill(pod["metadata"]["name"])
+    for pod in jobs.operators.list_objects("pods", "app.kubernetes.io/name=operator"):
+        jobs.operators.kill(pod["metadata"]["name"])
     feed()
     assert_exact(jobs)
-    cluster.run(
+    jobs.operators.run(
         "rollout", "status", f"deployment/{RELEASE}-operator", "--timeout=180s", timeout_s=190.0
     )
     assert jobs.job_when("ip-count", bool, "a status")["attempt"] == before["attempt"]

@@ -39,6 +39,11 @@ def test_only_claims_and_crds_remain(platform: Platform) -> None:
     assert claims == {f"data-{RELEASE}-{part}-0" for part in ("kafka", "mysql", "object-store")}
     crds = cluster.run("get", "crd", "-o", "name")
     assert "streamingjobs.sluicegate.dev" in crds
+    eventually(
+        lambda: not platform.operators.list_objects("pods,deployments,roles", selector),
+        "no operator to be left",
+        within_s=60.0,
+    )
     # remove retained resources as documented, so that the next run starts clean
     cluster.run("delete", "pvc", "-l", selector, "--timeout=120s", timeout_s=130.0)
     cluster.run("delete", "namespace", NAMESPACE, "--timeout=180s", timeout_s=190.0)

@@ -12,7 +12,7 @@ executor.template gives each executor a claim without any permission. */}}
 {{- define "common.driverAccount" -}}
 apiVersion: v1
 kind: ServiceAccount
-metadata: {{- include "common.driverMeta" . | nindent 2 }}
+metadata: {{- include "common.driverMeta" (merge (dict "marked" true) .) | nindent 2 }}
 # the pods decide: drivers mount the token, executors do not
 automountServiceAccountToken: false
 ---
@@ -44,6 +44,10 @@ subjects:
 name: {{ .name }}
 namespace: {{ .namespace | default .top.Release.Namespace }}
 labels: {{- include "common.labels" .top | nindent 2 }}
+  {{- if .marked }}
+  # the operator runs jobs only with accounts that have it
+  sluicegate.dev/driver-account: "true"
+  {{- end }}
 {{- with .annotations }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -26,7 +26,7 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
   name: {{ include "common.fullname" .top }}{{ with .suffix }}-{{ . }}{{ end }}
-  namespace: {{ .top.Release.Namespace }}
+  namespace: {{ .namespace | default .top.Release.Namespace }}
   labels: {{- include "common.labels" .top | nindent 4 }}
 spec:
   podSelector:

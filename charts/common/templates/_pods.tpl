@@ -86,7 +86,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ include "common.fullname" .top }}
-  namespace: {{ .top.Release.Namespace }}
+  namespace: {{ .namespace | default .top.Release.Namespace }}
   labels: {{- include "common.labels" .top | nindent 4 }}
 spec:
   maxUnavailable: {{ .top.Values.podDisruptionBudget.maxUnavailable }}

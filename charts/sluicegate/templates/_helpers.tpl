@@ -19,6 +19,14 @@
 {{- fail "sluicegate: object-store.enabled is false and external.objectStore has neither endpoint nor region: checkpoints would have no store. Set one of them, or set checkpointVolume.enabled to false and create your own volume." -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.checkpointVolume.enabled .Values.operator.enabled (not (include "sluicegate.storeSecret" .)) -}}
+{{- $place := printf "%s=s3://%s" .Release.Namespace .Values.checkpointVolume.bucket -}}
+{{- $listed := false -}}
+{{- range .Values.operator.ambientIdentity -}}{{- if hasPrefix $place (tpl . $) -}}{{- $listed = true -}}{{- end -}}{{- end -}}
+{{- if not $listed -}}
+{{- fail (printf "sluicegate: the CheckpointVolume has no Secret, and operator.ambientIdentity does not let it use the operator's identity: no job could start. Set external.objectStore.existingSecret, or operator.ambientIdentity to [\"%s/PREFIX\"]." $place) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq .Values.checkpointVolume.reclaimPolicy "Delete") (not .Values.checkpointVolume.prefix) -}}
 {{- fail "sluicegate: checkpointVolume.reclaimPolicy is Delete but prefix is empty: a whole bucket is never emptied. Set checkpointVolume.prefix." -}}
 {{- end -}}

@@ -98,6 +98,10 @@ class CheckpointOfAnotherJob(PreflightFailed):
     """Raised when a checkpoint belongs to another job or to a query that Sluicegate never ran."""
 
 
+class OwnedByAnother(PreflightFailed):
+    """Raised when a folder on the store belongs to another resource of Kubernetes."""
+
+
 class InputChanged(PreflightFailed):
     """Raised when the input of a batch is not the input that its checkpoint was created for."""
 

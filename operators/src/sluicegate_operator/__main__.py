@@ -15,6 +15,7 @@ from argparse import ArgumentParser, Namespace
 from pythonjsonlogger.json import JsonFormatter
 
 from sluicegate.errors import SettingsInvalid, SluicegateError
+from sluicegate_operator.controllers.limits import AmbientPlace, Limits
 from sluicegate_operator.kube.client import ConfigError, connect
 from sluicegate_operator.operator import Operator, OperatorSettings
 
@@ -68,6 +69,7 @@ async def _run(options: Namespace) -> None:
     named = {"identity": options.identity} if options.identity else {}
     settings = OperatorSettings(
         namespaces=tuple(options.namespace or ()),
+        limits=_limits(options),
         lease_namespace=options.lease_namespace,
         lease_name=options.lease_name,
         port=options.port,
@@ -78,6 +80,18 @@ async def _run(options: Namespace) -> None:
         await Operator(api, settings).run(stop)
     finally:
         await api.close()
+
+
+def _limits(options: Namespace) -> Limits:
+    """Return the limits; raises SettingsInvalid if an option cannot be read."""
+    namespace, _, name = options.own_account.partition("/")
+    return Limits(
+        account=(namespace, name),
+        ambient=tuple(map(AmbientPlace.parse, options.ambient_identity)),
+        endpoints=tuple(options.store_endpoint),
+        own_namespace_served=options.serve_own_namespace,
+        job_network_policies=not options.no_job_network_policy,
+    )
 
 
 def _parser() -> ArgumentParser:
@@ -92,6 +106,38 @@ def _parser() -> ArgumentParser:
     add("--lease-name", default="sluicegate-operator", metavar="NAME")
     identity = "holder identity in the Lease; default: new at each start"
     add("--identity", default="", metavar="NAME", help=identity)
+    add(
+        "--own-account",
+        default="",
+        metavar="NS/NAME",
+        help="ServiceAccount of the operator: no job may run as it, or in its namespace",
+    )
+    add(
+        "--serve-own-namespace",
+        action="store_true",
+        help="let jobs run in the operator's own namespace, where their drivers may create pods",
+    )
+    add(
+        "--ambient-identity",
+        action="append",
+        default=[],
+        metavar="NS=s3://BUCKET/PREFIX",
+        help="where volumes of a namespace without a Secret may use the operator's own cloud identity; "
+        "may be repeated (default: nowhere)",
+    )
+    add(
+        "--store-endpoint",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="endpoint (scheme://host[:port]) that volumes may name; may be repeated (default: any but "
+        "internal addresses)",
+    )
+    add(
+        "--no-job-network-policy",
+        action="store_true",
+        help="create no NetworkPolicy for each job",
+    )
     add("--port", type=int, default=8080, help="port of health and metrics")
     add("--log-format", choices=(TEXT, JSON), default=JSON)
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info")

@@ -15,6 +15,7 @@ from sluicegate_operator.controllers.base import Controller
 from sluicegate_operator.controllers.caches import Caches
 from sluicegate_operator.controllers.checkpoint_volume import VolumeController
 from sluicegate_operator.controllers.checkpoints import CheckpointResolver
+from sluicegate_operator.controllers.limits import Limits
 from sluicegate_operator.controllers.metrics import Metrics
 from sluicegate_operator.controllers.savepoint import SavepointController
 from sluicegate_operator.controllers.streaming_job import JobController
@@ -36,6 +37,7 @@ class OperatorSettings:
 
     Args:
         namespaces: which are served; none: all.
+        limits: what is permitted in them.
         lease_namespace: namespace of the Lease for which replicas compete.
         lease_name: its name; operators that serve different namespaces need different Leases.
         port: of health and metrics; 0: any.
@@ -45,6 +47,7 @@ class OperatorSettings:
     """
 
     namespaces: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
     lease_namespace: str = "sluicegate-system"
     lease_name: str = "sluicegate-operator"
     port: int = 8080
@@ -64,7 +67,10 @@ class Operator:
         recorder = EventRecorder(api, "sluicegate-operator", f"{GROUP}/operator", settings.identity)
         checkpoints = CheckpointResolver(self.caches)
         elector, caches, metrics = self.elector, self.caches, self.metrics
-        shared = (api, caches, lambda: elector.is_leader, recorder, checkpoints, metrics)
+        shared = (
+            *(api, caches, lambda: elector.is_leader),
+            *(recorder, checkpoints, metrics, settings.limits),
+        )
         slots = TaskSlots()
         self.jobs = JobController(*shared, slots=slots)
         self.volumes = VolumeController(*shared, slots=slots)

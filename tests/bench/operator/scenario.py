@@ -60,6 +60,8 @@ class BenchCluster:
     async def start(self, identity: str) -> None:
         """Start the operator; return when its caches are in sync."""
         command = ["-m", "sluicegate_operator", "--all-namespaces", "--lease-namespace", NAMESPACE]
+        # without a list, addresses of this machine are refused
+        command += ["--store-endpoint", "http://127.0.0.1"]
         command += ["--kubeconfig", str(self.server.kubeconfig()), "--port", str(self._port)]
         command += ["--identity", identity, "--log-level", "error"]
         self._process = subprocess.Popen(  # noqa: ASYNC220 - returns at once

@@ -14,8 +14,16 @@ from tests.integration.operator.api import Api
 pytestmark = pytest.mark.integration
 
 _CORE = "/api/v1"
-_PLURALS = {"NetworkPolicy": "networkpolicies"}
-_CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding"}
+_PLURALS = {
+    "NetworkPolicy": "networkpolicies",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+}
+_CLUSTER_SCOPED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 
 COMBINED: Mapping[str, Mapping[str, Any]] = {
     "object-store": {
@@ -36,7 +44,10 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
     },
     "collector": {"replicas": 2, "export": {"otlp": "tempo:4317", "insecure": True}},
     "operator": {
-        "watch": {"all": False, "namespaces": ["restricted"], "secrets": ["checkpoint-store"]},
+        "watch": {"namespaces": ["restricted"], "secrets": ["checkpoint-store"]},
+        "namespace": {"name": "restricted-operator", "create": True},
+        "ambientIdentity": ["restricted=s3://checkpoints/streams"],
+        "storeEndpoints": ["https://s3.example.com"],
         "metrics": {
             "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
             "dashboard": {"enabled": True},
@@ -82,6 +93,8 @@ def restricted(cluster: Api) -> str:
     labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     metadata = {"name": "restricted", "labels": labels}
     cluster.request("POST", f"{_CORE}/namespaces", {"metadata": metadata})
+    operators = {**metadata, "name": "restricted-operator"}  # the chart's own name for it
+    cluster.request("POST", f"{_CORE}/namespaces", {"metadata": operators})
     return "restricted"
 
 
@@ -98,8 +111,8 @@ def collection_path(document: Document) -> str:
 def dry_run_all(cluster: Api, documents: list[Document], namespace: str) -> Iterator[str]:
     """Create all manifests and their pods as a dry run; yield the kinds."""
     for document in documents:
-        if document["kind"] == "CustomResourceDefinition":
-            continue  # the CRDs of operators/crds are installed already
+        if document["kind"] in ("CustomResourceDefinition", "Namespace"):
+            continue  # both exist already
         cluster.request(
             "POST", f"{collection_path(document)}?dryRun=All&fieldValidation=Strict", document
         )

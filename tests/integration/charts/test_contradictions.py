@@ -71,8 +71,15 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "auth.existingSecret and keys are both set",
     ),
     ("object-store", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
-    ("operator", {"watch": {"namespaces": ["shop"]}}, "watch.all is true"),
-    ("operator", {"watch": {"all": False}}, "it would serve nothing"),
+    ("operator", {"watch": {"all": True, "namespaces": ["shop"]}}, "watch.all is true"),
+    ("operator", {}, "Name the namespaces of your jobs, or set watch.all"),
+    ("operator", {"watch": {"namespaces": ["sluicegate"]}}, "the operator's own namespace"),
+    ("sluicegate", {"operator": {"namespace": {"name": ""}}}, "the operator's own namespace"),
+    (
+        "sluicegate",
+        {"object-store": {"enabled": False}, "external": {"objectStore": {"region": "eu-west-1"}}},
+        "operator.ambientIdentity",
+    ),
     ("collector", {"replicas": 2}, "a trace would be spread"),
     (
         "collector",

@@ -19,11 +19,13 @@ from sluicegate_operator.controllers.metrics import Metrics
 from sluicegate_operator.pods.names import DEFAULT_SERVICE_ACCOUNT
 from tests.integration.charts.rendering import Charts, Document, hooks_of, of_kind, only_of_kind
 
-NAMESPACED = {"watch": {"all": False, "namespaces": ["shop"], "secrets": ["checkpoint-store"]}}
+ALL: dict[str, Any] = {"watch": {"all": True}}
+NAMESPACED = {"watch": {"namespaces": ["shop"], "secrets": ["checkpoint-store"]}}
 
 
 def render_operator(charts: Charts, values: dict[str, Any] | None = None) -> list[Document]:
-    """Return the chart's manifests under the names of the plain manifests."""
+    """Return the chart's manifests under the names of the plain manifests; by default for all namespaces."""
+    values = {**ALL, **(values or {})}
     return charts.render("operator", values, release=manifests.NAME, namespace=manifests.NAMESPACE)
 
 
@@ -43,7 +45,7 @@ def container_of(documents: list[Document]) -> Document:
 # --- permissions ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("values", [{}, NAMESPACED], ids=["all namespaces", "one namespace"])
+@pytest.mark.parametrize("values", [ALL, NAMESPACED], ids=["all namespaces", "one namespace"])
 def test_no_permission_is_a_wildcard(charts: Charts, values: dict[str, Any]) -> None:
     for name, rule in rules(render_operator(charts, values)):
         assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], name
@@ -61,7 +63,7 @@ def test_each_rule_has_a_comment_with_its_purpose(template: str) -> None:
     assert all(before.startswith("# ") for before, _ in rule_lines), rule_lines
 
 
-@pytest.mark.parametrize("values", [{}, NAMESPACED], ids=["all namespaces", "one namespace"])
+@pytest.mark.parametrize("values", [ALL, NAMESPACED], ids=["all namespaces", "one namespace"])
 def test_secrets_can_be_read_but_not_listed(charts: Charts, values: dict[str, Any]) -> None:
     secret_rules = [
         rule for _, rule in rules(render_operator(charts, values)) if "secrets" in rule["resources"]
@@ -137,7 +139,7 @@ def test_the_operator_may_do_what_its_actions_need(charts: Charts) -> None:
     [
         ("sluicegate", {}),
         ("job", {"account": {"create": True}}),
-        ("operator", {"driverAccounts": ["shop"]}),
+        ("operator", {**ALL, "driverAccounts": ["shop"]}),
     ],
 )
 def test_drivers_may_access_pods_only(charts: Charts, chart: str, values: dict[str, Any]) -> None:
@@ -202,7 +204,7 @@ def test_each_probe_uses_the_served_port(charts: Charts, probe: str, path: str) 
 
 @pytest.mark.parametrize(
     ("values", "argument"),
-    [({}, "--all-namespaces"), (NAMESPACED, "--namespace=shop")],
+    [(ALL, "--all-namespaces"), (NAMESPACED, "--namespace=shop")],
     ids=["all namespaces", "one namespace"],
 )
 def test_the_operator_serves_the_configured_namespaces(
@@ -255,7 +257,7 @@ def test_a_chart_without_crds_cannot_be_installed(charts: Charts, tmp_path: Path
     """As in a checkout without `make charts`: the operator would watch nothing."""
     shutil.copytree(charts.folder / "operator", tmp_path / "operator")
     shutil.rmtree(tmp_path / "operator" / "files" / "crds")
-    assert "Run `make charts`" in Charts(tmp_path).refusal("operator", {})
+    assert "Run `make charts`" in Charts(tmp_path).refusal("operator", ALL)
 
 
 def test_an_uninstall_keeps_the_crds(charts: Charts) -> None:

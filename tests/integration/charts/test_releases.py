@@ -178,9 +178,9 @@ def test_an_uninstall_leaves_only_crds_claims_and_their_passwords(
 
 def test_a_second_install_adopts_the_crds_of_the_first(charts: Charts, bare_cluster: Api) -> None:
     first = Release(charts, bare_cluster)
-    first.upgrade("operator")
+    first.upgrade("operator", {"watch": {"all": True}})
     first.uninstall()
-    first.upgrade("operator")
+    first.upgrade("operator", {"watch": {"all": True}})
     crd = bare_cluster.request(
         "GET",
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/streamingjobs.sluicegate.dev",

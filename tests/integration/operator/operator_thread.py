@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from sluicegate_operator.api.crds import STREAMING_JOB, Kind
+from sluicegate_operator.controllers.limits import Limits
 from sluicegate_operator.kube import client
 from sluicegate_operator.kube.client import Api, ApiError
 from sluicegate_operator.kube.resource import Json
@@ -20,6 +21,11 @@ from sluicegate_operator.operator import Operator, OperatorSettings
 from tests.integration.operator.api import eventually
 
 _TIMEOUT_S: Final = 40.0
+
+STORES: Final = tuple(f"{scheme}://127.0.0.1" for scheme in ("http", "https"))
+"""Endpoints of the tests' stores: without a list the operator refuses addresses of its own machine."""
+
+OWN_ACCOUNT: Final = ("sluicegate-system", "sluicegate-operator")
 
 Events = AsyncIterator[Json]
 EventFilter = Callable[[str, Events], Events]
@@ -221,6 +227,7 @@ class RunningOperator:
         api = ObservedApi(inner, self._before, self._after, self.answers, self._event_filter)
         settings = OperatorSettings(
             namespaces=self._namespaces,
+            limits=Limits(account=OWN_ACCOUNT, endpoints=STORES),
             lease_namespace=self._namespaces[0],
             port=0,
         )

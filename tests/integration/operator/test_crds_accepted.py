@@ -36,6 +36,10 @@ INVALID_SPECS = [
     Rejected(
         JOB, {"schedule": {"cron": "0 * * * *"}}, "a schedule needs a trigger that ends by itself"
     ),
+    Rejected(JOB, {"checkpoint": {"path": "savepoints/a"}}, "must not begin with savepoints"),
+    Rejected(JOB, {"checkpoint": {"path": "#"}}, "spec.checkpoint.path"),
+    Rejected(JOB, {"checkpoint": {"path": "a/../b"}}, "spec.checkpoint.path"),
+    Rejected(VOLUME, {"prefix": "shop#1"}, "spec.prefix"),
     Rejected(
         JOB, {"trigger": "Once", "upgradeMode": "Savepoint"}, "upgradeMode Savepoint needs trigger"
     ),
@@ -113,7 +117,7 @@ INVALID_SPECS = [
     Rejected(JOB, {"image": ""}, "spec.image in body should be at least 1 chars long"),
     Rejected(JOB, {"image": TOO_LONG}, "Too long: may not be more than 4096"),
     Rejected(VOLUME, {"bucket": "No_Such"}, "spec.bucket in body should match"),
-    Rejected(VOLUME, {"endpoint": "minio:9000"}, "should match '^https?://.+$'"),
+    Rejected(VOLUME, {"endpoint": "minio:9000"}, "should match '^https?://("),
     Rejected(
         VOLUME, {"endpoint": "http://minio", "authoritySecret": "ca"}, "needs an https endpoint"
     ),

@@ -38,6 +38,10 @@ def healthy(**changes: Any) -> CheckpointVolumeStatus:
     return CheckpointVolumeStatus(**given)
 
 
+OWNER = ("CheckpointVolume", "shop", "store", "u-vol")
+"""The volume as the owner of its address, in storage tasks."""
+
+
 def failing(count: int = 1, **changes: Any) -> CheckpointVolumeStatus:
     """Return the status of a volume whose last check has just failed."""
     given: dict[str, Any] = {
@@ -70,7 +74,7 @@ def observed(**changes: Any) -> VolumeObserved:
 
 def check_task(make_bucket: bool = False, access: str = "") -> CheckVolume:  # noqa: FBT001, FBT002 - as short as a row
     """Return the task that checks the volume."""
-    return CheckVolume(URL, make_bucket, "us-east-1", access or access_digest())
+    return CheckVolume(URL, make_bucket, "us-east-1", access or access_digest(), OWNER)
 
 
 def failed_state(kind: str = "AccessDenied", at: float = NOW) -> FailedTask:

@@ -228,6 +228,19 @@ def test_a_restored_checkpoint_knows_what_its_parent_wrote(
     assert read_ancestry(open_store(str(tmp_path / "new"))) == savepoint.manifest.ancestry
 
 
+def test_a_manifest_that_names_a_file_outside_of_the_checkpoint_is_not_restored(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    savepoint = take(parent, folder)
+    stored = Path(savepoint.url) / MANIFEST
+    body = json.loads(stored.read_text())
+    body["files"]["../.profile"] = next(iter(body["files"].values()))
+    stored.write_text(json.dumps(body))
+    with pytest.raises(SavepointInvalid, match="would be outside of the checkpoint"):
+        restore(savepoint.url, str(tmp_path / "restored" / "1"))
+    assert not (tmp_path / "restored").exists()
+
+
 @pytest.mark.parametrize("how", ["changed", "removed"])
 def test_a_damaged_savepoint_is_not_restored(
     parent: str, folder: str, tmp_path: Path, how: str

@@ -177,6 +177,32 @@ def test_an_unknown_scheme_is_rejected_by_name() -> None:
         open_store("ftp://host/path")
 
 
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b", "a//b", ".", ""])
+def test_a_name_that_leaves_the_store_is_refused(name: str, tmp_path: Path) -> None:
+    """A savepoint's manifest or an epoch record may be written by somebody else."""
+    inside = tmp_path / "inside"
+    for store in (open_store(str(inside)), S3ObjectStore(MemoryStore())):  # type: ignore[arg-type] # as below
+        for use in (
+            lambda: store.create(name, b"x"),  # noqa: B023 - called in this iteration
+            lambda: store.put(name, [b"x"]),  # noqa: B023
+            lambda: store.read(name),  # noqa: B023
+            lambda: store.stream(name),  # noqa: B023
+            lambda: store.delete(name),  # noqa: B023
+        ):
+            with pytest.raises(SettingsInvalid, match="is not the name of an object"):
+                use()
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["s3://b/shop/#/1", "s3://b/shop?x", "s3a://b/a/../c", "s3://b/a//c", "s3:///x", "file:///a#b"],
+)
+def test_an_address_that_clients_read_differently_is_refused(url: str) -> None:
+    with pytest.raises(SettingsInvalid):
+        open_store(url)
+
+
 # --- large objects in pieces ------------------------------------------------------------------------
 
 PIECES = [b"a" * (3 << 20), b"b" * (3 << 20), b"c"]

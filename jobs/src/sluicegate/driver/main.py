@@ -23,6 +23,7 @@ from sluicegate.settings.schema import NOTHING_STARTED
 from sluicegate.storage.epoch_log import log_ports
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
+from sluicegate.storage.owner import Owner, claim_owner
 
 log = logging.getLogger("sluicegate.driver")
 
@@ -95,6 +96,7 @@ def _run(arguments: Sequence[str]) -> int:
         user_main.module or user_main.file,
         environment.checkpoint or "set by the code",
     )
+    _claim_path(environment)
     if environment.apply_only and _unapplied_epoch_of(environment) is None:
         log.info("every decided epoch is in every sink: nothing to apply")
         return 0
@@ -108,6 +110,14 @@ def _run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         code = _code_of(end)
     return code or _exit_code_of_success()
+
+
+def _claim_path(environment: DriverEnvironment) -> None:
+    """Make the job the owner of the path of its checkpoints; a driver without a resource owns none."""
+    namespace, _, name = environment.job.partition("/")
+    if environment.checkpoint and name:
+        path = environment.checkpoint.rstrip("/").rpartition("/")[0]
+        claim_owner(open_store(path), Owner("StreamingJob", namespace, name))
 
 
 def _reject_outdated_checkpoint(environment: DriverEnvironment) -> None:

@@ -18,7 +18,7 @@ from sluicegate.protocol.record import (
     parse_chain,
     parse_sinks,
 )
-from sluicegate.storage.object_store import ObjectStore
+from sluicegate.storage.object_store import ObjectStore, is_inside
 
 MANIFEST = "savepoint.json"
 TAKING = "taking.json"
@@ -133,6 +133,9 @@ def _parsed(body: dict[str, Any]) -> Manifest:
         raise ValueError("its format is not supported")
     body["ancestry"] = _ancestry(body["ancestry"])
     body["files"] = {name: SavedFile(**file) for name, file in body["files"].items()}
+    for name in body["files"]:
+        if not is_inside(name):
+            raise ValueError(f"the file {name!r} would be outside of the checkpoint")
     return Manifest(**body)
 
 

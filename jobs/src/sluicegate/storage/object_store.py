@@ -23,6 +23,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
 
 from sluicegate.errors import SettingsInvalid, StoreUnavailable
+from sluicegate.storage.s3_config import is_s3, split_s3
 
 if TYPE_CHECKING:
     from obstore import GetResult
@@ -90,17 +91,35 @@ def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
     Endpoint and credentials of S3 come from the usual AWS_* environment variables. A request to S3
     without a clear reply is retried for `retry_timeout_s`. An unknown scheme is a SettingsInvalid.
     """
-    parts = urlsplit(url)
-    if parts.scheme in ("", "file"):
-        return LocalObjectStore(Path(parts.path if parts.scheme else url), url)
-    if parts.scheme in ("s3", "s3a"):
-        prefix = parts.path.strip("/") or None
+    if is_s3(url):
+        bucket, prefix = split_s3(url)
         retry: RetryConfig = {"retry_timeout": timedelta(seconds=retry_timeout_s)}
-        return S3ObjectStore(S3Store(parts.netloc, prefix=prefix, retry_config=retry), url)
+        return S3ObjectStore(S3Store(bucket, prefix=prefix or None, retry_config=retry), url)
+    parts = urlsplit(url)
+    if not parts.scheme:
+        return LocalObjectStore(Path(url), url)
+    if parts.scheme == "file" and not parts.query and not parts.fragment:
+        return LocalObjectStore(Path(parts.path), url)
     raise SettingsInvalid(
-        f"the address {url} has the unknown scheme {parts.scheme}",
+        f"the address {url} has an unknown scheme, a '?' or a '#'",
         data="nothing was started",
         do="use a path, file:///path or s3://bucket/prefix",
+    )
+
+
+def is_inside(name: str) -> bool:
+    """Return whether an object's name stays below the root of its store, wherever that is."""
+    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
+
+
+def _checked(name: str) -> str:
+    """Return the name of an object; raises SettingsInvalid if it leaves the root of the store."""
+    if is_inside(name):
+        return name
+    raise SettingsInvalid(
+        f"{name!r} is not the name of an object: it is absolute, or has an empty part, '.' or '..'",
+        data="nothing was read, written or deleted",
+        do="find out who wrote this name into the savepoint or checkpoint, and do not use that any more",
     )
 
 
@@ -114,7 +133,7 @@ class LocalObjectStore:
         self._synced: dict[Path, tuple[int, int]] = {}  # inode and time of change
 
     def create(self, name: str, content: bytes) -> bool:
-        target = self._root / name
+        target = self._root / _checked(name)
         with _failures_of(f"create {target}"), _scratch_file(target, [content]) as scratch:
             try:
                 os.link(scratch, target)
@@ -124,7 +143,7 @@ class LocalObjectStore:
         return True
 
     def read(self, name: str) -> bytes | None:
-        path = self._root / name
+        path = self._root / _checked(name)
         with _failures_of(f"read {path}"):
             try:
                 return path.read_bytes()
@@ -133,10 +152,11 @@ class LocalObjectStore:
 
     def names(self, prefix: str) -> Iterator[str]:
         # listed completely first, because callers delete while they iterate
-        with _failures_of(f"list {self._root / prefix}"):
+        top = self._root / _checked(prefix.removesuffix("/")) if prefix else self._root
+        with _failures_of(f"list {top}"):
             files = [
                 Path(folder, name)
-                for folder, _, names in os.walk(self._root / prefix, onerror=_raise_unless_gone)
+                for folder, _, names in os.walk(top, onerror=_raise_unless_gone)
                 for name in names
                 if not name.startswith(".")
             ]
@@ -149,7 +169,7 @@ class LocalObjectStore:
             shutil.rmtree(self._root)
 
     def delete(self, name: str) -> None:
-        path = self._root / name
+        path = self._root / _checked(name)
         with _failures_of(f"delete {path}"):
             path.unlink(missing_ok=True)
             for folder in path.parents:
@@ -161,7 +181,7 @@ class LocalObjectStore:
                 return
 
     def stream(self, name: str) -> Iterator[bytes] | None:
-        path = self._root / name
+        path = self._root / _checked(name)
         with _failures_of(f"read {path}"):
             try:
                 file = path.open("rb")
@@ -170,7 +190,7 @@ class LocalObjectStore:
         return _pieces(file, str(path))
 
     def put(self, name: str, content: Iterable[bytes]) -> None:
-        target = self._root / name
+        target = self._root / _checked(name)
         with _failures_of(f"write {target}"), _scratch_file(target, content) as scratch:
             scratch.replace(target)
             self._sync_directories([target])
@@ -258,7 +278,9 @@ class S3ObjectStore:
     def create(self, name: str, content: bytes) -> bool:
         with _failures_of(f"create {name}"):
             try:
-                obstore.put(self._store, name, content, mode="create", use_multipart=False)
+                obstore.put(
+                    self._store, _checked(name), content, mode="create", use_multipart=False
+                )
             except (AlreadyExistsError, PreconditionError):
                 return False
         return True
@@ -266,7 +288,7 @@ class S3ObjectStore:
     def read(self, name: str) -> bytes | None:
         with _failures_of(f"read {name}"):
             try:
-                return obstore.get(self._store, name).bytes().to_bytes()
+                return obstore.get(self._store, _checked(name)).bytes().to_bytes()
             except FileNotFoundError as error:
                 # a missing bucket, for example, must not look like an empty checkpoint
                 if not any(sign in str(error) for sign in _NO_OBJECT):
@@ -284,12 +306,12 @@ class S3ObjectStore:
 
     def delete(self, name: str) -> None:
         with _failures_of(f"delete {name}"), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self._store, name)
+            obstore.delete(self._store, _checked(name))
 
     def stream(self, name: str) -> Iterator[bytes] | None:
         with _failures_of(f"read {name}"):
             try:
-                response = obstore.get(self._store, name)
+                response = obstore.get(self._store, _checked(name))
             except FileNotFoundError:
                 return None
         return _streamed(response, name)
@@ -301,7 +323,7 @@ class S3ObjectStore:
             whole.writelines(content)
             whole.seek(0)
             with _failures_of(f"write {name}"):
-                obstore.put(self._store, name, whole)
+                obstore.put(self._store, _checked(name), whole)
 
     def sync(self, names: Iterable[str]) -> None:
         """Do nothing: an object that S3 has acknowledged is durable."""

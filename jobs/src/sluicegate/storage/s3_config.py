@@ -76,14 +76,41 @@ class S3Config:
         )
 
 
+_S3_SCHEMES = ("s3://", "s3a://")
+
+
 def is_s3(url: str) -> bool:
     """Return whether an address is on S3."""
-    return urlsplit(url).scheme in ("s3", "s3a")
+    return url.startswith(_S3_SCHEMES)
 
 
 def bucket_of(url: str) -> str:
-    """Return the bucket of an S3 URL."""
-    return urlsplit(url).netloc
+    """Return the bucket of an S3 URL; raises SettingsInvalid like `split_s3`."""
+    return split_s3(url)[0]
+
+
+def split_s3(url: str) -> tuple[str, str]:
+    """Return the bucket and the prefix of an S3 URL, without '/' at the ends of the prefix.
+
+    The prefix is the text of the URL, character by character: `s3://bucket/shop/#/1` must never mean
+    the folder `shop`, which `urlsplit` would return.
+
+    Raises:
+        SettingsInvalid: the URL has a '#' or '?', a part '.' or '..', an empty part, or a control
+            character: clients of S3 disagree about what such a URL names.
+    """
+    bucket, _, path = url.partition("://")[2].partition("/")
+    prefix = path.strip("/")
+    parts = prefix.split("/") if prefix else []
+    wrong = {"", ".", ".."} & set(parts)
+    if not bucket or set("#?\\") & set(url) or wrong or not url.isprintable():
+        raise SettingsInvalid(
+            f"{url!r} is not an S3 URL: it has a '#', '?', '\\', an empty part, a part '.' or '..', "
+            "a control character, or no bucket",
+            data="nothing was read, written or deleted",
+            do="use s3://bucket/prefix, whose parts are separated by a single '/'",
+        )
+    return bucket, prefix
 
 
 def _one_of(names: tuple[str, ...], environment: Mapping[str, str]) -> str:

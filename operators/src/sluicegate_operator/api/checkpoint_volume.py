@@ -8,8 +8,12 @@ from typing import ClassVar
 from sluicegate.settings.schema import option
 from sluicegate_operator.api.conditions import Condition
 from sluicegate_operator.api.fields import Instant, Rule
+from sluicegate_operator.api.paths import PREFIX_PATTERN
 
 RETAIN, DELETE = "Retain", "Delete"
+
+_ENDPOINT = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?$"
+"""Without user, path, query and fragment, whose meaning differs between clients."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +39,9 @@ class CheckpointVolumeSpec:
 
     endpoint: str = option(
         "",
-        "URL of an S3-compatible object store. Defaults to Amazon S3 in the region.",
-        pattern="^https?://.+$",
+        "URL of an S3-compatible object store: scheme, host and port. The platform's administrator may "
+        "limit which ones are permitted. Defaults to Amazon S3 in the region.",
+        pattern=_ENDPOINT,
     )
     region: str = option("us-east-1", "Region of the bucket.")
     bucket: str = option(
@@ -46,8 +51,10 @@ class CheckpointVolumeSpec:
     )
     prefix: str = option(
         "",
-        "Prefix of all object keys in the bucket, without a leading '/'. Immutable.",
-        pattern="^[^/].*$",
+        "Prefix of all object keys in the bucket: letters, digits and !_-.*'()=, in parts separated "
+        "by '/' of which none begins with '.'. No other CheckpointVolume may have the same prefix, "
+        "or one that contains it. Immutable.",
+        pattern=PREFIX_PATTERN,
     )
     credentials_secret: str = option(
         "",

@@ -18,6 +18,7 @@ import yaml
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec, CheckpointVolumeStatus
 from sluicegate_operator.api.fields import GROUP, VERSION, Rule
 from sluicegate_operator.api.openapi import schema_of
+from sluicegate_operator.api.paths import RESERVED_CEL
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
@@ -137,6 +138,11 @@ STREAMING_JOB = Kind(
             f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
             f"the name must have at most {MAX_NAME_LENGTH} characters, because the names and labels of "
             "pods contain it",
+        ),
+        Rule(
+            f"has(self.spec.checkpoint.path) || !self.metadata.name.matches('{RESERVED_CEL}')",
+            "a job with this name needs spec.checkpoint.path: the operator uses the folder of this name "
+            "on each volume",
         ),
     ),
 )

@@ -20,6 +20,9 @@ Savepoint of an upgrade has JOB as a label, and JOB_UID and ATTEMPT as annotatio
 DRIVER, EXECUTOR = "driver", "executor"
 """Roles, and the names of the containers."""
 
+DRIVER_ACCOUNT = f"{GROUP}/driver-account"
+"""Label of a ServiceAccount, with the value true: jobs of its namespace may run as it."""
+
 SPEC_HASH = f"{GROUP}/spec-hash"
 RESTORE_FROM = f"{GROUP}/restore-from"
 PROGRESS = PROGRESS_ANNOTATION

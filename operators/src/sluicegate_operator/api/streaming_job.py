@@ -19,6 +19,12 @@ from sluicegate.settings.restart import RestartSettings
 from sluicegate.settings.schema import option
 from sluicegate_operator.api.codec import API, render
 from sluicegate_operator.api.fields import Rule, Template
+from sluicegate_operator.api.paths import (
+    PATH_PATTERN,
+    RESERVED_CEL,
+    RESERVED_MESSAGE,
+    is_reserved,
+)
 
 INTERVAL, AVAILABLE_NOW, ONCE = "Interval", "AvailableNow", "Once"
 TRIGGERS = (INTERVAL, AVAILABLE_NOW, ONCE)
@@ -76,8 +82,10 @@ class CheckpointSettings:
     )
     path: str = option(
         "",
-        "Path of the job's checkpoints below the volume's prefix. Defaults to the job's name. "
+        "Path of the job's checkpoints below the volume's prefix, with the characters of a prefix. "
+        "No other job may have the same path, or one that contains it. Defaults to the job's name. "
         "Immutable.",
+        pattern=PATH_PATTERN,
     )
     restore_from: str = option(
         "",
@@ -92,6 +100,11 @@ class CheckpointSettings:
             "(!has(self.path) || self.path == oldSelf.path)",
             "volume and path cannot change; to move a job, take a Savepoint and create a new "
             "StreamingJob that restores it",
+        ),
+        Rule(
+            f"!has(self.path) || !self.path.matches('{RESERVED_CEL}')",
+            RESERVED_MESSAGE,
+            lambda checkpoint: not is_reserved(checkpoint.path),
         ),
     )
 

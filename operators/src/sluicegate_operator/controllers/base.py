@@ -18,6 +18,7 @@ from sluicegate_operator.api.codec import render
 from sluicegate_operator.api.crds import Kind
 from sluicegate_operator.controllers.caches import Cache, Caches
 from sluicegate_operator.controllers.checkpoints import CheckpointResolver
+from sluicegate_operator.controllers.limits import Limits
 from sluicegate_operator.controllers.metrics import Metrics
 from sluicegate_operator.controllers.resource import Resource
 from sluicegate_operator.kube.client import Api, ApiError
@@ -47,7 +48,8 @@ ResourceT = TypeVar("ResourceT", bound=Resource[Any, Any])
 class Controller(ABC, Generic[ResourceT]):
     """Reconciles the resources of one kind.
 
-    `is_leader` tells whether this replica may act now; `clock` returns seconds since 1970.
+    `is_leader` tells whether this replica may act now; `limits` says what the tenants may do; `clock`
+    returns seconds since 1970.
     """
 
     api: Api
@@ -56,6 +58,7 @@ class Controller(ABC, Generic[ResourceT]):
     recorder: EventRecorder
     checkpoints: CheckpointResolver
     metrics: Metrics
+    limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.time
     slots: TaskSlots = field(default_factory=TaskSlots)
     queue: WorkQueue[Key] = field(init=False)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from sluicegate.errors import AccessDenied
 from sluicegate_operator.api import labels
 from sluicegate_operator.api.crds import CHECKPOINT_VOLUME
+from sluicegate_operator.api.locations import volume_address
 from sluicegate_operator.controllers.credentials import read_access
+from sluicegate_operator.controllers.limits import NotPermitted
 from sluicegate_operator.controllers.resource import (
     JobResource,
     SavepointResource,
@@ -20,7 +22,14 @@ from sluicegate_operator.controllers.storage import StorageController
 from sluicegate_operator.kube.resource import Key
 from sluicegate_operator.reconcile import readiness
 from sluicegate_operator.reconcile.checkpoint_volume import VolumeOutcome, reconcile_volume
-from sluicegate_operator.reconcile.observed import Volume, VolumeObserved
+from sluicegate_operator.reconcile.observed import (
+    NOT_PERMITTED,
+    OVERLAPS,
+    SECRET_UNREADABLE,
+    Volume,
+    VolumeObserved,
+)
+from sluicegate_operator.reconcile.overlaps import overlapping
 
 
 class VolumeController(StorageController):
@@ -40,11 +49,15 @@ class VolumeController(StorageController):
     async def _observe(self, volume: Volume) -> VolumeObserved:
         namespace, deleted = volume.namespace, volume.deleted_at is not None
         as_of = await self._refresh_users(namespace) if deleted else 0.0
-        version, problem = "", ""
+        version, problem, reason = "", "", ""
+        other = overlapping(volume, map(volume_of, self._valid_volumes()))
         try:
-            version = (await read_access(self.api, namespace, volume.spec)).versions
+            version = (await read_access(self.api, namespace, volume.spec, self.limits)).versions
         except AccessDenied as error:
             problem = error.what
+            reason = NOT_PERMITTED if isinstance(error, NotPermitted) else SECRET_UNREADABLE
+        if other is not None:
+            problem, reason = _overlap_problem(volume, other), OVERLAPS
         # a job with an invalid spec may use any volume, so it keeps a deleted one
         jobs = {
             name: job
@@ -56,7 +69,8 @@ class VolumeController(StorageController):
         return VolumeObserved(
             as_of=as_of,
             secret_version=version,
-            secret_problem=problem,
+            access_problem=problem,
+            access_reason=reason,
             jobs=tuple(sorted(jobs)),
             savepoints=tuple(
                 sorted(
@@ -71,6 +85,13 @@ class VolumeController(StorageController):
             tasks=self.tasks.states(volume.uid),
         )
 
+    def _valid_volumes(self) -> Iterator[VolumeResource]:
+        """Yield the CheckpointVolumes of all served namespaces whose spec is valid."""
+        for key in self.caches.volumes:
+            found = self.caches.volumes.get(key)
+            if found is not None and found.valid_spec is not None:
+                yield found
+
     async def _refresh_users(self, namespace: str) -> float:
         """List jobs and savepoints again, so that no user of a deleted volume is missed."""
         jobs = await self.caches.jobs.refresh(namespace)
@@ -83,6 +104,14 @@ class VolumeController(StorageController):
         name = _volume_of(new or old)
         if name:
             self.queue.add((key[0], name))
+
+
+def _overlap_problem(volume: Volume, other: Volume) -> str:
+    return (
+        f"{volume_address(volume.spec)} overlaps {volume_address(other.spec)}, which belongs to "
+        f"CheckpointVolume {other.namespace}/{other.name}; nothing is read, written or deleted. Create the "
+        "volume with a prefix of its own"
+    )
 
 
 def _volume_of(job: JobResource | None) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from sluicegate.errors import AccessDenied
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.locations import CA_KEY, environment
+from sluicegate_operator.controllers.limits import Limits
 from sluicegate_operator.kube.client import Api, ApiError
 from sluicegate_operator.kube.resource import SECRETS
 from sluicegate_operator.storage_tasks.runner import AUTHORITY_TEXT
@@ -30,13 +31,17 @@ class Access:
     environment: Mapping[str, str] = field(repr=False)
 
 
-async def read_access(api: Api, namespace: str, volume: CheckpointVolumeSpec) -> Access:
+async def read_access(
+    api: Api, namespace: str, volume: CheckpointVolumeSpec, limits: Limits
+) -> Access:
     """Return how a volume is reached.
 
     Raises:
-        AccessDenied: a Secret does not exist, lacks a key, or may not be read.
+        AccessDenied: the limits do not permit it, or a Secret does not exist, lacks a key, or may not be
+            read.
         ApiError: a request was not answered.
     """
+    limits.check_volume(namespace, volume)
     versions, keys, ca_variables = [], ["", ""], {}
     if volume.credentials_secret:
         version, keys = await _read_keys(api, namespace, volume.credentials_secret, *_KEYS)

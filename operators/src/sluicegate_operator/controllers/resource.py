@@ -127,7 +127,8 @@ def job_of(resource: JobResource, spec: StreamingJobSpec) -> Job:
 def volume_of(resource: VolumeResource) -> Volume:
     """Return a CheckpointVolume with a valid spec for `reconcile`."""
     common = _common(resource, labels.VOLUME_FINALIZER)
-    return Volume(**common, deleted_at=resource.meta.deleted_at)
+    meta = resource.meta
+    return Volume(**common, created_at=meta.created_at, deleted_at=meta.deleted_at)
 
 
 def savepoint_of(resource: SavepointResource) -> Savepoint:

@@ -61,7 +61,7 @@ class StorageController(Controller[AnyResource]):
 
                 async def environment() -> Mapping[str, str]:
                     volume = self.checkpoints.volume(key[0], action.volume)
-                    return (await read_access(self.api, key[0], volume)).environment
+                    return (await read_access(self.api, key[0], volume, self.limits)).environment
 
                 self.tasks.start(uid, action.task, environment, action.timeout_s)
             case ForgetTask():

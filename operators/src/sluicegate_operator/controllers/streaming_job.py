@@ -30,12 +30,15 @@ from sluicegate_operator.controllers.savepoint import (
     delete_upgrade_savepoint,
 )
 from sluicegate_operator.kube.client import ApiError
-from sluicegate_operator.kube.resource import PODS, Json, Key
+from sluicegate_operator.kube.resource import NETWORK_POLICIES, PODS, SERVICE_ACCOUNTS, Json, Key
 from sluicegate_operator.kube.writes import create_or_get, delete_object, remove_finalizer
 from sluicegate_operator.pods.driver import driver_pod, validate
+from sluicegate_operator.pods.network import network_policy
+from sluicegate_operator.pods.privileges import accounts_of, validate_account
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.context import reject_spec
 from sluicegate_operator.reconcile.observed import Job, Node
+from sluicegate_operator.reconcile.overlaps import job_with_path
 from sluicegate_operator.reconcile.schedule import validate_schedule
 from sluicegate_operator.reconcile.storage_tasks import Delete
 from sluicegate_operator.reconcile.streaming_job.acceptance import accepted_spec
@@ -47,6 +50,9 @@ _PLACEHOLDER = StreamingJobSpec(image="", main_module="", checkpoint=CheckpointS
 is started with it."""
 
 _DELETE_TIMEOUT_S, _DELETE_RETRY_S = 3600.0, 30.0
+
+_ACCOUNT_RETRY_S = 30.0
+"""How often an account that is not marked for drivers is read again: accounts are not watched."""
 
 
 @dataclass
@@ -117,24 +123,77 @@ class JobController(Controller[JobResource]):
                 await self._release_pod(key[0], orphan.pod.name, orphan.pod.uid)
 
     async def _decide(self, resource: JobResource, now: float) -> JobOutcome:
-        job, error = _job(resource), None
-        accepted: StreamingJobSpec | None = job.spec
-        if isinstance(resource.spec, SettingsInvalid):
-            error, accepted = resource.spec, runnable_spec(resource)
-        elif not job.deleted:
-            error = validate(job.name, job.spec) or validate_schedule(job.spec.schedule)
-            if error is not None:
-                accepted = _accepted_instead(job)
+        job, error = _job(resource), _spec_error(resource)
+        accepted = _accepted(resource, error)
+        if not job.deleted:
+            refused = self.limits.check_namespace(job.namespace)
+            refused = refused or (error if accepted is None else None)
+            if refused is not None:
+                return reject_spec(resource.status, job.generation, refused, now)
         if accepted is not None:
             job = dataclasses.replace(job, spec=accepted)
-        elif error is not None and not job.deleted:
-            return reject_spec(resource.status, job.generation, error, now)
         observed = await self.observer.observe(job, now)
         if error is not None:
             observed = dataclasses.replace(
                 observed, spec_error=str(error), spec_missing=accepted is None
             )
-        return reconcile_job(job, observed, now)
+        outcome = reconcile_job(job, observed, now)
+        for action in outcome.actions:
+            if isinstance(action, do.CreateDriver):
+                error = await self._check_driver(job, action.spec)
+                if error is not None:  # nothing of the outcome is kept: no attempt was begun
+                    retry_at = now + _ACCOUNT_RETRY_S
+                    return reject_spec(resource.status, job.generation, error, now, retry_at)
+        return outcome
+
+    async def _check_driver(self, job: Job, spec: StreamingJobSpec) -> SettingsInvalid | None:
+        """Return why no driver may be created with a spec, or None.
+
+        The spec may have been accepted under other rules, or before another job took its path.
+        """
+        refused = self._check_path(job) or (None if job.deleted else validate(job.name, spec))
+        return refused or await self._check_accounts(job, spec)
+
+    def _check_path(self, job: Job) -> SettingsInvalid | None:
+        """Return why a new driver must not use the job's path, or None.
+
+        A deleted job may still apply what it has decided. Its checkpoint is deleted only if no other job
+        has a part of it.
+        """
+        return None if job.deleted else self._path_problem(job)
+
+    def _path_problem(self, job: Job) -> SettingsInvalid | None:
+        jobs = self.caches.jobs.by_name(job.namespace).values()
+        valid = (job_of(one, one.valid_spec) for one in jobs if one.valid_spec is not None)
+        other = job_with_path(job, valid)
+        if other is None:
+            return None
+        return SettingsInvalid(
+            f"the path of its checkpoint overlaps the one of StreamingJob {other.name}",
+            data="no driver is started and nothing is deleted: both would write to one folder",
+            do=f"create the job with another checkpoint.path, or delete {other.name} first",
+        )
+
+    async def _check_accounts(self, job: Job, spec: StreamingJobSpec) -> SettingsInvalid | None:
+        """Return why the pods of a new driver must not run as their ServiceAccounts, or None.
+
+        A missing account is left to the API server, which refuses the pod.
+
+        Raises:
+            ApiError: the API server did not answer, or the operator may not read accounts.
+        """
+        for name in accounts_of(spec):
+            try:
+                path = SERVICE_ACCOUNTS.path(job.namespace, name)
+                labels_ = (await self.api.request("GET", path))["metadata"].get("labels") or {}
+            except ApiError as error:
+                if not error.missing:
+                    raise
+                continue
+            refused = validate_account(job.namespace, name, labels_, self.limits.account)
+            if refused is not None:
+                return refused
+        return None
 
     def _forget(self, key: Key) -> None:
         self.observer.forget(key)
@@ -185,11 +244,13 @@ class JobController(Controller[JobResource]):
             self.metrics.driver_created()
 
     async def _create_pod(self, job: Job, pod: Json) -> None:
-        """Create a driver's pod; an existing one of the same job counts as success.
+        """Create a driver's pod, after its NetworkPolicy; existing ones of the same job are left alone.
 
         Raises:
             ApiError: the request was refused, or a pod of that name belongs to another job.
         """
+        if self.limits.job_network_policies:
+            await create_or_get(self.api, NETWORK_POLICIES, network_policy(job))
         created = await create_or_get(self.api, PODS, pod)
         meta, owners = created["metadata"], created["metadata"].get("ownerReferences") or []
         if not any(one["uid"] == job.uid for one in owners):
@@ -240,9 +301,15 @@ class JobController(Controller[JobResource]):
         Raises:
             SluicegateError: it failed, possibly after a part was deleted.
         """
+        problem = self._path_problem(job)
+        if problem is not None:
+            raise problem
         volume = self.checkpoints.volume(job.namespace, job.spec.checkpoint.volume)
-        access = await read_access(self.api, job.namespace, volume)
-        task = Delete(job_address(volume, job.name, job.spec))
+        access = await read_access(self.api, job.namespace, volume, self.limits)
+        task = Delete(
+            job_address(volume, job.name, job.spec),
+            (STREAMING_JOB.name, job.namespace, job.name, job.uid),
+        )
         await run(task, access.environment, _DELETE_TIMEOUT_S)
 
     def _job_changed(self, key: Key, old: JobResource | None, new: JobResource | None) -> None:
@@ -287,10 +354,25 @@ def _job(resource: JobResource) -> Job:
     return job_of(resource, runnable_spec(resource) or _PLACEHOLDER)
 
 
-def _accepted_instead(job: Job) -> StreamingJobSpec | None:
-    """Return the accepted spec of a job whose own breaks a rule, with its own `suspend`."""
-    accepted = accepted_spec(job.status)
-    return accepted and dataclasses.replace(accepted, suspend=job.spec.suspend)
+def _spec_error(resource: JobResource) -> SettingsInvalid | None:
+    """Return why a job's own spec cannot be run, or None."""
+    spec = resource.spec
+    if isinstance(spec, SettingsInvalid):
+        return spec
+    if resource.meta.deleted:
+        return None
+    return validate(resource.meta.name, spec) or validate_schedule(spec.schedule)
+
+
+def _accepted(resource: JobResource, error: SettingsInvalid | None) -> StreamingJobSpec | None:
+    """Return the spec to run: the job's own or, if it has an error, the accepted one; None without any."""
+    spec = resource.spec
+    if isinstance(spec, SettingsInvalid):
+        return runnable_spec(resource)
+    if error is None:
+        return spec
+    accepted = accepted_spec(resource.status)
+    return accepted and dataclasses.replace(accepted, suspend=spec.suspend)
 
 
 def _progress(savepoint: SavepointResource) -> tuple[object, ...]:

@@ -50,6 +50,8 @@ NAMESPACES = ResourceType("", "v1", "namespaces", "Namespace")
 NODES = ResourceType("", "v1", "nodes", "Node")
 PODS = ResourceType("", "v1", "pods", "Pod")
 SECRETS = ResourceType("", "v1", "secrets", "Secret")
+SERVICE_ACCOUNTS = ResourceType("", "v1", "serviceaccounts", "ServiceAccount")
+NETWORK_POLICIES = ResourceType("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 EVENTS = ResourceType("", "v1", "events", "Event")
 LEASES = ResourceType("coordination.k8s.io", "v1", "leases", "Lease")
 

@@ -21,6 +21,7 @@ from sluicegate_operator.pods.environment import (
     literal,
 )
 from sluicegate_operator.pods.executor import executor_template
+from sluicegate_operator.pods.privileges import validate_privileges
 from sluicegate_operator.pods.security import (
     authority_mounts,
     authority_volumes,
@@ -45,10 +46,12 @@ _TEMPLATE_VOLUME = "sluicegate-executor"
 def validate(job: str, spec: StreamingJobSpec) -> SettingsInvalid | None:
     """Return why no driver can be created for a job of this name, by rules that no schema expresses."""
     return (
-        names.validate_name(job)
+        names.validate_name(job, spec.checkpoint.path)
         or validate_conf(spec)
         or validate_template(spec.driver.template, api_labels.DRIVER)
         or validate_template(spec.executor.template, api_labels.EXECUTOR)
+        or validate_privileges(spec.driver.template, api_labels.DRIVER)
+        or validate_privileges(spec.executor.template, api_labels.EXECUTOR)
     )
 
 

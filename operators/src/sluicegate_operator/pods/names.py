@@ -6,6 +6,7 @@ from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api import labels as api_labels
 from sluicegate_operator.api.crds import MAX_NAME_LENGTH
 from sluicegate_operator.api.fields import SPEC_REJECTED
+from sluicegate_operator.api.paths import is_reserved
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Job
 
@@ -46,13 +47,22 @@ def common_labels(job: Job, role: str) -> dict[str, str]:
     }
 
 
-def validate_name(job: str) -> SettingsInvalid | None:
-    """Return why a job cannot have its name, or None. The API server enforces the same limit."""
-    if len(job) <= MAX_NAME_LENGTH:
-        return None
-    return SettingsInvalid(
-        f"the name of StreamingJob {job} has {len(job)} characters; it is part of labels and pod names "
-        f"and may have at most {MAX_NAME_LENGTH}",
-        data=SPEC_REJECTED,
-        do="create a job with a shorter name, restored from a savepoint of this one",
-    )
+def validate_name(job: str, path: str) -> SettingsInvalid | None:
+    """Return why a job cannot have its name, or None. The API server enforces the same rules.
+
+    `path` is spec.checkpoint.path; without one the name is the job's folder on its volume.
+    """
+    if len(job) > MAX_NAME_LENGTH:
+        return SettingsInvalid(
+            f"the name of StreamingJob {job} has {len(job)} characters; it is part of labels and pod "
+            f"names and may have at most {MAX_NAME_LENGTH}",
+            data=SPEC_REJECTED,
+            do="create a job with a shorter name, restored from a savepoint of this one",
+        )
+    if not path and is_reserved(job):
+        return SettingsInvalid(
+            f"the operator uses the folder {job} on each volume, so it cannot be the job's",
+            data=SPEC_REJECTED,
+            do="set checkpoint.path, or create the job with another name",
+        )
+    return None

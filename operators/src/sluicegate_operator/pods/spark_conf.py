@@ -121,16 +121,45 @@ FIXED: Mapping[str, tuple[str, str]] = {
 }
 """Keys that can only have one value, and why."""
 
+_PROTECTED = "the operator sets it: drivers and executors must authenticate and encrypt"
+_FORBIDDEN_PREFIXES: Mapping[str, str] = {
+    "spark.authenticate": _PROTECTED,
+    "spark.network.crypto.": _PROTECTED,
+    "spark.network.sasl.": _PROTECTED,
+    "spark.io.encryption.": _PROTECTED,
+    "spark.kubernetes.driver.volumes.": "set driver.template",
+    "spark.kubernetes.executor.volumes.": "set executor.template",
+    "spark.kubernetes.authenticate.": "set serviceAccount; the pod's own token is used",
+}
+"""Beginnings of keys that a job cannot set, and why."""
+
+_EXECUTOR_PROTECTION: Mapping[str, str] = {
+    # Without a secret anyone who reaches the driver's port could register as an executor, receive tasks
+    # with the sinks' passwords, and return rows. On Kubernetes Spark creates a secret for each
+    # application and passes it to the executors in a variable of their pods (Spark's page "Security").
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # AES/GCM would also detect changed bytes, but in Spark 4.1.2 no executor gets through with it: it
+    # loses its place after the first message of a connection (SPARK-56227)
+    "spark.network.crypto.cipher": "AES/CTR/NoPadding",
+    "spark.network.crypto.saslFallback": "false",
+    "spark.io.encryption.enabled": "true",
+}
+"""Authentication and encryption between the driver and its executors, and of what they spill to disk."""
+
 _DEFAULTS: Mapping[str, str] = {
     # the container's root is read-only, and Spark creates this folder when it analyzes its first query
     "spark.sql.warehouse.dir": f"file:{SCRATCH_FOLDER}/warehouse",
 }
 
+DRIVER_PORT, BLOCK_PORT = "7078", "7079"
+"""Ports of a driver for its executors, and of driver and executors for blocks."""
+
 _EXECUTOR_DEFAULTS: Mapping[str, str] = {
     # fixed ports, so that a NetworkPolicy can name them
-    "spark.driver.port": "7078",
-    "spark.driver.blockManager.port": "7079",
-    "spark.blockManager.port": "7079",
+    "spark.driver.port": DRIVER_PORT,
+    "spark.driver.blockManager.port": BLOCK_PORT,
+    "spark.blockManager.port": BLOCK_PORT,
     # the driver needs no permission for objects that it does not create
     "spark.kubernetes.executor.disableConfigMap": "true",
     "spark.kubernetes.driver.service.deleteOnTermination": "false",
@@ -143,12 +172,18 @@ _EXECUTOR_DEFAULTS: Mapping[str, str] = {
 def validate_conf(spec: StreamingJobSpec) -> SettingsInvalid | None:
     """Return why a spec's sparkConf cannot be used, or None."""
     for key, value in sorted(spec.spark_conf.items()):
-        if key in FORBIDDEN:
-            return _rejected(f"sparkConf[{key}] cannot be set: {FORBIDDEN[key]}")
+        if why_not := forbidden(key):
+            return _rejected(f"sparkConf[{key}] cannot be set: {why_not}")
         wanted, why = FIXED.get(key, (value, ""))
         if value.strip().lower() != wanted.strip().lower():
             return _rejected(f"sparkConf[{key}] is {value!r} but must be {wanted!r}: {why}")
     return None
+
+
+def forbidden(key: str) -> str:
+    """Return why a job cannot set a key of sparkConf, or what to set instead; empty: it can."""
+    found = (why for prefix, why in _FORBIDDEN_PREFIXES.items() if key.startswith(prefix))
+    return FORBIDDEN.get(key) or next(found, "")
 
 
 def local_conf(spec: StreamingJobSpec) -> dict[str, str]:
@@ -174,7 +209,7 @@ def distributed_conf(job: Job, attempt: int) -> dict[str, str]:
     }
     if spec.image_pull_secrets:
         ours["spark.kubernetes.container.image.pullSecrets"] = ",".join(spec.image_pull_secrets)
-    return {**_DEFAULTS, **_EXECUTOR_DEFAULTS, **_user_conf(spec), **ours}
+    return {**_DEFAULTS, **_EXECUTOR_DEFAULTS, **_user_conf(spec), **_EXECUTOR_PROTECTION, **ours}
 
 
 def _user_conf(spec: StreamingJobSpec) -> dict[str, str]:
@@ -182,7 +217,7 @@ def _user_conf(spec: StreamingJobSpec) -> dict[str, str]:
     return {
         key: FIXED[key][0] if key in FIXED else value
         for key, value in spec.spark_conf.items()
-        if key not in FORBIDDEN
+        if not forbidden(key)
     }
 
 

@@ -87,27 +87,34 @@ def reconcile_volume(volume: Volume, observed: VolumeObserved, now: float) -> Vo
     return context.outcome()
 
 
+def owner_of(volume: Volume) -> tuple[str, ...]:
+    """Return a volume as the owner of its address, for storage tasks."""
+    return ("CheckpointVolume", volume.namespace, volume.name, volume.uid)
+
+
 # --- checks ------------------------------------------------------------------------------------------
 
 
 def _check_store(context: VolumeContext) -> bool:
     """Check the store when a check is due; return whether the volume is ready."""
     spec, previous_phase = context.volume.spec, context.status.phase
-    secret_problem = context.observed.secret_problem
+    problem = context.observed.access_problem
     access = f"{store_access_digest(spec)}/{context.observed.secret_version}"
     _record_checks(context, access)
     if context.status.failures and context.status.failed_access != access:
         context.set(**_NO_FAILURE)
     ready = context.status.checked_access == access and not context.status.failures
-    if secret_problem:
+    if problem:
         ready = False
-        context.set(failure_reason="SecretUnreadable", last_error=secret_problem)
+        context.set(failure_reason=context.observed.access_reason, last_error=problem)
         context.requeue_at(context.now + SECRET_RETRY_S)
     elif not context.status.failures:
         context.set(failure_reason="", last_error="")
-    if not secret_problem:
+    if not problem:
         make_bucket = context.status.checked_time is None
-        task = CheckVolume(volume_address(spec), make_bucket, spec.region, access)
+        task = CheckVolume(
+            volume_address(spec), make_bucket, spec.region, access, owner_of(context.volume)
+        )
         _run_when_due(context, task, _next_check(context, ready=ready), _CHECK_TIMEOUT_S)
     _set_phase(context, previous_phase, ready=ready)
     return ready
@@ -296,17 +303,17 @@ def _delete_data(context: VolumeContext) -> tuple[str, str]:
     if observed.as_of < safe_at:
         context.requeue_at(safe_at)
         return "Deleting", "confirming that nothing uses the volume any more"
-    if observed.secret_problem:
+    if observed.access_problem:
         message = (
-            f"{observed.secret_problem}; set reclaimPolicy Retain to keep the data and continue"
+            f"{observed.access_problem}; set reclaimPolicy Retain to keep the data and continue"
         )
-        return "SecretUnreadable", message
+        return observed.access_reason, message
     if context.running(Delete):
         return "Deleting", "everything below the prefix is being deleted"
     if status.next_retry_time is not None and context.now < status.next_retry_time:
         context.requeue_at(status.next_retry_time)
         message = f"{status.last_error}; set reclaimPolicy Retain to keep the rest and continue"
         return status.failure_reason, message
-    task = Delete(volume_address(context.volume.spec))
+    task = Delete(volume_address(context.volume.spec), owner_of(context.volume))
     context.run(task, context.volume.name, _DELETE_TIMEOUT_S)
     return "Deleting", "everything below the prefix is being deleted"

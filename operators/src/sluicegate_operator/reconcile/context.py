@@ -162,12 +162,21 @@ class StorageContext(ReconcileContext[StorageStatus, StorageAction]):
 
 
 def reject_spec(
-    status: Status, generation: int, error: SettingsInvalid, now: float
+    status: Status,
+    generation: int,
+    error: SettingsInvalid,
+    now: float,
+    retry_at: float | None = None,
 ) -> Outcome[Status, Any]:
-    """Return the outcome for a spec that is invalid: report it and leave everything running."""
+    """Return the outcome for a spec that is refused: report it, and leave everything running.
+
+    An Event reports it when the refusal is new or has changed.
+    """
     context: ReconcileContext[Status, Any] = ReconcileContext(status, generation, round(now, 3))
     context.set_condition("Accepted", "SpecInvalid", str(error), holds=False)
-    return Outcome(context.status)
+    if context.status != status:
+        context.emit_event("SpecInvalid", f"{error.what}; {error.do}", warning=True)
+    return Outcome(context.status, tuple(context.actions), retry_at)
 
 
 def accept_spec(context: ReconcileContext[Any, Any], ignored_fields: tuple[str, ...]) -> None:

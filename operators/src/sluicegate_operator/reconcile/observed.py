@@ -21,6 +21,11 @@ PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed
 
 READY = "Ready"
 
+SECRET_UNREADABLE, NOT_PERMITTED = "SecretUnreadable", "NotPermitted"
+OVERLAPS = "Overlaps"
+"""Why a volume's store must not or cannot be accessed: its Secret is missing, the administrator has not
+permitted it, or another volume has a part of the same data."""
+
 Spec = TypeVar("Spec")
 Status = TypeVar("Status")
 
@@ -186,8 +191,9 @@ class Job(Resource[StreamingJobSpec, StreamingJobStatus]):
 
 @dataclass(frozen=True, kw_only=True)
 class Volume(Resource[CheckpointVolumeSpec, CheckpointVolumeStatus]):
-    """A CheckpointVolume; `deleted_at`: its metadata.deletionTimestamp."""
+    """A CheckpointVolume; `created_at`, `deleted_at`: its creationTimestamp and deletionTimestamp."""
 
+    created_at: float = 0.0
     deleted_at: float | None = None
 
 
@@ -250,7 +256,9 @@ class VolumeObserved:
     Args:
         as_of: the cache of jobs and savepoints is known to be complete as of this time.
         secret_version: the resourceVersions of the Secrets that it refers to, as one text.
-        secret_problem: why the keys cannot be read, such as 'there is no Secret keys'; empty: they can.
+        access_problem: why the operator must not or cannot access the store, such as 'there is no Secret
+            keys'; empty: it can.
+        access_reason: the same in one CamelCase word.
         jobs: names of the StreamingJobs whose spec.checkpoint.volume it is.
         savepoints: names of the Savepoints stored on it, by status.volume or, if that is empty, by
             spec.volume or the job's volume.
@@ -261,7 +269,8 @@ class VolumeObserved:
 
     as_of: float
     secret_version: str = ""
-    secret_problem: str = ""
+    access_problem: str = ""
+    access_reason: str = ""
     jobs: tuple[str, ...] = ()
     savepoints: tuple[str, ...] = ()
     referenced_savepoints: tuple[str, ...] = ()

@@ -28,12 +28,15 @@ class CheckVolume:
             first check: a bucket that disappears later took checkpoints with it.
         region: where the bucket is created.
         access: a digest of the endpoint, region and keys that the result is valid for.
+        owner: kind, namespace, name and uid of the resource that becomes the owner of the address, unless
+            another one is.
     """
 
     volume: str
     make_bucket: bool
     region: str
     access: str
+    owner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete everything below an address, which must not be a whole bucket."""
+    """Delete everything below an address, which must not be a whole bucket.
+
+    Nothing is deleted if another resource than `owner` (as of `CheckVolume`) owns the address or a folder
+    below it. A CheckpointVolume may delete what StreamingJobs of its namespace own.
+    """
 
     address: str
+    owner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

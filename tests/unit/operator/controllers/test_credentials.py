@@ -11,6 +11,7 @@ import pytest
 from sluicegate.errors import AccessDenied
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.controllers.credentials import Access, read_access
+from sluicegate_operator.controllers.limits import AmbientPlace, Limits, NotPermitted
 from sluicegate_operator.kube.client import ApiError
 from sluicegate_operator.storage_tasks.runner import AUTHORITY_TEXT
 
@@ -44,8 +45,11 @@ class FakeApi:
 KEYS = {"accessKeyId": "id", "secretAccessKey": "secret"}
 
 
+AMBIENT = Limits(ambient=(AmbientPlace("shop", "s3://streams"),))
+
+
 def read(secrets: Secrets, volume: CheckpointVolumeSpec = VOLUME) -> Access:
-    return asyncio.run(read_access(FakeApi(secrets), "shop", volume))  # type: ignore[arg-type]
+    return asyncio.run(read_access(FakeApi(secrets), "shop", volume, AMBIENT))  # type: ignore[arg-type]
 
 
 def test_keys_and_ca_are_read_with_the_versions_of_both() -> None:
@@ -72,3 +76,9 @@ def test_volume_without_secrets_reads_none() -> None:
 def test_missing_secret_or_key_is_reported(secrets: Secrets, message: str) -> None:
     with pytest.raises(AccessDenied, match=message):
         read(secrets)
+
+
+def test_a_volume_that_is_not_permitted_has_no_access() -> None:
+    """Every storage task gets its environment here, so none can run for such a volume."""
+    with pytest.raises(NotPermitted, match="operator's own identity"):
+        read({}, CheckpointVolumeSpec(bucket="others"))

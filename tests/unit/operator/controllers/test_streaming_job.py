@@ -43,11 +43,12 @@ class ScriptedApi:
         self.requests.append((method, path))
         if path.endswith("/events"):
             self.events.append(body["reason"])
-            return {}
-        if method == "DELETE":
+        if path.endswith("/events") or method == "DELETE":
             return {}
         if method == "GET" and path.endswith("/pods"):
             return {"metadata": {"resourceVersion": str(self.version)}, "items": []}
+        if "/serviceaccounts/" in path or path.endswith("/networkpolicies"):
+            return {"metadata": {"labels": {"sluicegate.dev/driver-account": "true"}}}
         if method == "POST" and path.endswith("/pods"):
             if self.refuse is not None:
                 raise self.refuse
@@ -102,7 +103,7 @@ class Shop:
             recorder,
             resolver,
             Metrics(),
-            lambda: self.now,
+            clock=lambda: self.now,
         )
         store = savepoint_builders.store()
         self.put(CHECKPOINT_VOLUME, "store", store.spec, store.status)

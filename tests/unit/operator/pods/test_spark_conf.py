@@ -40,6 +40,38 @@ def test_forbidden_key_is_rejected(key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        "spark.authenticate",
+        "spark.authenticate.secret",
+        "spark.network.crypto.enabled",
+        "spark.network.crypto.cipher",
+        "spark.network.sasl.serverAlwaysEncrypt",
+        "spark.io.encryption.enabled",
+        "spark.kubernetes.executor.volumes.hostPath.node.mount.path",
+        "spark.kubernetes.authenticate.oauthTokenFile",
+    ],
+)
+def test_key_that_would_weaken_the_pods_is_rejected(key: str) -> None:
+    error = validate_conf(spec(spark_conf={key: "false"}))
+    assert error is not None
+    assert error.what.startswith(f"sparkConf[{key}] cannot be set: ")
+    assert conf_of(pod_of(spec(spark_conf={key: "false"}))).get(key) != "false"
+
+
+def test_driver_and_executors_authenticate_and_encrypt() -> None:
+    conf = conf_of(pod_of(spec(executor=ExecutorSettings(instances=1))))
+    for key in (
+        "spark.authenticate",
+        "spark.network.crypto.enabled",
+        "spark.io.encryption.enabled",
+    ):
+        assert conf[key] == "true"
+    # Spark creates the secret itself: none may be in a pod that the operator writes
+    assert not [key for key in conf if "secret" in key.lower()]
+
+
+@pytest.mark.parametrize(
     ("key", "value"),
     [
         ("spark.dynamicAllocation.enabled", "true"),
@@ -236,5 +268,5 @@ def test_name_must_fit_into_labels(
 
 def test_crd_limits_the_length_of_the_name() -> None:
     version = STREAMING_JOB.definition()["spec"]["versions"][0]
-    (rule,) = version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"]
+    rule, *_ = version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"]
     assert rule["rule"] == "size(self.metadata.name) <= 52"

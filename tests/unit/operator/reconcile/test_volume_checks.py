@@ -152,7 +152,7 @@ CHECKS = (
     RuleCase(
         "a missing Secret is reported and nothing is tried",
         volume(spec(credentials_secret="keys")),
-        observed(secret_problem="there is no Secret keys"),
+        observed(access_problem="there is no Secret keys", access_reason="SecretUnreadable"),
         "Failed",
         conditions={"Ready": ("False", "SecretUnreadable")},
         status={"last_error": "there is no Secret keys"},

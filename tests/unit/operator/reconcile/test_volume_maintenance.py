@@ -20,6 +20,7 @@ from tests.unit.operator.builders import NOW
 from tests.unit.operator.rule_cases import RuleCase, check, condition, decide, event_reasons
 from tests.unit.operator.volume_builders import (
     DELETED,
+    OWNER,
     OWNING,
     URL,
     failed_state,
@@ -191,18 +192,18 @@ DELETION = (
         observed(),
         "Deleting",
         ["RunTask"],
-        tasks=[Delete(URL)],
+        tasks=[Delete(URL, OWNER)],
     ),
     RuleCase(
         "Delete: only one deletion runs at a time",
         volume(OWNING, healthy(), **DELETED),
-        observed(tasks={Delete(URL): Running(NOW)}),
+        observed(tasks={Delete(URL, OWNER): Running(NOW)}),
         "Deleting",
     ),
     RuleCase(
         "Delete: the volume is released after its data was deleted",
         volume(OWNING, healthy(phase="Deleting"), **DELETED),
-        observed(tasks={Delete(URL): Done(NOW, Deleted(9))}),
+        observed(tasks={Delete(URL, OWNER): Done(NOW, Deleted(9))}),
         "Deleting",
         ["RemoveFinalizer", "ForgetTask"],
         status={"data_deleted": True},
@@ -218,7 +219,7 @@ DELETION = (
     RuleCase(
         "Delete: a failed deletion is retried and reported with the way out",
         volume(OWNING, healthy(phase="Deleting"), **DELETED),
-        observed(tasks={Delete(URL): failed_state("StoreUnavailable")}),
+        observed(tasks={Delete(URL, OWNER): failed_state("StoreUnavailable")}),
         "Deleting",
         ["ForgetTask"],
         conditions={"Ready": ("False", "StoreUnavailable")},
@@ -236,7 +237,7 @@ DELETION = (
     RuleCase(
         "Delete: an unreadable Secret is waited for",
         volume(OWNING, healthy(), **DELETED),
-        observed(secret_problem="there is no Secret keys"),
+        observed(access_problem="there is no Secret keys", access_reason="SecretUnreadable"),
         "Deleting",
         conditions={"Ready": ("False", "SecretUnreadable")},
     ),

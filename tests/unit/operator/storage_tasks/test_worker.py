@@ -18,6 +18,7 @@ from sluicegate.savepoints.stop_request import Answer, StopRequestInbox
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import open_store
+from sluicegate.storage.owner import Owner, claim_owner
 from sluicegate.storage.s3_config import bucket_of
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.locations import environment
@@ -142,6 +143,47 @@ def test_deletion_handles_more_objects_than_fit_into_a_request(
     for i in range(1050):
         objects.create(f"many/{i}", b"")
     assert run_task(Delete(f"{volume}/many")) == Deleted(1050)
+
+
+OWN = ("CheckpointVolume", "shop", "store", "u-1")
+
+
+def test_a_volume_belongs_to_the_first_that_is_checked(run_task: RunTask, volume: str) -> None:
+    def check(*owner: str) -> CheckVolume:
+        return CheckVolume(volume, make_bucket=False, region="us-east-1", access="a", owner=owner)
+
+    for _ in range(2):
+        assert run_task(check(*OWN)) == VolumeChecked(bucket_created=False)
+    with pytest.raises(TaskFailed) as caught:
+        run_task(check("CheckpointVolume", "bank", "store", "u-2"))
+    assert caught.value.kind == "OwnedByAnother"
+    assert "belongs to CheckpointVolume shop/store" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("owner", "permitted"),
+    [
+        (Owner("StreamingJob", "shop", "clicks"), True),
+        (Owner("StreamingJob", "bank", "clicks"), False),
+        (Owner("CheckpointVolume", "shop", "nested"), False),
+    ],
+    ids=str,
+)
+def test_deletion_of_a_volume_keeps_the_data_of_others(
+    run_task: RunTask,
+    volume: str,
+    owner: Owner,
+    permitted: bool,  # noqa: FBT001 - a table
+) -> None:
+    claim_owner(open_store(volume), Owner(*OWN))
+    claim_owner(open_store(f"{volume}/clicks"), owner)
+    if permitted:
+        assert run_task(Delete(volume, OWN)) == Deleted(2)
+        return
+    with pytest.raises(TaskFailed) as caught:
+        run_task(Delete(volume, OWN))
+    assert caught.value.kind == "OwnedByAnother"
+    assert names(volume) == {"owner.json", "clicks/owner.json"}
 
 
 def test_whole_bucket_is_never_deleted(run_task: RunTask, bucket: S3Endpoint, job: str) -> None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from sluicegate.errors import SettingsInvalid, StoreUnavailable, TargetMissing
+from sluicegate.storage.object_store import open_store
+from sluicegate.storage.owner import OWNER, Owner, claim_owner, owned_by_another, read_owner
 from sluicegate.storage.preflight import verify_conditional_create
-from sluicegate.storage.s3_config import bucket_of
+from sluicegate.storage.s3_config import bucket_of, split_s3
 from sluicegate_operator.reconcile.storage_tasks import (
     CheckVolume,
     Delete,
@@ -42,8 +43,17 @@ def check_volume(task: CheckVolume) -> VolumeChecked:
 
     Raises:
         TargetMissing: the bucket does not exist and must not be created again.
+        OwnedByAnother: another resource owns the volume's address.
         AccessDenied, StoreUnsafe, PreflightFailed, StoreUnavailable: see `verify_conditional_create`.
     """
+    created = _ensure_bucket(task)
+    if task.owner:
+        claim_owner(open_store(task.volume), Owner(*task.owner))
+    return VolumeChecked(bucket_created=created)
+
+
+def _ensure_bucket(task: CheckVolume) -> bool:
+    """Verify the store, and create the bucket if that is allowed; return whether it was created."""
     try:
         verify_conditional_create(task.volume)
     except TargetMissing as error:
@@ -54,13 +64,13 @@ def check_volume(task: CheckVolume) -> VolumeChecked:
                 do="restore the bucket, or create an empty one if everything in it may be given up",
             ) from error
     else:
-        return VolumeChecked(bucket_created=False)
+        return False
     # imported only when needed: creating a bucket needs another client
     from sluicegate_operator.storage_tasks.worker.buckets import create_bucket  # noqa: PLC0415
 
     created = create_bucket(bucket_of(task.volume), task.region)
     verify_conditional_create(task.volume)
-    return VolumeChecked(bucket_created=created)
+    return created
 
 
 def measure(task: Measure) -> Measured:
@@ -84,14 +94,16 @@ def delete(task: Delete) -> Deleted:
 
     Raises:
         SettingsInvalid: the address is a whole bucket.
+        OwnedByAnother: another resource owns the address or a folder below it.
         StoreUnavailable: the store did not answer, or something keeps writing there.
     """
-    if not urlsplit(task.address).path.strip("/"):
+    if not split_s3(task.address)[1]:
         raise SettingsInvalid(
             f"{task.address} is a whole bucket",
             data="nothing was deleted",
             do="give a prefix below the bucket",
         )
+    _check_owners(task)
     removed = 0
     for _ in range(_MAX_PASSES):
         before = removed
@@ -107,6 +119,25 @@ def delete(task: Delete) -> Deleted:
         data=f"{removed} objects were deleted",
         do="stop the writer; the operator keeps trying",
     )
+
+
+def _check_owners(task: Delete) -> None:
+    """Raise OwnedByAnother if anything below the address belongs to another resource."""
+    folder, deleting = open_store(task.address), Owner(*(task.owner or ("nobody", "", "")))
+    for page in pages(task.address):
+        for name in (entry["path"] for entry in page):
+            if name.rpartition("/")[2] != OWNER:
+                continue
+            found = read_owner(folder, name)
+            if found is not None and not found.is_same(deleting) and not _contains(deleting, found):
+                url = f"{task.address}/{name}".removesuffix(f"/{OWNER}")
+                raise owned_by_another(url, found, deleting)
+
+
+def _contains(volume: Owner, job: Owner) -> bool:
+    """Return whether the first is a CheckpointVolume, which is deleted after the jobs of its namespace."""
+    kinds = (volume.kind, job.kind) == ("CheckpointVolume", "StreamingJob")
+    return kinds and volume.namespace == job.namespace
 
 
 def pages(address: str) -> Iterator[Sequence[obstore.ObjectMeta]]:
@@ -135,16 +166,19 @@ def remove(address: str, names: Sequence[str]) -> None:
 
 def _open(address: str) -> S3Store:
     """Open the store at an address, configured by the AWS_* variables."""
-    parts = urlsplit(address)
+    bucket, prefix = split_s3(address)
     return S3Store(
-        parts.netloc,
-        prefix=parts.path.strip("/") or None,
+        bucket,
+        prefix=prefix or None,
         retry_config={"retry_timeout": timedelta(seconds=_RETRY_TIMEOUT_S)},
     )
 
 
 def _unavailable(what: str, error: Exception) -> StoreUnavailable:
-    reason = " ".join(str(error).partition("Debug source")[0].split())[:400]
+    # the answer's text is not repeated: the endpoint is the tenant's choice, and may be any server that only
+    # the operator reaches
+    code = re.search("<Code>([A-Za-z]{1,64})</Code>", str(error))
+    reason = f"{type(error).__name__}{f' ({code[1]})' if code else ''}"
     return StoreUnavailable(
         f"the store did not {what}: {reason}",
         data="a part of it may be done; a retry does the rest",
