@@ -131,5 +131,5 @@ def _is_module(name: str) -> bool:
 
 
 def _exists(word: str) -> bool:
-    path = word.rstrip(".,;:").partition("#")[0]
+    path = word.rstrip(".,;:").partition("#")[0].partition("::")[0]
     return (CHECKOUT / path).exists() or any(CHECKOUT.glob(path.rstrip("/")))
