@@ -385,7 +385,7 @@ def test_a_user_may_add_to_the_pod_of_a_server(charts: Charts, chart: str) -> No
         "extraVolumes": [{"name": "more", "emptyDir": {}}],
         "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
         "initContainers": [{"name": "first", "image": "first"}],
-        "sidecars": [{"name": "beside", "image": "beside"}],
+        "sidecars": [{"name": "second", "image": "second"}],
         "probes.liveness": {"tcpSocket": {"port": 1}},
         "updateStrategy": {"type": "OnDelete" if chart in PARTS[:3] else "Recreate"},
         **({"watch.all": True} if chart == "operator" else {}),
@@ -393,13 +393,13 @@ def test_a_user_may_add_to_the_pod_of_a_server(charts: Charts, chart: str) -> No
     documents = charts.render(chart, values)
     (workload,) = [d for d in documents if d["kind"] in WORKLOADS and not d["metadata"].get("annotations", {}).get("helm.sh/hook")]
     pod = workload["spec"]["template"]["spec"]
-    main, beside = pod["containers"]
+    main, second = pod["containers"]
     assert values["extraEnv"][0] in main["env"]
     assert main["envFrom"] == values["extraEnvFrom"]
     assert values["extraVolumes"][0] in pod["volumes"]
     assert values["extraVolumeMounts"][0] in main["volumeMounts"]
     assert [c["name"] for c in pod["initContainers"]] == ["first"]
-    assert beside["name"] == "beside"
+    assert second["name"] == "second"
     assert main["livenessProbe"] == values["probes.liveness"]
     assert "initialDelaySeconds" not in main["readinessProbe"]
     strategy = workload["spec"].get("updateStrategy") or workload["spec"]["strategy"]

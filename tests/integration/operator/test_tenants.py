@@ -70,7 +70,7 @@ def test_a_job_gets_no_account_without_the_label_and_no_rights_on_the_node(
 def test_a_volume_gets_neither_the_operators_identity_nor_its_network(
     api: Api, namespace: str
 ) -> None:
-    """H3 and M3: anyone's bucket was emptied, and any address was asked, on behalf of a tenant."""
+    """H3 and M3: anyone's bucket was emptied, and any address was contacted, on behalf of a tenant."""
     ambient = {"bucket": "others", "prefix": "streams", "reclaimPolicy": "Delete"}
     api.create(namespace, "ambient", ambient, CHECKPOINT_VOLUME)
     metadata = {"bucket": "b-b", "endpoint": "http://169.254.169.254", "credentialsSecret": "keys"}

@@ -12,7 +12,7 @@ from sluicegate_operator.kube.work_queue import WorkQueue
 
 
 def test_failed_reconciliations_are_counted_by_their_error() -> None:
-    """A resource that is retried for ever changes no other metric."""
+    """A resource that is retried without end changes no other metric."""
 
     async def fails(_key: Key) -> None:
         raise PermissionError
