@@ -172,8 +172,8 @@ class Platform:
         """Return a metric of the leading operator by its name and some of its labels."""
         operators = self.operators
         for pod in operators.list_objects("pods", "app.kubernetes.io/name=operator"):
-            name = pod["metadata"]["name"]
-            path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{name}:8080/proxy/metrics"
+            server = f"{pod['metadata']['name']}:8080"
+            path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{server}/proxy/metrics"
             for family in text_string_to_metric_families(operators.run("get", "--raw", path)):
                 for sample in family.samples:
                     if sample.name == name and labels.items() <= sample.labels.items():

@@ -276,6 +276,7 @@ def server_properties(documents: list[Document]) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if line)
 
 
+@pytest.mark.parametrize(("replicas", "flushed"), [(1, "1"), (3, None)])
 def test_kafkas_only_node_flushes_what_it_acknowledges(
     charts: Charts, replicas: int, flushed: str | None
 ) -> None:

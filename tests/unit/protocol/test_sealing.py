@@ -118,7 +118,7 @@ class Sealing(Machine):
     @precondition(lambda self: False)  # noqa: ARG005 - hypothesis's signature
     @rule()
     def markers_expire(self) -> None:
-        """A job whose markers expired with an unapplied epoch cannot be completed, which this test leaves out."""
+        """A job whose markers expired with an unapplied epoch cannot be completed: left out here."""
 
     @precondition(lambda self: "sealed" not in self.world.events and self.world.decided)
     @rule(sink=st.sampled_from(["kafka", "mysql"]))
