@@ -71,10 +71,10 @@ def findings(path: Path, banned: list[Rule]) -> Iterator[str]:
                 yield f"{path}:{number}: {found[0]!r}; write: {rule.advice}"
 
 
-def tracked() -> list[Path]:
-    """Return the files under version control that hold prose."""
+def tracked(folder: Path = Path()) -> list[Path]:
+    """Return the files of a folder that are under version control and hold prose."""
     done = subprocess.run(
-        ["git", "ls-files", "-z"],  # noqa: S607 - the developer's git
+        ["git", "ls-files", "-z", "--", folder],  # noqa: S607 - the developer's git
         capture_output=True,
         check=True,
         text=True,
@@ -106,7 +106,8 @@ def _reports(options: argparse.Namespace, banned: list[Rule]) -> Iterator[str]:
         subject = options.subject_file.read_text(encoding="utf-8").split("\n", 1)[0]
         yield from subject_findings("this commit", subject, banned)
         return
-    for path in options.paths or tracked():
+    given = [f for path in options.paths for f in (tracked(path) if path.is_dir() else [path])]
+    for path in given or tracked():
         try:
             yield from findings(path, banned)
         except (UnicodeDecodeError, tokenize.TokenError):
@@ -118,7 +119,7 @@ def _reports(options: argparse.Namespace, banned: list[Rule]) -> Iterator[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Print what breaks a rule; return 1 if anything does."""
     parser = argparse.ArgumentParser(prog="python -m infra.prose", description=__doc__)
-    parser.add_argument("paths", nargs="*", type=Path, help="files to check; default: all tracked")
+    parser.add_argument("paths", nargs="*", type=Path, help="files or folders to check; default: all tracked files")
     parser.add_argument("--commits", metavar="BASE", help="check the commit subjects after BASE")
     parser.add_argument("--subject-file", type=Path, help="check the message of one commit alone")
     options = parser.parse_args(arguments)
