@@ -119,7 +119,9 @@ def _reports(options: argparse.Namespace, banned: list[Rule]) -> Iterator[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Print what breaks a rule; return 1 if anything does."""
     parser = argparse.ArgumentParser(prog="python -m infra.prose", description=__doc__)
-    parser.add_argument("paths", nargs="*", type=Path, help="files or folders to check; default: all tracked files")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, help="files or folders; default: all tracked"
+    )
     parser.add_argument("--commits", metavar="BASE", help="check the commit subjects after BASE")
     parser.add_argument("--subject-file", type=Path, help="check the message of one commit alone")
     options = parser.parse_args(arguments)

@@ -139,8 +139,8 @@ _EXECUTOR_PROTECTION: Mapping[str, str] = {
     # application and passes it to the executors in a variable of their pods (Spark's page "Security").
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
-    # AES/GCM would also detect changed bytes, but in Spark 4.1.2 no executor gets through with it: it
-    # loses its place after the first message of a connection (SPARK-56227)
+    # AES/GCM would also detect changed bytes, but no application with executors started with it where
+    # it was tried, on Spark 4.1.2
     "spark.network.crypto.cipher": "AES/CTR/NoPadding",
     "spark.network.crypto.saslFallback": "false",
     "spark.io.encryption.enabled": "true",
