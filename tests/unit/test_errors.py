@@ -26,6 +26,7 @@ OUTCOMES = {
     "StoreUnsafe": (False, 64),
     "TransactionTimeoutInvalid": (False, 64),
     "CheckpointOfAnotherJob": (False, 64),
+    "OwnedByAnother": (False, 64),
     "InputChanged": (False, 64),
     "Fenced": (False, 65),
     "Sealed": (False, 65),

@@ -65,7 +65,6 @@ def driver_pod_of(body: Json) -> DriverPod:
         waiting_message=waiting_message,
         init_failure=_init_failure(status),
         node=Node() if node else None,
-        scheduled_at=_scheduled_at(status),
         terminating="deletionTimestamp" in meta,
         disrupted=("DisruptionTarget", "True") in conditions,
         has_finalizer=api_labels.DRIVER_FINALIZER in finalizers,
@@ -128,13 +127,6 @@ def _init_failure(status: Json) -> str:
             text = f"init container {one.get('name')}: exit code {ended['exitCode']}: {details}"
             return text.strip()[:1000]
     return ""
-
-
-def _scheduled_at(status: Json) -> float | None:
-    for one in status.get("conditions") or ():
-        if (one["type"], one["status"]) == ("PodScheduled", "True"):
-            return parse_instant(one.get("lastTransitionTime"))
-    return None
 
 
 def _phase(status: Json, code: int | None) -> str:

@@ -126,7 +126,7 @@ class Observer:
         )
 
     async def _complete(self, driver_pod: DriverPod, now: float) -> Pod:
-        """Return a pod with its node, and with the times at which its start and progress were first seen.
+        """Return a pod with its node, and when its node, its start and its progress were first seen.
 
         The clocks of the node and the driver may differ from ours, and ours may jump. The age of a
         report is therefore measured with this process's monotonic clock.
@@ -140,7 +140,9 @@ class Observer:
             progress = dataclasses.replace(pod.progress, at=now - age)
             pod = dataclasses.replace(pod, progress=progress)
         if driver_pod.node:
-            pod = dataclasses.replace(pod, node=await self._node(driver_pod.node))
+            age = self._age(pod.uid, "scheduled", None)
+            node = await self._node(driver_pod.node)
+            pod = dataclasses.replace(pod, node=node, scheduled_at=now - age)
         return pod
 
     def _age(self, uid: str, what: str, report: Progress | None) -> float:

@@ -73,7 +73,7 @@ class Pod:
         waiting_message: details of that.
         init_failure: how one of its init containers failed; empty: none did.
         node: None until it is bound to a node.
-        scheduled_at: when it was bound to its node; None: unknown.
+        scheduled_at: when the operator first saw it on a node, by its own clock; None: never.
         terminating: somebody deleted it, and it is shutting down.
         disrupted: it has the condition DisruptionTarget: it was evicted, preempted or drained.
         has_finalizer: it has our finalizer, so it cannot disappear before its end is recorded.

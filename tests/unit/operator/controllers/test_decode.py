@@ -63,13 +63,3 @@ def test_failed_init_container() -> None:
     found = pod(phase="Failed", containerStatuses=[DRIVER_WAITS], initContainerStatuses=[ended])
     assert found.init_failure == "init container migrate: exit code 3: Error"
     assert found.exit_code is None
-
-
-def test_time_at_which_a_pod_was_scheduled() -> None:
-    at = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastTransitionTime": "2027-01-15T08:00:00Z",
-    }
-    assert pod(conditions=[at]).scheduled_at == 1_800_000_000
-    assert pod().scheduled_at is None
