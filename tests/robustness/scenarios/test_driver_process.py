@@ -145,14 +145,15 @@ def test_sigterm_stops_a_stream_after_its_epoch_with_exit_code_0(pod: Pod) -> No
 
 
 def test_an_epoch_that_a_killed_driver_decided_is_applied_without_a_query(pod: Pod) -> None:
-    killed = pod.run(number=1, **{VARIABLE: "after-decide@0=kill-group"})
+    sink = str(pod.folder / "sink")
+    killed = pod.run(number=1, KEPT_STORE=sink, **{VARIABLE: "after-decide@0=kill-group"})
     assert killed.code == -signal.SIGKILL, killed.log
-    result = pod.run(SLUICEGATE_MODE="apply-only")
+    result = pod.run(SLUICEGATE_MODE="apply-only", KEPT_STORE=sink)
     assert result.code == 0, result.log
     assert "started" not in result.log.splitlines()
     assert pod.emitted == expected_totals(0, 0)
     assert StoredEpochLog(pod.store).epochs() == [0]
-    second = pod.run(SLUICEGATE_MODE="apply-only")
+    second = pod.run(SLUICEGATE_MODE="apply-only", KEPT_STORE=sink)
     assert second.code == 0, second.log
     assert "nothing to apply" in second.log
 
