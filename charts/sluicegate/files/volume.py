@@ -43,7 +43,7 @@ def ask(method, path, body=None):
                 return error.code, text
             reason = f"{error.code}: {text}"
         except OSError as error:
-            said = str(error)
+            reason = str(error)
         wait(f"the API server: {reason}")
 
 
