@@ -44,7 +44,7 @@ POINTS: Mapping[str, str] = {
     "replay-written": "replay: records and their receipts are written but not committed",
     "replay-committed": "replay: a transaction is committed, the next has not begun",
 }
-"""Every failpoint, with the process that reaches it and the state of the epoch at that point."""
+"""All failpoints: the process that each one stops, and the state of the epoch then."""
 
 _hooks: dict[str, Callable[[], None]] = {}
 
