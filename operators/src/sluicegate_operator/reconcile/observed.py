@@ -104,6 +104,11 @@ class Pod:
     progress: Progress | None = None
 
     @property
+    def start_began_at(self) -> float:
+        """When the kubelet could begin to start it; for a pod that was never seen on a node, its creation."""
+        return self.created_at if self.scheduled_at is None else self.scheduled_at
+
+    @property
     def dead(self) -> bool:
         """Whether its process is proven to have ended, or can never start."""
         if self.phase in (SUCCEEDED, FAILED):

@@ -76,7 +76,7 @@ def _problem_of(context: JobContext, pod: Pod) -> tuple[str, str] | None:
         return _SAME_REASON.get(pod.waiting, pod.waiting), pod.waiting_message or pod.waiting
     if pod.node is None:
         return None
-    slow_at = (pod.created_at if pod.scheduled_at is None else pod.scheduled_at) + SLOW_AFTER_S
+    slow_at = pod.start_began_at + SLOW_AFTER_S
     if context.now < slow_at:
         context.requeue_at(slow_at)
         return None

@@ -47,8 +47,7 @@ def check_deadlines(context: JobContext, pod: Pod) -> bool:
         if limit > 0:
             _stop_after(context, pod.created_at, limit, SCHEDULING)
     elif context.spec.startup.start_timeout_s > 0:
-        began = pod.created_at if pod.scheduled_at is None else pod.scheduled_at
-        _stop_after(context, began, context.spec.startup.start_timeout_s, STARTUP)
+        _stop_after(context, pod.start_began_at, context.spec.startup.start_timeout_s, STARTUP)
     return False
 
 
