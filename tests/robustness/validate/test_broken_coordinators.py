@@ -18,6 +18,7 @@ from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.effects import CreateRecord, EpochSteps, LatestEpoch, LogSteps, ReadRecord
 from sluicegate.protocol.markers import Marker, Verdict, compare_marker
 from sluicegate.protocol.record import EpochRecord
+from tests.robustness.model.protocol.directed_schedules import paused_before_its_seed
 from tests.robustness.model.protocol.exhaustive_search import everywhere, recover, to_the_end, until
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import Call, WorldConfig
@@ -223,15 +224,7 @@ def test_cleaning_the_staging_area_before_the_decision_is_caught() -> None:
 def expired_and_paused(**broken: Any) -> World:  # noqa: ANN401 - any field
     """Markers expire twice; a driver that was paused in between seeds after the epoch is applied."""
     world = World(config_of_one_sink(sinks=(KAFKA,), **broken))
-    to_the_end(world.start("A", last=1))
-    world.expire_markers("kafka")
-    paused = world.start("P")
-    until(paused, "seed")
-    other = world.start("B")
-    until(other, "log commit")
-    other.crash()
-    world.expire_markers("kafka")
-    to_the_end(paused)
+    to_the_end(paused_before_its_seed(world))
     recover(world)
     return world
 

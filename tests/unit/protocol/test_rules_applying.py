@@ -32,6 +32,7 @@ from tests.robustness.model.protocol.directed_schedules import (
     decided_and_not_applied,
     died_of,
     offsets,
+    paused_before_its_seed,
     world_of,
 )
 from tests.robustness.model.protocol.exhaustive_search import recover, to_the_end, until
@@ -200,14 +201,7 @@ def test_rule_11_an_epoch_that_is_marked_as_applied_needs_no_marker() -> None:
 def test_rule_11_a_seed_that_is_written_too_late_is_not_taken_for_the_marker_before() -> None:
     """A driver that was paused before it seeded writes its seed after the epoch is applied."""
     world = world_of(sinks=(KAFKA,), parts=1)
-    to_the_end(world.start("A", last=1))
-    world.expire_markers("kafka")
-    paused = world.start("P")
-    until(paused, "seed")
-    other = world.start("B")
-    until(other, "log commit")
-    other.crash()
-    world.expire_markers("kafka")
+    paused = paused_before_its_seed(world)
     died_of(to_the_end(paused), Fenced)
     died_of(recover(world), MarkerMismatch)
     assert offsets(world, "kafka") == [0, 1, 2, 3, 4, 5]

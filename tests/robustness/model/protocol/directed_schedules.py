@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.robustness.model.protocol.drivers import Driver
-from tests.robustness.model.protocol.exhaustive_search import until
+from tests.robustness.model.protocol.exhaustive_search import to_the_end, until
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import WorldConfig
 
@@ -35,3 +35,16 @@ def decided_and_not_applied() -> World:
     until(driver, "open")
     driver.crash()
     return world
+
+
+def paused_before_its_seed(world: World) -> Driver:
+    """Return a driver about to seed; meanwhile another applied the epoch, whose marker expired again."""
+    to_the_end(world.start("A", last=1))
+    world.expire_markers("kafka")
+    paused = world.start("P")
+    until(paused, "seed")
+    other = world.start("B")
+    until(other, "log commit")
+    other.crash()
+    world.expire_markers("kafka")
+    return paused
