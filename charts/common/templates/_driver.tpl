@@ -48,7 +48,5 @@ labels: {{- include "common.labels" .top | nindent 2 }}
   # the operator runs jobs only with accounts that have it
   sluicegate.dev/driver-account: "true"
   {{- end }}
-{{- with .annotations }}
-annotations: {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "common.annotationsWith" (dict "top" .top "own" .annotations) | nindent 0 }}
 {{- end -}}

@@ -24,8 +24,46 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: sluicegate
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
+{{- include "common.labelLines" . }}
+{{- end -}}
+
+{{/* Labels of pods. */}}
+{{- define "common.podLabels" -}}
+{{ include "common.selector" . }}
+{{- include "common.labelLines" . }}
+{{- end -}}
+
+{{/* commonLabels, each on a line of its own, after an empty one; those of the chart win over global ones. */}}
+{{- define "common.labelLines" -}}
+{{- with merge dict (.Values.commonLabels | default dict) ((.Values.global).commonLabels | default dict) }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* commonAnnotations as lines; those of the chart win over global ones. */}}
+{{- define "common.annotationLines" -}}
+{{- with merge dict (.Values.commonAnnotations | default dict) ((.Values.global).commonAnnotations | default dict) }}
+{{- toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The field `annotations` of an object that has only the common ones; nothing if there are none. */}}
+{{- define "common.annotations" -}}
+{{- include "common.annotationsWith" (dict "top" .) -}}
+{{- end -}}
+
+{{/* The field `annotations` with the common ones and the object's. Takes (dict "top" ROOT "own" DICT). */}}
+{{- define "common.annotationsWith" -}}
+{{- with merge dict (.own | default dict) (include "common.annotationLines" .top | fromYaml) }}
+{{- dict "annotations" . | toYaml }}
+{{- end }}
+{{- end -}}
+
+{{/* Objects of values, as they are or as text that is a template. */}}
+{{- define "common.extraObjects" -}}
+{{- range .Values.extraObjects }}
+---
+{{ tpl (kindIs "string" . | ternary . (toYaml .)) $ }}
 {{- end }}
 {{- end -}}
 

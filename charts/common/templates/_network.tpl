@@ -27,6 +27,7 @@ kind: NetworkPolicy
 metadata:
   name: {{ include "common.fullname" .top }}{{ with .suffix }}-{{ . }}{{ end }}
   namespace: {{ .namespace | default .top.Release.Namespace }}
+  {{- include "common.annotations" .top | nindent 2 }}
   labels: {{- include "common.labels" .top | nindent 4 }}
 spec:
   podSelector:

@@ -77,6 +77,7 @@ labels: {{- include "common.labels" .top | nindent 2 }}
   app.kubernetes.io/component: test
   {{ include "common.clientLabel" .top }}: "true"
 annotations:
+  {{- include "common.annotationLines" .top | nindent 2 }}
   helm.sh/hook: test
   helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
@@ -87,6 +88,7 @@ kind: PodDisruptionBudget
 metadata:
   name: {{ include "common.fullname" .top }}
   namespace: {{ .namespace | default .top.Release.Namespace }}
+  {{- include "common.annotations" .top | nindent 2 }}
   labels: {{- include "common.labels" .top | nindent 4 }}
 spec:
   maxUnavailable: {{ .top.Values.podDisruptionBudget.maxUnavailable }}

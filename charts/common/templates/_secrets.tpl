@@ -17,6 +17,7 @@ Takes (dict "top" ROOT "name" SECRET "key" KEY "given" TEXT "length" NUMBER). */
 
 {{/* Annotations of a Secret whose passwords are also in the data of a volume: it is kept with the volume. */}}
 {{- define "common.keptAnnotations" -}}
+{{- include "common.annotationLines" . }}
 helm.sh/resource-policy: keep
 {{- end -}}
 
@@ -97,6 +98,7 @@ kind: Secret
 metadata:
   name: {{ include "common.tlsSecretName" . }}
   namespace: {{ .Release.Namespace }}
+  {{- include "common.annotations" . | nindent 2 }}
   labels: {{- include "common.labels" . | nindent 4 }}
 type: kubernetes.io/tls
 data: {{- include "common.tlsData" (dict "top" . "names" (include "common.hosts" . | fromYamlArray)) | nindent 2 }}

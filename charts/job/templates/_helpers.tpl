@@ -64,5 +64,12 @@ Takes (dict "top" ROOT "container" driver|executor). */}}
 {{- end -}}
 {{- if or (gt (len $ours) 1) $others }}{{ $_ := set $pod "containers" (prepend $others $ours) }}{{ end -}}
 {{- if $pod }}{{ $_ := set $template "spec" $pod }}{{ end -}}
+{{- range $field, $common := dict "labels" (include "common.labelLines" .top | fromYaml) "annotations" (include "common.annotationLines" .top | fromYaml) -}}
+{{- if $common -}}
+{{- $metadata := $template.metadata | default dict -}}
+{{- $_ := set $metadata $field (merge dict (get $metadata $field | default dict) $common) -}}
+{{- $_ := set $template "metadata" $metadata -}}
+{{- end -}}
+{{- end -}}
 {{- toJson $template -}}
 {{- end -}}

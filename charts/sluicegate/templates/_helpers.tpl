@@ -100,7 +100,7 @@ http://{{ include "common.fullname" .Subcharts.collector }}.{{ .Release.Namespac
 {{- with $values.prefix }}{{ $_ := set $spec "prefix" . }}{{ end -}}
 {{- $region := ternary (index .Values "object-store").region .Values.external.objectStore.region (index .Values "object-store").enabled -}}
 {{- with $region }}{{ $_ := set $spec "region" . }}{{ end -}}
-{{- $meta := dict "name" $values.name "labels" (include "common.labels" . | fromYaml) -}}
+{{- $meta := merge (dict "name" $values.name "labels" (include "common.labels" . | fromYaml)) (include "common.annotations" . | fromYaml) -}}
 {{- dict "apiVersion" "sluicegate.dev/v1alpha1" "kind" "CheckpointVolume" "metadata" $meta "spec" $spec | toJson -}}
 {{- end -}}
 
@@ -114,6 +114,7 @@ metadata:
   labels: {{- include "common.labels" .top | nindent 4 }}
     app.kubernetes.io/component: volume
   annotations:
+    {{- include "common.annotationLines" .top | nindent 4 }}
     helm.sh/hook: {{ .hook }}
     # a failed Job is kept, because its log has the reason
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
@@ -122,7 +123,8 @@ spec:
   activeDeadlineSeconds: {{ add (int .top.Values.hooks.timeoutSeconds) 60 }}
   template:
     metadata:
-      labels: {{- include "common.selector" .top | nindent 8 }}
+      {{- include "common.annotations" .top | nindent 6 }}
+      labels: {{- include "common.podLabels" .top | nindent 8 }}
         app.kubernetes.io/component: volume
     spec:
       restartPolicy: Never
