@@ -1,74 +1,171 @@
-{{/* Secrets that are generated once: values in the cluster are kept. Without a cluster
-(`helm template`, and tools that deploy with it) they are generated anew each time: use existingSecret there. */}}
+{{/* Secrets that are generated once. A template cannot do that: it is rendered again for each upgrade, and without
+a cluster by tools such as Argo CD. It lists them, and a hook Job creates what is missing
+(sluicegate_operator.hooks.secrets). */}}
 
-{{/* A key of a Secret, base64: the existing value, the given one, or a generated one.
-Takes (dict "top" ROOT "name" SECRET "key" KEY "given" TEXT "length" NUMBER). */}}
-{{- define "common.kept" -}}
-{{- $there := lookup "v1" "Secret" .top.Release.Namespace .name -}}
-{{- $old := dig "data" .key "" (default dict $there) -}}
-{{- if .given -}}
-{{- .given | b64enc -}}
-{{- else if $old -}}
-{{- $old -}}
-{{- else -}}
-{{- randAlphaNum (int (.length | default 24)) | b64enc -}}
-{{- end -}}
-{{- end -}}
-
-{{/* Annotations of a Secret whose passwords are also in the data of a volume: it is kept with the volume. */}}
+{{/* Annotations of objects that outlive their release, in Helm and in Argo CD. */}}
 {{- define "common.keptAnnotations" -}}
 {{- include "common.annotationLines" . }}
 helm.sh/resource-policy: keep
+argocd.argoproj.io/compare-options: IgnoreExtraneous
+argocd.argoproj.io/sync-options: Prune=false,Delete=false
+{{- end -}}
+
+{{/* The Job that creates Secrets, and its rights, which exist only while it runs.
+Takes (dict "top" ROOT "secrets" LIST), a list of sluicegate_operator.hooks.secrets.SecretSpec; and, for Secrets that
+depend on objects of the release, "hook" and "suffix". */}}
+{{- define "common.secretsJob" -}}
+{{- $top := .top -}}
+{{- $component := .suffix | default "secrets" -}}
+{{- $name := printf "%s-%s" (include "common.fullname" $top) $component -}}
+{{- $hook := .hook | default "pre-install,pre-upgrade" -}}
+{{- $own := dict -}}
+{{- $read := list -}}
+{{- range .secrets -}}
+{{- $namespace := .namespace | default $top.Release.Namespace -}}
+{{- $_ := set $own $namespace (append (get $own $namespace | default list) .name) -}}
+{{- range .text -}}
+{{- range regexFindAll "[$][{][^/{}]+/" . -1 -}}{{- $read = append $read (trimAll "${/" .) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $metadata := dict "labels" (include "common.labels" $top | fromYaml) "annotations" (include "common.keptAnnotations" $top | fromYaml) -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{- include "common.hookMeta" (dict "top" $top "name" $name "hook" $hook "weight" -10) | nindent 2 }}
+automountServiceAccountToken: false
+{{- range $namespace, $names := $own }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{- include "common.hookMeta" (dict "top" $top "name" $name "hook" $hook "weight" -10 "namespace" $namespace) | nindent 2 }}
+rules:
+# creates the Secrets; RBAC cannot restrict create to a name
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+# completes them
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: {{- toYaml $names | nindent 2 }}
+  verbs: [get, patch]
+{{- with and (eq $namespace $top.Release.Namespace) $read }}
+# reads those that they refer to
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: {{- uniq . | toYaml | nindent 2 }}
+  verbs: [get]
+{{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{- include "common.hookMeta" (dict "top" $top "name" $name "hook" $hook "weight" -10 "namespace" $namespace) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ $name }}
+  namespace: {{ $top.Release.Namespace }}
+{{- end }}
+{{- if $top.Values.networkPolicy.enabled }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {{- include "common.hookMeta" (dict "top" $top "name" $name "hook" $hook "weight" -10) | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels: {{- include "common.selector" $top | nindent 6 }}
+      app.kubernetes.io/component: {{ $component }}
+  policyTypes: [Ingress, Egress]
+  ingress: []
+  egress: {{- include "common.dnsEgress" $top | nindent 2 }}
+  # the API server
+  - ports:
+    {{- range $top.Values.secretsJob.apiServerPorts }}
+    - {port: {{ . }}}
+    {{- end }}
+{{- end }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {{- include "common.hookMeta" (dict "top" $top "name" $name "hook" $hook "weight" -5) | nindent 2 }}
+spec:
+  backoffLimit: 1
+  activeDeadlineSeconds: {{ add 60 (mul 2 (int $top.Values.secretsJob.timeoutSeconds)) }}
+  template:
+    metadata:
+      {{- include "common.annotations" $top | nindent 6 }}
+      labels: {{- include "common.podLabels" $top | nindent 8 }}
+        app.kubernetes.io/component: {{ $component }}
+    spec:
+      restartPolicy: Never
+      serviceAccountName: {{ $name }}
+      automountServiceAccountToken: true
+      enableServiceLinks: false
+      securityContext: {{- include "common.podSecurity" $top | nindent 8 }}
+      {{- include "common.pullSecrets" $top | nindent 6 }}
+      {{- include "common.placement" $top.Values | nindent 6 }}
+      containers:
+      - name: secrets
+        image: {{ include "common.image" (dict "top" $top "image" $top.Values.secretsJob.image) }}
+        imagePullPolicy: {{ $top.Values.image.pullPolicy }}
+        command: [python, -m, sluicegate_operator.hooks, secrets]
+        args: [--timeout-s={{ $top.Values.secretsJob.timeoutSeconds }}]
+        env:
+        - {name: NAMESPACE, value: {{ $top.Release.Namespace }}}
+        # names and lengths; the values are generated in the Job
+        - {name: SECRETS, value: {{ toJson .secrets | quote }}}
+        - {name: METADATA, value: {{ toJson $metadata | quote }}}
+        resources:
+          requests: {cpu: 10m, memory: 64Mi}
+          limits: {memory: 128Mi}
+        securityContext: {{- include "common.containerSecurity" $top | nindent 10 }}
+        volumeMounts:
+        - {name: tmp, mountPath: /tmp}
+      volumes:
+      - {name: tmp, emptyDir: {}}
+{{- end -}}
+
+{{/* metadata of an object that exists only during a hook. A Job that failed is retained, because its log has the
+reason. Takes (dict "top" ROOT "name" NAME "hook" EVENTS "weight" NUMBER), and optionally "namespace". */}}
+{{- define "common.hookMeta" -}}
+name: {{ .name }}
+namespace: {{ .namespace | default .top.Release.Namespace }}
+labels: {{- include "common.labels" .top | nindent 2 }}
+annotations:
+  {{- include "common.annotationLines" .top | nindent 2 }}
+  helm.sh/hook: {{ .hook }}
+  helm.sh/hook-weight: {{ .weight | quote }}
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
 {{- define "common.tlsSecretName" -}}
 {{- .Values.tls.existingSecret | default (printf "%s-tls" (include "common.fullname" .)) -}}
 {{- end -}}
 
-{{/* data of a kubernetes.io/tls Secret with a CA of its own, kept once it exists. An upgrade
-that changes the names needs another certificate: delete the Secret first.
-Takes (dict "top" ROOT "names" LIST). */}}
-{{- define "common.tlsData" -}}
-{{- $name := include "common.tlsSecretName" .top -}}
-{{- $there := lookup "v1" "Secret" .top.Release.Namespace $name -}}
-{{- if and $there (dig "data" "tls.key" "" $there) -}}
-{{- range list "ca.crt" "tls.crt" "tls.key" }}
-{{ . }}: {{ index $there.data . }}
-{{- end }}
+{{/* The Secrets of a certificate that the chart generates, as {"all": LIST}: an authority, and what it issues. */}}
+{{- define "common.tlsSecrets" -}}
+{{- $all := list -}}
+{{- if eq (include "common.tlsSource" .) "chart" -}}
+{{- $name := include "common.tlsSecretName" . -}}
+{{- $all = append $all (dict "name" (printf "%s-ca" $name) "type" "kubernetes.io/tls" "authority" true) -}}
+{{- $all = append $all (dict "name" $name "type" "kubernetes.io/tls" "issuer" (printf "%s-ca" $name) "hosts" (include "common.hosts" . | fromYamlArray) "days" (int .Values.tls.validityDays)) -}}
+{{- end -}}
+{{- dict "all" $all | toJson -}}
+{{- end -}}
+
+{{/* Where the certificate comes from: chart, issuer (cert-manager), secret (yours); empty: no TLS. */}}
+{{- define "common.tlsSource" -}}
+{{- $issuer := .Values.tls.certManager.issuerRef.name -}}
+{{- if not .Values.tls.enabled -}}
+{{- if or .Values.tls.existingSecret $issuer -}}
+{{- fail (printf "%s: tls.existingSecret or tls.certManager is set but tls.enabled is false: connections would be plain text. Set tls.enabled, or remove it." .Chart.Name) -}}
+{{- end -}}
+{{- else if and .Values.tls.existingSecret $issuer -}}
+{{- fail (printf "%s: tls.existingSecret and tls.certManager.issuerRef are both set. Remove one of them." .Chart.Name) -}}
 {{- else -}}
-{{- $days := int .top.Values.tls.validityDays -}}
-{{- $ca := genCA (printf "%s-ca" (include "common.fullname" .top)) $days -}}
-{{- $made := genSignedCert (first .names) (list "127.0.0.1") (append .names "localhost") $days $ca }}
-ca.crt: {{ $ca.Cert | b64enc }}
-tls.crt: {{ $made.Cert | b64enc }}
-tls.key: {{ include "common.pkcs8" $made.Key | b64enc }}
+{{ if .Values.tls.existingSecret }}secret{{ else if $issuer }}issuer{{ else }}chart{{ end }}
 {{- end -}}
-{{- end -}}
-
-{{/* An RSA key as PKCS#8 (RFC 5958), which is the only form that Kafka reads; genSignedCert makes
-PKCS#1 (RFC 8017). That is wrapped: SEQUENCE { 0, { rsaEncryption, NULL }, OCTET STRING { key } }, the
-lengths in two bytes each, as those of keys of 1024 to 65535 bits are. */}}
-{{- define "common.pkcs8" -}}
-{{- $body := regexReplaceAll "-----[^-]+-----|\\s" . "" | b64dec -}}
-{{- $size := len $body -}}
-{{- $inner := include "common.twoBytes" $size -}}
-{{- $outer := include "common.twoBytes" (add $size 22) -}}
-{{- $head := printf "%s%s%s%s" (b64dec "MII=") $outer (b64dec "AgEAMA0GCSqGSIb3DQEBAQUABII=") $inner -}}
------BEGIN PRIVATE KEY-----
-{{ regexReplaceAll "(.{64})" (printf "%s%s" $head $body | b64enc) "${1}\n" | trimSuffix "\n" }}
------END PRIVATE KEY-----
-{{ end -}}
-
-{{/* A number below 65536 as two bytes, by way of 18 bits of base64, because templates have no bytes. */}}
-{{- define "common.twoBytes" -}}
-{{- $digits := "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/" -}}
-{{- $bits := mul . 4 -}}
-{{- $text := "" -}}
-{{- range list 4096 64 1 -}}
-{{- $digit := int (mod (div $bits .) 64) -}}
-{{- $text = printf "%s%s" $text (substr $digit (int (add1 $digit)) $digits) -}}
-{{- end -}}
-{{- printf "%s=" $text | b64dec -}}
 {{- end -}}
 
 {{/* DNS names in a component's certificate: its Service and its pods. */}}
@@ -83,24 +180,25 @@ lengths in two bytes each, as those of keys of 1024 to 65535 bits are. */}}
 - {{ $host | quote }}
 {{- end -}}
 
-{{- define "common.checkTLS" -}}
-{{- if and .Values.tls.existingSecret (not .Values.tls.enabled) -}}
-{{- fail (printf "%s: tls.existingSecret is set but tls.enabled is false: connections would be plain text. Set tls.enabled, or remove the Secret." .Chart.Name) -}}
-{{- end -}}
-{{- end -}}
-
-{{/* The Secret of a certificate that the chart makes, if it is to. */}}
-{{- define "common.tlsSecret" -}}
-{{- include "common.checkTLS" . -}}
-{{- if and .Values.tls.enabled (not .Values.tls.existingSecret) -}}
-apiVersion: v1
-kind: Secret
+{{/* The Certificate of cert-manager, if an issuer is named. It is renewed with a new key. */}}
+{{- define "common.certificate" -}}
+{{- if eq (include "common.tlsSource" .) "issuer" -}}
+apiVersion: cert-manager.io/v1
+kind: Certificate
 metadata:
   name: {{ include "common.tlsSecretName" . }}
   namespace: {{ .Release.Namespace }}
   {{- include "common.annotations" . | nindent 2 }}
   labels: {{- include "common.labels" . | nindent 4 }}
-type: kubernetes.io/tls
-data: {{- include "common.tlsData" (dict "top" . "names" (include "common.hosts" . | fromYamlArray)) | nindent 2 }}
+spec:
+  secretName: {{ include "common.tlsSecretName" . }}
+  issuerRef: {{- toYaml .Values.tls.certManager.issuerRef | nindent 4 }}
+  commonName: {{ include "common.tlsSecretName" . }}
+  dnsNames: {{- append (include "common.hosts" . | fromYamlArray) "localhost" | toYaml | nindent 2 }}
+  ipAddresses: [127.0.0.1]
+  # Kafka's nodes are clients of each other
+  usages: [digital signature, key encipherment, server auth, client auth]
+  # Kafka reads no other form of a key
+  privateKey: {algorithm: RSA, size: 2048, encoding: PKCS8, rotationPolicy: Always}
 {{- end -}}
 {{- end -}}

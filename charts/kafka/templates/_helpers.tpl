@@ -169,3 +169,24 @@ volumes:
     - {key: ca.crt, path: ca.crt}
 {{- end }}
 {{- end -}}
+
+{{/* The Secret for a job's driver, as {"all": LIST}: the clients' settings as librdkafka names them, and the CA. */}}
+{{- define "kafka.clientSecret" -}}
+{{- $all := list -}}
+{{- if or .Values.scram.enabled .Values.tls.enabled -}}
+{{- $lines := list (printf "security.protocol=%s" (include "kafka.protocol" .)) -}}
+{{- $text := dict -}}
+{{- if .Values.scram.enabled -}}
+{{- $user := first .Values.scram.users -}}
+{{- $password := printf "sasl.password=${%s/%s}" (include "kafka.scramSecret" .) $user -}}
+{{- $lines = concat $lines (list "sasl.mechanism=SCRAM-SHA-512" (printf "sasl.username=%s" $user) $password) -}}
+{{- end -}}
+{{- if .Values.tls.enabled -}}
+{{- $lines = append $lines "ssl.ca.location=/etc/kafka-client/ca.crt" -}}
+{{- $_ := set $text "ca.crt" (printf "${%s/ca.crt}" (include "common.tlsSecretName" .)) -}}
+{{- end -}}
+{{- $_ := set $text "kafka.properties" (printf "%s\n" (join "\n" $lines)) -}}
+{{- $all = list (dict "name" (printf "%s-client" (include "common.fullname" .)) "text" $text) -}}
+{{- end -}}
+{{- dict "all" $all | toJson -}}
+{{- end -}}

@@ -38,6 +38,18 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "a whole bucket is never emptied",
     ),
     ("kafka", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
+    (
+        "kafka",
+        {
+            "tls": {
+                "enabled": True,
+                "existingSecret": "t",
+                "certManager": {"issuerRef": {"name": "i"}},
+            }
+        },
+        "Remove one of them",
+    ),
+    ("mysql", {"tls": {"certManager": {"issuerRef": {"name": "i"}}}}, "Set tls.enabled"),
     ("kafka", {"scram": {"existingSecret": "s"}}, "Set scram.enabled"),
     ("kafka", {"scram": {"enabled": True, "users": ["broker"]}}, "the user of the brokers"),
     ("kafka", {"config": {"listeners": "X://:1"}}, "config.listeners is set by the chart"),
@@ -52,11 +64,6 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "topics.clicks.replicationFactor is 3, but there are 1 nodes",
     ),
     ("kafka", {"replicas": 2}, "value must be one of 1, 3, 5"),
-    (
-        "mysql",
-        {"auth": {"existingSecret": "m", "password": "p"}},
-        "auth.existingSecret and passwords are both set",
-    ),
     ("mysql", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
     ("mysql", {"config": {"sync_binlog": 0}}, "config.sync_binlog is set by the chart"),
     (
@@ -65,11 +72,6 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "config.innodb-flush-log-at-trx-commit is set by the chart",
     ),
     ("mysql", {"config": {"max_connections": 9}}, "use maxConnections"),
-    (
-        "object-store",
-        {"auth": {"existingSecret": "s", "accessKeyId": "a"}},
-        "auth.existingSecret and keys are both set",
-    ),
     ("object-store", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
     ("operator", {"watch": {"all": True, "namespaces": ["shop"]}}, "watch.all is true"),
     ("operator", {}, "Name the namespaces of your jobs, or set watch.all"),

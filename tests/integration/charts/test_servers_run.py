@@ -3,7 +3,6 @@
 The images are not used: the servers of this machine run, with other folders, hosts and ports.
 """
 
-import base64
 import os
 import re
 import subprocess
@@ -25,7 +24,9 @@ from confluent_kafka.admin import (
 from infra.local_services.process import Server, accepts, free_ports
 from infra.preflight import java_command
 from infra.toolchain import go_programs, maven
+from tests.integration.charts.hook_jobs import run_secrets_jobs, secrets_in
 from tests.integration.charts.rendering import Charts, Document, of_kind, only_of_kind
+from tests.integration.operator.api import Api
 
 ALL_ENABLED = {
     "scram": {"enabled": True, "users": ["sluicegate"]},
@@ -34,11 +35,20 @@ ALL_ENABLED = {
 }
 
 
-def data_of(documents: list[Document], name: str) -> dict[str, str]:
-    """Return the data of a Secret as a pod sees it."""
-    secret = only_of_kind(documents, "Secret", name)
-    decoded = {key: base64.b64decode(text).decode() for key, text in secret.get("data", {}).items()}
-    return {**decoded, **secret.get("stringData", {})}
+Secrets = dict[str, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Api) -> Api:
+    """Return the API server with the namespace of the rendered releases, where Secrets are created."""
+    cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": "sluicegate"}})
+    return cluster
+
+
+def create_secrets(api: Api, documents: list[Document]) -> Secrets:
+    """Create the Secrets of a release as its Jobs do, and return their data."""
+    run_secrets_jobs(api, documents)
+    return secrets_in(api, "sluicegate")
 
 
 class ChartKafka(Server):
@@ -48,14 +58,14 @@ class ChartKafka(Server):
     LOG = "kafka.log"
     START_TIMEOUT_S = 120.0
 
-    def __init__(self, folder: Path, documents: list[Document]) -> None:
+    def __init__(self, folder: Path, documents: list[Document], secrets: Secrets) -> None:
         super().__init__(folder)
-        self.documents = documents
+        self.documents, self.secrets = documents, secrets
         self.client, self.controller, self.internal = free_ports(3)
         for name in ("tls", "scripts", "data"):
             (folder / name).mkdir()
-        self.passwords = data_of(documents, "sluicegate-kafka-scram")
-        for name, text in data_of(documents, "sluicegate-kafka-tls").items():
+        self.passwords = self.secrets["sluicegate-kafka-scram"]
+        for name, text in secrets["sluicegate-kafka-tls"].items():
             (folder / "tls" / name).write_text(text)
         scripts = only_of_kind(documents, "ConfigMap", "sluicegate-kafka-scripts")["data"]
         for name, text in scripts.items():
@@ -129,7 +139,7 @@ class ChartKafka(Server):
 
     def settings(self) -> dict[str, str]:
         """Return the settings of a job's driver as librdkafka's properties."""
-        secret = data_of(self.documents, "sluicegate-kafka-client")
+        secret = self.secrets["sluicegate-kafka-client"]
         (self._folder / "ca.crt").write_text(secret["ca.crt"])
         lines = secret["kafka.properties"].replace("/etc/kafka-client", str(self._folder))
         properties = dict(line.split("=", 1) for line in lines.splitlines() if line)
@@ -137,9 +147,12 @@ class ChartKafka(Server):
 
 
 @pytest.fixture(scope="module")
-def kafka(charts: Charts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartKafka]:
+def kafka(
+    charts: Charts, namespace: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ChartKafka]:
     documents = charts.render("kafka", ALL_ENABLED)
-    server = ChartKafka(tmp_path_factory.mktemp("kafka"), documents)
+    secrets = create_secrets(namespace, documents)
+    server = ChartKafka(tmp_path_factory.mktemp("kafka"), documents, secrets)
     server.start()
     try:
         server.create_user_and_topic()
@@ -187,18 +200,18 @@ class ChartStore(Server):
     LOG = "store.log"
     START_TIMEOUT_S = 30.0
 
-    def __init__(self, folder: Path, documents: list[Document]) -> None:
+    def __init__(self, folder: Path, documents: list[Document], secrets: Secrets) -> None:
         super().__init__(folder)
-        self.documents = documents
+        self.documents, self.secrets = documents, secrets
         (self.port,) = free_ports(1)
         # as the kubelet creates the folders of subPath
         for name in ("objects", "metadata", "tls"):
             (folder / name).mkdir()
-        for name, text in data_of(documents, "sluicegate-object-store-tls").items():
+        for name, text in secrets["sluicegate-object-store-tls"].items():
             (folder / "tls" / name).write_text(text)
 
     def _environment(self) -> Mapping[str, str]:
-        keys = data_of(self.documents, "sluicegate-object-store")
+        keys = self.secrets["sluicegate-object-store"]
         (container,) = self._pod()["containers"]
         variables = {
             variable["name"]: keys[variable["valueFrom"]["secretKeyRef"]["key"]]
@@ -224,7 +237,7 @@ class ChartStore(Server):
         """Run the command of the pod of `helm test`."""
         (pod,) = of_kind(self.documents, "Pod")
         (container,) = pod["spec"]["containers"]
-        keys = data_of(self.documents, "sluicegate-object-store")
+        keys = self.secrets["sluicegate-object-store"]
         variables = {
             "ENDPOINT": f"https://127.0.0.1:{self.port}",
             "AWS_REGION": "us-east-1",
@@ -245,11 +258,12 @@ class ChartStore(Server):
 
 @pytest.mark.integration
 def test_the_store_with_tls_and_the_charts_settings_accepts_signed_requests(
-    charts: Charts, tmp_path: Path
+    charts: Charts, namespace: Api, tmp_path: Path
 ) -> None:
     if reason := go_programs.VERSITYGW.missing_reason():
         pytest.skip(reason)
-    server = ChartStore(tmp_path, charts.render("object-store", {"tls": {"enabled": True}}))
+    documents = charts.render("object-store", {"tls": {"enabled": True}})
+    server = ChartStore(tmp_path, documents, create_secrets(namespace, documents))
     server.start()
     start = time.monotonic()
     try:

@@ -56,7 +56,7 @@ def test_a_node_starts_again_with_the_same_voters(node: Node) -> None:
 
 
 def test_a_node_refuses_another_number_of_nodes(node: Node) -> None:
-    """Helm's own check needs the cluster: `helm template | kubectl apply` and Argo CD pass it by."""
+    """The chart cannot: its rendering does not know what is installed."""
     assert node.start(ONE).returncode == 0
     refused = node.start(THREE)
     assert refused.returncode == 64
