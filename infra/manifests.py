@@ -21,18 +21,24 @@ FILE: Final = "sluicegate-operator.yaml"
 
 
 def values_of(
-    namespaces: Sequence[str] = (), drivers: Sequence[str] = ("default",), registry: str = ""
+    namespaces: Sequence[str] = ("default",),
+    drivers: Sequence[str] = ("default",),
+    registry: str = "",
+    secrets: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the chart's values for an install.
 
     Args:
-        namespaces: whose jobs the operator runs; none: those of all namespaces.
+        namespaces: whose jobs the operator runs; none: those of all namespaces, where it may then create pods
+            and read any Secret.
         drivers: namespaces in which the drivers' ServiceAccount is created.
-        registry: host of the registry of the image; empty: the container engine's default.
+        registry: host of the registry of the image; empty: `localhost`, images loaded into the nodes.
+        secrets: that the operator may read in the namespaces; none: the chart's default.
     """
+    watch = {"all": not namespaces, "namespaces": list(namespaces)}
     return {
         "namespace": {"create": True},
-        "watch": {"all": not namespaces, "namespaces": list(namespaces)},
+        "watch": watch | ({"secrets": list(secrets)} if secrets else {}),
         "driverAccounts": list(drivers),
         "image": {"registry": registry},
     }
@@ -53,7 +59,20 @@ def main(arguments: list[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="NS",
-        help="run the jobs of this namespace only; may be repeated (default: all namespaces)",
+        help="run the jobs of this namespace, which must exist; may be repeated (default: `default`)",
+    )
+    parser.add_argument(
+        "--all-namespaces",
+        action="store_true",
+        help="run the jobs of all namespaces: the operator may create pods and read any Secret there",
+    )
+    parser.add_argument(
+        "--secret",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="let the operator read this Secret in these namespaces; may be repeated (default: "
+        "checkpoint-store)",
     )
     parser.add_argument(
         "--drivers",
@@ -64,11 +83,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--registry", default="", help="host of the registry of the image")
     options = parser.parse_args(arguments)
-    drivers = options.drivers or options.namespace or ["default"]
+    if options.all_namespaces and options.namespace:
+        parser.error("--all-namespaces and --namespace exclude each other")
+    namespaces = [] if options.all_namespaces else options.namespace or ["default"]
+    drivers = options.drivers or namespaces or ["default"]
     path = work_folder() / "manifests" / FILE
     try:
         helm.vendor()
-        text = render(values_of(options.namespace, drivers, options.registry))
+        text = render(values_of(namespaces, drivers, options.registry, options.secret))
     except helm.HelmError as error:
         print(error, file=sys.stderr)
         return 1

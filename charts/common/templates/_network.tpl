@@ -20,6 +20,12 @@
 {{- end }}
 {{- end -}}
 
+{{/* The port of a URL, explicit or by its scheme. */}}
+{{- define "common.portOf" -}}
+{{- $url := urlParse . -}}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}
+
 {{/* The name, labels and pods of a policy. Takes (dict "top" ROOT "component" NAME). */}}
 {{- define "common.policyHead" -}}
 apiVersion: networking.k8s.io/v1

@@ -18,9 +18,13 @@ env:
   valueFrom:
     configMapKeyRef: {name: {{ .platform }}-connections, key: SLUICEGATE_KAFKA}
   {{- end }}
+{{- if .mysql.enabled }}
 - name: SLUICEGATE_MYSQL
   valueFrom:
     secretKeyRef: {name: {{ .mysql.secret | default (printf "%s-mysql" .platform) }}, key: {{ .mysql.key }}}
+{{- else if or .mysql.secret .mysql.authority }}
+{{- fail "job: connections.mysql.enabled is false and its Secrets are given: they would have no effect. Enable it, or remove them." }}
+{{- end }}
 {{- if and .kafkaConfig (eq $.container "driver") }}
 # its clients alone read it, and give executors what is in it
 - {name: SLUICEGATE_KAFKA_CONFIG, value: /etc/kafka-client/kafka.properties}

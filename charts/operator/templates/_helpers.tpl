@@ -3,6 +3,11 @@
 {{ tpl .Values.namespace.name . | default .Release.Namespace }}
 {{- end -}}
 
+{{/* Name of objects without a namespace: releases in different namespaces may have the same name. */}}
+{{- define "operator.clusterName" -}}
+{{ include "common.fullname" . }}.{{ include "operator.namespace" . }}
+{{- end -}}
+
 {{/* The namespaces that are watched, as {"all": [...]}; empty: all. */}}
 {{- define "operator.watched" -}}
 {{- $names := list -}}

@@ -83,12 +83,6 @@ http://{{ include "common.fullname" .Subcharts.collector }}.{{ .Release.Namespac
 {{- end -}}
 {{- end -}}
 
-{{/* The port of a URL, explicit or by its scheme. */}}
-{{- define "sluicegate.portOf" -}}
-{{- $url := urlParse . -}}
-{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
-{{- end -}}
-
 {{/* The CheckpointVolume, as JSON. */}}
 {{- define "sluicegate.volume" -}}
 {{- $values := .Values.checkpointVolume -}}

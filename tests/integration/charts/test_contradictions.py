@@ -100,6 +100,11 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         {"connections": {"enabled": False, "kafka": "k:9092"}},
         "they would have no effect",
     ),
+    (
+        "job",
+        {"connections": {"mysql": {"enabled": False, "secret": "m"}}},
+        "connections.mysql.enabled is false",
+    ),
     ("job", {"fullnameOverride": "x" * 53}, "fullnameOverride"),
 ]
 

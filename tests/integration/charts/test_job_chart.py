@@ -68,6 +68,13 @@ def test_driver_and_executors_get_the_connections_of_the_platform(charts: Charts
         ]
 
 
+def test_a_job_without_mysql_needs_no_secret(charts: Charts) -> None:
+    resource = render_job(charts, {"connections": {"mysql": {"enabled": False}}})
+    for role in ("driver", "executor"):
+        (container,) = containers_of(resource, role).values()
+        assert [variable["name"] for variable in container["env"]] == ["SLUICEGATE_KAFKA"]
+
+
 def test_a_user_template_keeps_its_fields(charts: Charts) -> None:
     resource = render_job(
         charts, {"spec": {"driver": {"template": TEMPLATE}}, "env": [{"name": "A", "value": "b"}]}

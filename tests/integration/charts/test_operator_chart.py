@@ -17,7 +17,14 @@ from infra.chart_docs import helm
 from infra.workspace import CHECKOUT
 from sluicegate_operator.controllers.metrics import Metrics
 from sluicegate_operator.pods.names import DEFAULT_SERVICE_ACCOUNT
-from tests.integration.charts.rendering import Charts, Document, hooks_of, of_kind, only_of_kind
+from tests.integration.charts.rendering import (
+    Charts,
+    Document,
+    hooks_of,
+    of_kind,
+    only_of_kind,
+    selects,
+)
 
 ALL: dict[str, Any] = {"watch": {"all": True}}
 NAMESPACED = {"watch": {"namespaces": ["shop"], "secrets": ["checkpoint-store"]}}
@@ -85,7 +92,20 @@ def test_a_namespaced_operator_reads_only_named_secrets(charts: Charts) -> None:
 
 def test_a_namespaced_operator_has_cluster_wide_access_to_nodes_only(charts: Charts) -> None:
     bindings = of_kind(render_operator(charts, NAMESPACED), "ClusterRoleBinding")
-    assert [binding["roleRef"]["name"] for binding in bindings] == ["sluicegate-operator-nodes"]
+    name = f"sluicegate-operator.{manifests.NAMESPACE}-nodes"
+    assert [binding["roleRef"]["name"] for binding in bindings] == [name]
+
+
+def test_releases_of_one_name_in_two_namespaces_share_no_object(charts: Charts) -> None:
+    def names(namespace: str) -> set[tuple[str, str, str]]:
+        values = {"watch": {"namespaces": [f"{namespace}-jobs"]}, "crds": {"install": False}}
+        documents = charts.render("operator", values, release="ops", namespace=namespace)
+        return {
+            (d["kind"], d["metadata"].get("namespace", ""), d["metadata"]["name"])
+            for d in documents
+        }
+
+    assert names("one") & names("two") == set()
 
 
 def test_a_namespaced_operator_is_bound_in_the_namespaces_of_jobs(charts: Charts) -> None:
@@ -112,7 +132,7 @@ def test_the_operator_may_do_what_its_actions_need(charts: Charts) -> None:
     allowed = {
         (resource, verb)
         for name, rule in rules(render_operator(charts))
-        if name == "sluicegate-operator"
+        if name == f"sluicegate-operator.{manifests.NAMESPACE}"
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
@@ -215,12 +235,50 @@ def test_the_operator_serves_the_configured_namespaces(
     assert options == [argument]
 
 
+# --- network ----------------------------------------------------------------------------------------
+
+
+def policy_of(documents: list[Document], name: str = "sluicegate-operator") -> Document:
+    spec: Document = only_of_kind(documents, "NetworkPolicy", name)["spec"]
+    return spec
+
+
+def test_the_operator_may_reach_the_ports_of_the_endpoints_that_volumes_may_name(
+    charts: Charts,
+) -> None:
+    values = {"storeEndpoints": ["http://minio.shop:9000", "http://store", "https://s3.example"]}
+    rules = policy_of(render_operator(charts, values))["egress"]
+    assert [port["port"] for port in rules[-1]["ports"]] == [9000, 80, 443, 6443, 7070]
+
+
+def test_the_operator_may_reach_the_external_store_of_the_platform(charts: Charts) -> None:
+    store = {"endpoint": "http://minio:9000", "existingSecret": "s"}
+    values = {"object-store": {"enabled": False}, "external": {"objectStore": store}}
+    documents = charts.render("sluicegate", values)
+    policy = policy_of(documents, "sluicegate-operator-store")
+    assert policy["egress"] == [{"ports": [{"port": 9000}]}]
+    pod = only_of_kind(documents, "Deployment", "sluicegate-operator")["spec"]["template"]
+    assert selects({"spec": policy}, pod)
+
+
+def test_metrics_are_served_to_monitoring_and_the_own_namespaces_only(charts: Charts) -> None:
+    """The API server and the kubelet connect from the node, which a policy does not restrict."""
+    (rule,) = policy_of(render_operator(charts))["ingress"]
+    assert {} not in [source.get("namespaceSelector") for source in rule["from"]]
+    namespaces = {
+        source["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+        for source in rule["from"]
+        if "namespaceSelector" in source
+    }
+    assert namespaces == {"monitoring", manifests.NAMESPACE}
+
+
 # --- plain manifests ------------------------------------------------------------------------------
 
 
 def test_plain_manifests_are_a_complete_install(charts: Charts) -> None:
     """All manifests except hooks, which only Helm runs; the Namespace comes first."""
-    text = manifests.render(manifests.values_of(), charts.folder)
+    text = manifests.render(manifests.values_of(()), charts.folder)
     documents = [document for document in yaml.safe_load_all(text) if document]
     assert documents[0]["kind"] == "Namespace"
     assert documents[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
@@ -230,6 +288,14 @@ def test_plain_manifests_are_a_complete_install(charts: Charts) -> None:
     assert names_of(documents, without=rest) == names_of(
         render_operator(charts), without=rest | {"Pod"}
     )
+
+
+def test_plain_manifests_serve_one_namespace_unless_told_otherwise(charts: Charts) -> None:
+    """As the chart: in all namespaces the operator may create pods and read any Secret."""
+    text = manifests.render(manifests.values_of(), charts.folder)
+    documents = [document for document in yaml.safe_load_all(text) if document]
+    assert "--namespace=default" in container_of(documents)["args"]
+    assert "--all-namespaces" not in container_of(documents)["args"]
 
 
 def names_of(documents: list[Document], without: set[str]) -> set[tuple[str, str]]:

@@ -202,13 +202,14 @@ def test_every_pod_has_a_policy_of_its_own(platform: list[Document]) -> None:
         if "test" in hooks_of(pod):
             continue  # it only sends requests, as a client of its component
         matching = [policy for policy in policies if selects(policy, pod)]
-        assert len(matching) == 1, pod["metadata"]["name"]
-        assert matching[0]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        # another one may add a port
+        assert len(matching) in (1, 2), pod["metadata"]["name"]
+        assert all(policy["spec"]["policyTypes"] == ["Ingress", "Egress"] for policy in matching)
 
 
 def test_no_policy_allows_all_sources(platform: list[Document]) -> None:
     for policy in of_kind(platform, "NetworkPolicy"):
-        for rule in policy["spec"]["ingress"]:
+        for rule in policy["spec"].get("ingress", ()):
             assert rule["from"], policy["metadata"]["name"]
             assert rule["ports"], policy["metadata"]["name"]
 

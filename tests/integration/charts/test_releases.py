@@ -197,6 +197,21 @@ def test_changed_settings_of_a_server_restart_its_pods(release: Release) -> None
     assert config_checksum() != before
 
 
+@pytest.mark.parametrize("watch", [{"all": True}, {"namespaces": ["default"]}])
+def test_a_second_operator_for_the_same_jobs_is_refused(
+    charts: Charts, cluster: Api, watch: dict[str, Any]
+) -> None:
+    """Each has a lease of its own, so both would start the drivers of each job."""
+    values = {"watch": watch, "crds": {"install": False}}
+    first, second = Release(charts, cluster), Release(charts, cluster)
+    first.upgrade("operator", values)
+    try:
+        with pytest.raises(helm.HelmError, match="sluicegate-operator-jobs"):
+            second.upgrade("operator", values)
+    finally:
+        first.uninstall()
+
+
 # --- an uninstall ---------------------------------------------------------------------------------
 
 
@@ -233,7 +248,10 @@ def test_an_uninstall_leaves_only_crds_claims_and_generated_secrets(
     for plural in ("clusterroles", "clusterrolebindings"):
         roles = bare_cluster.request("GET", f"{rbac}/{plural}")["items"]
         assert not [
-            role for role in roles if role["metadata"]["name"].startswith(release.namespace)
+            role
+            for role in roles
+            if release.namespace in role["metadata"]["name"]
+            or "sluicegate" in role["metadata"]["name"]
         ]
     assert release.names("statefulsets", "/apis/apps/v1") == set()
     assert release.names("networkpolicies", "/apis/networking.k8s.io/v1") == set()

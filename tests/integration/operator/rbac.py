@@ -66,7 +66,7 @@ def _manifests() -> tuple[dict[str, Any], ...]:
         pytest.skip(reason)
     with tempfile.TemporaryDirectory() as folder:
         charts = vendored_charts(Path(folder))
-        text = manifests.render(manifests.values_of(drivers=[_DRIVER_NAMESPACE]), charts.folder)
+        text = manifests.render(manifests.values_of((), drivers=[_DRIVER_NAMESPACE]), charts.folder)
     return tuple(body for body in yaml.safe_load_all(text) if body)
 
 

@@ -112,12 +112,12 @@ def make_manifests(command: str) -> None:
 
 def test_the_install_creates_what_the_page_says(shell: Shell) -> None:
     """The operator, the account of drivers, and the three kinds."""
-    output = shell.run("kubectl get crd,deployment,serviceaccount,clusterrolebinding -A -o name")
+    output = shell.run("kubectl get crd,deployment,serviceaccount,rolebinding -A -o name")
     for name in (
         "customresourcedefinition.apiextensions.k8s.io/streamingjobs.sluicegate.dev",
         "deployment.apps/sluicegate-operator",
         "serviceaccount/sluicegate-driver",
-        "clusterrolebinding.rbac.authorization.k8s.io/sluicegate-operator",
+        "rolebinding.rbac.authorization.k8s.io/sluicegate-operator-jobs",
     ):
         assert name in output
 
@@ -132,20 +132,22 @@ def test_the_options_of_the_manifests_do_what_the_page_says(shell: Shell) -> Non
     """As on the page: one namespace, accounts in other namespaces, an image of the reader's registry."""
     shell.run("kubectl create namespace shop")  # which "must exist"
     shown = [command for command in commands("make") if command.startswith("make manifests ARGS")]
-    assert len(shown) == 3
+    assert len(shown) == 4
     outputs = []
     for command in shown:
         make_manifests(command)
         outputs.append(shell.run(f"{INSTALL} --dry-run=server --validate=strict -o yaml"))
-    assert "--namespace=shop" in outputs[0] or "--namespace\n" in outputs[0]
-    items = yaml.safe_load(outputs[1])["items"]
+    assert "--namespace=shop" in outputs[0]
+    assert "- shop-s3" in outputs[0]
+    assert "--all-namespaces" in outputs[1]
+    items = yaml.safe_load(outputs[2])["items"]
     accounts = {
         item["metadata"]["namespace"]
         for item in items
         if (item["kind"], item["metadata"]["name"]) == ("ServiceAccount", "sluicegate-driver")
     }
     assert accounts == {"shop", "default"}
-    assert "registry.example/sluicegate/operator:0.1.0" in outputs[2]
+    assert "registry.example/sluicegate/operator:0.1.0" in outputs[3]
 
 
 def test_manifests_of_the_pages_are_accepted(shell: Shell) -> None:
