@@ -1,16 +1,32 @@
-"""Runs Kafka, MariaDB, Valkey and S3 until Ctrl-C and prints their addresses: `make services`."""
+"""Runs Kafka, MariaDB, Valkey and S3 until Ctrl-C, and writes their addresses to a file: `make services`."""
 
 import argparse
+import shlex
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from infra.local_services.process import ServiceError
 from infra.local_services.services import KAFKA_VARIABLE, MYSQL_VARIABLE, S3_VARIABLE, Services
 from infra.local_services.valkey import REDIS_VARIABLE, redis_missing_reason
 from infra.toolchain import go_programs
 from infra.toolchain.maven import JarError, folder
+from infra.workspace import work_folder
 from sluicegate.spark.session import JARS_VARIABLE
+
+VARIABLES: Final = work_folder() / "services.env"
+"""Export lines with passwords; a terminal, and its log, would keep them."""
+
+
+def write_variables(file: Path, variables: Mapping[str, str]) -> None:
+    """Write export lines for a shell to a file that only its owner can read."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    file.touch(mode=0o600)
+    lines = (f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    file.write_text("".join(lines), encoding="utf-8")
 
 
 def main() -> int:
@@ -30,26 +46,28 @@ def main() -> int:
     try:
         with Services(options.folder, s3=not no_s3) as services:
             print(f"Kafka bootstrap servers:  {services.kafka.bootstrap}")
-            print(f"MySQL URL:                {services.mysql.url}")
-            print(f"Redis URL:                {no_redis or services.redis.url}")
-            print("\nTo use them in another terminal:")
-            print(f"  export {KAFKA_VARIABLE}={services.kafka.bootstrap}")
-            print(f"  export {MYSQL_VARIABLE}={services.mysql.url}")
+            print(f"MySQL:                    {services.mysql!r}")
+            print(f"Redis:                    {no_redis or repr(services.redis)}")
+            print(f"S3:                       {no_s3 or services.store.endpoint.url}")
+            variables = {
+                KAFKA_VARIABLE: services.kafka.bootstrap,
+                MYSQL_VARIABLE: services.mysql.url,
+                JARS_VARIABLE: str(folder("spark")),  # Spark's Kafka connector
+            }
             if not no_redis:
-                print(f"  export {REDIS_VARIABLE}={services.redis.url}")
-            print(f"  export {JARS_VARIABLE}={folder('spark')}  # Spark's Kafka connector")
-            if no_s3:
-                print(f"\nS3 is missing: {no_s3}\n")
-            else:
+                variables[REDIS_VARIABLE] = services.redis.url
+            if not no_s3:
                 endpoint = services.store.endpoint
-                for name, value in {S3_VARIABLE: endpoint.url, **endpoint.environment()}.items():
-                    print(f"  export {name}={value}")
+                variables |= {S3_VARIABLE: endpoint.url, **endpoint.environment()}
+            write_variables(VARIABLES, variables)
+            print(f"\nTo use them in another terminal:\n  . {VARIABLES}")
             kept = f"kept in {options.folder}" if options.folder else "removed at the end"
             print(f"\nThe data are {kept}. Ctrl-C stops all servers.", flush=True)
             while True:
                 signal.pause()
     except KeyboardInterrupt:
         print("\nStopped.")
+        VARIABLES.unlink(missing_ok=True)
     except (ServiceError, JarError) as error:
         print(error, file=sys.stderr)
         return 1

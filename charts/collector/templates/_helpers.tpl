@@ -25,11 +25,14 @@ exporters:
     path: /var/lib/otelcol/traces.json
     rotation: {max_megabytes: {{ int .Values.file.maxMegabytes }}, max_backups: 2}
   {{- end }}
+  {{- $tls := dict }}
+  {{- if .Values.export.authoritySecret }}{{ $_ := set $tls "ca_file" "/etc/otelcol-tls/ca.crt" }}{{ end }}
+  {{- $backend := dict "headers" .Values.export.headers }}
   {{- with .Values.export.otlp }}
-  otlp: {endpoint: {{ . | quote }}, tls: {insecure: {{ $.Values.export.insecure }}}}
+  otlp: {{ merge (dict "endpoint" . "tls" (merge (dict "insecure" $.Values.export.insecure) $tls)) $backend | toJson }}
   {{- end }}
   {{- with .Values.export.otlphttp }}
-  otlphttp: {endpoint: {{ . | quote }}}
+  otlphttp: {{ merge (dict "endpoint" . "tls" $tls) $backend | toJson }}
   {{- end }}
 service:
   extensions: [health_check]

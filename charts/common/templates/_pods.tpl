@@ -1,13 +1,13 @@
 {{/* Parts of pods: image, security, scheduling. */}}
 
 {{/*
-REGISTRY/REPOSITORY:TAG, or @DIGEST. Takes (dict "top" ROOT "image" IMAGE). Without a registry it is
+REGISTRY/REPOSITORY:TAG, or @DIGEST; images have the version of the charts. Takes (dict "top" ROOT "image" IMAGE). Without a registry it is
 localhost: only an image that was loaded into the node is found, never one of a public registry.
 */}}
 {{- define "common.image" -}}
 {{- $registry := .image.registry | default ((.top.Values.global).imageRegistry) | default "localhost" -}}
 {{- trimSuffix "/" $registry }}/{{ .image.repository -}}
-{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .top.Chart.AppVersion }}{{ end -}}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .top.Chart.Version }}{{ end -}}
 {{- end -}}
 
 {{- define "common.pullSecrets" -}}

@@ -82,6 +82,7 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         {"object-store": {"enabled": False}, "external": {"objectStore": {"region": "eu-west-1"}}},
         "operator.ambientIdentity",
     ),
+    ("collector", {"export": {"headers": {"a": "b"}}}, "there is no backend"),
     ("collector", {"replicas": 2}, "a trace would be spread"),
     (
         "collector",

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from infra import versions
 from infra.chart_docs import helm, schema
 from infra.chart_docs.__main__ import stale
 from infra.chart_docs.values import ValuesError, read
+from infra.images.catalog import VERSION
 from tests.integration.charts.rendering import Charts
 
 SPEC = schema.of_crd("streamingjobs")
@@ -22,6 +24,20 @@ def write_values(tmp_path: Path, text: str) -> Path:
 
 def test_schemas_and_readmes_are_up_to_date() -> None:
     assert stale() == []
+
+
+@pytest.mark.parametrize(
+    ("chart", "version"),
+    [
+        ("kafka", versions.KAFKA),
+        ("object-store", versions.VERSITYGW),
+        ("collector", versions.OTELCOL),
+        ("operator", VERSION),
+    ],
+)
+def test_a_chart_names_the_version_of_its_server(chart: str, version: str) -> None:
+    described = yaml.safe_load((helm.FOLDER / chart / "Chart.yaml").read_text())
+    assert (described["version"], described["appVersion"]) == (VERSION, version)
 
 
 def test_the_schema_of_a_job_has_every_field_of_the_crd() -> None:

@@ -131,8 +131,8 @@ def test_one_command_installs_and_upgrades_with_generated_secrets(release: Relea
 def test_a_secret_of_a_release_that_generated_it_in_a_template_is_adopted(release: Release) -> None:
     """The upgrade, which no longer renders it, would have deleted it."""
     name = f"{release.namespace}-mysql"
-    secret = {"metadata": {"name": name}, "data": {"password": "b2xk"}}
-    secret |= {"apiVersion": "v1", "kind": "Secret"}
+    secret: Document = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
+    secret["data"] = {"password": "b2xk"}
     given = {"auth": {"existingSecret": "none"}, "extraObjects": [secret]}
     release.upgrade("mysql", given)
     release.upgrade("mysql")

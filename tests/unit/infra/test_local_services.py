@@ -1,5 +1,6 @@
 """What infra.local_services says when it cannot start a server, and how it names one."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import psutil
 import pytest
 
 from infra.local_services import MySQLEndpoint, ServiceError, mariadb
+from infra.local_services.__main__ import write_variables
 from infra.local_services.process import Server, free_ports
 
 
@@ -103,3 +105,18 @@ def test_a_bad_url_is_refused_without_repeating_its_password() -> None:
     with pytest.raises(ServiceError, match="mysql://user:password") as caught:
         MySQLEndpoint.parse("mysql://root:secret@db:3306")
     assert "secret" not in str(caught.value)
+
+
+def test_passwords_are_in_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    file = tmp_path / "services.env"
+    file.write_text("an earlier run's, for everybody")
+    file.chmod(0o644)
+    write_variables(file, {"SLUICEGATE_MYSQL": "mysql://u:p w@h:1/d"})
+    assert file.stat().st_mode & 0o777 == 0o600
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'. {file}; printf %s "$SLUICEGATE_MYSQL"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "mysql://u:p w@h:1/d"
