@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.chart_docs import helm
-from infra.workspace import work_folder
+from infra.workspace import CHECKOUT, work_folder
 
 NAME: Final = "sluicegate-operator"
 NAMESPACE: Final = "sluicegate-system"
+CRDS: Final = CHECKOUT / "operators" / "crds"
 FILE: Final = "sluicegate-operator.yaml"
 
 
@@ -45,10 +46,12 @@ def values_of(
 
 
 def render(values: Mapping[str, Any], folder: Path = helm.FOLDER) -> str:
-    """Return the manifests as YAML; `folder` has the charts with what they include (`helm.vendor`)."""
+    """Return the manifests and the CRDs as YAML; `folder` has the vendored charts (`helm.vendor`)."""
     given = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
-    options = ["--namespace", NAMESPACE, "--skip-tests", *given]
-    return helm.run(["template", NAME, str(folder / "operator"), *options])
+    options = ["--namespace", NAMESPACE, "--no-hooks", *given]
+    definitions = (path.read_text(encoding="utf-8") for path in sorted(CRDS.glob("*.yaml")))
+    chart = helm.run(["template", NAME, str(folder / "operator"), *options])
+    return "\n---\n".join([chart, *definitions])
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,7 +1,6 @@
 """Runs helm: vendors subcharts and lints. No chart is downloaded."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,15 +42,10 @@ def run(arguments: Sequence[str], *, kubeconfig: Path | None = None) -> str:
 
 
 def vendor(folder: Path = FOLDER) -> None:
-    """Copy the present subcharts into each chart, and the CRDs into the operator's chart.
+    """Copy the present subcharts into each chart.
 
     `helm dependency build` would keep older copies.
     """
-    definitions = folder / "operator" / "files" / "crds"
-    shutil.rmtree(definitions, ignore_errors=True)
-    definitions.mkdir()
-    for path in (CHECKOUT / "operators" / "crds").glob("*.yaml"):
-        shutil.copy(path, definitions)
     for name in CHARTS:
         run(["dependency", "update", "--skip-refresh", str(folder / name)])
 

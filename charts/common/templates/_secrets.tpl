@@ -67,76 +67,8 @@ subjects:
   name: {{ $name }}
   namespace: {{ $top.Release.Namespace }}
 {{- end }}
-{{- if $top.Values.networkPolicy.enabled }}
 ---
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {{- include "common.hookMeta" (dict "top" $top "name" $name "hook" $hook "weight" -10) | nindent 2 }}
-spec:
-  podSelector:
-    matchLabels: {{- include "common.selector" $top | nindent 6 }}
-      app.kubernetes.io/component: {{ $component }}
-  policyTypes: [Ingress, Egress]
-  ingress: []
-  egress: {{- include "common.dnsEgress" $top | nindent 2 }}
-  # the API server
-  - ports:
-    {{- range $top.Values.secretsJob.apiServerPorts }}
-    - {port: {{ . }}}
-    {{- end }}
-{{- end }}
----
-apiVersion: batch/v1
-kind: Job
-metadata: {{- include "common.hookMeta" (dict "top" $top "name" $name "hook" $hook "weight" -5) | nindent 2 }}
-spec:
-  backoffLimit: 1
-  activeDeadlineSeconds: {{ add 60 (mul 2 (int $top.Values.secretsJob.timeoutSeconds)) }}
-  template:
-    metadata:
-      {{- include "common.annotations" $top | nindent 6 }}
-      labels: {{- include "common.podLabels" $top | nindent 8 }}
-        app.kubernetes.io/component: {{ $component }}
-    spec:
-      restartPolicy: Never
-      serviceAccountName: {{ $name }}
-      automountServiceAccountToken: true
-      enableServiceLinks: false
-      securityContext: {{- include "common.podSecurity" $top | nindent 8 }}
-      {{- include "common.pullSecrets" $top | nindent 6 }}
-      {{- include "common.placement" $top.Values | nindent 6 }}
-      containers:
-      - name: secrets
-        image: {{ include "common.image" (dict "top" $top "image" $top.Values.secretsJob.image) }}
-        imagePullPolicy: {{ $top.Values.image.pullPolicy }}
-        command: [python, -m, sluicegate_operator.hooks, secrets]
-        args: [--timeout-s={{ $top.Values.secretsJob.timeoutSeconds }}]
-        env:
-        - {name: NAMESPACE, value: {{ $top.Release.Namespace }}}
-        # names and lengths; the values are generated in the Job
-        - {name: SECRETS, value: {{ toJson .secrets | quote }}}
-        - {name: METADATA, value: {{ toJson $metadata | quote }}}
-        resources:
-          requests: {cpu: 10m, memory: 64Mi}
-          limits: {memory: 128Mi}
-        securityContext: {{- include "common.containerSecurity" $top | nindent 10 }}
-        volumeMounts:
-        - {name: tmp, mountPath: /tmp}
-      volumes:
-      - {name: tmp, emptyDir: {}}
-{{- end -}}
-
-{{/* metadata of an object that exists only during a hook. A Job that failed is retained, because its log has the
-reason. Takes (dict "top" ROOT "name" NAME "hook" EVENTS "weight" NUMBER), and optionally "namespace". */}}
-{{- define "common.hookMeta" -}}
-name: {{ .name }}
-namespace: {{ .namespace | default .top.Release.Namespace }}
-labels: {{- include "common.labels" .top | nindent 2 }}
-annotations:
-  {{- include "common.annotationLines" .top | nindent 2 }}
-  helm.sh/hook: {{ .hook }}
-  helm.sh/hook-weight: {{ .weight | quote }}
-  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{ include "common.hookJob" (dict "top" $top "name" $name "component" $component "hook" $hook "command" "secrets" "image" $top.Values.secretsJob.image "timeout" $top.Values.secretsJob.timeoutSeconds "ports" $top.Values.secretsJob.apiServerPorts "env" (list (dict "name" "NAMESPACE" "value" $top.Release.Namespace) (dict "name" "SECRETS" "value" (toJson .secrets)) (dict "name" "METADATA" "value" (toJson $metadata)))) }}
 {{- end -}}
 
 {{- define "common.tlsSecretName" -}}

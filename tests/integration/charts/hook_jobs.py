@@ -1,4 +1,4 @@
-"""Runs the hook Jobs that create Secrets as a cluster does, with the permissions of their charts."""
+"""Runs the hook Jobs that create Secrets and CRDs as a cluster does, with the permissions of their charts."""
 
 import base64
 import json
@@ -17,25 +17,27 @@ from tests.integration.operator.rest_client import Object
 _RIGHTS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
 }
 _POLL_S = 0.2
 
 
-def run_secrets_jobs(
+def run_hook_jobs(
     api: Api, documents: Sequence[Document], *, event: str = "pre-install", timeout_s: float = 10.0
 ) -> None:
-    """Run each rendered Job that creates Secrets, and remove its rights, as Helm does."""
+    """Run each rendered Job of `sluicegate_operator.hooks`, and remove its rights, as Helm does."""
     created = []
     for document in documents:
         if document["kind"] in _RIGHTS and event in hooks_of(document):
             metadata = document["metadata"]
-            path = _RIGHTS[document["kind"]].format(metadata["namespace"])
+            path = _RIGHTS[document["kind"]].format(metadata.get("namespace"))
             api.request("POST", path, document)
             created.append(f"{path}/{metadata['name']}")
     try:
         for job in of_kind(documents, "Job"):
-            if event in hooks_of(job) and creates_secrets(job):
+            if event in hooks_of(job) and is_ours(job):
                 assert run_job(api, job, timeout_s) == 0, job["metadata"]["name"]
     finally:
         for path in created:
@@ -53,8 +55,8 @@ def secrets_in(api: Api, namespace: str) -> dict[str, dict[str, str]]:
     }
 
 
-def creates_secrets(job: Object) -> bool:
-    """Return whether it is a Job of `common.secretsJob`."""
+def is_ours(job: Object) -> bool:
+    """Return whether it is a Job of `common.hookJob`."""
     (container,) = job["spec"]["template"]["spec"]["containers"]
     return "sluicegate_operator.hooks" in container.get("command", ())
 

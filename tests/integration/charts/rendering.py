@@ -65,7 +65,7 @@ class Charts:
 
 def vendored_charts(folder: Path) -> Charts:
     """Copy the charts into a folder and vendor their dependencies there; the checkout is not changed."""
-    generated = shutil.ignore_patterns("charts", "crds")
+    generated = shutil.ignore_patterns("charts")
     shutil.copytree(helm.FOLDER, folder, ignore=generated, dirs_exist_ok=True)
     helm.vendor(folder)
     return Charts(folder)

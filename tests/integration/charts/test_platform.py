@@ -224,7 +224,7 @@ def test_policies_can_be_disabled(charts: Charts) -> None:
 def test_only_clients_of_the_api_server_have_a_token(platform: list[Document]) -> None:
     for pod in pods(platform):
         component = pod["metadata"]["labels"].get("app.kubernetes.io/component")
-        needs_token = component in {"operator", "volume", "secrets"}
+        needs_token = component in {"operator", "volume", "secrets", "crds"}
         assert pod["spec"]["automountServiceAccountToken"] is needs_token, pod["metadata"]["name"]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from infra.chart_docs import helm
-from tests.integration.charts.hook_jobs import job_controller, run_secrets_jobs, secrets_in
+from infra.images.catalog import VERSION
+from tests.integration.charts.hook_jobs import job_controller, run_hook_jobs, secrets_in
 from tests.integration.charts.rendering import VALUES, Charts, Document, only_of_kind
 from tests.integration.operator.api import Api, eventually
 from tests.integration.operator.rest_client import ApiRejection, Object
@@ -34,7 +35,7 @@ class Release:
         self, chart: str, values: dict[str, Any] | None = None, file: Path | None = None
     ) -> None:
         """Install or upgrade."""
-        run_secrets_jobs(self.api, self.render(chart, values, file))
+        run_hook_jobs(self.api, self.render(chart, values, file))
         arguments = self.charts.arguments(chart, values, file)
         options = ["--namespace", self.namespace, "--install", "--no-hooks"]
         helm.run(["upgrade", self.namespace, *arguments, *options], kubeconfig=self.config)
@@ -164,7 +165,7 @@ def test_a_job_without_its_secret_fails_and_names_it(
     scram = {"enabled": True, "existingSecret": "logins"}
     documents = release.render("kafka", {"scram": scram})
     with pytest.raises(AssertionError, match="kafka-secrets"):
-        run_secrets_jobs(release.api, documents, timeout_s=1.0)
+        run_hook_jobs(release.api, documents, timeout_s=1.0)
     assert "the Secret logins lacks sluicegate" in caplog.text
 
 
@@ -257,16 +258,35 @@ def test_an_uninstall_leaves_only_crds_claims_and_generated_secrets(
     assert release.names("networkpolicies", "/apis/networking.k8s.io/v1") == set()
 
 
-def test_a_second_install_adopts_the_crds_of_the_first(charts: Charts, bare_cluster: Api) -> None:
-    first = Release(charts, bare_cluster)
-    first.upgrade("operator", {"watch": {"all": True}})
-    first.uninstall()
-    first.upgrade("operator", {"watch": {"all": True}})
-    crd = bare_cluster.request(
-        "GET",
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/streamingjobs.sluicegate.dev",
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/streamingjobs.sluicegate.dev"
+
+
+def test_crds_are_created_upgraded_and_never_downgraded(charts: Charts, bare_cluster: Api) -> None:
+    release = Release(charts, bare_cluster)
+
+    def version() -> str:
+        annotations = bare_cluster.request("GET", CRD)["metadata"]["annotations"]
+        return str(annotations["sluicegate.dev/version"])
+
+    def edit(text: str) -> None:
+        body = {"metadata": {"annotations": {"sluicegate.dev/version": text}}}
+        bare_cluster.request("PATCH", CRD, body, content="application/merge-patch+json")
+
+    release.upgrade("operator", {"watch": {"all": True}})
+    assert version() == VERSION
+    edit("0.0.9")
+    release.upgrade("operator", {"watch": {"all": True}})
+    assert version() == VERSION
+    edit("99.10.0")
+    release.upgrade("operator", {"watch": {"all": True}})
+    assert version() == "99.10.0"
+    helm.run(
+        ["rollback", release.namespace, "1", "--namespace", release.namespace, "--no-hooks"],
+        kubeconfig=release.config,
     )
-    assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert version() == "99.10.0"
+    release.uninstall()
+    assert version() == "99.10.0"
 
 
 # --- the Jobs that create and remove the volume ---------------------------------------------------

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 from infra.local_services.process import Server, accepts, free_ports
 from infra.preflight import java_command
 from infra.toolchain import go_programs, maven
-from tests.integration.charts.hook_jobs import run_secrets_jobs, secrets_in
+from tests.integration.charts.hook_jobs import run_hook_jobs, secrets_in
 from tests.integration.charts.rendering import Charts, Document, of_kind, only_of_kind
 from tests.integration.operator.api import Api
 
@@ -47,7 +47,7 @@ def namespace(cluster: Api) -> Api:
 
 def create_secrets(api: Api, documents: list[Document]) -> Secrets:
     """Create the Secrets of a release as its Jobs do, and return their data."""
-    run_secrets_jobs(api, documents)
+    run_hook_jobs(api, documents)
     return secrets_in(api, "sluicegate")
 
 

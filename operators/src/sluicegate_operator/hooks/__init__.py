@@ -1,1 +1,1 @@
-"""What the hook Jobs of the charts run: `python -m sluicegate_operator.hooks secrets`."""
+"""What the hook Jobs of the charts run: `python -m sluicegate_operator.hooks secrets|crds`."""

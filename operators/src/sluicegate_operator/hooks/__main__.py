@@ -1,7 +1,7 @@
 """`python -m sluicegate_operator.hooks COMMAND`: one task of an install or upgrade, then exits.
 
-`secrets` creates the Secrets that the environment variable SECRETS lists as JSON, with the labels and annotations
-of METADATA, in NAMESPACE.
+The environment says what, in JSON: `secrets` creates the Secrets that SECRETS lists in NAMESPACE; `crds` creates
+and upgrades the CustomResourceDefinitions to those of VERSION. Both have the labels and annotations of METADATA.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from sluicegate.errors import SettingsInvalid, SluicegateError
+from sluicegate_operator.hooks import crds
+from sluicegate_operator.hooks.requests import Requests
 from sluicegate_operator.hooks.secrets import SecretStore, spec_of
 from sluicegate_operator.kube.client import ConfigError, connect
 
@@ -24,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a task; return its exit code."""
     logging.basicConfig(level="INFO", format="%(levelname)s %(message)s", stream=sys.stderr)
     parser = ArgumentParser(prog="python -m sluicegate_operator.hooks", description=__doc__)
-    parser.add_argument("command", choices=("secrets",))
+    parser.add_argument("command", choices=("secrets", "crds"))
     parser.add_argument("--kubeconfig", default="", help="default: the pod's service account")
     parser.add_argument("--timeout-s", type=float, default=120.0)
     try:
@@ -44,10 +46,14 @@ async def _run(options: Namespace) -> None:
             data="nothing was changed",
             do="run in a pod with a service account, or pass --kubeconfig FILE",
         ) from error
+    metadata = json.loads(os.environ["METADATA"])
     try:
-        specs = [spec_of(values) for values in json.loads(os.environ["SECRETS"])]
-        namespace, metadata = os.environ["NAMESPACE"], json.loads(os.environ["METADATA"])
-        await SecretStore(api, namespace, metadata, options.timeout_s).create(specs)
+        requests = Requests(api, options.timeout_s)
+        if options.command == "crds":
+            await crds.upgrade(requests, metadata, os.environ["VERSION"])
+        else:
+            specs = [spec_of(values) for values in json.loads(os.environ["SECRETS"])]
+            await SecretStore(requests, os.environ["NAMESPACE"], metadata).create(specs)
     finally:
         await api.close()
 

@@ -7,20 +7,16 @@ A value that exists is never changed; a certificate is renewed by its authority.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import datetime as dt
 import logging
 import re
 import secrets
 import string
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, Final
 
-from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.hooks.certificates import (
     AUTHORITY,
     CERTIFICATE,
@@ -30,14 +26,14 @@ from sluicegate_operator.hooks.certificates import (
     issue,
     usable,
 )
-from sluicegate_operator.kube.client import Api, ApiError
+from sluicegate_operator.hooks.requests import Requests
+from sluicegate_operator.kube.client import ApiError
 from sluicegate_operator.kube.resource import Json
 
 log = logging.getLogger(__name__)
 
 _REFERENCE: Final = re.compile(r"\$\{(?:([a-z0-9.-]+)/)?([A-Za-z0-9._-]+)\}")
 _ALPHABET: Final = string.ascii_letters + string.digits
-_RETRY_S: Final = 2.0
 
 Data = dict[str, bytes]
 
@@ -68,15 +64,13 @@ class SecretStore:
     """Secrets in the cluster.
 
     Args:
-        api: the API server, as an account that may get, create and patch the listed Secrets.
+        requests: as an account that may get, create and patch the listed Secrets.
         namespace: of the release.
         metadata: labels and annotations of each Secret.
-        timeout_s: how long to wait for the API server, and for Secrets that others create.
     """
 
-    def __init__(self, api: Api, namespace: str, metadata: Json, timeout_s: float) -> None:
-        self._api, self._namespace, self._metadata = api, namespace, metadata
-        self._deadline = time.monotonic() + timeout_s
+    def __init__(self, requests: Requests, namespace: str, metadata: Json) -> None:
+        self._requests, self._namespace, self._metadata = requests, namespace, metadata
 
     async def create(self, specs: list[SecretSpec]) -> None:
         """Create what is missing, in this order; a Secret may refer to earlier ones.
@@ -91,7 +85,7 @@ class SecretStore:
     async def _apply(self, spec: SecretSpec) -> bool:
         """Create or complete a Secret; return False if somebody else changed it meanwhile."""
         path = self._path(spec.namespace, spec.name)
-        found = await self._find(path)
+        found = await self._requests.find(path)
         before = _decoded(found)
         after = await self._completed(spec, before)
         changed = {key: _encode(value) for key, value in after.items() if before.get(key) != value}
@@ -99,16 +93,16 @@ class SecretStore:
             if found is None:
                 metadata = {**self._metadata, "name": spec.name}
                 body = {"metadata": metadata, "type": spec.type, "data": changed}
-                await self._api.request("POST", path.rpartition("/")[0], body)
+                await self._requests.api.request("POST", path.rpartition("/")[0], body)
             else:
                 # a conflict, if it changed since it was read
                 version = found["metadata"]["resourceVersion"]
                 metadata = {**self._metadata, "resourceVersion": version}
-                await self._api.patch(path, {"metadata": metadata, "data": changed})
+                await self._requests.api.patch(path, {"metadata": metadata, "data": changed})
         except ApiError as error:
             if error.conflict:
                 return False
-            await self._pause(error, f"the Secret {spec.name} cannot be written: {error}")
+            await self._requests.pause(error, f"the Secret {spec.name} cannot be written: {error}")
             return False
         done = "is created" if found is None else "is complete"
         log.info("Secret %s %s; set: %s", spec.name, done, ", ".join(sorted(changed)) or "nothing")
@@ -150,31 +144,11 @@ class SecretStore:
         """Return keys of a Secret of the release's namespace; waits until they exist."""
         path = self._path("", name)
         while True:
-            data = _decoded(await self._find(path))
+            data = _decoded(await self._requests.find(path))
             missing = [key for key in keys if key not in data]
             if not missing:
                 return data
-            await self._pause(None, f"the Secret {name} lacks {', '.join(missing)}")
-
-    async def _find(self, path: str) -> Json | None:
-        while True:
-            try:
-                return await self._api.request("GET", path)
-            except ApiError as error:
-                if error.missing:
-                    return None
-                await self._pause(error, f"{path} cannot be read: {error}")
-
-    async def _pause(self, error: ApiError | None, what: str) -> None:
-        """Wait before the next attempt; raises SettingsInvalid if there is none."""
-        if (error and _is_final(error.status)) or time.monotonic() > self._deadline:
-            raise SettingsInvalid(
-                what,
-                data="no existing value was changed; servers that need it do not start",
-                do="create the Secret, or repair the values of the chart, and install or upgrade again",
-            ) from error
-        log.warning("%s; retrying", what)
-        await asyncio.sleep(_RETRY_S)
+            await self._requests.pause(None, f"the Secret {name} lacks {', '.join(missing)}")
 
     def _path(self, namespace: str, name: str) -> str:
         return f"/api/v1/namespaces/{namespace or self._namespace}/secrets/{name}"
@@ -187,12 +161,6 @@ def spec_of(values: Mapping[str, Any]) -> SecretSpec:
         TypeError: it has an unknown field.
     """
     return SecretSpec(**{**values, "hosts": tuple(values.get("hosts", ()))})
-
-
-def _is_final(status: int) -> bool:
-    """Return whether the same request would get the same answer; without an answer the status is 0."""
-    busy = status == HTTPStatus.TOO_MANY_REQUESTS
-    return HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and not busy
 
 
 def _random(length: int) -> bytes:
