@@ -1,7 +1,7 @@
 """`python -m sluicegate_operator.hooks COMMAND`: one task of an install or upgrade, then exits.
 
-The environment says what, in JSON: `secrets` creates the Secrets that SECRETS lists in NAMESPACE; `crds` creates
-and upgrades the CustomResourceDefinitions to those of VERSION. Both have the labels and annotations of METADATA.
+The environment says what, in JSON. `secrets` creates the Secrets that SECRETS lists, in NAMESPACE. `crds`
+creates and upgrades the CustomResourceDefinitions to those of VERSION. METADATA has labels and annotations.
 """
 
 from __future__ import annotations
