@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-from collections.abc import Generator, Iterator
+import itertools
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,20 @@ from infra.chart_docs import helm
 from infra.demo.access_log import LogShape, access_log
 from infra.toolchain import go_programs
 from infra.workspace import CHECKOUT, work_folder
-from tests.e2e.cluster import Cluster, CommandFailed
+from tests.e2e.cluster import Cluster, CommandFailed, Object
+from tests.e2e.manifests import ip_count, two_sinks
 from tests.e2e.platform import NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Platform
 
 KUBECONFIG = work_folder() / "kind" / "kubeconfig"
 LOG = CHECKOUT.parent / "shared" / "data" / "access.log.gz"
+CHART = CHECKOUT / "charts" / "sluicegate"
 DIAGNOSTICS = work_folder() / "e2e"
 """Folder with logs and resources of failed tests."""
+
+LINES, RECORDS = 400, 400
+"""Number of lines and records that a call of `feed` feeds."""
+
+Feed = Callable[[], None]
 
 
 @pytest.fixture(scope="session")
@@ -38,15 +46,25 @@ def platform(cluster: Cluster) -> Platform:
     return install(cluster)
 
 
-def install(cluster: Cluster, *options: str, secured: bool = False) -> Platform:
-    """Install the platform in a clean namespace that enforces `restricted`."""
+def install(
+    cluster: Cluster, *options: str, secured: bool = False, first: Sequence[Object] = ()
+) -> Platform:
+    """Install the platform in a clean namespace that enforces `restricted`.
+
+    Args:
+        cluster: the cluster.
+        options: options of `helm install`.
+        secured: whether the options switch TLS and logins on.
+        first: objects that the namespace has before the installation.
+    """
     helm.vendor()
     clear(cluster)
     cluster.run("create", "namespace", NAMESPACE)
     label = "pod-security.kubernetes.io/enforce=restricted"
     cluster.run("label", "namespace", NAMESPACE, label)
-    chart = str(CHECKOUT / "charts" / "sluicegate")
-    cluster.helm("install", RELEASE, chart, "--wait", "--timeout", "10m", *options)
+    if first:
+        cluster.apply(*first)
+    cluster.helm("install", RELEASE, str(CHART), "--wait", "--timeout", "10m", *options)
     installed = Platform(cluster, secured=secured)
     installed.create_client_pod()
     return installed
@@ -96,6 +114,35 @@ def log_lines() -> Iterator[bytes]:
     if LOG.is_file():
         return iter(gzip.decompress(LOG.read_bytes()).splitlines())
     return access_log(LogShape(lines=10_000, seed=7))
+
+
+@pytest.fixture(scope="session")
+def feed(platform: Platform, lines: Iterator[bytes]) -> Feed:
+    """Return a function that feeds both jobs their next input."""
+    seeds = itertools.count(1)
+
+    def feed_next() -> None:
+        platform.feed("ip_count_source", list(itertools.islice(lines, LINES)))
+        seed = str(next(seeds))
+        platform.command("generate", "two_sinks", "--records", str(RECORDS), "--seed", seed)
+
+    return feed_next
+
+
+@pytest.fixture(scope="session")
+def jobs(platform: Platform, feed: Feed) -> Platform:
+    """Return the platform with both jobs running: one without and one with an executor."""
+    for job in ("ip_count", "two_sinks"):
+        platform.command("targets", job)
+    feed()
+    platform.cluster.apply(ip_count(platform), two_sinks(platform))
+    return platform
+
+
+def wait_both_exact(platform: Platform) -> None:
+    """Wait until both jobs have read all input, with each record once in each sink."""
+    platform.wait_exact("ip_count", "ip-count")
+    platform.wait_exact("two_sinks", "two-sinks")
 
 
 @pytest.hookimpl(wrapper=True)

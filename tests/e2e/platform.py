@@ -35,7 +35,7 @@ producer = Producer({**client_settings(), "acks": "all", "enable.idempotence": T
 for number, line in enumerate(lines):
     producer.produce(topic, line, partition=number % 4)
     producer.poll(0)
-sys.exit(producer.flush(60))
+sys.exit(producer.flush(240))  # a broker may be restarted meanwhile
 """
 
 _OBJECTS = """

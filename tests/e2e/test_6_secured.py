@@ -1,4 +1,7 @@
-"""Three Kafka nodes with TLS and SCRAM, MySQL and the store with TLS. A job is installed by its chart."""
+"""Three Kafka nodes with TLS and SCRAM, MySQL and the store with TLS. A job is installed by its chart.
+
+The store's volume is a disk whose power can be cut.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,17 @@ from pathlib import Path
 import pytest
 
 from infra.workspace import CHECKOUT
+from tests.e2e import disk
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import clear, install, log_lines
-from tests.e2e.platform import CLIENT_POD, RELEASE, Platform
+from tests.e2e.platform import CLIENT_POD, NAMESPACE, RELEASE, STORE, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CHARTS = CHECKOUT / "charts"
+DISK = "disk"
+"""Name of the store's volume and claim."""
+
 LINES = 700
 """Number of lines that each test feeds."""
 
@@ -49,9 +56,19 @@ for name, topic in sorted(topics.items()):
 @pytest.fixture(scope="module")
 def secured(cluster: Cluster) -> Iterator[Platform]:
     values = CHARTS / "sluicegate" / "ci" / "tls-scram-values.yaml"
-    brokers = "kafka.replicas=3,kafka.resources.requests.cpu=20m"
-    yield install(cluster, "--values", str(values), "--set", brokers, secured=True)
+    parts = (
+        "kafka.replicas=3,kafka.resources.requests.cpu=20m"
+        f",object-store.persistence.existingClaim={DISK}"
+    )
     clear(cluster)
+    cluster.run("delete", "persistentvolume", DISK, "--ignore-not-found", "--timeout=60s")
+    disk.create()
+    first = disk.volume(DISK, NAMESPACE)
+    options = ["--values", str(values), "--set", parts]
+    yield install(cluster, *options, secured=True, first=first)
+    clear(cluster)
+    cluster.run("delete", "persistentvolume", DISK, "--timeout=60s")
+    disk.remove()
 
 
 def test_helm_test_checks_each_component_over_tls(secured: Platform) -> None:
@@ -91,3 +108,17 @@ def test_a_broker_of_three_killed_leaves_the_job_exact(secured: Platform) -> Non
     secured.feed("ip_count_source", lines)
     secured.wait_exact("ip_count", "ip-count")
     assert secured.job_when("ip-count", bool, "a status")["attempt"] == before["attempt"]
+
+
+def test_a_power_cut_of_the_store_leaves_the_job_exact(secured: Platform) -> None:
+    """All that the store has acknowledged is on its disk, or verify would miss decided epochs."""
+    lines = list(itertools.islice(log_lines(), 3 * LINES, 4 * LINES))
+    secured.feed("ip_count_source", lines[: LINES // 2])
+    before = secured.job_when("ip-count", bool, "a status")["checkpoint"]["lastEpoch"]
+    secured.job_when(
+        "ip-count", lambda status: status["checkpoint"]["lastEpoch"] > before, "another epoch"
+    )
+    disk.cut_power("versitygw")
+    secured.cluster.kill(f"{STORE}-0")
+    secured.feed("ip_count_source", lines[LINES // 2 :])
+    secured.wait_exact("ip_count", "ip-count")
