@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sluicegate_operator.api.streaming_job import RollbackSettings, Schedule, StreamingJobSpec
+from sluicegate_operator.api.schedule import Schedule
+from sluicegate_operator.api.streaming_job import RollbackSettings, StreamingJobSpec
 from sluicegate_operator.reconcile.actions import CreateDriver, JobAction
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job import watchdog
