@@ -103,6 +103,13 @@ def test_connections_have_the_address_of_every_server(default: list[Document]) -
     }
 
 
+@pytest.mark.parametrize("values", ["production", "everything on"])
+def test_jobs_of_a_secured_platform_require_tls_of_mysql(charts: Charts, values: str) -> None:
+    documents = charts.render("sluicegate", file=VALUES[values])
+    data = only_of_kind(documents, "ConfigMap", "sluicegate-connections")["data"]
+    assert data["SLUICEGATE_MYSQL_TLS"] == "required"
+
+
 # --- external servers -----------------------------------------------------------------------------
 
 
@@ -391,7 +398,11 @@ def test_a_user_may_add_to_the_pod_of_a_server(charts: Charts, chart: str) -> No
         **({"watch.all": True} if chart == "operator" else {}),
     }
     documents = charts.render(chart, values)
-    (workload,) = [d for d in documents if d["kind"] in WORKLOADS and not d["metadata"].get("annotations", {}).get("helm.sh/hook")]
+    (workload,) = [
+        d
+        for d in documents
+        if d["kind"] in WORKLOADS and not d["metadata"].get("annotations", {}).get("helm.sh/hook")
+    ]
     pod = workload["spec"]["template"]["spec"]
     main, second = pod["containers"]
     assert values["extraEnv"][0] in main["env"]
@@ -437,7 +448,9 @@ def test_an_existing_claim_is_used(charts: Charts, chart: str) -> None:
     (server,) = of_kind(documents, "StatefulSet")
     assert "volumeClaimTemplates" not in server["spec"]
     claim = {"claimName": "theirs"}
-    assert {"name": "data", "persistentVolumeClaim": claim} in server["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "data", "persistentVolumeClaim": claim} in server["spec"]["template"]["spec"][
+        "volumes"
+    ]
 
 
 @pytest.mark.parametrize("chart", PARTS)

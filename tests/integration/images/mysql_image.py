@@ -57,9 +57,14 @@ class MySQLImage(Server):
         )
 
     @property
+    def data(self) -> Path:
+        """The data folder."""
+        return self.root / "var/lib/mysql/data"
+
+    @property
     def upgrade_history(self) -> Path:
         """The file in which the server notes the versions that its data had."""
-        return self.root / "var/lib/mysql/data/mysql_upgrade_history"
+        return self.data / "mysql_upgrade_history"
 
     def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a script of the image with the login that it needs."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pymysql
@@ -14,7 +13,7 @@ import pytest
 from infra.local_services.s3 import S3Endpoint
 from infra.workspace import CHECKOUT
 from sluicegate.protocol.markers import Verdict
-from tests.integration.images.mysql_image import DATABASE, MySQLImage, unpack_or_skip
+from tests.integration.images.mysql_image import DATABASE, MySQLImage
 from tests.integration.mysql_fixtures import MySQL, hits
 
 pytestmark = [pytest.mark.integration, pytest.mark.mysql]
@@ -22,25 +21,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.mysql]
 STORE = CHECKOUT / "charts/mysql/files/backups.py"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLImage]:
-    root = unpack_or_skip(tmp_path_factory.mktemp("image"))
-    server = MySQLImage(tmp_path_factory.mktemp("mysql"), root)
-    server.start()
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def mysql(server: MySQLImage) -> MySQL:
+def mysql(mysql_image: MySQLImage) -> MySQL:
     """Return an empty database, with the rights of a job and a new lineage."""
-    mysql = MySQL(server.endpoint, server.endpoint)
-    drop_and_create(server)
+    mysql = MySQL(mysql_image.endpoint, mysql_image.endpoint)
+    drop_and_create(mysql_image)
     return mysql
 
 
-def drop_and_create(server: MySQLImage) -> None:
-    with server.restorer.connect(autocommit=True) as connection, connection.cursor() as cursor:
+def drop_and_create(mysql_image: MySQLImage) -> None:
+    with mysql_image.restorer.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
         cursor.execute(f"CREATE DATABASE {DATABASE}")
 
@@ -56,25 +46,25 @@ def store(verb: str, dump: Path, url: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_restored_sink_has_the_rows_of_its_marker_and_what_followed_is_applied_again(
-    server: MySQLImage, mysql: MySQL, bucket: S3Endpoint, tmp_path: Path
+    mysql_image: MySQLImage, mysql: MySQL, bucket: S3Endpoint, tmp_path: Path
 ) -> None:
     """The rights of the job suffice for the sink, and a restore brings rows and marker together."""
     table = mysql.table()
     first, second = [hits(a=1, b=2)], [hits(a=5, c=3)]
     mysql.bind(table).open(0).apply(mysql.decision(0), first)
-    backup = server.run("mysql-backup")
+    backup = mysql_image.run("mysql-backup")
     assert backup.returncode == 0, backup.stderr
     url = f"{bucket.url}/{tmp_path.name}"
-    stored = store("store", server.root / "backup/dump.sql.gz", url)
+    stored = store("store", mysql_image.root / "backup/dump.sql.gz", url)
     assert stored.returncode == 0, stored.stderr
     assert "'binlogFile': 'binlog.0" in stored.stdout
     mysql.bind(table).open(0).apply(mysql.decision(1), second)
     after = mysql.rows(table)
 
-    drop_and_create(server)
-    fetched = server.root / "backup/fetched.sql.gz"
+    drop_and_create(mysql_image)
+    fetched = mysql_image.root / "backup/fetched.sql.gz"
     assert store("fetch", fetched, url).returncode == 0
-    restored = server.run("mysql-restore", BACKUP_DUMP="/backup/fetched.sql.gz")
+    restored = mysql_image.run("mysql-restore", BACKUP_DUMP="/backup/fetched.sql.gz")
     assert restored.returncode == 0, restored.stderr
     assert mysql.rows(table) == [("a", 1), ("b", 2)]
     assert mysql.markers() == [(0, 0, "attempt-0")]
@@ -84,33 +74,33 @@ def test_a_restored_sink_has_the_rows_of_its_marker_and_what_followed_is_applied
     assert mysql.rows(table) == after
 
 
-def test_a_server_with_data_is_not_restored_into(server: MySQLImage, mysql: MySQL) -> None:
+def test_a_server_with_data_is_not_restored_into(mysql_image: MySQLImage, mysql: MySQL) -> None:
     table = mysql.table()
-    assert server.run("mysql-backup").returncode == 0
+    assert mysql_image.run("mysql-backup").returncode == 0
     mysql.execute(f"INSERT INTO {table} VALUES ('kept', 1)")
-    refused = server.run("mysql-restore")
+    refused = mysql_image.run("mysql-restore")
     assert refused.returncode == 64
     assert f"has data: {DATABASE}.{table}. Nothing was changed" in refused.stderr
     assert mysql.rows(table) == [("kept", 1)]
 
 
-def test_a_dump_that_fails_leaves_no_file(server: MySQLImage, mysql: MySQL) -> None:
+def test_a_dump_that_fails_leaves_no_file(mysql_image: MySQLImage, mysql: MySQL) -> None:
     table = mysql.table()
-    dump = server.root / "backup/dump.sql.gz"
-    with server.restorer.connect(autocommit=True) as connection, connection.cursor() as cursor:
+    dump = mysql_image.root / "backup/dump.sql.gz"
+    with mysql_image.restorer.connect(autocommit=True) as connection, connection.cursor() as cursor:
         # a view that cannot be dumped
         cursor.execute(f"CREATE VIEW {DATABASE}.broken AS SELECT * FROM {DATABASE}.{table}")
         cursor.execute(f"DROP TABLE {DATABASE}.{table}")
-    failed = server.run("mysql-backup")
+    failed = mysql_image.run("mysql-backup")
     assert failed.returncode == 64
     assert "There is no new backup" in failed.stderr
     assert not dump.exists()
     assert not dump.with_name("dump.sql.gz.part").exists()
 
 
-def test_jobs_have_rights_in_their_database_only(server: MySQLImage, mysql: MySQL) -> None:
+def test_jobs_have_rights_in_their_database_only(mysql_image: MySQLImage, mysql: MySQL) -> None:
     """In GRANT a `_` matches any character."""
-    with server.restorer.connect(autocommit=True) as connection, connection.cursor() as cursor:
+    with mysql_image.restorer.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE shopXa")
         try:
             with pytest.raises(pymysql.OperationalError, match="denied"):
@@ -121,11 +111,11 @@ def test_jobs_have_rights_in_their_database_only(server: MySQLImage, mysql: MySQ
             cursor.execute("DROP DATABASE shopXa")
 
 
-def test_data_of_another_series_are_not_upgraded_unasked(server: MySQLImage) -> None:
-    server.stop()
-    history = server.upgrade_history.read_text()
-    server.upgrade_history.write_text(history.replace('"version":"9.7.', '"version":"8.4.'))
-    said = server.fail_to_start()
-    server.upgrade_history.write_text(history)
-    server.start()
+def test_data_of_another_series_are_not_upgraded_unasked(mysql_image: MySQLImage) -> None:
+    mysql_image.stop()
+    history = mysql_image.upgrade_history.read_text()
+    mysql_image.upgrade_history.write_text(history.replace('"version":"9.7.', '"version":"8.4.'))
+    said = mysql_image.fail_to_start()
+    mysql_image.upgrade_history.write_text(history)
+    mysql_image.start()
     assert "was last used by MySQL 8.4, and this is MySQL 9.7" in said
