@@ -38,6 +38,15 @@ def platform(cluster: Cluster) -> Platform:
     return install(cluster)
 
 
+@pytest.fixture(scope="session")
+def secured(cluster: Cluster) -> Iterator[Platform]:
+    """Install the platform with all that can be on: TLS, logins, three Kafka nodes, backups."""
+    values = CHECKOUT / "charts" / "sluicegate" / "ci" / "tls-scram-values.yaml"
+    brokers = "kafka.replicas=3,kafka.resources.requests.cpu=20m"
+    yield install(cluster, "--values", str(values), "--set", brokers, secured=True)
+    clear(cluster)
+
+
 def install(cluster: Cluster, *options: str, secured: bool = False) -> Platform:
     """Install the platform in a clean namespace that enforces `restricted`."""
     helm.vendor()

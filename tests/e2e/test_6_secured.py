@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from infra.workspace import CHECKOUT
-from tests.e2e.cluster import Cluster
-from tests.e2e.conftest import clear, install, log_lines
+from tests.e2e.conftest import log_lines
 from tests.e2e.platform import CLIENT_POD, RELEASE, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -44,14 +42,6 @@ topics = AdminClient(client_settings("")).list_topics(timeout=30).topics
 for name, topic in sorted(topics.items()):
     print(name, *{len(part.replicas) for part in topic.partitions.values()})
 """
-
-
-@pytest.fixture(scope="module")
-def secured(cluster: Cluster) -> Iterator[Platform]:
-    values = CHARTS / "sluicegate" / "ci" / "tls-scram-values.yaml"
-    brokers = "kafka.replicas=3,kafka.resources.requests.cpu=20m"
-    yield install(cluster, "--values", str(values), "--set", brokers, secured=True)
-    clear(cluster)
 
 
 def test_helm_test_checks_each_component_over_tls(secured: Platform) -> None:
