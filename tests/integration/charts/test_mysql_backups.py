@@ -93,8 +93,8 @@ def test_a_dump_that_was_cut_off_is_not_stored(tmp_path: Path, cut: str) -> None
     assert backups.names() == []
 
 
-def test_a_missing_bucket_fails_the_job_with_the_reason(bucket: S3Endpoint, tmp_path: Path) -> None:
-    assert bucket
+@pytest.mark.usefixtures("bucket")
+def test_a_missing_bucket_fails_the_job_with_the_reason(tmp_path: Path) -> None:
     backups = Backups("s3://never-created/mysql", tmp_path)
     backups.dump.write_bytes(gzip.compress(DUMP.format("").encode()))
     failed = backups.run("store", backups.dump)

@@ -10,7 +10,7 @@ import math
 import os
 import ssl
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast, get_args
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pymysql
@@ -34,6 +34,8 @@ _DEFAULT_PORT = 3306
 _OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key")
 _CONNECT_TIMEOUT_S = 10
 
+_Mode: TypeAlias = Literal["PREFERRED", "VERIFY_CA", "VERIFY_IDENTITY"]
+
 Connection: TypeAlias = "pymysql.connections.Connection[Any]"
 
 
@@ -49,7 +51,7 @@ class TLS:
         key: file of its key; None: it is in `cert`.
     """
 
-    mode: Literal["PREFERRED", "VERIFY_CA", "VERIFY_IDENTITY"] = "PREFERRED"
+    mode: _Mode = "PREFERRED"
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
@@ -66,7 +68,7 @@ class TLS:
         ca, cert, key = (options.get(f"ssl-{name}") for name in ("ca", "cert", "key"))
         if mode == "REQUIRED":
             raise _bad_url("ssl-mode=REQUIRED does not check the server; use VERIFY_CA at least")
-        if mode not in ("PREFERRED", "VERIFY_CA", "VERIFY_IDENTITY"):
+        if mode not in get_args(_Mode):
             raise _bad_url("ssl-mode is not PREFERRED, VERIFY_CA or VERIFY_IDENTITY")
         if mode == "PREFERRED" and (ca or cert or key):
             raise _bad_url("ssl-mode=PREFERRED checks no certificate, and files of some are given")
@@ -81,7 +83,7 @@ class TLS:
             )
         if required and mode == "PREFERRED":
             mode = "VERIFY_IDENTITY"
-        return cls(mode, ca, cert, key)  # type: ignore[arg-type] - checked above
+        return cls(cast("_Mode", mode), ca, cert, key)
 
     def context(self) -> ssl.SSLContext | None:
         """Return how to connect; None for PREFERRED, which is what PyMySQL does by itself.
