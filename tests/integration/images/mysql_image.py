@@ -83,6 +83,20 @@ class MySQLImage(Server):
             check=False,
         )
 
+    def bash(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the container, with a login of root in /tmp/root.cnf."""
+        login = self.root / "tmp/root.cnf"
+        password = (
+            f'[client]\nuser=root\nsocket=/tmp/mysql.sock\npassword="{self._administrator}"\n'
+        )
+        login.write_text(password)
+        return subprocess.run(
+            [*self._inside({}), "bash", "-o", "pipefail", "-c", command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
     def fail_to_start(self) -> str:
         """Run the entry point, which must end by itself; return what it says."""
         done = subprocess.run(

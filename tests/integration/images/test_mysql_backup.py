@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -72,6 +73,36 @@ def test_a_restored_sink_has_the_rows_of_its_marker_and_what_followed_is_applied
     again = mysql.bind(table).open(0).apply(mysql.decision(1), second)
     assert again.verdict is Verdict.APPLY
     assert mysql.rows(table) == after
+
+
+def test_the_binary_log_brings_a_restored_sink_to_the_moment_before_the_damage(
+    mysql_image: MySQLImage, mysql: MySQL, tmp_path: Path
+) -> None:
+    """With the command of docs/operations/backups.md."""
+    table = mysql.table()
+    mysql.bind(table).open(0).apply(mysql.decision(0), [hits(a=1)])
+    assert mysql_image.run("mysql-backup").returncode == 0
+    url = str(tmp_path)
+    assert store("store", mysql_image.root / "backup/dump.sql.gz", url).returncode == 0
+    mysql.bind(table).open(0).apply(mysql.decision(1), [hits(a=5)])
+    with mysql_image.restorer.connect(autocommit=True) as admin, admin.cursor() as cursor:
+        cursor.execute("SHOW BINARY LOG STATUS")
+        damage = cursor.fetchone()[1]
+        cursor.execute(f"DROP DATABASE {DATABASE}")
+    assert mysql_image.run("mysql-restore").returncode == 0
+    assert mysql.markers() == [(0, 0, "attempt-0")]
+
+    (listed,) = store("list", tmp_path, url).stdout.splitlines()
+    manifest = json.loads(listed.partition(" ")[2])
+    replayed = mysql_image.bash(
+        # the server has executed the transactions, and would skip them by their GTIDs
+        "cd /var/lib/mysql/data && mysqlbinlog --skip-gtids "
+        f"--start-position={manifest['binlogPosition']} --stop-position={damage} "
+        f"{manifest['binlogFile']} | mysql --defaults-file=/tmp/root.cnf"
+    )
+    assert replayed.returncode == 0, replayed.stderr
+    assert mysql.rows(table) == [("a", 5)]
+    assert mysql.markers() == [(0, 1, "attempt-1")]
 
 
 def test_a_server_with_data_is_not_restored_into(mysql_image: MySQLImage, mysql: MySQL) -> None:
