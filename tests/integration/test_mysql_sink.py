@@ -15,6 +15,7 @@ import pytest
 
 from infra.local_services import Services
 from sluicegate.errors import (
+    AccessDenied,
     Fenced,
     MarkerMismatch,
     PreflightFailed,
@@ -112,8 +113,9 @@ def test_required_tls_refuses_a_server_without_it(
 ) -> None:
     """The driver alone would send the login and the rows in plain text."""
     monkeypatch.setenv("SLUICEGATE_MYSQL_TLS", "required")
-    with pytest.raises(SinkUnavailable, match="SSL is required but the server doesn't support it"):
+    with pytest.raises(AccessDenied, match="SSL is required but the server") as error:
         connect(Address.parse(mysql.url()), timeout_s=7)
+    assert "enable TLS on the server" in error.value.do
 
 
 # --- rule 12: any error rolls everything back ------------------------------------------------

@@ -102,6 +102,9 @@ def login_error(error: Fault | RuntimeError, server: str) -> SluicegateError:
     what = f"{server}: cannot connect: {describe(error)}"
     data = "nothing was written"
     code = code_of(error)
+    if code == _NO_TLS:
+        do = "enable TLS on the server: the url or SLUICEGATE_MYSQL_TLS requires it"
+        return AccessDenied(what, data=data, do=do)
     if code in _LOGIN_REFUSED or code in _DENIED or isinstance(error, RuntimeError):
         # The driver raises RuntimeError if a login method needs a package that is not installed.
         do = "correct user, password and privileges, in the url or on the server"
@@ -109,7 +112,7 @@ def login_error(error: Fault | RuntimeError, server: str) -> SluicegateError:
     if code == _UNKNOWN_DATABASE:
         return TargetMissing(what, data=data, do=_ADVICE[_UNKNOWN_DATABASE])
     do = "start the server, or correct host and port in the url (SLUICEGATE_MYSQL)"
-    if code == _NO_TLS or isinstance(getattr(error, "original_exception", None), ssl.SSLError):
+    if isinstance(getattr(error, "original_exception", None), ssl.SSLError):
         do = "give the server a certificate for its host name, and name its authority by ssl-ca in the url"
     return SinkUnavailable(what, data=data, do=do)
 
