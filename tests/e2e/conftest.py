@@ -14,6 +14,7 @@ from infra.chart_docs import helm
 from infra.demo.access_log import LogShape, access_log
 from infra.toolchain import go_programs
 from infra.workspace import CHECKOUT, work_folder
+from tests.e2e import disk
 from tests.e2e.cluster import Cluster, CommandFailed, Object
 from tests.e2e.manifests import ip_count, two_sinks
 from tests.e2e.platform import NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Platform
@@ -44,6 +45,26 @@ def cluster() -> Cluster:
 def platform(cluster: Cluster) -> Platform:
     """Install the platform without values."""
     return install(cluster)
+
+
+@pytest.fixture(scope="session")
+def secured(cluster: Cluster) -> Iterator[Platform]:
+    """Install the platform with all that can be on: TLS, logins, three Kafka nodes, backups.
+
+    The store's volume is a disk whose power can be cut.
+    """
+    clear(cluster)
+    cluster.run("delete", "persistentvolume", disk.NAME, "--ignore-not-found", "--timeout=60s")
+    disk.create()
+    values = (
+        "kafka.replicas=3,kafka.resources.requests.cpu=20m"
+        f",object-store.persistence.existingClaim={disk.NAME}"
+    )
+    options = ("--values", str(CHART / "ci" / "tls-scram-values.yaml"), "--set", values)
+    yield install(cluster, *options, secured=True, first=disk.volume(NAMESPACE))
+    clear(cluster)
+    cluster.run("delete", "persistentvolume", disk.NAME, "--timeout=60s")
+    disk.remove()
 
 
 def install(

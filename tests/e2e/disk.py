@@ -11,6 +11,9 @@ import subprocess
 from infra.kind.cluster import NODE
 from tests.e2e.cluster import CommandFailed, Object
 
+NAME = "disk"
+"""Name of its PersistentVolume and of the claim."""
+
 FOLDER = "/var/local/sluicegate-disk"
 """Folder of the node in which the disk is mounted."""
 
@@ -44,28 +47,28 @@ def remove() -> None:
     _on_node(f"while umount -l {FOLDER} 2>/dev/null; do :; done; rm -f {_IMAGE} {_CUT}")
 
 
-def volume(name: str, namespace: str) -> list[Object]:
+def volume(namespace: str) -> list[Object]:
     """Return a PersistentVolume on the disk, and its claim in a namespace."""
     shared: Object = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     return [
         {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
-            "metadata": {"name": name},
+            "metadata": {"name": NAME},
             "spec": {
                 **shared,
                 "capacity": {"storage": "1Gi"},
                 "hostPath": {"path": FOLDER, "type": "Directory"},
-                "claimRef": {"namespace": namespace, "name": name},
+                "claimRef": {"namespace": namespace, "name": NAME},
             },
         },
         {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name},
+            "metadata": {"name": NAME},
             "spec": {
                 **shared,
-                "volumeName": name,
+                "volumeName": NAME,
                 "resources": {"requests": {"storage": "1Gi"}},
             },
         },

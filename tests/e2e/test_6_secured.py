@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from infra.workspace import CHECKOUT
 from tests.e2e import disk
-from tests.e2e.cluster import Cluster
-from tests.e2e.conftest import clear, install, log_lines
-from tests.e2e.platform import CLIENT_POD, NAMESPACE, RELEASE, STORE, Platform
+from tests.e2e.conftest import log_lines
+from tests.e2e.platform import CLIENT_POD, RELEASE, STORE, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CHARTS = CHECKOUT / "charts"
-DISK = "disk"
-"""Name of the store's volume and claim."""
-
 LINES = 700
 """Number of lines that each test feeds."""
 
@@ -51,24 +46,6 @@ topics = AdminClient(client_settings("")).list_topics(timeout=30).topics
 for name, topic in sorted(topics.items()):
     print(name, *{len(part.replicas) for part in topic.partitions.values()})
 """
-
-
-@pytest.fixture(scope="module")
-def secured(cluster: Cluster) -> Iterator[Platform]:
-    values = CHARTS / "sluicegate" / "ci" / "tls-scram-values.yaml"
-    parts = (
-        "kafka.replicas=3,kafka.resources.requests.cpu=20m"
-        f",object-store.persistence.existingClaim={DISK}"
-    )
-    clear(cluster)
-    cluster.run("delete", "persistentvolume", DISK, "--ignore-not-found", "--timeout=60s")
-    disk.create()
-    first = disk.volume(DISK, NAMESPACE)
-    options = ["--values", str(values), "--set", parts]
-    yield install(cluster, *options, secured=True, first=first)
-    clear(cluster)
-    cluster.run("delete", "persistentvolume", DISK, "--timeout=60s")
-    disk.remove()
 
 
 def test_helm_test_checks_each_component_over_tls(secured: Platform) -> None:

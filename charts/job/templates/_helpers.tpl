@@ -21,6 +21,9 @@ env:
 - name: SLUICEGATE_MYSQL
   valueFrom:
     secretKeyRef: {name: {{ .mysql.secret | default (printf "%s-mysql" .platform) }}, key: {{ .mysql.key }}}
+- name: SLUICEGATE_MYSQL_TLS
+  valueFrom:
+    configMapKeyRef: {name: {{ .platform }}-connections, key: SLUICEGATE_MYSQL_TLS, optional: true}
 {{- if and .kafkaConfig (eq $.container "driver") }}
 # its clients alone read it, and give executors what is in it
 - {name: SLUICEGATE_KAFKA_CONFIG, value: /etc/kafka-client/kafka.properties}

@@ -35,6 +35,8 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "tls": {"enabled": True},
         "podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"},
         "config": {"binlog_expire_logs_seconds": 1000000000},
+        "backup": {"enabled": True, "existingClaim": "backups"},
+        "upgrade": {"allow": True},
     },
     "kafka": {
         "replicas": 3,

@@ -55,7 +55,18 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
     (
         "mysql",
         {"auth": {"existingSecret": "m", "password": "p"}},
-        "auth.existingSecret and passwords are both set",
+        "auth.existingSecret and auth.password are both set",
+    ),
+    (
+        "mysql",
+        {"auth": {"adminSecret": "m", "rootPassword": "p"}},
+        "auth.rootPassword and a Secret for it are both set",
+    ),
+    ("mysql", {"backup": {"enabled": True}}, "backups have no place"),
+    (
+        "mysql",
+        {"backup": {"enabled": True, "existingClaim": "c", "s3": {"bucket": "b"}}},
+        "backup.s3.bucket and backup.existingClaim are both set",
     ),
     ("mysql", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
     ("mysql", {"config": {"sync_binlog": 0}}, "config.sync_binlog is set by the chart"),
@@ -64,6 +75,12 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         {"config": {"innodb-flush-log-at-trx-commit": 2}},
         "config.innodb-flush-log-at-trx-commit is set by the chart",
     ),
+    ("mysql", {"config": {"loose_sync_binlog": 0}}, "config.loose_sync_binlog is set by the chart"),
+    ("mysql", {"config": {"skip-log-bin": True}}, "config.skip-log-bin is set by the chart"),
+    ("mysql", {"config": {"Skip-Innodb-Doublewrite": 1}}, "is set by the chart"),
+    ("mysql", {"config": {"skip-grant-tables": 1}}, "would weaken durability or access control"),
+    ("mysql", {"config": {"innodb_flush_method": "nosync"}}, "may lose acknowledged commits"),
+    ("mysql", {"config": {"loose-innodb-flush-method": "littlesync"}}, "may lose acknowledged"),
     ("mysql", {"config": {"max_connections": 9}}, "use maxConnections"),
     (
         "object-store",

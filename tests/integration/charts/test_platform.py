@@ -57,10 +57,9 @@ def test_a_service_has_the_name_and_ports_that_jobs_expect(
 
 
 def test_secrets_have_the_keys_that_jobs_and_volumes_read(default: list[Document]) -> None:
-    assert set(only_of_kind(default, "Secret", "sluicegate-mysql")["data"]) == {
-        "root-password",
-        "password",
-        "url",
+    assert set(only_of_kind(default, "Secret", "sluicegate-mysql")["data"]) == {"password", "url"}
+    assert set(only_of_kind(default, "Secret", "sluicegate-mysql-admin")["data"]) == {
+        "root-password"
     }
     assert set(only_of_kind(default, "Secret", "sluicegate-object-store")["data"]) == {
         "accessKeyId",
@@ -102,6 +101,13 @@ def test_connections_have_the_address_of_every_server(default: list[Document]) -
         "checkpoint-volume": "checkpoints",
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://sluicegate-collector.sluicegate.svc:4318",
     }
+
+
+@pytest.mark.parametrize("values", ["production", "everything on"])
+def test_jobs_of_a_secured_platform_require_tls_of_mysql(charts: Charts, values: str) -> None:
+    documents = charts.render("sluicegate", file=VALUES[values])
+    data = only_of_kind(documents, "ConfigMap", "sluicegate-connections")["data"]
+    assert data["SLUICEGATE_MYSQL_TLS"] == "required"
 
 
 # --- external servers -----------------------------------------------------------------------------
@@ -392,7 +398,11 @@ def test_a_user_may_add_to_the_pod_of_a_server(charts: Charts, chart: str) -> No
         **({"watch.all": True} if chart == "operator" else {}),
     }
     documents = charts.render(chart, values)
-    (workload,) = [d for d in documents if d["kind"] in WORKLOADS and not d["metadata"].get("annotations", {}).get("helm.sh/hook")]
+    (workload,) = [
+        d
+        for d in documents
+        if d["kind"] in WORKLOADS and not d["metadata"].get("annotations", {}).get("helm.sh/hook")
+    ]
     pod = workload["spec"]["template"]["spec"]
     main, second = pod["containers"]
     assert values["extraEnv"][0] in main["env"]
@@ -438,7 +448,9 @@ def test_an_existing_claim_is_used(charts: Charts, chart: str) -> None:
     (server,) = of_kind(documents, "StatefulSet")
     assert "volumeClaimTemplates" not in server["spec"]
     claim = {"claimName": "theirs"}
-    assert {"name": "data", "persistentVolumeClaim": claim} in server["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "data", "persistentVolumeClaim": claim} in server["spec"]["template"]["spec"][
+        "volumes"
+    ]
 
 
 @pytest.mark.parametrize("chart", PARTS)

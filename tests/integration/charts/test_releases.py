@@ -15,7 +15,7 @@ import pytest
 from infra.chart_docs import helm
 from tests.integration.charts.rendering import VALUES, Charts, Document, only_of_kind
 from tests.integration.operator.api import Api, eventually
-from tests.integration.operator.rest_client import ApiRejection, Object
+from tests.integration.operator.rest_client import MERGE, ApiRejection, Object
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +62,10 @@ def release(charts: Charts, cluster: Api) -> Release:
 
 
 def test_passwords_keys_and_certificates_survive_an_upgrade(release: Release) -> None:
-    suffixes = ("mysql", "object-store", "kafka-scram", "kafka-tls", "kafka-client", "mysql-tls")
+    suffixes = (
+        *("mysql", "mysql-admin", "mysql-tls", "object-store"),
+        *("kafka-scram", "kafka-tls", "kafka-client"),
+    )
     file = VALUES["everything on"]
     release.upgrade("sluicegate", CRDS_OFF, file)
     before = {suffix: release.secret(suffix) for suffix in suffixes}
@@ -74,7 +77,7 @@ def test_passwords_keys_and_certificates_survive_an_upgrade(release: Release) ->
 def test_a_second_install_has_the_passwords_of_the_retained_volumes(
     release: Release,
 ) -> None:
-    suffixes = ("mysql", "object-store", "kafka-scram")
+    suffixes = ("mysql", "mysql-admin", "object-store", "kafka-scram")
     file = VALUES["everything on"]
     release.upgrade("sluicegate", CRDS_OFF, file)
     before = {suffix: release.secret(suffix) for suffix in suffixes}
@@ -115,6 +118,20 @@ def test_the_url_of_mysql_has_the_password_of_the_server(release: Release) -> No
     secret = release.secret("mysql")
     host = f"{release.namespace}-mysql.{release.namespace}.svc"
     assert secret["url"] == f"mysql://sluicegate:{secret['password']}@{host}:3306/sluicegate"
+
+
+def test_an_upgrade_moves_the_password_of_root_out_of_the_secret_of_jobs(release: Release) -> None:
+    """A release with both in one Secret; jobs read a URL of it."""
+    release.upgrade("mysql")
+    name = f"{release.namespace}-mysql"
+    root = release.secret("mysql-admin")["root-password"]
+    secrets = f"/api/v1/namespaces/{release.namespace}/secrets"
+    release.api.request("DELETE", f"{secrets}/{name}-admin")
+    earlier = {"stringData": {"root-password": "of-old"}}
+    release.api.request("PATCH", f"{secrets}/{name}", earlier, content=MERGE)
+    release.upgrade("mysql")
+    assert root != "of-old"
+    assert release.secret("mysql-admin")["root-password"] == "of-old"
 
 
 def test_a_changed_number_of_kafka_nodes_is_rejected_with_the_remedy(release: Release) -> None:
@@ -160,7 +177,8 @@ def test_an_uninstall_leaves_only_crds_claims_and_their_passwords(
         "Savepoint",
     }
     assert release.names("persistentvolumeclaims") == {metadata["name"]}
-    passwords = {f"{release.namespace}-{part}" for part in ("kafka-scram", "mysql", "object-store")}
+    parts = ("kafka-scram", "mysql", "mysql-admin", "object-store")
+    passwords = {f"{release.namespace}-{part}" for part in parts}
     assert release.names("secrets") == passwords
     core = ("configmaps", "services", "pods")
     assert {plural: release.names(plural) for plural in core} == {plural: set() for plural in core}
