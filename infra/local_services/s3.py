@@ -140,13 +140,16 @@ class S3Server(Server):
         return http.client.HTTPSConnection(address, timeout=2.0, context=trust)
 
     def _prepare(self) -> list[str]:
-        """Create the bucket, which is a folder, and return the command that runs the server."""
+        """Create root's bucket, which is a folder, and return the command that runs the server."""
         try:
             binary = go_programs.VERSITYGW.build()
         except BuildError as error:
             raise ServiceError(f"No S3 server can run on this machine: {error}") from error
         objects, metadata = self._folder / "s3" / "objects", self._folder / "s3" / "metadata"
-        (objects / _BUCKET).mkdir(parents=True, exist_ok=True)
+        objects.mkdir(parents=True, exist_ok=True)
+        if _BUCKET not in {user.bucket for user in self.users.values()}:
+            # without an owner, which a copy by a user needs: only root may use it
+            (objects / _BUCKET).mkdir(exist_ok=True)
         metadata.mkdir(exist_ok=True)
         listen = ["--port", f"127.0.0.1:{self._port}", "--region", _REGION, "--health", _HEALTH]
         if self._certificate:

@@ -23,7 +23,7 @@ from infra.local_services.s3 import S3Endpoint, S3Server
 from infra.toolchain import go_programs
 
 _BUCKET = "sluicegate"
-_USERS = {"job": "s3://sluicegate/job", "other": "s3://sluicegate/other"}
+_USERS = {"job": "s3://rights/job", "other": "s3://rights/other"}
 _PART = 5 * 1024 * 1024  # the smallest part that S3 takes, but for the last
 
 
@@ -55,7 +55,7 @@ def _client(endpoint: S3Endpoint) -> minio.Minio:
 
 def _store(endpoint: S3Endpoint) -> S3Store:
     return S3Store(
-        _BUCKET,
+        endpoint.bucket,
         endpoint=endpoint.endpoint,
         access_key_id=endpoint.access_key,
         secret_access_key=endpoint.secret_key,
@@ -105,6 +105,7 @@ def server_after_the_cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         _run(["sync", "-f", str(disk)])
         _write(endpoint)
         server.make_buckets()
+        obstore.put(_store(server.users["job"]), "job/epochs/1", b"decision", use_multipart=False)
         _run(["cp", "--sparse=always", str(image), str(cut)])
     with ExitStack() as stack:
         yield _serve(_mount(cut, work / "cut", stack), stack)
