@@ -24,6 +24,12 @@ STORE = f"{RELEASE}-object-store"
 STORE_USER = f"{STORE}-user-{VOLUME}"
 """Secret of the store's user whose prefix is the volume's."""
 
+TENANT = f"{NAMESPACE}-tenant"
+"""A namespace of somebody else, whose jobs the operator runs too."""
+
+TENANT_USER = f"{STORE}-user-tenant"
+"""Secret of the tenant's user of the store."""
+
 CLIENT_POD = "client"
 
 START_TIMEOUT_S = 240.0
