@@ -14,7 +14,7 @@ from sluicegate.errors import StoreUnavailable
 from sluicegate_operator.reconcile.storage_tasks import CheckVolume, Measure, Task
 from sluicegate_operator.storage_tasks.__main__ import without_answer
 from sluicegate_operator.storage_tasks.runner import TaskFailed, run
-from sluicegate_operator.storage_tasks.worker.egress import NoRoute, connect
+from sluicegate_operator.storage_tasks.worker.egress import NoRoute, connect, restrict
 
 pytestmark = pytest.mark.integration
 
@@ -117,6 +117,17 @@ def test_security_m3_a_name_of_an_internal_address_is_not_connected(
     for host in (*answers, "10.96.0.1"):
         with pytest.raises(NoRoute, match="this pod, its node or the API server"):
             connect((host, 443), (host, 443))
+
+
+@pytest.mark.parametrize(
+    "left_out", [{"AWS_ENDPOINT": ""}, {"AWS_ACCESS_KEY_ID": ""}, {"https_proxy": "http://proxy"}]
+)
+def test_amazon_the_operators_identity_and_a_named_proxy_are_left_alone(
+    left_out: dict[str, str],
+) -> None:
+    environment = {"AWS_ENDPOINT": "http://store", "AWS_ACCESS_KEY_ID": "a", **left_out}
+    restrict(environment)
+    assert "AWS_PROXY_URL" not in environment
 
 
 def test_security_m3_only_the_endpoint_is_connected() -> None:

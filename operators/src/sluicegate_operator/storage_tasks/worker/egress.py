@@ -1,11 +1,11 @@
 """A proxy in the worker process through which obstore reaches the volume's endpoint and nothing else.
 
-obstore follows redirects and cannot be told not to. An endpoint that a tenant chose could redirect the
+obstore follows redirects and has no option against it. An endpoint that a tenant chose could redirect the
 operator's requests to any server of its network, or be a name that resolves to one. The proxy connects only
 to the endpoint's host and port, and to no address of this pod, its node's link or the API server.
 
 It is not used without keys: the operator's own identity asks servers of the cloud, and its places are
-listed by the administrator.
+listed by the administrator. Nor is it used where the administrator named a proxy, which then decides.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class NoRoute(OSError):
 def restrict(environment: MutableMapping[str, str] = os.environ) -> None:
     """Start the proxy and let the AWS_* variables name it, if a volume's keys are used at an endpoint."""
     endpoint = environment.get("AWS_ENDPOINT") or environment.get("AWS_ENDPOINT_URL")
-    if not endpoint or not environment.get("AWS_ACCESS_KEY_ID"):
+    proxies = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} & {name.upper() for name in environment}
+    if not endpoint or not environment.get("AWS_ACCESS_KEY_ID") or proxies:
         return
     parts = urlsplit(endpoint)
     permitted = (parts.hostname or "", parts.port or _PORTS[parts.scheme])
