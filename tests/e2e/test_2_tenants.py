@@ -51,10 +51,13 @@ VOLUMES: dict[str, tuple[Object, str]] = {
         {**_STORE, **_KEYS, "bucket": "tenants", "prefix": "bank"},
         "AccessDenied",
     ),
-    "without-keys": ({"bucket": "sluicegate", "prefix": "of-the-operator"}, "NotPermitted"),
-    "metadata": ({**_KEYS, "endpoint": "http://169.254.169.254", "bucket": "any"}, "NotPermitted"),
+    "without-keys": ({"bucket": "backups", "prefix": "of-the-operator"}, "NotPermitted"),
+    "metadata": (
+        {**_KEYS, "endpoint": "http://169.254.169.254", "bucket": "metadata"},
+        "NotPermitted",
+    ),
     "api-server": (
-        {**_KEYS, "endpoint": "https://kubernetes.default.svc", "bucket": "any"},
+        {**_KEYS, "endpoint": "https://kubernetes.default.svc", "bucket": "secrets"},
         "NotPermitted",
     ),
 }
@@ -88,7 +91,11 @@ print("refused")
 def tenant(platform: Platform) -> Iterator[Cluster]:
     """Yield the tenant's namespace, with all attempts applied at once and one volume of its own."""
     cluster = replace(platform.cluster, namespace=TENANT)
-    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "admin"}})
+    marked = {"name": "sluicegate-driver", "labels": {"sluicegate.dev/driver-account": "true"}}
+    accounts = ({"name": "admin"}, marked)
+    cluster.apply(
+        *({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": one} for one in accounts)
+    )
     own = {**_STORE, **_KEYS, "bucket": "tenants", "prefix": TENANT}
     volumes = {"own": own, **{name: spec for name, (spec, _) in VOLUMES.items()}}
     job: Object = {
@@ -114,37 +121,38 @@ def _resource(kind: str, name: str, spec: Object) -> Object:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def condition(cluster: Cluster, kind: str, name: str, wanted: str) -> Object:
-    """Wait until a resource has a condition that is decided; return it."""
+def refusal(cluster: Cluster, kind: str, name: str, condition: str) -> Object:
+    """Wait until a condition of a resource is False, after its check; return the condition."""
 
     def poll() -> Object | None:
         status = (cluster.get(kind, name) or {}).get("status", {})
-        found = (one for one in status.get("conditions", ()) if one["type"] == wanted)
-        return next((one for one in found if one.get("reason") != "Checking"), None)
+        found = (one for one in status.get("conditions", ()) if one["type"] == condition)
+        return next(
+            (one for one in found if one["status"] == "False" and one["reason"] != "Checking"), None
+        )
 
-    return eventually(poll, f"{kind} {name}: {wanted}", within_s=30.0)
+    return eventually(poll, f"{kind} {name}: {condition} is False", within_s=30.0)
 
 
 def test_the_tenants_own_volume_is_ready(tenant: Cluster) -> None:
-    eventually(
-        lambda: condition(tenant, "checkpointvolume", "own", "Ready")["status"] == "True",
-        "the tenant's own volume",
-        within_s=30.0,
-    )
+    def ready() -> bool:
+        volume = tenant.get("checkpointvolume", "own") or {}
+        return bool(volume.get("status", {}).get("phase") == "Ready")
+
+    eventually(ready, "the tenant's own volume", within_s=30.0)
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_gets_neither_an_account_nor_the_node(tenant: Cluster, name: str) -> None:
-    found = condition(tenant, "streamingjob", name, "Accepted")
-    assert (found["status"], found["reason"]) == ("False", "SpecInvalid")
+    found = refusal(tenant, "streamingjob", name, "Accepted")
+    assert found["reason"] == "SpecInvalid"
     assert JOBS[name][1] in found["message"]
     assert tenant.list_objects("pods") == []
 
 
 @pytest.mark.parametrize("name", VOLUMES)
 def test_a_volume_reaches_nothing_that_is_not_the_tenants(tenant: Cluster, name: str) -> None:
-    found = condition(tenant, "checkpointvolume", name, "Ready")
-    assert (found["status"], found["reason"]) == ("False", VOLUMES[name][1])
+    assert refusal(tenant, "checkpointvolume", name, "Ready")["reason"] == VOLUMES[name][1]
 
 
 def test_each_refusal_is_an_event(tenant: Cluster) -> None:
