@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gzip
 import itertools
+import json
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,15 @@ from infra.workspace import CHECKOUT, work_folder
 from tests.e2e import disk
 from tests.e2e.cluster import Cluster, CommandFailed, Object
 from tests.e2e.manifests import ip_count, two_sinks
-from tests.e2e.platform import NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Platform
+from tests.e2e.platform import (
+    NAMESPACE,
+    OPERATOR_NAMESPACE,
+    RELEASE,
+    TENANT,
+    TENANT_USER,
+    VOLUME,
+    Platform,
+)
 
 KUBECONFIG = work_folder() / "kind" / "kubeconfig"
 LOG = CHECKOUT.parent / "shared" / "data" / "access.log.gz"
@@ -43,8 +53,16 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="session")
 def platform(cluster: Cluster) -> Platform:
-    """Install the platform without values."""
-    return install(cluster)
+    """Install the platform with its defaults, and with a second tenant for `test_2_tenants`."""
+    users = [
+        {"name": VOLUME, "bucket": "sluicegate"},
+        {"name": "tenant", "bucket": "tenants", "prefix": TENANT, "namespace": TENANT},
+        {"name": "bank", "bucket": "tenants", "prefix": "bank"},
+    ]
+    watched = {"namespaces": [NAMESPACE, TENANT], "secrets": [TENANT_USER]}
+    values = {"object-store.users": users, "operator.watch": watched}
+    options = [("--set-json", f"{key}={json.dumps(value)}") for key, value in values.items()]
+    return install(cluster, *itertools.chain.from_iterable(options), others=(TENANT,))
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +86,11 @@ def secured(cluster: Cluster) -> Iterator[Platform]:
 
 
 def install(
-    cluster: Cluster, *options: str, secured: bool = False, first: Sequence[Object] = ()
+    cluster: Cluster,
+    *options: str,
+    secured: bool = False,
+    first: Sequence[Object] = (),
+    others: Sequence[str] = (),
 ) -> Platform:
     """Install the platform in a clean namespace that enforces `restricted`.
 
@@ -77,10 +99,12 @@ def install(
         options: options of `helm install`.
         secured: whether the options switch TLS and logins on.
         first: objects that the namespace has before the installation.
+        others: namespaces to create besides.
     """
     helm.vendor()
     clear(cluster)
-    cluster.run("create", "namespace", NAMESPACE)
+    for name in (NAMESPACE, *others):
+        cluster.run("create", "namespace", name)
     label = "pod-security.kubernetes.io/enforce=restricted"
     cluster.run("label", "namespace", NAMESPACE, label)
     if first:
@@ -93,26 +117,32 @@ def install(
 
 def clear(cluster: Cluster) -> None:
     """Force the removal of an earlier run's resources, which may be broken."""
+    remove_finalizers(replace(cluster, namespace=TENANT))
+    delete_namespace(cluster, TENANT)
     if cluster.get("namespace", NAMESPACE) is None:
-        remove_operator_namespace(cluster)
+        delete_namespace(cluster, OPERATOR_NAMESPACE)
         return
     with contextlib.suppress(CommandFailed):  # the earlier run may have stopped before this
         cluster.helm("uninstall", RELEASE, "--no-hooks")
+    remove_finalizers(cluster)
+    # a driver would wait for its epoch, but its Kafka is already deleted
+    cluster.run("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
+    for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
+        delete_namespace(cluster, namespace)
+
+
+def remove_finalizers(cluster: Cluster) -> None:
+    """Remove the finalizers of the resources in a namespace."""
     for kind in ("streamingjob", "savepoint", "checkpointvolume", "pod"):
         for name in names(cluster, kind):
             with contextlib.suppress(CommandFailed):  # it is already deleted
                 cluster.patch(kind, name, {"metadata": {"finalizers": None}})
-    # a driver would wait for its epoch, but its Kafka is already deleted
-    cluster.run("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
-    cluster.run("delete", "namespace", NAMESPACE, "--timeout=180s", timeout_s=190.0)
-    remove_operator_namespace(cluster)
 
 
-def remove_operator_namespace(cluster: Cluster) -> None:
-    """Delete the operator's namespace, which an uninstall keeps."""
+def delete_namespace(cluster: Cluster, name: str) -> None:
+    """Delete a namespace; an uninstall keeps the operator's."""
     cluster.run(
-        *("delete", "namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--timeout=180s"),
-        timeout_s=190.0,
+        *("delete", "namespace", name, "--ignore-not-found", "--timeout=180s"), timeout_s=190.0
     )
 
 

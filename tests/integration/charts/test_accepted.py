@@ -30,6 +30,9 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "tls": {"enabled": True},
         "podDisruptionBudget": {"enabled": True},
         "persistence": {"storageClass": "-", "annotations": {"a": "b"}},
+        "users": [
+            {"name": "shop", "bucket": "shared", "prefix": "shop", "namespace": "restricted"}
+        ],
     },
     "mysql": {
         "tls": {"enabled": True},

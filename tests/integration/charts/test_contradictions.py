@@ -7,6 +7,7 @@ import pytest
 from tests.integration.charts.rendering import Charts
 
 DISABLED = {"enabled": False}
+USER = {"name": "a", "bucket": "shared", "prefix": "shop"}
 
 REJECTED: list[tuple[str, dict[str, Any], str]] = [
     (
@@ -88,6 +89,22 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "auth.existingSecret and keys are both set",
     ),
     ("object-store", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
+    (
+        "object-store",
+        {"users": [{"name": "a", "bucket": "shared"}, {"name": "a", "bucket": "own"}]},
+        "two users are named a",
+    ),
+    (
+        "object-store",
+        {"users": [USER, {**USER, "name": "b", "prefix": "shop/eu"}]},
+        "could erase the other's checkpoints",
+    ),
+    (
+        "object-store",
+        {"users": [{**USER, "namespace": "shop", "existingSecret": "mine"}]},
+        "Create the Secret in both namespaces",
+    ),
+    ("sluicegate", {"checkpointVolume": {"bucket": "other"}}, "object-store.users"),
     ("operator", {"watch": {"all": True, "namespaces": ["shop"]}}, "watch.all is true"),
     ("operator", {}, "Name the namespaces of your jobs, or set watch.all"),
     ("operator", {"watch": {"namespaces": ["sluicegate"]}}, "the operator's own namespace"),

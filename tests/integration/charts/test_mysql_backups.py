@@ -61,7 +61,11 @@ def test_the_newest_backups_are_kept_and_nothing_else_is_removed(backups: Backup
     archive.put("20220101T000000Z/dump.sql.gz", [b"an upload that was killed"])
     archive.put("theirs/dump.sql.gz", [b"not a backup"])
     new = backups.store("CREATE TABLE a")
-    kept = [f"{name}/{file}" for name in ("20210101T000000Z", new) for file in ("dump.sql.gz", "manifest.json")]
+    kept = [
+        f"{name}/{file}"
+        for name in ("20210101T000000Z", new)
+        for file in ("dump.sql.gz", "manifest.json")
+    ]
     assert backups.names() == sorted([*kept, "theirs/dump.sql.gz"])
 
 
@@ -105,9 +109,7 @@ def test_a_missing_bucket_fails_the_job_with_the_reason(tmp_path: Path) -> None:
 
 def test_each_pod_has_the_password_of_its_own_account_only(charts: Charts) -> None:
     """The nightly pod reads everything and changes nothing."""
-    documents = charts.render(
-        "mysql", {"backup.enabled": True, "backup.existingClaim": "backups"}
-    )
+    documents = charts.render("mysql", {"backup.enabled": True, "backup.existingClaim": "backups"})
     for verb in ("backup", "restore"):
         job = only_of_kind(documents, "CronJob", f"sluicegate-mysql-{verb}")["spec"]
         assert job.get("suspend", False) == (verb == "restore")

@@ -12,9 +12,9 @@ from tests.integration.charts.rendering import (
     Document,
     hooks_of,
     of_kind,
+    only_of_kind,
     pods,
     selects,
-    only_of_kind,
 )
 
 WORKLOADS = ("Deployment", "StatefulSet", "Job")
@@ -67,6 +67,39 @@ def test_secrets_have_the_keys_that_jobs_and_volumes_read(default: list[Document
     }
 
 
+def test_security_h10_only_the_store_and_its_set_up_have_roots_keys(
+    default: list[Document],
+) -> None:
+    root = "sluicegate-object-store"
+    assert volume_spec(default)["credentialsSecret"] == f"{root}-user-checkpoints"
+    holders = {
+        pod["metadata"]["name"]
+        for pod in pods(default)
+        if f'"{root}"'
+        in json.dumps(
+            [
+                container.get("env", [])
+                for kind in ("containers", "initContainers")
+                for container in pod["spec"].get(kind, [])
+            ]
+        )
+    }
+    assert holders == {f"{root}-pod", f"{root}-buckets-pod", f"{root}-test"}
+
+
+def test_security_h10_a_tenants_namespace_gets_the_keys_of_its_user_only(charts: Charts) -> None:
+    users = [
+        {"name": name, "bucket": "shared", "prefix": name, "namespace": name}
+        for name in ("shop", "bank")
+    ]
+    secrets = of_kind(charts.render("object-store", {"users": users}), "Secret")
+    names = [one["metadata"]["name"] for one in secrets if one["metadata"]["namespace"] == "shop"]
+    assert names == ["sluicegate-object-store-user-shop"]
+    copies = [one["data"] for one in secrets if one["metadata"]["name"] == names[0]]
+    assert len(copies) == 2
+    assert copies[0] == copies[1]
+
+
 def test_images_have_the_version_of_the_chart(default: list[Document]) -> None:
     images = {
         container["image"] for pod in pods(default) for container in pod["spec"]["containers"]
@@ -97,7 +130,7 @@ def test_connections_have_the_address_of_every_server(default: list[Document]) -
         "mysql-secret": "sluicegate-mysql",
         "mysql-secret-key": "url",
         "store-endpoint": "http://sluicegate-object-store.sluicegate.svc:7070",
-        "store-secret": "sluicegate-object-store",
+        "store-secret": "sluicegate-object-store-user-checkpoints",
         "checkpoint-volume": "checkpoints",
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://sluicegate-collector.sluicegate.svc:4318",
     }

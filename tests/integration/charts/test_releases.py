@@ -63,7 +63,8 @@ def release(charts: Charts, cluster: Api) -> Release:
 
 def test_passwords_keys_and_certificates_survive_an_upgrade(release: Release) -> None:
     suffixes = (
-        *("mysql", "mysql-admin", "mysql-tls", "object-store"),
+        *("mysql", "mysql-admin", "mysql-tls"),
+        *("object-store", "object-store-user-checkpoints"),
         *("kafka-scram", "kafka-tls", "kafka-client"),
     )
     file = VALUES["everything on"]
@@ -177,7 +178,9 @@ def test_an_uninstall_leaves_only_crds_claims_and_their_passwords(
         "Savepoint",
     }
     assert release.names("persistentvolumeclaims") == {metadata["name"]}
-    parts = ("kafka-scram", "mysql", "mysql-admin", "object-store")
+        *("mysql", "mysql-admin", "mysql-tls"),
+        *("object-store", "object-store-user-checkpoints"),
+        *("kafka-scram", "kafka-tls", "kafka-client"),
     passwords = {f"{release.namespace}-{part}" for part in parts}
     assert release.names("secrets") == passwords
     core = ("configmaps", "services", "pods")
@@ -268,14 +271,16 @@ def test_the_volume_is_created_with_the_permissions_of_its_job(volume_job: Volum
     name = volume_job.release.namespace
     spec = volume_job.volume()["spec"]
     assert spec["endpoint"] == f"http://{name}-object-store.{name}.svc:7070"
-    assert spec["credentialsSecret"] == f"{name}-object-store"
+    assert spec["credentialsSecret"] == f"{name}-object-store-user-checkpoints"
 
 
 def test_an_upgrade_changes_the_volume_but_never_its_bucket(volume_job: VolumeJob) -> None:
     assert volume_job.run("make").returncode == 0
     assert volume_job.run("make", {"checkpointVolume": {"quotaBytes": 20000000000}}).returncode == 0
     assert volume_job.volume()["spec"]["quotaBytes"] == 20000000000
-    result = volume_job.run("make", {"checkpointVolume": {"bucket": "other"}})
+    users = {"users": [{"name": "checkpoints", "bucket": "other"}]}
+    values = {"checkpointVolume": {"bucket": "other"}, "object-store": users}
+    result = volume_job.run("make", values)
     assert result.returncode == 1
     assert "bucket and prefix cannot change" in result.stderr
 

@@ -53,7 +53,7 @@ def _client(region: str) -> Minio:
         region=region,
         http_client=urllib3.PoolManager(
             timeout=urllib3.Timeout(_TIMEOUT_S),
-            retries=urllib3.Retry(2, backoff_factor=0.2),
+            retries=urllib3.Retry(2, backoff_factor=0.2, redirect=0),
             ca_certs=os.environ.get("SSL_CERT_FILE"),
         ),
     )
