@@ -155,13 +155,20 @@ def test_kafka_to_kafka_ignores_values_that_it_cannot_compute() -> None:
     assert kinds(kafka_to_kafka_verify.compare(read(*SOURCE), other, (), None)) == []
 
 
-@pytest.mark.parametrize(("record_bytes", "expected"), [(200, []), (1000, ["wrong"])])
+@pytest.mark.parametrize(
+    ("record_bytes", "reason", "expected"),
+    [
+        (200, "too large", []),
+        (1000, "too large", ["wrong"]),
+        (1000, "too far ahead (message.timestamp.after.max.ms)", []),
+    ],
+)
 def test_kafka_to_kafka_with_a_record_that_the_sink_refused(
-    record_bytes: int, expected: list[str]
+    record_bytes: int, reason: str, expected: list[str]
 ) -> None:
     """Its dead letter names the record, so the record itself is judged by the topic's limit."""
     refused = {"source": {"topic": "t", "partition": 0, "offset": 2}, "payload_of": "staged row"}
-    refused |= {"reason": "refused by kafka.s: too large", "payload": "[{"}
+    refused |= {"reason": f"refused by kafka.s: {reason}", "payload": "[{"}
     limits = SinkLimits({"kafka.s": TopicLimits(record_bytes)})
     letters = [json.dumps(refused).encode()]
     outcome = kafka_to_kafka_verify.compare(read(*SOURCE), SINK[:2], letters, UPPER, limits)

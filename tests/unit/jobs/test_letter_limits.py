@@ -61,7 +61,6 @@ def test_a_table_refuses_a_row_that_is_longer_than_a_packet() -> None:
         (TopicLimits(300), Refused.YES),
         (TopicLimits(1000), Refused.NO),
         (TopicLimits(1000, compacted=True), Refused.YES),
-        (TopicLimits(1000, limits_time=True), Refused.UNKNOWN),
     ],
 )
 def test_a_topic_refuses_large_records_and_compacted_ones_without_a_key(

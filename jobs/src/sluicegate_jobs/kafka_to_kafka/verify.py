@@ -13,10 +13,10 @@ from sluicegate.packaged_job import Verification
 from sluicegate.sinks.kafka.reader import Position, Record
 from sluicegate_jobs.kafka_to_kafka.job import KafkaToKafkaSettings
 from sluicegate_jobs.verification.check import Check
-from sluicegate_jobs.verification.dead_letters import DeadLetters, text_of
+from sluicegate_jobs.verification.dead_letters import DeadLetters, Refusal, text_of
 from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, WRONG, Findings
-from sluicegate_jobs.verification.limits import NO_LIMITS, Refused, SinkLimits, TopicLimits
+from sluicegate_jobs.verification.limits import NO_LIMITS, Refused, SinkLimits
 
 Transform = Callable[[bytes], bytes]
 
@@ -26,6 +26,9 @@ KNOWN: Mapping[str, Transform] = {
     "lower(value)": lambda value: value.decode().lower().encode(),
 }
 """Transformations that are also known in Python; for others, values are not compared."""
+
+_TIME_LIMIT = "message.timestamp.after.max.ms"
+"""Whether a record was ahead of this limit when it was refused cannot be told later."""
 
 
 class Copy(NamedTuple):
@@ -70,12 +73,12 @@ def compare(
         invalid += is_invalid
         dead_letters.check(record, str(text) if is_invalid else None)
         position = Position(source.topic, record.partition, record.offset)
-        refused_by = dead_letters.refused_sources.get(position)
-        if not is_invalid and refused_by is None:
+        refusal = dead_letters.refused_sources.get(position)
+        if not is_invalid and refusal is None:
             expected.setdefault(record.key, []).append(_copy(record, transform))
-        elif refused_by is not None:
-            refused = _refusal(record, transform, limits.topics.get(refused_by))
-            dead_letters.note_refused(refused, refused_by, f"record {position}")
+        elif refusal is not None:
+            refused = _judge(refusal, record, transform, limits)
+            dead_letters.note_refused(refused, refusal.sink, f"record {position}")
     dead_letters.check_none_left()
     actual: dict[bytes | None, list[Copy]] = {}
     partitions_of: dict[bytes, set[int]] = {}
@@ -108,10 +111,15 @@ def _copy(record: Record, transform: Transform | None) -> Copy:
     return Copy(value, record.headers, record.timestamp_ms)
 
 
-def _refusal(record: Record, transform: Transform | None, topic: TopicLimits | None) -> Refused:
+def _judge(
+    refusal: Refusal, record: Record, transform: Transform | None, limits: SinkLimits
+) -> Refused:
     """Return whether the sink's topic refuses the record that is made of a source record."""
-    if topic is None or (record.value is not None and transform is None):
-        return Refused.NO if topic is None else Refused.UNKNOWN
+    topic = limits.topics.get(refusal.sink)
+    if topic is None:
+        return Refused.NO
+    if _TIME_LIMIT in refusal.reason or (record.value is not None and transform is None):
+        return Refused.UNKNOWN
     value = None if record.value is None or transform is None else transform(record.value)
     return topic.refuses(record.key, value, record.headers)
 

@@ -24,7 +24,6 @@ from sluicegate.sinks.kafka.admin import KafkaAdmin
 from sluicegate.sinks.kafka.connection import Connection
 from sluicegate.sinks.kafka.marker_reader import committed_marker
 from sluicegate.sinks.kafka.reader import CommittedReader, Record, read_committed
-from sluicegate.sinks.kafka.topic import NO_LIMIT_MS
 from sluicegate.sinks.mysql.catalog import Catalog
 from sluicegate.sinks.mysql.connection import Address, connect
 from sluicegate.sinks.mysql.connection import Connection as Database
@@ -81,8 +80,6 @@ class Check:
             topics[f"kafka.{topic}"] = TopicLimits(
                 int(config["max.message.bytes"]),
                 compacted="compact" in config["cleanup.policy"],
-                limits_time=int(config.get("message.timestamp.after.max.ms") or NO_LIMIT_MS)
-                < NO_LIMIT_MS,
             )
         if table:
             with self._session(f"the columns of {table}") as session:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sluicegate.dead_letters.letter import STAGED_ROW
 from sluicegate.sinks.kafka.reader import Position, Record
@@ -34,6 +34,13 @@ def text_of(value: bytes | None) -> bytes | str:
     except UnicodeDecodeError:
         return UNPARSED
     return value
+
+
+class Refusal(NamedTuple):
+    """What a dead letter says about a record that a sink refused."""
+
+    sink: str
+    reason: str
 
 
 class DeadLetters:
@@ -62,8 +69,8 @@ class DeadLetters:
         """Dead letters that may be right, but whose epoch is pruned or whose limit is not known here."""
         self.refused: list[dict[str, Any]] = []
         """The rows that a sink refused: JSON if a sink writes JSON, otherwise columns."""
-        self.refused_sources: dict[Position, str] = {}
-        """The records that refused rows were made from, if the dead letters name them, and the sinks."""
+        self.refused_sources: dict[Position, Refusal] = {}
+        """The records that refused rows were made from, if the dead letters name them."""
         self.truncated: list[dict[str, Any]] = []
         """Dead letters of refused rows whose payload was cut, so that only its hash is known."""
         for value in values:
@@ -93,7 +100,8 @@ class DeadLetters:
             self._findings.add(WRONG, f"a dead letter has no source: {letter['reason']!r:.80}")
             return
         if isinstance(letter.get("source"), dict):
-            self.refused_sources[_position_of(letter["source"])] = named["sink"]
+            refusal = Refusal(named["sink"], letter["reason"])
+            self.refused_sources[_position_of(letter["source"])] = refusal
         parsed = _parse(str(letter.get("payload")))
         rows = [row for row in parsed if isinstance(row, dict)] if isinstance(parsed, list) else []
         if not rows:

@@ -50,22 +50,17 @@ class TopicLimits:
     Args:
         record_bytes: its `max.message.bytes`.
         compacted: whether it refuses records without a key.
-        limits_time: whether it refuses records by their time.
     """
 
     record_bytes: int
     compacted: bool = False
-    limits_time: bool = False
 
     def refuses(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> Refused:
         """Judge a record."""
         sizes = [len(part or b"") for part in (key, value)]
         sizes += [len(name) + len(content or b"") + 10 for name, content in headers]
-        if sum(sizes) + _RECORD_OVERHEAD_BYTES > self.record_bytes:
-            return Refused.YES
-        if self.compacted and key is None:
-            return Refused.YES
-        return Refused.UNKNOWN if self.limits_time else Refused.NO
+        too_large = sum(sizes) + _RECORD_OVERHEAD_BYTES > self.record_bytes
+        return Refused.YES if too_large or (self.compacted and key is None) else Refused.NO
 
 
 @dataclass(frozen=True)
