@@ -111,7 +111,7 @@ def flush_ignored(sink: SimulatedSink, effect: Apply, number: int) -> SubSteps[N
 
 
 def unfenced(sink: SimulatedSink, effect: Apply, number: int) -> SubSteps[None]:
-    """Open a transaction beside one of an earlier driver, which may still commit."""
+    """Open a transaction next to one of an earlier driver, which may still commit."""
     opened((yield "open"))
     if has_epoch(sink, effect, number):
         return
