@@ -153,6 +153,13 @@ def _size(name: str, _epoch: int) -> int:
     return 3 + int(name[1:]) % 2
 
 
+class Paused(NamedTuple):
+    """A driver that is paused, and the fault of its next step."""
+
+    driver: Driver
+    fault: str | None
+
+
 def run_until(driver: Driver, step: int) -> bool:
     """Perform a number of steps; return False if the driver ends before."""
     for _ in range(step):
@@ -175,10 +182,9 @@ def finish(driver: Driver) -> Driver:
     raise AssertionError(f"{driver.name} never ends")
 
 
-def run_with_faults(world: World, schedule: Schedule, job: str, last: int) -> list[Driver] | None:
-    """Run a driver for each fault; return those that are paused, None if one ended before its fault."""
-    paused: list[Driver] = []
-    overwriting: set[str] = set()
+def run_with_faults(world: World, schedule: Schedule, job: str, last: int) -> list[Paused] | None:
+    """Run a driver for each fault; return what is paused, None if a driver ended before its fault."""
+    paused: list[Paused] = []
     for number, fault in enumerate(schedule):
         driver = world.start(f"{job}{number}", last=last)
         if not run_until(driver, fault.step):
@@ -187,23 +193,18 @@ def run_with_faults(world: World, schedule: Schedule, job: str, last: int) -> li
         if fault.kind == "crash":
             driver.crash()
         elif fault.kind in ("pause", "overwrite"):
-            paused = [driver]
-            overwriting |= {driver.name} if fault.kind == "overwrite" else set()
+            paused = [Paused(driver, "overwrite" if fault.kind == "overwrite" else None)]
         else:
             _step(driver, fault.kind)
             finish(driver)
-        wake(world, sleeping, overwriting)
-    for driver in paused:
-        if driver.name in overwriting:
-            finish(world.start(f"{job}{len(schedule)}", last=last))
-    wake(world, [d for d in paused if d.name in overwriting], overwriting)
-    return [driver for driver in paused if driver.name not in overwriting]
+        wake(world, sleeping)
+    return paused
 
 
-def wake(world: World, drivers: list[Driver], overwriting: set[str]) -> None:
+def wake(world: World, paused: list[Paused]) -> None:
     """Let paused drivers continue to their end, then deliver what is in the network."""
-    for driver in drivers:
-        _step(driver, "overwrite" if driver.name in overwriting else None)
+    for driver, fault in paused:
+        _step(driver, fault)
         finish(driver)
     deliver(world)
 
@@ -232,7 +233,7 @@ def one_job(config: WorldConfig, schedule: Schedule) -> Outcome | None:
         return None
     count = len(schedule)
     completed = complete(world, "D", count, last=0)
-    wake(world, paused, set())
+    wake(world, paused)
     completed = completed and complete(world, "D", count + 4, last=1)
     return Outcome(history_of(world, {"D": _read(world, completed)}, {"D": "D"}), not completed)
 
@@ -287,15 +288,15 @@ def moved_job(config: WorldConfig, schedule: Schedule) -> Outcome | None:
     if not schedule:
         complete(world, "D", 0, last=0)
     if to_the_end(start_sealer(world, "S")).error is not None:
-        if not complete(world, "D", len(schedule), last=1):
+        completed = complete(world, "D", len(schedule), last=1)
+        if not completed or to_the_end(start_sealer(world, "S")).error is not None:
             return None
-        to_the_end(start_sealer(world, "S"))
     sealed = max(world.commits)
     successor = sharing(world, "L2")
     successor.offsets, successor.commits = {sealed: world.offsets[sealed]}, {sealed}
     successor.job = replace(successor.job, first_epoch=sealed + 1)
     completed = complete(successor, "C", 0, last=sealed + 1)
-    wake(world, paused, set())
+    wake(world, paused)
     names = {"D": "D", "C": "D"}
     return Outcome(history_of(world, {"D": _read(successor, completed)}, names), not completed)
 
