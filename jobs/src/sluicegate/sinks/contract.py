@@ -38,6 +38,8 @@ class PartDecision:
         this: the part's marker after the apply.
         prev: the part's marker before the apply.
         markers: False for at-least-once: write without reading or moving a marker.
+        durable_markers: see `SinkBinding`, as the epoch was decided: where a marker has expired, the
+            one that cannot expire is as good.
         traceparent: W3C trace context of the epoch; empty if it is not traced.
         reach: failpoint hook.
     """
@@ -46,6 +48,7 @@ class PartDecision:
     this: Marker
     prev: Marker
     markers: bool = True
+    durable_markers: bool = False
     traceparent: str = ""
     reach: Reach = field(default=lambda _point: None)
 

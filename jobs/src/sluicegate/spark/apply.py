@@ -51,6 +51,7 @@ class PartOrder:
     prev: Marker
     delivery: str
     traceparent: str
+    durable_markers: bool
 
     @property
     def writer_key(self) -> _WriterKey:
@@ -66,6 +67,7 @@ def apply_part(order: PartOrder) -> Receipt:
         this=order.this,
         prev=order.prev,
         markers=order.delivery == EXACTLY_ONCE,
+        durable_markers=order.durable_markers,
         traceparent=order.traceparent,
         reach=lambda point: failpoints.reach(point, epoch=order.this.epoch, sink=order.sink.id),
     )

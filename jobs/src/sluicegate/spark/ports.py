@@ -124,6 +124,7 @@ class TracedSinks:
                 prev=record.prev_of(sink, part),
                 delivery=record.delivery,
                 traceparent=record.traceparent,
+                durable_markers=record.sinks[sink].durable_markers,
             )
             for part in parts
         ]
