@@ -259,8 +259,13 @@ def _seed_markers(
         parts = candidate.parts_with_rows(sink)
         if parts:
             before = previous.sinks.get(sink) if previous else None
-            same_cluster = before is not None and before.cluster == binding.cluster != ""
-            seed = effects.SeedMarkers(candidate, sink, parts, may_expire=same_cluster)
+            seed = effects.SeedMarkers(
+                candidate,
+                sink,
+                parts,
+                may_expire=before is not None and before.cluster == binding.cluster != "",
+                durable=before is not None and before.durable_markers,
+            )
             prev.setdefault(sink, {}).update((yield from _seed(job, seed)))
     return replace(candidate, prev=prev)
 

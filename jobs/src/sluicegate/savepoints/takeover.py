@@ -109,6 +109,8 @@ def _take_over_part(ancestry: Ancestry, lineage: Lineage, sink: BoundSink, part:
     writer = sink.open(part)
     try:
         current = writer.marker()
+        if current is None and ancestry.sinks[sink.id].durable_markers:
+            current = writer.marker(durable=True)
         if successor(current) not in ("", lineage.id):
             raise Fenced(
                 f"sink {sink.id} part {part} was taken over by lineage {successor(current)} already; "
@@ -118,8 +120,8 @@ def _take_over_part(ancestry: Ancestry, lineage: Lineage, sink: BoundSink, part:
             )
         if current is None and expected != NO_MARKER:
             log.warning(
-                "sink %s part %d has no marker of the parent: it has expired, or the rows are on "
-                "another server; cannot verify that the sink has epoch %d",
+                "sink %s part %d has no marker of the parent: it has expired and an earlier version "
+                "wrote it, or the rows are on another server; cannot verify that the sink has epoch %d",
                 sink.id,
                 part,
                 ancestry.epoch,

@@ -85,8 +85,13 @@ class Receipt:
 class PartWriter(Protocol):
     """Applies one part of one sink; long-lived, reused for later epochs."""
 
-    def marker(self) -> Marker | None:
-        """Return the committed marker, None if there is none; never the marker of an open transaction."""
+    def marker(self, *, durable: bool = False) -> Marker | None:
+        """Return the committed marker, None if there is none; never the marker of an open transaction.
+
+        Args:
+            durable: where the marker has expired, return the durable one; only for sinks whose
+                binding has `durable_markers`. False: it is expected that the part has no marker.
+        """
 
     def apply(self, decision: PartDecision, batches: Iterable[pa.RecordBatch]) -> Receipt:
         """Write all rows and the marker in one transaction, unless the marker forbids it.

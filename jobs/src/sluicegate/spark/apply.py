@@ -186,12 +186,16 @@ class SinkMarkers:
         self._sinks = sinks
         self._opened_s: dict[tuple[str, int], float] = {}
 
-    def seed(self, record: EpochRecord, sink: str, *, may_expire: bool) -> dict[int, Marker]:
+    def seed(
+        self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool
+    ) -> dict[int, Marker]:
         """Seed absent markers before the decision; see `ports.Sinks.seed_markers`."""
         markers: dict[int, Marker] = {}
         for part in record.parts_with_rows(sink):
             if record.prev_of(sink, part) == NO_MARKER or self._is_due(sink, part):
-                markers[part] = self._seed_part(record, sink, part, may_expire=may_expire)
+                markers[part] = self._seed_part(
+                    record, sink, part, may_expire=may_expire, durable=durable
+                )
         return markers
 
     def refresh(self, record: EpochRecord) -> None:
@@ -206,10 +210,14 @@ class SinkMarkers:
             except SluicegateError as error:
                 log.warning("markers of %s were not refreshed before the apply: %s", sink, error)
 
-    def _seed_part(self, record: EpochRecord, sink: str, part: int, *, may_expire: bool) -> Marker:
+    def _seed_part(
+        self, record: EpochRecord, sink: str, part: int, *, may_expire: bool, durable: bool
+    ) -> Marker:
         writer, expected = self._open(record.lineage, sink, part), record.prev_of(sink, part)
         try:
             found = writer.marker()
+            if found is None and durable and expected != NO_MARKER:
+                found = writer.marker(durable=True)
             before = marker_to_name(
                 found, expected=expected, new_id=uuid.uuid4().hex, may_expire=may_expire
             )

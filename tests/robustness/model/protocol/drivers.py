@@ -355,13 +355,12 @@ class Driver:
         finish(self.world.sinks[sink].applying(Apply(record, sink, parts, discard)))
 
     def seed_markers(
-        self, record: EpochRecord, sink: str, *, may_expire: bool
+        self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool
     ) -> Mapping[int, Marker]:
         """Seed without interruption, as `apply`."""
         parts = record.parts_with_rows(sink)
-        return finish(
-            self.world.sinks[sink].seeding(SeedMarkers(record, sink, parts, may_expire=may_expire))
-        )
+        effect = SeedMarkers(record, sink, parts, may_expire=may_expire, durable=durable)
+        return finish(self.world.sinks[sink].seeding(effect))
 
     def refresh_markers(self, record: EpochRecord) -> None:
         """Markers expire when the world says so, refreshed or not."""

@@ -49,12 +49,14 @@ class KafkaPartWriter:
             self.close()
             raise
 
-    def marker(self) -> Marker | None:
+    def marker(self, *, durable: bool = False) -> Marker | None:
         if self._producer and self._producer.state is not TransactionState.NONE:
             # A read would wait for our own transaction. The marker from before it is still the
             # committed one: another writer of this part would have fenced us first.
             return self._marker
-        return self._reader.read(self._deadline())
+        deadline = self._deadline()
+        found = self._reader.read(deadline)
+        return self._recover_marker(deadline) if found is None and durable else found
 
     def apply(self, decision: PartDecision, batches: Iterable[pa.RecordBatch]) -> Receipt:
         """Write rows and marker in one transaction; see the contract.
@@ -128,11 +130,21 @@ class KafkaPartWriter:
             except SluicegateError:
                 LOG.info("%s: another writer moved the marker; taking the part over", self._where)
                 self._discard_producer(abort=False)
-        producer = self._reopen(deadline)
+        self._reopen(deadline)
         if self._marker is None and decision.durable_markers and decision.prev != NO_MARKER:
-            self._marker = self._reader.read_durable(deadline)
-            self._refresh(producer)
+            self._recover_marker(deadline)
         return decision.verdict(self._marker, self._where)
+
+    def _recover_marker(self, deadline: Deadline) -> Marker | None:
+        """Return the durable marker, and commit the group offset again that has expired.
+
+        Only after our init: no other writer of the part can move the marker any more, and its
+        last transaction has ended.
+        """
+        producer = self._producer or self._reopen(deadline)
+        self._marker = self._reader.read_durable(deadline)
+        self._refresh(producer)
+        return self._marker
 
     def _transact(
         self,
