@@ -24,7 +24,9 @@ _DAY_MIN = 24 * 60
 _LEAST_RETENTION_DAYS = 30
 _MARKERS_CONFIG = {
     "cleanup.policy": "compact",
-    "segment.bytes": str(64 * 1024 * 1024),  # the newest segment is not compacted, and is read whole
+    "segment.bytes": str(
+        64 * 1024 * 1024
+    ),  # the newest segment is not compacted, and is read whole
 }
 
 
