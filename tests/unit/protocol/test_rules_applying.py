@@ -25,6 +25,7 @@ from sluicegate.protocol.coordinator import run_epoch
 from sluicegate.protocol.effects import run_effects
 from sluicegate.protocol.markers import NO_MARKER
 from sluicegate.protocol.record import encode
+from sluicegate.settings.epoch import AT_LEAST_ONCE
 from tests.robustness.model.protocol.directed_schedules import (
     KAFKA,
     MYSQL,
@@ -159,6 +160,16 @@ def test_rule_11_lost_markers_stop_the_driver() -> None:
     world.sinks["mysql"].wipe_markers()
     died_of(recover(world, epochs=1), MarkerMismatch)
     assert offsets(world, "mysql") == [0, 1, 2, 3]
+
+
+def test_rule_02_a_driver_that_slept_until_its_staged_rows_were_pruned_is_fenced() -> None:
+    """Without markers the sink does not stop it, and it must not report a broken log."""
+    world = world_of(sinks=(KAFKA,), parts=1, delivery=AT_LEAST_ONCE, retention=2)
+    paused = world.start("A", last=0)
+    until(paused, "write")
+    assert recover(world, epochs=5).error is None
+    assert 0 in world.pruned
+    died_of(to_the_end(paused), Fenced)
 
 
 def earlier_version(world: World, **changes: object) -> None:
