@@ -214,14 +214,10 @@ def check_death(world: World, driver: Driver, error: BaseException) -> None:
         SinkRegressed: "restored" in world.events,
         MarkerMismatch: bool(world.events & {"restored", "wiped", "checkpoint restored"}),
         SinkUnavailable: driver.faulted or contended,
-        # the rows of a pruned epoch are removed: a late request created its record again, or a driver
-        # that was overtaken during its apply continues; only a sink without the epoch, or one without
-        # markers, lets them
-        EpochLogBroken: ("restored" in world.events or world.config.delivery != EXACTLY_ONCE)
-        and (
-            any(e in world.pruned for e in world.records)
-            or (driver.rivalled and bool(world.pruned))
-        ),
+        # the rows of a pruned epoch are removed: a late request created its record again, and a sink
+        # that was restored lacks the epoch
+        EpochLogBroken: "restored" in world.events
+        and any(e in world.pruned for e in world.records),
         OffsetLogDiverged: "offsets hazard" in world.events,
     }
     if not allowed.get(type(error), False):

@@ -372,6 +372,10 @@ def _apply_once(job: Job, effect: Apply) -> ApplySteps[None]:
     """Apply; bring a sink that regressed forward first, if it is redoable."""
     try:
         yield effect
+    except EpochLogBroken:
+        # the staged rows of a driver that was paused for long are pruned: it is fenced
+        yield from _no_later_decision(effect.record.epoch, "while this driver was paused")
+        raise
     except SinkRegressed:
         if effect.sink not in job.redoable:
             raise
