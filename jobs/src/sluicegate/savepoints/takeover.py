@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from sluicegate.errors import EpochLogBroken, Fenced, SinksStillOwned
 from sluicegate.protocol.markers import NO_MARKER, Marker, is_seed_of
@@ -61,6 +62,19 @@ def take_over_or_isolate(
         take_over(ancestry, lineage, bind(ancestry.lineage))
     elif not lineage.same_sinks:
         _check_isolation(ancestry, sinks)
+
+
+def verify_takeover(
+    checkpoint: ObjectStore, lineage: Lineage, bind: Callable[[str], Sinks], sink: str
+) -> None:
+    """Verify that a sink of a moved job has not lost the parent's last epochs since the takeover.
+
+    Raises as `take_over_or_isolate`.
+    """
+    ancestry = read_ancestry(checkpoint) if lineage.moved else None
+    if ancestry is not None and sink in ancestry.sinks:
+        ours = {sink: ancestry.sinks[sink]}
+        take_over(replace(ancestry, sinks=ours), lineage, bind(ancestry.lineage))
 
 
 def _check_isolation(ancestry: Ancestry, sinks: Sinks) -> None:

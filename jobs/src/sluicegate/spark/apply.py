@@ -180,10 +180,20 @@ class SinkMarkers:
     Opening a writer refreshes its part's marker and fences older writers of the part. So this runs
     in the driver while no apply runs, and only when a marker may be absent: before the first epoch
     of a part, at its first epoch in this process, and when nobody has opened the part for long.
+
+    Args:
+        sinks: of the job, by id.
+        check_taken_over: verifies that a sink still has what a moved job took over from its parent.
+            Called after the first marker of a part is seeded: if the sink loses its last
+            transactions before, the check fails; if it loses them later, the seed is missing.
     """
 
-    def __init__(self, sinks: Mapping[str, BoundSink]) -> None:
-        self._sinks = sinks
+    def __init__(
+        self,
+        sinks: Mapping[str, BoundSink],
+        check_taken_over: Callable[[str], None] = lambda _sink: None,
+    ) -> None:
+        self._sinks, self._check_taken_over = sinks, check_taken_over
         self._opened_s: dict[tuple[str, int], float] = {}
 
     def seed(
@@ -196,6 +206,8 @@ class SinkMarkers:
                 markers[part] = self._seed_part(
                     record, sink, part, may_expire=may_expire, durable=durable
                 )
+        if any(record.prev_of(sink, part) == NO_MARKER for part in markers):
+            self._check_taken_over(sink)
         return markers
 
     def refresh(self, record: EpochRecord) -> None:

@@ -42,6 +42,7 @@ class QueryContext:
     tracing: Tracing
     inline_bytes: int
     max_part_bytes: int
+    check_taken_over: Callable[[str], None] = lambda _sink: None
     progress: ProgressReporter = field(default_factory=lambda: ProgressReporter(None))
 
 
