@@ -14,8 +14,8 @@ import pytest
 
 from sluicegate.errors import Fenced, MarkerMismatch
 from sluicegate.protocol import coordinator
-from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.effects import CreateRecord, EpochSteps, LatestEpoch, LogSteps, ReadRecord
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.markers import Marker, Verdict, compare_marker
 from sluicegate.protocol.record import EpochRecord
 from tests.robustness.model.protocol.directed_schedules import paused_before_its_seed

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from sluicegate.deployment.environment import DriverEnvironment
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import SettingsInvalid
-from sluicegate.protocol.coordinator import Job
+from sluicegate.protocol.job import Job
 from sluicegate.savepoints.takeover import take_over_or_isolate, verify_takeover
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import PartTooLarge, RowRefused, StageFailed
-from sluicegate.protocol.coordinator import Job
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.ports import Staged
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch, EpochRecord, EventTime
 from sluicegate.sinks.contract import BoundSink

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.errors import OffsetLogDiverged, StageFailed, StoreUnavailable
 from sluicegate.protocol import coordinator, recovery
-from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.effects import (
     Apply,
     ApplySteps,
@@ -27,6 +26,7 @@ from sluicegate.protocol.effects import (
     SeedMarkers,
     StartApply,
 )
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.ports import EpochPorts, Staged
 from sluicegate.protocol.record import Chunk, DecidedEpoch, EpochRecord, EventTime, Seal, encode

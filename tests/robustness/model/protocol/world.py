@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sluicegate.protocol.coordinator import Job
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.record import EpochRecord, Seal, SinkBinding
 from tests.robustness.model.protocol.drivers import Driver
 from tests.robustness.model.protocol.simulated_sinks import (
