@@ -159,7 +159,7 @@ def test_deciding_without_checking_for_later_epochs_is_caught(
     def unchecked(_epoch: int, _when: str) -> Iterator[Any]:
         yield LatestEpoch()
 
-    monkeypatch.setattr(coordinator, "_no_later_decision", unchecked)
+    monkeypatch.setattr(coordinator, "no_later_decision", unchecked)
     with pytest.raises(invariants.InvariantBroken, match=r"agreement: kafka/1 .* A1 is decided"):
         zombie_of_a_pruned_epoch()
 
