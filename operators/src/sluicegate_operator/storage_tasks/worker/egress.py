@@ -1,4 +1,4 @@
-"""A proxy in the worker process through which obstore reaches the volume's endpoint and nothing else.
+"""A proxy in the worker process, through which its clients reach the volume's endpoint and nothing else.
 
 obstore follows redirects and has no option against it. An endpoint that a tenant chose could redirect the
 operator's requests to any server of its network, or be a name that resolves to one. The proxy connects only
@@ -27,6 +27,9 @@ _PORTS = {"http": 80, "https": 443}
 _HEAD_BYTES, _PIECE_BYTES = 64 << 10, 256 << 10
 _CONNECT_TIMEOUT_S = 10.0
 
+PROXY_VARIABLE = "AWS_PROXY_URL"
+"""Variable from which obstore reads the URL of a proxy."""
+
 Place = tuple[str, int]
 
 
@@ -46,7 +49,7 @@ def restrict(environment: MutableMapping[str, str] = os.environ) -> None:
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    environment["AWS_PROXY_URL"] = f"http://127.0.0.1:{server.server_address[1]}"
+    environment[PROXY_VARIABLE] = f"http://127.0.0.1:{server.server_address[1]}"
 
 
 def connect(place: Place, permitted: Place) -> socket.socket:
