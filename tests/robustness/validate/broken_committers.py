@@ -17,6 +17,7 @@ from unittest.mock import patch
 from sluicegate.errors import SinkUnavailable
 from sluicegate.protocol import coordinator
 from sluicegate.protocol.effects import Apply, EpochSteps, LatestEpoch, LogSteps, ReadRecord
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.markers import Marker, Verdict
 from sluicegate.protocol.ports import Staged
 from sluicegate.protocol.record import Chunk, EpochRecord, Seal
@@ -126,11 +127,11 @@ def apply_before_decide() -> Breaks:
     """Apply the staged rows, then create the record."""
     decide = coordinator._decide
 
-    def undecided(_job: coordinator.Job, record: EpochRecord) -> LogSteps[EpochRecord]:
+    def undecided(_job: Job, record: EpochRecord) -> LogSteps[EpochRecord]:
         yield LatestEpoch()
         return record
 
-    def run(job: coordinator.Job, epoch: int) -> EpochSteps[Any]:
+    def run(job: Job, epoch: int) -> EpochSteps[Any]:
         decided = yield from run_epoch(job, epoch)
         if not decided.replayed:
             yield from decide(job, decided.record)
@@ -148,7 +149,7 @@ def skip_without_record() -> Breaks:
     """Take an epoch that was begun before, and has no record, for one that is applied."""
     run_epoch = coordinator.run_epoch
 
-    def run(job: coordinator.Job, epoch: int) -> EpochSteps[Any]:
+    def run(job: Job, epoch: int) -> EpochSteps[Any]:
         record = yield ReadRecord(epoch)
         if record is None and epoch in begun:
             return
