@@ -7,7 +7,7 @@ import hashlib
 from sluicegate.dead_letters.topic import UNREADABLE, parse_dead_letter, record_to_replay
 from sluicegate.sinks.kafka.reader import Position, Record
 
-PAYLOAD = b"caf\xe9"
+PAYLOAD = b"Bogot\xe1"
 
 
 def letter_of(value: bytes) -> Record:
@@ -22,7 +22,7 @@ def test_a_payload_that_is_not_utf_8_does_not_hide_the_reason_and_the_source() -
         b'"source": {"topic": "clicks", "partition": 1, "offset": 5}}'
     ) % (PAYLOAD, digest)
     letter = parse_dead_letter("dead", letter_of(value))
-    assert (letter.reason, letter.payload) == ("no city", "caf\ufffd")
+    assert (letter.reason, letter.payload) == ("no city", "Bogot\ufffd")
     assert letter.source == Position("clicks", 1, 5)
     original = Record(partition=1, offset=5, key=None, value=PAYLOAD)
     assert record_to_replay(letter, original) is original
