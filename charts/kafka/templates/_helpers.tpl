@@ -26,6 +26,14 @@ S{{ $drawn }}A
 {{ .pod }}.{{ include "common.fullname" .top }}-headless.{{ .top.Release.Namespace }}.svc
 {{- end -}}
 
+{{/* Settings that values cannot change, of bundled and Strimzi's brokers. */}}
+{{- define "kafka.durability" -}}
+unclean.leader.election.enable: false
+# the maximum: markers are group offsets, and one that expires while an epoch is decided and not
+# applied stops the job
+offsets.retention.minutes: "2147483647"
+{{- end -}}
+
 {{/* Settings that values cannot change: addresses, durability and the image depend on them. */}}
 {{- define "kafka.ownSettings" -}}
 {{- $protocol := include "kafka.protocol" . -}}
@@ -45,10 +53,7 @@ controller.listener.names: CONTROLLER
 inter.broker.listener.name: INTERNAL
 # a folder in the volume: Kafka takes every other folder at its level for a partition
 log.dirs: /var/lib/kafka/data
-unclean.leader.election.enable: false
-# the maximum: markers are group offsets, and one that expires while an epoch is decided and not
-# applied stops the job
-offsets.retention.minutes: "2147483647"
+{{ include "kafka.durability" . }}
 {{- if eq (int .Values.replicas) 1 }}
 # no other node has what this one acknowledged: each append is on disk before the reply, also those
 # of __transaction_state and __consumer_offsets
@@ -79,9 +84,9 @@ listener.name.internal.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.s
 {{- end }}
 {{- end -}}
 
-{{/* Defaults that values may change: one of three nodes may be lost without losing a record. */}}
+{{/* Defaults that values may change: one of three nodes may be lost without losing a record. Takes the number of nodes. */}}
 {{- define "kafka.defaults" -}}
-{{- $copies := min 3 (int .Values.replicas) -}}
+{{- $copies := min 3 (int .) -}}
 {{- $least := ternary 2 1 (ge (int $copies) 3) -}}
 default.replication.factor: {{ $copies }}
 min.insync.replicas: {{ $least }}
@@ -95,7 +100,7 @@ auto.create.topics.enable: false
 transaction.max.timeout.ms: 900000
 group.initial.rebalance.delay.ms: 0
 log.retention.hours: 168
-{{- if eq (int .Values.replicas) 1 }}
+{{- if eq (int .) 1 }}
 # the successor of the only broker waits this long to register, and so do all clients
 broker.session.timeout.ms: 4000
 broker.heartbeat.interval.ms: 1000
@@ -112,7 +117,7 @@ broker.heartbeat.interval.ms: 1000
 {{- include "kafka.checkCopies" (dict "top" $ "what" (printf "config.%s" $key) "copies" (get $.Values.config $key)) -}}
 {{- end -}}
 {{- end -}}
-{{- merge $own .Values.config (include "kafka.defaults" . | fromYaml) | toYaml -}}
+{{- merge $own .Values.config (include "kafka.defaults" .Values.replicas | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{- define "kafka.checkCopies" -}}

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from infra.chart_docs import helm
-from infra.toolchain import go_programs
+from infra.toolchain import go_programs, strimzi
 from tests.integration.charts.rendering import Charts, vendored_charts
 from tests.integration.operator.api import Api
 from tests.integration.operator.conftest import server_or_skip
@@ -51,11 +52,13 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> Charts:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """Yield an API server with our CRDs and the CRDs that charts may use."""
+    """Yield an API server with our CRDs and those of Prometheus' and Strimzi's operators."""
     with server_or_skip(tmp_path_factory.mktemp("cluster")) as server:
         api = Api(server)
         api.install_crds()
-        api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _MONITOR)
+        strimzi_crds = [yaml.safe_load(path.read_text("utf-8")) for path in strimzi.crds()]
+        for definition in (_MONITOR, *strimzi_crds):
+            api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         yield api
 
 

@@ -25,6 +25,7 @@ VALUES: Final[Mapping[str, Path | None]] = {
     "production": UMBRELLA / "values-production.yaml",
     "everything on": UMBRELLA / "ci" / "tls-scram-values.yaml",
     "external": UMBRELLA / "ci" / "external-values.yaml",
+    "strimzi": UMBRELLA / "ci" / "strimzi-values.yaml",
 }
 """The sets of values that the umbrella chart ships with."""
 
@@ -97,7 +98,7 @@ def pods(documents: Sequence[Document]) -> Iterator[Document]:
     for document in documents:
         if document["kind"] == "Pod":
             yield document
-        elif "template" in document.get("spec", {}):
+        elif "containers" in document.get("spec", {}).get("template", {}).get("spec", {}):
             template = document["spec"]["template"]
             metadata = {**template["metadata"], "name": f"{document['metadata']['name']}-pod"}
             claims = [
