@@ -22,3 +22,11 @@ name: {{ trimSuffix "*" . | quote }}, patternType: prefix
 name: {{ . | quote }}, patternType: literal
 {{- end -}}
 {{- end -}}
+
+{{/* A right as setup.sh reads it: TYPE PATTERN NAME OPERATION,... in the words that Kafka's tools print. */}}
+{{- define "kafka.aclLine" -}}
+{{- $pattern := ternary "PREFIXED" "LITERAL" (eq (.resource.patternType | default "literal") "prefix") -}}
+{{- $operations := list -}}
+{{- range .operations }}{{ $operations = append $operations (snakecase . | upper) }}{{ end -}}
+{{ snakecase .resource.type | upper }} {{ $pattern }} {{ .resource.name | default "kafka-cluster" }} {{ join "," $operations }}
+{{- end -}}

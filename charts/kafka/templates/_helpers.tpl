@@ -59,9 +59,11 @@ log.dirs: /var/lib/kafka/data
 # of __transaction_state and __consumer_offsets
 log.flush.interval.messages: 1
 {{- end }}
-{{- if .Values.tls.enabled }}
-config.providers: dir,env
+{{- if or .Values.tls.enabled .Values.scram.enabled }}
+config.providers: dir
 config.providers.dir.class: org.apache.kafka.common.config.provider.DirectoryConfigProvider
+{{- end }}
+{{- if .Values.tls.enabled }}
 # Kafka trims values, but its PEM parser needs a newline after the last line (DefaultSslEngineFactory):
 # so a newline follows, and then a character that is not white space
 ssl.keystore.type: PEM
@@ -72,15 +74,21 @@ ssl.truststore.certificates: ${dir:/etc/kafka/tls:ca.crt}\n#
 # nodes authenticate to each other by certificate; controllers have no other authentication
 listener.name.controller.ssl.client.auth: required
 listener.name.internal.ssl.client.auth: required
-{{- else if .Values.scram.enabled }}
-config.providers: env
 {{- end }}
 {{- if .Values.scram.enabled }}
-config.providers.env.class: org.apache.kafka.common.config.provider.EnvVarConfigProvider
+authorizer.class.name: org.apache.kafka.metadata.authorizer.StandardAuthorizer
+{{- if .Values.tls.enabled }}
+# controllers have no login but their certificate: a holder of one of this CA is a broker at port 9093
+listener.name.controller.ssl.principal.mapping.rules: RULE:^.*$/broker/
+super.users: User:broker
+{{- else }}
+# controllers have no login: port 9093 is protected by the NetworkPolicy alone
+super.users: User:broker;User:ANONYMOUS
+{{- end }}
 sasl.enabled.mechanisms: SCRAM-SHA-512
 sasl.mechanism.inter.broker.protocol: SCRAM-SHA-512
 listener.name.client.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.security.scram.ScramLoginModule required;
-listener.name.internal.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="${env:BROKER_PASSWORD}";
+listener.name.internal.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="${dir:/etc/kafka/scram:broker}";
 {{- end }}
 {{- end -}}
 
@@ -143,13 +151,6 @@ containers:
   env:
   - {name: BROKERS, value: "{{ include "common.fullname" .top }}:9092"}
   - {name: KAFKA_TOOL_HEAP_OPTS, value: -Xmx128m}
-  {{- if .top.Values.scram.enabled }}
-  {{- range concat (list "broker") .users }}
-  - name: PASSWORD_{{ . | upper | replace "-" "_" }}
-    valueFrom:
-      secretKeyRef: {name: {{ include "kafka.scramSecret" $.top }}, key: {{ . }}}
-  {{- end }}
-  {{- end }}
   resources:
     requests: {cpu: 50m, memory: 192Mi}
     limits: {memory: 512Mi}
@@ -160,11 +161,24 @@ containers:
   {{- if .top.Values.tls.enabled }}
   - {name: tls, mountPath: /etc/kafka/tls, readOnly: true}
   {{- end }}
+  {{- if .top.Values.scram.enabled }}
+  - {name: scram, mountPath: /etc/kafka/scram, readOnly: true}
+  {{- end }}
 volumes:
 - name: tmp
-  emptyDir: {}
+  emptyDir: {sizeLimit: 64Mi}
 - name: scripts
   configMap: {name: {{ include "common.fullname" .top }}-scripts}
+{{- if .top.Values.scram.enabled }}
+- name: scram
+  secret:
+    secretName: {{ include "kafka.scramSecret" .top }}
+    defaultMode: 0440
+    items:
+    {{- range prepend .users "broker" }}
+    - {key: {{ . }}, path: {{ . }}}
+    {{- end }}
+{{- end }}
 {{- if .top.Values.tls.enabled }}
 - name: tls
   secret:

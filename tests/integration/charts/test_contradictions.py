@@ -27,6 +27,7 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
     ("sluicegate", {"kafka": {"mode": "external"}}, "jobs would have no Kafka"),
     ("kafka", {"mode": "strimzi", "scram": {"enabled": True}}, "both are of mode bundled"),
     ("kafka", {"mode": "strimzi", "strimzi": {"users": []}}, "no job could log in"),
+    ("kafka", {"scram": {"enabled": True}}, "Set tls.enabled; or"),
     ("kafka", {"mode": "own"}, "value must be one of 'bundled', 'strimzi', 'external'"),
     (
         "sluicegate",

@@ -47,7 +47,9 @@ def test_three_nodes_keep_what_two_of_them_acknowledged(strimzi: list[Document])
     assert config["offsets.retention.minutes"] == str(2**31 - 1)
 
 
-def test_clients_need_a_certificate_and_have_only_the_rights_of_jobs(strimzi: list[Document]) -> None:
+def test_clients_need_a_certificate_and_have_only_the_rights_of_jobs(
+    strimzi: list[Document],
+) -> None:
     kafka = only_of_kind(strimzi, "Kafka")["spec"]["kafka"]
     (listener,) = kafka["listeners"]
     assert (listener["tls"], listener["authentication"]) == (True, {"type": "tls"})
@@ -119,7 +121,9 @@ def test_a_driver_gets_the_file_from_what_strimzi_makes(
         (mount,) = (m for m in container["volumeMounts"] if m["name"] == "kafka-client")
         config = {e["name"]: e.get("value") for e in container["env"]}["SLUICEGATE_KAFKA_CONFIG"]
         assert config == f"{mount['mountPath']}/kafka.properties"
-        (client,) = (s["configMap"]["name"] for s in volume["projected"]["sources"] if "configMap" in s)
+        (client,) = (
+            s["configMap"]["name"] for s in volume["projected"]["sources"] if "configMap" in s
+        )
         lines = only_of_kind(strimzi, "ConfigMap", client)["data"]["kafka.properties"].splitlines()
         named = dict(line.split("=") for line in lines)
         assert named.pop("security.protocol") == "ssl"

@@ -1,6 +1,6 @@
 """Generates Strimzi's CRDs from its pinned jars, into the cache that all clones on this machine share.
 
-Tests install them into a real API server. Maven has the API's classes, and the generator that Strimzi's own
+They are installed into a real API server. Maven has the API's classes, and the generator that Strimzi's own
 build runs. The generator needs Java 21: the machine's, or the pinned one from PyPI (requirements/java.txt).
 """
 
@@ -33,7 +33,10 @@ def crds() -> list[Path]:
     """
     target = cache_folder() / "strimzi" / STRIMZI
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target.with_name(f".{target.name}.lock"), "Waiting for another clone, which generates CRDs ..."):
+    with locked(
+        target.with_name(f".{target.name}.lock"),
+        "Waiting for another clone, which generates CRDs ...",
+    ):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=target.parent) as folder:
                 _generate(Path(folder))
@@ -44,7 +47,9 @@ def crds() -> list[Path]:
 def _generate(folder: Path) -> None:
     """Write the CRDs into `crds` of a folder, with the options of Strimzi's own build."""
     jars = maven.fetch("strimzi")
-    outputs = [f"io.strimzi.api.kafka.model.{name}={folder / 'crds' / name}.yaml" for name in _CLASSES]
+    outputs = [
+        f"io.strimzi.api.kafka.model.{name}={folder / 'crds' / name}.yaml" for name in _CLASSES
+    ]
     options = ["--target-kube", "1.25+", "--crd-api-version", "v1", "--yaml"]
     options += ["--api-versions", "v1", "--storage-version", "v1"]
     generator = [_java(folder), "-cp", f"{jars}/*", "io.strimzi.crdgenerator.CrdGenerator"]
