@@ -58,6 +58,9 @@ LOCAL_PATH_SUM: Final = "h1:OkiuofkCSscddl7tma/B9Ox1wu+JEVSrP7IcZI65Ggo="
 OTELCOL: Final = "0.157.0"
 OTELCOL_SUM: Final = "eeb18badb7604ae93a3ba27dd32cf524e4239a128584e95f16988f1a0a012263"
 
+# The operator whose CRDs charts/kafka renders objects for (tests/integration/charts/strimzi_crds.py).
+STRIMZI: Final = "1.2.0"
+
 # The oldest Go that the modules above accept.
 GO_OLDEST: Final = "1.26.3"
 

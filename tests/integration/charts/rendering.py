@@ -25,6 +25,7 @@ VALUES: Final[Mapping[str, Path | None]] = {
     "production": UMBRELLA / "values-production.yaml",
     "everything on": UMBRELLA / "ci" / "tls-scram-values.yaml",
     "external": UMBRELLA / "ci" / "external-values.yaml",
+    "strimzi": UMBRELLA / "ci" / "strimzi-values.yaml",
 }
 """The sets of values that the umbrella chart ships with."""
 
@@ -100,7 +101,7 @@ def pods(documents: Sequence[Document]) -> Iterator[Document]:
             owner = owner["jobTemplate"]["spec"]
         if document["kind"] == "Pod":
             yield document
-        elif "template" in owner:
+        elif "containers" in owner.get("template", {}).get("spec", {}):
             template = owner["template"]
             metadata = {**template["metadata"], "name": f"{document['metadata']['name']}-pod"}
             claims = [

@@ -13,8 +13,23 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
     (
         "sluicegate",
         {"external": {"kafka": {"bootstrapServers": "k:9092"}}},
-        "external.kafka.bootstrapServers is set but kafka.enabled is true",
+        "external.kafka.bootstrapServers is set but kafka.mode is bundled",
     ),
+    (
+        "sluicegate",
+        {"kafka": {"mode": "strimzi"}, "external": {"kafka": {"bootstrapServers": "k:9092"}}},
+        "external.kafka.bootstrapServers is set but kafka.mode is strimzi",
+    ),
+    (
+        "sluicegate",
+        {"kafka": {"mode": "strimzi", "enabled": False}},
+        "kafka.mode is strimzi but kafka.enabled is false",
+    ),
+    ("sluicegate", {"kafka": {"mode": "external"}}, "jobs would have no Kafka"),
+    ("kafka", {"mode": "strimzi", "scram": {"enabled": True}}, "both are of mode bundled"),
+    ("kafka", {"mode": "strimzi", "strimzi": {"users": []}}, "no job could log in"),
+    ("kafka", {"scram": {"enabled": True}}, "Set tls.enabled; or"),
+    ("kafka", {"mode": "own"}, "value must be one of 'bundled', 'strimzi', 'external'"),
     (
         "sluicegate",
         {"external": {"mysql": {"existingSecret": "m"}}},
@@ -119,6 +134,11 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "collector",
         {"config": {"a": 1}, "export": {"otlp": "x:4317"}},
         "export would have no effect",
+    ),
+    (
+        "job",
+        {"connections": {"kafkaConfig": "s", "strimzi": {"cluster": "c"}}},
+        "a driver reads one kafka.properties",
     ),
     ("job", {"spec": {"mainFile": "/job.py"}}, "has mainModule (sluicegate.cli) and mainFile"),
     ("job", {"spec": {"mainModule": None}}, "neither mainModule nor mainFile"),

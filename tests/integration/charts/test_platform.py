@@ -337,6 +337,39 @@ def test_kafkas_transactions_are_replicated_on_as_many_nodes_as_possible(
     assert settings["unclean.leader.election.enable"] == "false"
 
 
+def test_a_kafka_node_is_ready_only_when_its_replicas_are_in_sync(charts: Charts) -> None:
+    """A rolling restart stops the next node as soon as this one is ready."""
+    documents = charts.render("kafka", {"replicas": 3})
+    (container,) = only_of_kind(documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    command = container["readinessProbe"]["exec"]["command"]
+    assert command[-1] == "/etc/kafka/scripts/ready.sh"
+    policy = only_of_kind(documents, "NetworkPolicy", "sluicegate-kafka")
+    assert {"port": 9092} in policy["spec"]["egress"][-1]["ports"]
+
+
+def test_the_recovery_of_a_kafka_node_is_given_a_day(charts: Charts) -> None:
+    documents = charts.render("kafka", {})
+    (container,) = only_of_kind(documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 24 * 3600
+
+
+def test_a_kafka_node_is_told_its_zone(charts: Charts) -> None:
+    """Kubernetes copies the label of the node to the pod, which needs no right on nodes."""
+    documents = charts.render("kafka", {"replicas": 3})
+    (container,) = only_of_kind(documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    (rack,) = (variable for variable in container["env"] if variable["name"] == "KAFKA_RACK")
+    path = "metadata.labels['topology.kubernetes.io/zone']"
+    assert rack["valueFrom"] == {"fieldRef": {"fieldPath": path}}
+
+
+def test_temporary_folders_of_kafka_are_bounded(charts: Charts) -> None:
+    documents = charts.render("kafka", {"topics": [{"name": "clicks"}]})
+    for pod in pods(documents):
+        for volume in pod["spec"]["volumes"]:
+            assert volume.get("emptyDir") is None or volume["emptyDir"]["sizeLimit"]
+
+
 def test_kafka_retains_markers_for_as_long_as_it_can(charts: Charts) -> None:
     settings = server_properties(charts.render("kafka", {}))
     assert settings["offsets.retention.minutes"] == str(2**31 - 1)
@@ -386,31 +419,32 @@ def production(charts: Charts) -> list[Document]:
 def test_production_spreads_three_kafka_brokers_over_nodes_and_zones(
     production: list[Document],
 ) -> None:
-    stateful_set = only_of_kind(production, "StatefulSet", "sluicegate-kafka")
-    assert stateful_set["spec"]["replicas"] == 3
-    pod = stateful_set["spec"]["template"]
-    spreads = {s["topologyKey"]: s for s in pod["spec"]["topologySpreadConstraints"]}
+    pool = only_of_kind(production, "KafkaNodePool")
+    assert pool["spec"]["replicas"] == 3
+    pod = pool["spec"]["template"]["pod"]
+    spreads = {s["topologyKey"]: s for s in pod["topologySpreadConstraints"]}
     assert spreads["kubernetes.io/hostname"]["whenUnsatisfiable"] == "DoNotSchedule"
     assert "topology.kubernetes.io/zone" in spreads
     for spread in spreads.values():
-        selected = spread["labelSelector"]["matchLabels"].items()
-        assert selected <= pod["metadata"]["labels"].items()
+        selected = spread["labelSelector"]["matchLabels"]
+        assert selected["strimzi.io/pool-name"] == pool["metadata"]["name"]
+    rack = only_of_kind(production, "Kafka")["spec"]["kafka"]["rack"]
+    assert rack["topologyKey"] == "topology.kubernetes.io/zone"
 
 
-def test_production_has_no_server_that_a_node_can_take_down(production: list[Document]) -> None:
-    """MySQL and the object store are one pod each in these charts; no budget blocks a drain."""
-    assert {d["metadata"]["name"] for d in of_kind(production, "StatefulSet")} == {
-        "sluicegate-kafka"
-    }
+def test_production_has_no_evaluation_service(production: list[Document]) -> None:
+    """Neither Kafka, MySQL nor the object store of these charts; no budget blocks a drain."""
+    assert of_kind(production, "StatefulSet") == []
     for budget in of_kind(production, "PodDisruptionBudget"):
         assert budget["spec"]["maxUnavailable"] == 1
 
 
 def test_production_kafka_has_logins_and_tls(production: list[Document]) -> None:
-    settings = only_of_kind(production, "ConfigMap", "sluicegate-kafka")["data"]
-    listeners = settings["server.properties"].partition("listener.security.protocol.map=")[2]
-    assert "PLAINTEXT" not in listeners.splitlines()[0]
-    assert "SASL_SSL" in listeners.splitlines()[0]
+    kafka = only_of_kind(production, "Kafka")["spec"]["kafka"]
+    assert kafka["authorization"]["type"] == "simple"
+    for listener in kafka["listeners"]:
+        assert listener["tls"]
+        assert listener["authentication"]["type"] == "tls"
 
 
 # --- what a user adds to the pods of servers ------------------------------------------------------
