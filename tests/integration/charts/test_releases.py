@@ -106,9 +106,10 @@ def test_an_upgrade_restarts_no_pod(release: Release) -> None:
 
 
 def test_a_new_user_gets_a_password_and_others_keep_theirs(release: Release) -> None:
-    release.upgrade("kafka", {"scram": {"enabled": True, "users": ["a"]}})
+    tls = {"tls": {"enabled": True}}
+    release.upgrade("kafka", {"scram": {"enabled": True, "users": ["a"]}, **tls})
     before = release.secret("kafka-scram")
-    release.upgrade("kafka", {"scram": {"enabled": True, "users": ["a", "b"]}})
+    release.upgrade("kafka", {"scram": {"enabled": True, "users": ["a", "b"]}, **tls})
     after = release.secret("kafka-scram")
     assert set(after) == {"broker", "a", "b"}
     assert {key: after[key] for key in before} == before
