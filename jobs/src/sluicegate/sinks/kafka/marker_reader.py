@@ -100,7 +100,11 @@ class MarkerReader:
                 if record.key == self._key:
                     found = record.value
         marker = None if found is None else Marker(**json.loads(found))
-        LOG.info("%s has expired; the durable one is %s", self.where, marker or "absent")
+        LOG.info(
+            "the group offset of the %s is absent; the durable marker is %s",
+            self.where,
+            marker or "absent",
+        )
         return marker
 
     def durable(self, marker: Marker) -> tuple[bytes, bytes, int]:

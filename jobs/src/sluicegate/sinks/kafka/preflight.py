@@ -22,12 +22,8 @@ from sluicegate.sinks.kafka.topic import NO_LIMIT_MS, TopicLimits
 _TIMEOUT_S = 10.0
 _DAY_MIN = 24 * 60
 _LEAST_RETENTION_DAYS = 30
-_MARKERS_CONFIG = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(
-        64 * 1024 * 1024
-    ),  # the newest segment is not compacted, and is read whole
-}
+_MARKERS_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
+"""The newest segment is not compacted, and is read whole after an expiry; Kafka's default is 1 GiB."""
 
 
 class Preflight:
