@@ -16,7 +16,7 @@ DOCS   := $(WORK)/docs
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help release demo services test lint coverage format bench catch-up docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
+.PHONY: help release demo services test lint coverage format bench catch-up model docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
 
 ##@ Use
 
@@ -86,6 +86,9 @@ catch-up: environment classes ## Copy 10 GiB from Kafka to Kafka in one epoch, o
 	@SLUICEGATE_CATCH_UP_GIB=$(or $(GIB),10) $(PY) -m pytest --numprocesses 0 --log-cli-level INFO \
 	    tests/robustness/scenarios/test_catch_up.py $(ARGS)
 
+model: environment ## Search the Promela model of the commit protocol, with Spin (about a minute)
+	@$(PY) -m tests.robustness.model.promela.check
+
 docs: environment $(DOCS)/.installed ## Write docs/reference from the code and build the site in .work/site
 	@$(PY) -m infra.reference_docs
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --site-dir "$(WORK)/site"
@@ -97,7 +100,7 @@ lock: environment ## Pin again: requirements/*.in and infra/versions.py into the
 	@echo "Pinning Python packages ..."
 	@$(PY) -m venv $(WORK)/uv && $(WORK)/uv/bin/python -m pip install --quiet \
 	    "uv==$$($(PY) -c "from infra.versions import UV; print(UV)")"
-	@for set in runtime operator dev go docs; do \
+	@for set in runtime operator dev go java docs; do \
 	    UV_CUSTOM_COMPILE_COMMAND="make lock" $(WORK)/uv/bin/uv pip compile --quiet --universal \
 	        --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	        requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \

@@ -10,6 +10,9 @@ SCALA: Final = "2.13"
 SPARK: Final = "4.1.2"
 KAFKA: Final = "4.4.0"
 MARIADB: Final = "11.4.5"
+# The LTS series of MySQL in its image. Debian keeps only its newest package, so a patch release cannot be
+# pinned; within an LTS series a server reads the data of any patch release, older or newer.
+MYSQL: Final = "9.7"
 SLF4J: Final = "1.7.36"
 
 # S3A must have the version of the Hadoop that pyspark ships. It was built against this AWS SDK. Its own
@@ -54,6 +57,9 @@ LOCAL_PATH_SUM: Final = "h1:OkiuofkCSscddl7tma/B9Ox1wu+JEVSrP7IcZI65Ggo="
 # everything that is linked; a build that gets another hash prints it.
 OTELCOL: Final = "0.157.0"
 OTELCOL_SUM: Final = "eeb18badb7604ae93a3ba27dd32cf524e4239a128584e95f16988f1a0a012263"
+
+# The operator whose CRDs charts/kafka renders objects for (tests/integration/charts/strimzi_crds.py).
+STRIMZI: Final = "1.2.0"
 
 # The oldest Go that the modules above accept.
 GO_OLDEST: Final = "1.26.3"

@@ -123,6 +123,13 @@ SETS: Final = {
             f"org.apache.kafka:kafka_{versions.SCALA}:{versions.KAFKA_TOOLS}",
         ),
     ),
+    # Strimzi's API and the generator of its CRDs, which contains what it needs.
+    "strimzi": JarSet(
+        alone=_jars(
+            f"io.strimzi:api:{versions.STRIMZI}",
+            f"io.strimzi:crd-generator:{versions.STRIMZI}",
+        ),
+    ),
     "mariadb-linux64": _mariadb("linux64"),
     "mariadb-macos-arm64": _mariadb("macos-arm64"),
 }

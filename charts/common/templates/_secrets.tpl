@@ -23,6 +23,7 @@ depend on objects of the release, "hook" and "suffix". */}}
 {{- range .secrets -}}
 {{- $namespace := .namespace | default $top.Release.Namespace -}}
 {{- $_ := set $own $namespace (append (get $own $namespace | default list) .name) -}}
+{{- range .inherited -}}{{- $read = append $read (splitList "/" . | first) -}}{{- end -}}
 {{- range .text -}}
 {{- range regexFindAll "[$][{][^/{}]+/" . -1 -}}{{- $read = append $read (trimAll "${/" .) -}}{{- end -}}
 {{- end -}}

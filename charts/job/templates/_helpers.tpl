@@ -22,14 +22,20 @@ env:
 - name: SLUICEGATE_MYSQL
   valueFrom:
     secretKeyRef: {name: {{ .mysql.secret | default (printf "%s-mysql" .platform) }}, key: {{ .mysql.key }}}
+- name: SLUICEGATE_MYSQL_TLS
+  valueFrom:
+    configMapKeyRef: {name: {{ .platform }}-connections, key: SLUICEGATE_MYSQL_TLS, optional: true}
 {{- else if or .mysql.secret .mysql.authority }}
 {{- fail "job: connections.mysql.enabled is false and its Secrets are given: they would have no effect. Enable it, or remove them." }}
 {{- end }}
-{{- if and .kafkaConfig (eq $.container "driver") }}
+{{- if and .kafkaConfig .strimzi.cluster }}
+{{- fail "job: connections.kafkaConfig and connections.strimzi.cluster are both set: a driver reads one kafka.properties. Remove one of them." }}
+{{- end }}
+{{- if and (or .kafkaConfig .strimzi.cluster) (eq $.container "driver") }}
 # its clients alone read it, and give executors what is in it
 - {name: SLUICEGATE_KAFKA_CONFIG, value: /etc/kafka-client/kafka.properties}
 {{- end }}
-{{- else if or .kafka .kafkaConfig .mysql.secret .mysql.authority }}
+{{- else if or .kafka .kafkaConfig .strimzi.cluster .mysql.secret .mysql.authority }}
 {{- fail "job: connections.enabled is false and connections are given: they would have no effect. Enable them, or say it all in env." }}
 {{- end }}
 {{- end }}
@@ -61,6 +67,9 @@ Takes (dict "top" ROOT "container" driver|executor). */}}
 {{- $mounted = append $mounted (dict "name" "kafka-client" "secret" (dict "secretName" .)) -}}
 {{- end -}}
 {{- end -}}
+{{- if and $values.connections.strimzi.cluster (eq .container "driver") -}}
+{{- $mounted = append $mounted (include "job.strimziVolume" $values.connections.strimzi | fromYaml) -}}
+{{- end -}}
 {{- range $mounted -}}
 {{- $mount := dict "name" .name "mountPath" (printf "/etc/%s" .name) "readOnly" true -}}
 {{- $_ := set $ours "volumeMounts" (append ($ours.volumeMounts | default list) $mount) -}}
@@ -76,4 +85,19 @@ Takes (dict "top" ROOT "container" driver|executor). */}}
 {{- end -}}
 {{- end -}}
 {{- toJson $template -}}
+{{- end -}}
+
+{{/* One folder of what Strimzi and the chart kafka make. The kubelet waits until all of it exists, and the next
+pod sees a renewed certificate: nothing copies a Secret. */}}
+{{- define "job.strimziVolume" -}}
+name: kafka-client
+projected:
+  sources:
+  - configMap: {name: {{ .cluster }}-client}
+  - secret:
+      name: {{ .cluster }}-cluster-ca-cert
+      items: [{key: ca.crt, path: ca.crt}]
+  - secret:
+      name: {{ .user | default (printf "%s-jobs" .cluster) }}
+      items: [{key: user.crt, path: user.crt}, {key: user.key, path: user.key}]
 {{- end -}}

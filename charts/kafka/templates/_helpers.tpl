@@ -26,6 +26,14 @@ S{{ $drawn }}A
 {{ .pod }}.{{ include "common.fullname" .top }}-headless.{{ .top.Release.Namespace }}.svc
 {{- end -}}
 
+{{/* Settings that values cannot change, of bundled and Strimzi's brokers. */}}
+{{- define "kafka.durability" -}}
+unclean.leader.election.enable: false
+# the maximum: markers are group offsets, and one that expires while an epoch is decided and not
+# applied stops the job
+offsets.retention.minutes: "2147483647"
+{{- end -}}
+
 {{/* Settings that values cannot change: addresses, durability and the image depend on them. */}}
 {{- define "kafka.ownSettings" -}}
 {{- $protocol := include "kafka.protocol" . -}}
@@ -45,18 +53,17 @@ controller.listener.names: CONTROLLER
 inter.broker.listener.name: INTERNAL
 # a folder in the volume: Kafka takes every other folder at its level for a partition
 log.dirs: /var/lib/kafka/data
-unclean.leader.election.enable: false
-# the maximum: markers are group offsets, and one that expires while an epoch is decided and not
-# applied stops the job
-offsets.retention.minutes: "2147483647"
+{{ include "kafka.durability" . }}
 {{- if eq (int .Values.replicas) 1 }}
 # no other node has what this one acknowledged: each append is on disk before the reply, also those
 # of __transaction_state and __consumer_offsets
 log.flush.interval.messages: 1
 {{- end }}
-{{- if .Values.tls.enabled }}
-config.providers: dir,env
+{{- if or .Values.tls.enabled .Values.scram.enabled }}
+config.providers: dir
 config.providers.dir.class: org.apache.kafka.common.config.provider.DirectoryConfigProvider
+{{- end }}
+{{- if .Values.tls.enabled }}
 # Kafka trims values, but its PEM parser needs a newline after the last line (DefaultSslEngineFactory):
 # so a newline follows, and then a character that is not white space
 ssl.keystore.type: PEM
@@ -67,21 +74,27 @@ ssl.truststore.certificates: ${dir:/etc/kafka/tls:ca.crt}\n#
 # nodes authenticate to each other by certificate; controllers have no other authentication
 listener.name.controller.ssl.client.auth: required
 listener.name.internal.ssl.client.auth: required
-{{- else if .Values.scram.enabled }}
-config.providers: env
 {{- end }}
 {{- if .Values.scram.enabled }}
-config.providers.env.class: org.apache.kafka.common.config.provider.EnvVarConfigProvider
+authorizer.class.name: org.apache.kafka.metadata.authorizer.StandardAuthorizer
+{{- if .Values.tls.enabled }}
+# controllers have no login but their certificate: a holder of one of this CA is a broker at port 9093
+listener.name.controller.ssl.principal.mapping.rules: RULE:^.*$/broker/
+super.users: User:broker
+{{- else }}
+# controllers have no login: port 9093 is protected by the NetworkPolicy alone
+super.users: User:broker;User:ANONYMOUS
+{{- end }}
 sasl.enabled.mechanisms: SCRAM-SHA-512
 sasl.mechanism.inter.broker.protocol: SCRAM-SHA-512
 listener.name.client.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.security.scram.ScramLoginModule required;
-listener.name.internal.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="${env:BROKER_PASSWORD}";
+listener.name.internal.scram-sha-512.sasl.jaas.config: org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="${dir:/etc/kafka/scram:broker}";
 {{- end }}
 {{- end -}}
 
-{{/* Defaults that values may change: one of three nodes may be lost without losing a record. */}}
+{{/* Defaults that values may change: one of three nodes may be lost without losing a record. Takes the number of nodes. */}}
 {{- define "kafka.defaults" -}}
-{{- $copies := min 3 (int .Values.replicas) -}}
+{{- $copies := min 3 (int .) -}}
 {{- $least := ternary 2 1 (ge (int $copies) 3) -}}
 default.replication.factor: {{ $copies }}
 min.insync.replicas: {{ $least }}
@@ -95,7 +108,7 @@ auto.create.topics.enable: false
 transaction.max.timeout.ms: 900000
 group.initial.rebalance.delay.ms: 0
 log.retention.hours: 168
-{{- if eq (int .Values.replicas) 1 }}
+{{- if eq (int .) 1 }}
 # the successor of the only broker waits this long to register, and so do all clients
 broker.session.timeout.ms: 4000
 broker.heartbeat.interval.ms: 1000
@@ -112,7 +125,7 @@ broker.heartbeat.interval.ms: 1000
 {{- include "kafka.checkCopies" (dict "top" $ "what" (printf "config.%s" $key) "copies" (get $.Values.config $key)) -}}
 {{- end -}}
 {{- end -}}
-{{- merge $own .Values.config (include "kafka.defaults" . | fromYaml) | toYaml -}}
+{{- merge $own .Values.config (include "kafka.defaults" .Values.replicas | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{- define "kafka.checkCopies" -}}
@@ -138,13 +151,6 @@ containers:
   env:
   - {name: BROKERS, value: "{{ include "common.fullname" .top }}:9092"}
   - {name: KAFKA_TOOL_HEAP_OPTS, value: -Xmx128m}
-  {{- if .top.Values.scram.enabled }}
-  {{- range concat (list "broker") .users }}
-  - name: PASSWORD_{{ . | upper | replace "-" "_" }}
-    valueFrom:
-      secretKeyRef: {name: {{ include "kafka.scramSecret" $.top }}, key: {{ . }}}
-  {{- end }}
-  {{- end }}
   resources:
     requests: {cpu: 50m, memory: 192Mi}
     limits: {memory: 512Mi}
@@ -155,11 +161,24 @@ containers:
   {{- if .top.Values.tls.enabled }}
   - {name: tls, mountPath: /etc/kafka/tls, readOnly: true}
   {{- end }}
+  {{- if .top.Values.scram.enabled }}
+  - {name: scram, mountPath: /etc/kafka/scram, readOnly: true}
+  {{- end }}
 volumes:
 - name: tmp
-  emptyDir: {}
+  emptyDir: {sizeLimit: 64Mi}
 - name: scripts
   configMap: {name: {{ include "common.fullname" .top }}-scripts}
+{{- if .top.Values.scram.enabled }}
+- name: scram
+  secret:
+    secretName: {{ include "kafka.scramSecret" .top }}
+    defaultMode: 0440
+    items:
+    {{- range prepend .users "broker" }}
+    - {key: {{ . }}, path: {{ . }}}
+    {{- end }}
+{{- end }}
 {{- if .top.Values.tls.enabled }}
 - name: tls
   secret:

@@ -1,16 +1,28 @@
+{{/* bundled, strimzi or external. */}}
+{{- define "sluicegate.kafkaMode" -}}
+{{ ternary .Values.kafka.mode "external" .Values.kafka.enabled }}
+{{- end -}}
+
 {{- define "sluicegate.check" -}}
-{{- $on := dict "kafka" .Values.kafka.enabled "mysql" .Values.mysql.enabled "object-store" (index .Values "object-store").enabled "collector" .Values.collector.enabled -}}
+{{- if and (not .Values.kafka.enabled) (eq .Values.kafka.mode "strimzi") -}}
+{{- fail "sluicegate: kafka.mode is strimzi but kafka.enabled is false: nothing would be created for Strimzi. Remove kafka.enabled, or set kafka.mode to external." -}}
+{{- end -}}
+{{- $mode := include "sluicegate.kafkaMode" . -}}
+{{- if and (ne $mode "external") .Values.external.kafka.bootstrapServers -}}
+{{- fail (printf "sluicegate: external.kafka.bootstrapServers is set but kafka.mode is %s: only one can be used. Set kafka.mode to external to use your own, or remove the value." $mode) -}}
+{{- end -}}
+{{- if and (eq $mode "external") (not .Values.external.kafka.bootstrapServers) -}}
+{{- fail "sluicegate: Kafka is external (kafka.mode, kafka.enabled) and external.kafka.bootstrapServers is empty: jobs would have no Kafka. Set its address, or kafka.mode to strimzi or bundled." -}}
+{{- end -}}
+{{- $on := dict "mysql" .Values.mysql.enabled "object-store" (index .Values "object-store").enabled "collector" .Values.collector.enabled -}}
 {{- with .Values.external -}}
 {{- $store := or .objectStore.endpoint .objectStore.region .objectStore.existingSecret -}}
-{{- $given := dict "kafka" .kafka.bootstrapServers "mysql" .mysql.existingSecret "object-store" $store "collector" .collector.endpoint -}}
-{{- $where := dict "kafka" "external.kafka.bootstrapServers" "mysql" "external.mysql.existingSecret" "object-store" "external.objectStore" "collector" "external.collector.endpoint" -}}
+{{- $given := dict "mysql" .mysql.existingSecret "object-store" $store "collector" .collector.endpoint -}}
+{{- $where := dict "mysql" "external.mysql.existingSecret" "object-store" "external.objectStore" "collector" "external.collector.endpoint" -}}
 {{- range $name, $enabled := $on -}}
 {{- if and $enabled (get $given $name) -}}
 {{- fail (printf "sluicegate: %s is set but %s.enabled is true: only one can be used. Set %s.enabled to false to use your own, or remove the value." (get $where $name) $name $name) -}}
 {{- end -}}
-{{- end -}}
-{{- if not (or (get $on "kafka") .kafka.bootstrapServers) -}}
-{{- fail "sluicegate: kafka.enabled is false and external.kafka.bootstrapServers is empty: jobs would have no Kafka. Set its address, or enable it." -}}
 {{- end -}}
 {{- if not (or (get $on "mysql") .mysql.existingSecret) -}}
 {{- fail "sluicegate: mysql.enabled is false and external.mysql.existingSecret is empty: jobs would have no MySQL. Name a Secret with its URL, or enable it." -}}
@@ -18,6 +30,9 @@
 {{- if and $.Values.checkpointVolume.enabled (not (or (get $on "object-store") .objectStore.endpoint .objectStore.region)) -}}
 {{- fail "sluicegate: object-store.enabled is false and external.objectStore has neither endpoint nor region: checkpoints would have no store. Set one of them, or set checkpointVolume.enabled to false and create your own volume." -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.checkpointVolume.enabled (index .Values "object-store").enabled (not (include "sluicegate.storeSecret" .)) -}}
+{{- fail (printf "sluicegate: no user of the object store has bucket %s and prefix %q of the CheckpointVolume: jobs would have no keys. Add {name: checkpoints, bucket: %s, prefix: %q} to object-store.users." .Values.checkpointVolume.bucket .Values.checkpointVolume.prefix .Values.checkpointVolume.bucket .Values.checkpointVolume.prefix) -}}
 {{- end -}}
 {{- if and .Values.checkpointVolume.enabled .Values.operator.enabled (not (include "sluicegate.storeSecret" .)) -}}
 {{- $place := printf "%s=s3://%s" .Release.Namespace .Values.checkpointVolume.bucket -}}
@@ -33,10 +48,20 @@
 {{- end -}}
 
 {{- define "sluicegate.kafka" -}}
-{{- if .Values.kafka.enabled -}}
-{{ include "common.fullname" .Subcharts.kafka }}.{{ .Release.Namespace }}.svc:9092
-{{- else -}}
+{{- $mode := include "sluicegate.kafkaMode" . -}}
+{{- if eq $mode "external" -}}
 {{ .Values.external.kafka.bootstrapServers }}
+{{- else -}}
+{{ include "common.fullname" .Subcharts.kafka }}{{ ternary "-kafka-bootstrap" "" (eq $mode "strimzi") }}.{{ .Release.Namespace }}.svc:{{ ternary 9093 9092 (eq $mode "strimzi") }}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret with kafka.properties that the chart kafka makes, empty if clients need none. */}}
+{{- define "sluicegate.kafkaClientSecret" -}}
+{{- if eq (include "sluicegate.kafkaMode" .) "bundled" -}}
+{{- with .Subcharts.kafka -}}
+{{- if or .Values.scram.enabled .Values.tls.enabled }}{{ include "common.fullname" . }}-client{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -50,9 +75,15 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The Secret of the CheckpointVolume: of the store's user with its bucket and prefix, never root's. */}}
 {{- define "sluicegate.storeSecret" -}}
 {{- if (index .Values "object-store").enabled -}}
-{{ include "object-store.secretName" (index .Subcharts "object-store") }}
+{{- $store := index .Subcharts "object-store" -}}
+{{- range $store.Values.users -}}
+{{- if and (eq .bucket $.Values.checkpointVolume.bucket) (eq (.prefix | default "") $.Values.checkpointVolume.prefix) -}}
+{{ include "object-store.userSecret" (dict "top" $store "user" .) }}
+{{- end -}}
+{{- end -}}
 {{- else -}}
 {{ .Values.external.objectStore.existingSecret }}
 {{- end -}}

@@ -1,13 +1,13 @@
 """Helm with vendored charts, and API servers to install into."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from infra.chart_docs import helm
 from infra.toolchain import go_programs
+from tests.integration.charts import strimzi_crds
 from tests.integration.charts.rendering import Charts, vendored_charts
 from tests.integration.operator.api import Api
 from tests.integration.operator.conftest import server_or_skip
@@ -51,11 +51,15 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> Charts:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """Yield an API server with our CRDs and the CRDs that charts may use."""
+    """Yield an API server with our CRDs and those of Prometheus' and Strimzi's operators."""
     with server_or_skip(tmp_path_factory.mktemp("cluster")) as server:
         api = Api(server)
         api.install_crds()
-        api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _MONITOR)
+        definitions = [yaml.safe_load(path.read_text("utf-8")) for path in strimzi_crds.crds()]
+        for definition in (_MONITOR, *definitions):
+            api.request(
+                "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
+            )
         yield api
 
 

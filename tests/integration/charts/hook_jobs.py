@@ -6,13 +6,14 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from unittest.mock import patch
 
 from sluicegate_operator.hooks.__main__ import main
 from tests.integration.charts.rendering import Document, hooks_of, of_kind
 from tests.integration.operator.api import Api
-from tests.integration.operator.rest_client import Object
+from tests.integration.operator.rest_client import ApiRejection, Object
 
 _RIGHTS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -53,6 +54,18 @@ def secrets_in(api: Api, namespace: str) -> dict[str, dict[str, str]]:
         for secret in api.request("GET", f"/api/v1/namespaces/{namespace}/secrets")["items"]
         if "data" in secret
     }
+
+
+def with_secrets(api: Api, documents: Sequence[Document], namespace: str) -> list[Document]:
+    """Return a release's manifests and the Secrets that its Jobs create, in a new namespace."""
+    try:
+        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    except ApiRejection as error:
+        if error.status != HTTPStatus.CONFLICT:  # an earlier test created it
+            raise
+    run_hook_jobs(api, documents)
+    listed = api.request("GET", f"/api/v1/namespaces/{namespace}/secrets")["items"]
+    return [*documents, *({**secret, "kind": "Secret"} for secret in listed)]
 
 
 def is_ours(job: Object) -> bool:

@@ -18,7 +18,8 @@ def objects_without(documents: list[Document]) -> list[str]:
     for document in documents:
         places = {"": document}
         spec = document.get("spec", {})
-        if "template" in spec:
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if "spec" in spec.get("template", {}):
             places[" pod"] = spec["template"]
         if document["kind"] == "StreamingJob":
             places |= {f" {role}": spec[role]["template"] for role in ("driver", "executor")}

@@ -7,13 +7,29 @@ import pytest
 from tests.integration.charts.rendering import Charts
 
 DISABLED = {"enabled": False}
+USER = {"name": "a", "bucket": "shared", "prefix": "shop"}
 
 REJECTED: list[tuple[str, dict[str, Any], str]] = [
     (
         "sluicegate",
         {"external": {"kafka": {"bootstrapServers": "k:9092"}}},
-        "external.kafka.bootstrapServers is set but kafka.enabled is true",
+        "external.kafka.bootstrapServers is set but kafka.mode is bundled",
     ),
+    (
+        "sluicegate",
+        {"kafka": {"mode": "strimzi"}, "external": {"kafka": {"bootstrapServers": "k:9092"}}},
+        "external.kafka.bootstrapServers is set but kafka.mode is strimzi",
+    ),
+    (
+        "sluicegate",
+        {"kafka": {"mode": "strimzi", "enabled": False}},
+        "kafka.mode is strimzi but kafka.enabled is false",
+    ),
+    ("sluicegate", {"kafka": {"mode": "external"}}, "jobs would have no Kafka"),
+    ("kafka", {"mode": "strimzi", "scram": {"enabled": True}}, "both are of mode bundled"),
+    ("kafka", {"mode": "strimzi", "strimzi": {"users": []}}, "no job could log in"),
+    ("kafka", {"scram": {"enabled": True}}, "Set tls.enabled; or"),
+    ("kafka", {"mode": "own"}, "value must be one of 'bundled', 'strimzi', 'external'"),
     (
         "sluicegate",
         {"external": {"mysql": {"existingSecret": "m"}}},
@@ -64,6 +80,12 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "topics.clicks.replicationFactor is 3, but there are 1 nodes",
     ),
     ("kafka", {"replicas": 2}, "value must be one of 1, 3, 5"),
+    ("mysql", {"backup": {"enabled": True}}, "backups have no place"),
+    (
+        "mysql",
+        {"backup": {"enabled": True, "existingClaim": "c", "s3": {"bucket": "b"}}},
+        "backup.s3.bucket and backup.existingClaim are both set",
+    ),
     ("mysql", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
     ("mysql", {"config": {"sync_binlog": 0}}, "config.sync_binlog is set by the chart"),
     (
@@ -71,8 +93,30 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         {"config": {"innodb-flush-log-at-trx-commit": 2}},
         "config.innodb-flush-log-at-trx-commit is set by the chart",
     ),
+    ("mysql", {"config": {"loose_sync_binlog": 0}}, "config.loose_sync_binlog is set by the chart"),
+    ("mysql", {"config": {"skip-log-bin": True}}, "config.skip-log-bin is set by the chart"),
+    ("mysql", {"config": {"Skip-Innodb-Doublewrite": 1}}, "is set by the chart"),
+    ("mysql", {"config": {"skip-grant-tables": 1}}, "would weaken durability or access control"),
+    ("mysql", {"config": {"innodb_flush_method": "nosync"}}, "may lose acknowledged commits"),
+    ("mysql", {"config": {"loose-innodb-flush-method": "littlesync"}}, "may lose acknowledged"),
     ("mysql", {"config": {"max_connections": 9}}, "use maxConnections"),
     ("object-store", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
+    (
+        "object-store",
+        {"users": [{"name": "a", "bucket": "shared"}, {"name": "a", "bucket": "own"}]},
+        "two users are named a",
+    ),
+    (
+        "object-store",
+        {"users": [USER, {**USER, "name": "b", "prefix": "shop/eu"}]},
+        "could erase the other's checkpoints",
+    ),
+    (
+        "object-store",
+        {"users": [{**USER, "namespace": "shop", "existingSecret": "mine"}]},
+        "Create the Secret in both namespaces",
+    ),
+    ("sluicegate", {"checkpointVolume": {"bucket": "other"}}, "object-store.users"),
     ("operator", {"watch": {"all": True, "namespaces": ["shop"]}}, "watch.all is true"),
     ("operator", {}, "Name the namespaces of your jobs, or set watch.all"),
     ("operator", {"watch": {"namespaces": ["sluicegate"]}}, "the operator's own namespace"),
@@ -88,6 +132,11 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "collector",
         {"config": {"a": 1}, "export": {"otlp": "x:4317"}},
         "export would have no effect",
+    ),
+    (
+        "job",
+        {"connections": {"kafkaConfig": "s", "strimzi": {"cluster": "c"}}},
+        "a driver reads one kafka.properties",
     ),
     ("job", {"spec": {"mainFile": "/job.py"}}, "has mainModule (sluicegate.cli) and mainFile"),
     ("job", {"spec": {"mainModule": None}}, "neither mainModule nor mainFile"),

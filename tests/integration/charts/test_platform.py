@@ -60,8 +60,10 @@ def test_a_service_has_the_name_and_ports_that_jobs_expect(
 def test_secrets_have_the_keys_that_jobs_and_volumes_read(default: list[Document]) -> None:
     keys = {name: {*spec.random, *spec.text} for name, spec in generated(default).items()}
     assert keys == {
-        "sluicegate-mysql": {"root-password", "password", "url"},
+        "sluicegate-mysql": {"password", "url"},
+        "sluicegate-mysql-admin": {"root-password"},
         "sluicegate-object-store": {"accessKeyId", "secretAccessKey"},
+        "sluicegate-object-store-user-checkpoints": {"accessKeyId", "secretAccessKey"},
     }
 
 
@@ -74,6 +76,49 @@ def generated(documents: list[Document]) -> dict[str, SecretSpec]:
         for values in json.loads(variables.get("SECRETS", "[]")):
             specs[values["name"]] = spec_of(values)
     return specs
+
+
+def test_security_h10_only_the_store_and_its_set_up_have_roots_keys(
+    default: list[Document],
+) -> None:
+    root = "sluicegate-object-store"
+    assert volume_spec(default)["credentialsSecret"] == f"{root}-user-checkpoints"
+    holders = {
+        pod["metadata"]["name"]
+        for pod in pods(default)
+        if f'"{root}"'
+        in json.dumps(
+            [
+                container.get("env", [])
+                for kind in ("containers", "initContainers")
+                for container in pod["spec"].get(kind, [])
+            ]
+        )
+    }
+    assert holders == {f"{root}-pod", f"{root}-buckets-pod", f"{root}-test"}
+
+
+def test_security_h10_a_tenants_namespace_gets_the_keys_of_its_user_only(charts: Charts) -> None:
+    users = [
+        {"name": name, "bucket": "shared", "prefix": name, "namespace": name}
+        for name in ("shop", "bank")
+    ]
+    documents = charts.render("object-store", {"users": users})
+    (job,) = (job for job in of_kind(documents, "Job") if "pre-install" in hooks_of(job))
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    variables = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+    specs = [spec_of(values) for values in json.loads(variables["SECRETS"])]
+    name = "sluicegate-object-store-user-shop"
+    (copy,) = (spec for spec in specs if spec.namespace == "shop")
+    assert (copy.name, copy.text["secretAccessKey"]) == (name, f"${{{name}/secretAccessKey}}")
+    roles = {
+        resource
+        for role in of_kind(documents, "Role")
+        if role["metadata"]["namespace"] == "shop"
+        for rule in role["rules"]
+        for resource in rule.get("resourceNames", ())
+    }
+    assert roles == {name}
 
 
 def test_images_have_the_version_of_the_chart(default: list[Document]) -> None:
@@ -106,10 +151,17 @@ def test_connections_have_the_address_of_every_server(default: list[Document]) -
         "mysql-secret": "sluicegate-mysql",
         "mysql-secret-key": "url",
         "store-endpoint": "http://sluicegate-object-store.sluicegate.svc:7070",
-        "store-secret": "sluicegate-object-store",
+        "store-secret": "sluicegate-object-store-user-checkpoints",
         "checkpoint-volume": "checkpoints",
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://sluicegate-collector.sluicegate.svc:4318",
     }
+
+
+@pytest.mark.parametrize("values", ["production", "everything on"])
+def test_jobs_of_a_secured_platform_require_tls_of_mysql(charts: Charts, values: str) -> None:
+    documents = charts.render("sluicegate", file=VALUES[values])
+    data = only_of_kind(documents, "ConfigMap", "sluicegate-connections")["data"]
+    assert data["SLUICEGATE_MYSQL_TLS"] == "required"
 
 
 # --- external servers -----------------------------------------------------------------------------
@@ -306,6 +358,39 @@ def test_kafkas_transactions_are_replicated_on_as_many_nodes_as_possible(
     assert settings["unclean.leader.election.enable"] == "false"
 
 
+def test_a_kafka_node_is_ready_only_when_its_replicas_are_in_sync(charts: Charts) -> None:
+    """A rolling restart stops the next node as soon as this one is ready."""
+    documents = charts.render("kafka", {"replicas": 3})
+    (container,) = only_of_kind(documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    command = container["readinessProbe"]["exec"]["command"]
+    assert command[-1] == "/etc/kafka/scripts/ready.sh"
+    policy = only_of_kind(documents, "NetworkPolicy", "sluicegate-kafka")
+    assert {"port": 9092} in policy["spec"]["egress"][-1]["ports"]
+
+
+def test_the_recovery_of_a_kafka_node_is_given_a_day(charts: Charts) -> None:
+    documents = charts.render("kafka", {})
+    (container,) = only_of_kind(documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 24 * 3600
+
+
+def test_a_kafka_node_is_told_its_zone(charts: Charts) -> None:
+    """Kubernetes copies the label of the node to the pod, which needs no right on nodes."""
+    documents = charts.render("kafka", {"replicas": 3})
+    (container,) = only_of_kind(documents, "StatefulSet")["spec"]["template"]["spec"]["containers"]
+    (rack,) = (variable for variable in container["env"] if variable["name"] == "KAFKA_RACK")
+    path = "metadata.labels['topology.kubernetes.io/zone']"
+    assert rack["valueFrom"] == {"fieldRef": {"fieldPath": path}}
+
+
+def test_temporary_folders_of_kafka_are_bounded(charts: Charts) -> None:
+    documents = charts.render("kafka", {"topics": [{"name": "clicks"}]})
+    for pod in pods(documents):
+        for volume in pod["spec"]["volumes"]:
+            assert volume.get("emptyDir") is None or volume["emptyDir"]["sizeLimit"]
+
+
 def test_kafka_retains_markers_for_as_long_as_it_can(charts: Charts) -> None:
     settings = server_properties(charts.render("kafka", {}))
     assert settings["offsets.retention.minutes"] == str(2**31 - 1)
@@ -355,31 +440,32 @@ def production(charts: Charts) -> list[Document]:
 def test_production_spreads_three_kafka_brokers_over_nodes_and_zones(
     production: list[Document],
 ) -> None:
-    stateful_set = only_of_kind(production, "StatefulSet", "sluicegate-kafka")
-    assert stateful_set["spec"]["replicas"] == 3
-    pod = stateful_set["spec"]["template"]
-    spreads = {s["topologyKey"]: s for s in pod["spec"]["topologySpreadConstraints"]}
+    pool = only_of_kind(production, "KafkaNodePool")
+    assert pool["spec"]["replicas"] == 3
+    pod = pool["spec"]["template"]["pod"]
+    spreads = {s["topologyKey"]: s for s in pod["topologySpreadConstraints"]}
     assert spreads["kubernetes.io/hostname"]["whenUnsatisfiable"] == "DoNotSchedule"
     assert "topology.kubernetes.io/zone" in spreads
     for spread in spreads.values():
-        selected = spread["labelSelector"]["matchLabels"].items()
-        assert selected <= pod["metadata"]["labels"].items()
+        selected = spread["labelSelector"]["matchLabels"]
+        assert selected["strimzi.io/pool-name"] == pool["metadata"]["name"]
+    rack = only_of_kind(production, "Kafka")["spec"]["kafka"]["rack"]
+    assert rack["topologyKey"] == "topology.kubernetes.io/zone"
 
 
-def test_production_has_no_server_that_a_node_can_take_down(production: list[Document]) -> None:
-    """MySQL and the object store are one pod each in these charts; no budget blocks a drain."""
-    assert {d["metadata"]["name"] for d in of_kind(production, "StatefulSet")} == {
-        "sluicegate-kafka"
-    }
+def test_production_has_no_evaluation_service(production: list[Document]) -> None:
+    """Neither Kafka, MySQL nor the object store of these charts; no budget blocks a drain."""
+    assert of_kind(production, "StatefulSet") == []
     for budget in of_kind(production, "PodDisruptionBudget"):
         assert budget["spec"]["maxUnavailable"] == 1
 
 
 def test_production_kafka_has_logins_and_tls(production: list[Document]) -> None:
-    settings = only_of_kind(production, "ConfigMap", "sluicegate-kafka")["data"]
-    listeners = settings["server.properties"].partition("listener.security.protocol.map=")[2]
-    assert "PLAINTEXT" not in listeners.splitlines()[0]
-    assert "SASL_SSL" in listeners.splitlines()[0]
+    kafka = only_of_kind(production, "Kafka")["spec"]["kafka"]
+    assert kafka["authorization"]["type"] == "simple"
+    for listener in kafka["listeners"]:
+        assert listener["tls"]
+        assert listener["authentication"]["type"] == "tls"
 
 
 # --- what a user adds to the pods of servers ------------------------------------------------------

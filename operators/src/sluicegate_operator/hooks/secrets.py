@@ -48,6 +48,8 @@ class SecretSpec:
     """Empty: that of the release."""
     random: Mapping[str, int] = field(default_factory=dict)
     """Keys with the number of letters and digits of their values, which are generated once."""
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    """Keys that take the value of SECRET/KEY, in the namespace of the release, if it exists and they do not."""
     text: Mapping[str, str] = field(default_factory=dict)
     """Keys with their values, which follow the chart. `${KEY}` is a key of this Secret, `${SECRET/KEY}` one
     of another in the namespace of the release."""
@@ -110,6 +112,11 @@ class SecretStore:
 
     async def _completed(self, spec: SecretSpec, before: Data) -> Data:
         after = dict(before)
+        for key, source in spec.inherited.items():
+            secret, _, earlier = source.partition("/")
+            found = _decoded(await self._requests.find(self._path("", secret)))
+            if earlier in found:
+                after.setdefault(key, found[earlier])
         for key, length in spec.random.items():
             after.setdefault(key, _random(length))
         if spec.authority and CERTIFICATE not in after:
