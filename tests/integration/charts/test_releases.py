@@ -167,7 +167,7 @@ def test_a_job_without_its_secret_fails_and_names_it(
     release: Release, caplog: pytest.LogCaptureFixture
 ) -> None:
     scram = {"enabled": True, "existingSecret": "logins"}
-    documents = release.render("kafka", {"scram": scram})
+    documents = release.render("kafka", {"scram": scram, "tls": {"enabled": True}})
     with pytest.raises(AssertionError, match="kafka-secrets"):
         run_hook_jobs(release.api, documents, timeout_s=1.0)
     assert "the Secret logins lacks sluicegate" in caplog.text
