@@ -28,7 +28,7 @@ KNOWN: Mapping[str, Transform] = {
 """Transformations that are also known in Python; for others, values are not compared."""
 
 _TIME_LIMIT = "message.timestamp.after.max.ms"
-"""Whether a record was ahead of this limit when it was refused cannot be told later."""
+"""Whether a record was ahead of this limit when it was refused cannot be determined later."""
 
 
 class Copy(NamedTuple):

@@ -76,7 +76,7 @@ class Watermarks:
         """Compare the watermarks with the events that `judge` has seen; an earlier event makes none late."""
         newest_ms: int | None = None
         for index, plan in enumerate(self._plans):
-            if index == 0 and plan.epoch:  # pruned epochs cannot be told from this one
+            if index == 0 and plan.epoch:  # pruned epochs cannot be distinguished from this one
                 newest_ms = self._newest_ms.get(0)
             highest_ms = 0 if newest_ms is None else max(0, newest_ms - lateness_ms)
             if plan.watermark_ms > highest_ms:
