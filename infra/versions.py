@@ -10,6 +10,9 @@ SCALA: Final = "2.13"
 SPARK: Final = "4.1.2"
 KAFKA: Final = "4.4.0"
 MARIADB: Final = "11.4.5"
+# The LTS series of MySQL in its image. Debian keeps only its newest package, so a patch release cannot be
+# pinned; within an LTS series a server reads the data of any patch release, older or newer.
+MYSQL: Final = "9.7"
 SLF4J: Final = "1.7.36"
 
 # S3A must have the version of the Hadoop that pyspark ships. It was built against this AWS SDK. Its own

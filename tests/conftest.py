@@ -50,7 +50,7 @@ def _embedded_kubernetes() -> str:
     return f"not tested: {reason}" if reason else "embedded kube-apiserver and etcd"
 
 
-SERVERS = {"services", "redis", "own_redis", "bucket", "api", "own_api"}
+SERVERS = {"services", "redis", "own_redis", "bucket", "store_root", "api", "own_api"}
 """Fixtures that use a real server."""
 
 
@@ -104,27 +104,47 @@ def started_redis(folder: Path) -> RedisServer:
 
 
 @pytest.fixture(scope="session")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """Yield an S3 server with a user for one prefix, who has the rights of a CheckpointVolume's user."""
+    reason = go_programs.VERSITYGW.missing_reason()
+    if reason:
+        pytest.skip(reason)
+    users = {"checkpoints": "s3://sluicegate/checkpoints"}
+    server = S3Server(tmp_path_factory.mktemp("s3"), users=users)
+    server.start()
+    try:
+        server.make_buckets()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def bucket(request: pytest.FixtureRequest) -> Iterator[S3Endpoint]:
     """Yield an S3 prefix and set this process's AWS_* variables; use unique checkpoint names.
 
-    SLUICEGATE_S3=s3://bucket/prefix with the variables of an endpoint names a real one.
+    Its user has no rights outside the prefix. SLUICEGATE_S3=s3://bucket/prefix with the variables of
+    an endpoint names a real one.
     """
     url = os.environ.get(S3_VARIABLE)
     if url:
         yield S3Endpoint(url.rstrip("/"), *_named_endpoint())
         return
-    reason = go_programs.VERSITYGW.missing_reason()
-    if reason:
-        pytest.skip(reason)
-    server = S3Server(tmp_path_factory.mktemp("s3"))
-    server.start()
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in server.endpoint.environment().items():
-                patch.setenv(name, value)
-            yield server.endpoint
-    finally:
-        server.stop()
+    user = request.getfixturevalue("s3_server").users["checkpoints"]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in user.environment().items():
+            patch.setenv(name, value)
+        yield user
+
+
+@pytest.fixture(scope="session")
+def store_root(request: pytest.FixtureRequest) -> S3Endpoint:
+    """Return an S3 prefix whose user may create buckets."""
+    url = os.environ.get(S3_VARIABLE)
+    if url:
+        return S3Endpoint(url.rstrip("/"), *_named_endpoint())
+    root: S3Endpoint = request.getfixturevalue("s3_server").endpoint
+    return root
 
 
 def _named_endpoint() -> tuple[str, str, str]:

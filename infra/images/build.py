@@ -15,7 +15,9 @@ from typing import Final
 
 from infra.images import buildkit, contents, context, sbom
 from infra.images.catalog import HERE, SCRIPTS, VERSION, Image
+from infra.images.contents import Files
 from infra.offline import debian_base
+from infra.toolchain.host import HostError
 from infra.workspace import CHECKOUT, cache_folder, locked
 
 _KEPT: Final = 2
@@ -83,6 +85,7 @@ def _build(image: Image, *, fresh: bool) -> Built:
         output = f"type=tar,dest={tar}"
         buildkit.build(image, source, base, *again, "--target", "content", "--output", output)
         files = contents.read(tar)
+        check_series(image, files)
         document = sbom.document(f"sluicegate/{image.name}", VERSION, files)
     target = source / context.SBOM / Path(sbom.path_of(image.name)).name
     target.write_text(document, encoding="utf-8")
@@ -95,6 +98,21 @@ def _build(image: Image, *, fresh: bool) -> Built:
         archive.with_suffix(".json").write_text(note, encoding="utf-8")
         saved.rename(archive)
     return Built(archive, identity, size)
+
+
+def check_series(image: Image, files: Files) -> None:
+    """Raise HostError if the image has another release series of its server than the pinned one."""
+    if image.pinned is None:
+        return
+    package, series = image.pinned
+    found = dict(sbom.packages(files)).get(package, "no version")
+    if not found.startswith(f"{series}."):
+        raise HostError(
+            f"{image.reference} must have {package} {series}, and Debian {image.suite} has {found}. "
+            "The image was not built: a server of another series upgrades its data in one direction only. "
+            "Keep using an image that is built, or change infra/versions.py and "
+            "follow docs/operations/backups.md."
+        )
 
 
 @contextmanager

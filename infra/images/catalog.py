@@ -38,6 +38,8 @@ class Image:
     # files and folders that go into it, besides infra/images and infra/versions.py
     inputs: tuple[Path, ...] = ()
     suite: Suite = "bookworm"  # the release of Debian that it is based on
+    # a Debian package, and the release series of it that the image must have
+    pinned: tuple[str, str] | None = None
 
     @property
     def reference(self) -> str:
@@ -78,7 +80,13 @@ _IMAGES: Final = (
         (REQUIREMENTS / "operator.txt", JOBS, OPERATORS / "src", OPERATORS / "pyproject.toml"),
     ),
     Image("kafka", f"Kafka {versions.KAFKA}", 400 * _MB, (maven.LOCK,)),
-    Image("mysql", "MySQL of Debian sid", 500 * _MB, suite="sid"),
+    Image(
+        "mysql",
+        f"MySQL {versions.MYSQL} LTS of Debian sid",
+        500 * _MB,
+        suite="sid",
+        pinned=("mysql-server-core", versions.MYSQL),
+    ),
     Image("store", f"versitygw {versions.VERSITYGW}", 180 * _MB),
     Image("valkey", "Valkey of Debian sid", 180 * _MB, suite="sid"),
     Image("collector", f"OpenTelemetry Collector {versions.OTELCOL}", 180 * _MB),

@@ -74,7 +74,7 @@ _FETCHED: Final[Mapping[str, Callable[[Path], None]]] = {
 _COPIED: Final[Mapping[str, Sequence[str]]] = {
     "jobs": ("entrypoint", "decommission", "sluicegate"),
     "kafka": ("kafka-server", "kafka-tool"),
-    "mysql": ("mysql-server",),
+    "mysql": ("mysql-server", "mysql-backup", "mysql-restore", "mysql-client"),
     "valkey": ("valkey-server",),
 }
 """Scripts of an image, besides setup-debian."""

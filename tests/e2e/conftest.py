@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-from collections.abc import Generator, Iterator
+import itertools
+import json
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +16,29 @@ from infra.chart_docs import helm
 from infra.demo.access_log import LogShape, access_log
 from infra.toolchain import go_programs
 from infra.workspace import CHECKOUT, work_folder
-from tests.e2e.cluster import Cluster, CommandFailed
-from tests.e2e.platform import NAMESPACE, OPERATOR_NAMESPACE, RELEASE, Platform
+from tests.e2e import disk
+from tests.e2e.cluster import Cluster, CommandFailed, Object
+from tests.e2e.manifests import ip_count, two_sinks
+from tests.e2e.platform import (
+    NAMESPACE,
+    OPERATOR_NAMESPACE,
+    RELEASE,
+    TENANT,
+    TENANT_USER,
+    VOLUME,
+    Platform,
+)
 
 KUBECONFIG = work_folder() / "kind" / "kubeconfig"
 LOG = CHECKOUT.parent / "shared" / "data" / "access.log.gz"
+CHART = CHECKOUT / "charts" / "sluicegate"
 DIAGNOSTICS = work_folder() / "e2e"
 """Folder with logs and resources of failed tests."""
+
+LINES, RECORDS = 400, 400
+"""Number of lines and records that a call of `feed` feeds."""
+
+Feed = Callable[[], None]
 
 
 @pytest.fixture(scope="session")
@@ -34,19 +53,63 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="session")
 def platform(cluster: Cluster) -> Platform:
-    """Install the platform without values."""
-    return install(cluster)
+    """Install the platform with its defaults, and with a second tenant for `test_2_tenants`."""
+    users = [
+        {"name": VOLUME, "bucket": "sluicegate"},
+        {"name": "tenant", "bucket": "tenants", "prefix": TENANT, "namespace": TENANT},
+        {"name": "bank", "bucket": "tenants", "prefix": "bank"},
+    ]
+    watched = {"namespaces": [NAMESPACE, TENANT], "secrets": [TENANT_USER]}
+    values = {"object-store.users": users, "operator.watch": watched}
+    options = [("--set-json", f"{key}={json.dumps(value)}") for key, value in values.items()]
+    return install(cluster, *itertools.chain.from_iterable(options), others=(TENANT,))
 
 
-def install(cluster: Cluster, *options: str, secured: bool = False) -> Platform:
-    """Install the platform in a clean namespace that enforces `restricted`."""
+@pytest.fixture(scope="session")
+def secured(cluster: Cluster) -> Iterator[Platform]:
+    """Install the platform with all that can be on: TLS, logins, three Kafka nodes, backups.
+
+    The store's volume is a disk whose power can be cut.
+    """
+    clear(cluster)
+    cluster.run("delete", "persistentvolume", disk.NAME, "--ignore-not-found", "--timeout=60s")
+    disk.create()
+    values = (
+        "kafka.replicas=3,kafka.resources.requests.cpu=20m"
+        f",object-store.persistence.existingClaim={disk.NAME}"
+    )
+    options = ("--values", str(CHART / "ci" / "tls-scram-values.yaml"), "--set", values)
+    yield install(cluster, *options, secured=True, first=disk.volume(NAMESPACE))
+    clear(cluster)
+    cluster.run("delete", "persistentvolume", disk.NAME, "--timeout=60s")
+    disk.remove()
+
+
+def install(
+    cluster: Cluster,
+    *options: str,
+    secured: bool = False,
+    first: Sequence[Object] = (),
+    others: Sequence[str] = (),
+) -> Platform:
+    """Install the platform in a clean namespace that enforces `restricted`.
+
+    Args:
+        cluster: the cluster.
+        options: options of `helm install`.
+        secured: whether the options switch TLS and logins on.
+        first: objects that the namespace has before the installation.
+        others: namespaces to create besides.
+    """
     helm.vendor()
     clear(cluster)
-    cluster.run("create", "namespace", NAMESPACE)
+    for name in (NAMESPACE, *others):
+        cluster.run("create", "namespace", name)
     label = "pod-security.kubernetes.io/enforce=restricted"
     cluster.run("label", "namespace", NAMESPACE, label)
-    chart = str(CHECKOUT / "charts" / "sluicegate")
-    cluster.helm("install", RELEASE, chart, "--wait", "--timeout", "10m", *options)
+    if first:
+        cluster.apply(*first)
+    cluster.helm("install", RELEASE, str(CHART), "--wait", "--timeout", "10m", *options)
     installed = Platform(cluster, secured=secured)
     installed.create_client_pod()
     return installed
@@ -54,26 +117,32 @@ def install(cluster: Cluster, *options: str, secured: bool = False) -> Platform:
 
 def clear(cluster: Cluster) -> None:
     """Force the removal of an earlier run's resources, which may be broken."""
+    remove_finalizers(replace(cluster, namespace=TENANT))
+    delete_namespace(cluster, TENANT)
     if cluster.get("namespace", NAMESPACE) is None:
-        remove_operator_namespace(cluster)
+        delete_namespace(cluster, OPERATOR_NAMESPACE)
         return
     with contextlib.suppress(CommandFailed):  # the earlier run may have stopped before this
         cluster.helm("uninstall", RELEASE, "--no-hooks")
+    remove_finalizers(cluster)
+    # a driver would wait for its epoch, but its Kafka is already deleted
+    cluster.run("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
+    for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
+        delete_namespace(cluster, namespace)
+
+
+def remove_finalizers(cluster: Cluster) -> None:
+    """Remove the finalizers of the resources in a namespace."""
     for kind in ("streamingjob", "savepoint", "checkpointvolume", "pod"):
         for name in names(cluster, kind):
             with contextlib.suppress(CommandFailed):  # it is already deleted
                 cluster.patch(kind, name, {"metadata": {"finalizers": None}})
-    # a driver would wait for its epoch, but its Kafka is already deleted
-    cluster.run("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
-    cluster.run("delete", "namespace", NAMESPACE, "--timeout=180s", timeout_s=190.0)
-    remove_operator_namespace(cluster)
 
 
-def remove_operator_namespace(cluster: Cluster) -> None:
-    """Delete the operator's namespace, which an uninstall keeps."""
+def delete_namespace(cluster: Cluster, name: str) -> None:
+    """Delete a namespace; an uninstall keeps the operator's."""
     cluster.run(
-        *("delete", "namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--timeout=180s"),
-        timeout_s=190.0,
+        *("delete", "namespace", name, "--ignore-not-found", "--timeout=180s"), timeout_s=190.0
     )
 
 
@@ -96,6 +165,35 @@ def log_lines() -> Iterator[bytes]:
     if LOG.is_file():
         return iter(gzip.decompress(LOG.read_bytes()).splitlines())
     return access_log(LogShape(lines=10_000, seed=7))
+
+
+@pytest.fixture(scope="session")
+def feed(platform: Platform, lines: Iterator[bytes]) -> Feed:
+    """Return a function that feeds both jobs their next input."""
+    seeds = itertools.count(1)
+
+    def feed_next() -> None:
+        platform.feed("ip_count_source", list(itertools.islice(lines, LINES)))
+        seed = str(next(seeds))
+        platform.command("generate", "two_sinks", "--records", str(RECORDS), "--seed", seed)
+
+    return feed_next
+
+
+@pytest.fixture(scope="session")
+def jobs(platform: Platform, feed: Feed) -> Platform:
+    """Return the platform with both jobs running: one without and one with an executor."""
+    for job in ("ip_count", "two_sinks"):
+        platform.command("targets", job)
+    feed()
+    platform.cluster.apply(ip_count(platform), two_sinks(platform))
+    return platform
+
+
+def wait_both_exact(platform: Platform) -> None:
+    """Wait until both jobs have read all input, with each record once in each sink."""
+    platform.wait_exact("ip_count", "ip-count")
+    platform.wait_exact("two_sinks", "two-sinks")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,6 +21,15 @@ OPERATOR_NAMESPACE = f"{NAMESPACE}-operator"
 IMAGE = "localhost/sluicegate/jobs:0.1.0"
 VOLUME = "checkpoints"
 STORE = f"{RELEASE}-object-store"
+STORE_USER = f"{STORE}-user-{VOLUME}"
+"""Secret of the store's user whose prefix is the volume's."""
+
+TENANT = f"{NAMESPACE}-tenant"
+"""A namespace of somebody else, whose jobs the operator runs too."""
+
+TENANT_USER = f"{STORE}-user-tenant"
+"""Secret of the tenant's user of the store."""
+
 CLIENT_POD = "client"
 
 START_TIMEOUT_S = 240.0
@@ -35,7 +44,7 @@ producer = Producer({**client_settings(), "acks": "all", "enable.idempotence": T
 for number, line in enumerate(lines):
     producer.produce(topic, line, partition=number % 4)
     producer.poll(0)
-sys.exit(producer.flush(60))
+sys.exit(producer.flush(240))  # a broker may be restarted meanwhile
 """
 
 _OBJECTS = """
@@ -101,7 +110,7 @@ class Platform:
             *([{"name": "SSL_CERT_FILE", "value": "/etc/store-tls/ca.crt"}] if secrets else []),
             {"name": "AWS_REGION", "value": "us-east-1"},
             *(
-                {"name": name, "valueFrom": {"secretKeyRef": {"name": STORE, "key": key}}}
+                {"name": name, "valueFrom": {"secretKeyRef": {"name": STORE_USER, "key": key}}}
                 for name, key in (
                     ("AWS_ACCESS_KEY_ID", "accessKeyId"),
                     ("AWS_SECRET_ACCESS_KEY", "secretAccessKey"),

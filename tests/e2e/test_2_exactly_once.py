@@ -2,56 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from tests.e2e.cluster import eventually
-from tests.e2e.manifests import FAILPOINTS, REACHED, hang_at, ip_count, two_sinks
+from tests.e2e.conftest import Feed, wait_both_exact
+from tests.e2e.manifests import FAILPOINTS, REACHED, hang_at
 from tests.e2e.platform import RELEASE, START_TIMEOUT_S, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
-
-LINES, RECORDS = 700, 500
-"""Number of lines that each test feeds."""
-
-Feed = Callable[[], None]
-
-
-@pytest.fixture(scope="module")
-def feed(platform: Platform, lines: Iterator[bytes]) -> Feed:
-    """Return a function that feeds both jobs their next input."""
-    seeds = itertools.count(1)
-
-    def feed_next() -> None:
-        platform.feed("ip_count_source", list(itertools.islice(lines, LINES)))
-        seed = str(next(seeds))
-        platform.command("generate", "two_sinks", "--records", str(RECORDS), "--seed", seed)
-
-    return feed_next
-
-
-@pytest.fixture(scope="module")
-def jobs(platform: Platform, feed: Feed) -> Platform:
-    """Return the platform with both jobs running: one without and one with an executor."""
-    for job in ("ip_count", "two_sinks"):
-        platform.command("targets", job)
-    feed()
-    platform.cluster.apply(ip_count(platform), two_sinks(platform))
-    return platform
-
-
-def assert_exact(platform: Platform) -> None:
-    """Assert that both jobs have read all input, with each record once in each sink."""
-    platform.wait_exact("ip_count", "ip-count")
-    platform.wait_exact("two_sinks", "two-sinks")
 
 
 def test_both_jobs_run_and_are_exact(jobs: Platform) -> None:
     for name in ("ip-count", "two-sinks"):
         jobs.job_when(name, lambda status: "lastEpoch" in status.get("checkpoint", {}), "an epoch")
-    assert_exact(jobs)
+    wait_both_exact(jobs)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +45,7 @@ def test_a_driver_killed_at_a_failpoint_is_replaced_and_exact(
         lambda status: status["attempt"] == attempt + 1 and status["phase"] == "Running",
         "a replacement driver",
     )
-    assert_exact(jobs)
+    wait_both_exact(jobs)
     restarts = jobs.job_when("ip-count", bool, "a status")["restarts"]
     assert restarts == before.get("restarts", 0) + 1
     assert jobs.metric("sluicegate_job_restarts_total", job="ip-count") == restarts
@@ -111,7 +75,7 @@ def test_an_executor_killed_while_it_stages_is_replaced_and_exact(
     executor = eventually(hanging, "an executor at stage-part", within_s=START_TIMEOUT_S)
     cluster.run("delete", "configmap", FAILPOINTS)
     cluster.kill(executor)
-    assert_exact(jobs)
+    wait_both_exact(jobs)
     assert jobs.job_when("two-sinks", bool, "a status")["attempt"] == attempt, "the driver stayed"
 
 
@@ -124,7 +88,7 @@ def test_a_killed_server_leaves_the_jobs_exact(jobs: Platform, feed: Feed, pod: 
         timeout_s=250.0,
     )  # fmt: skip
     feed()
-    assert_exact(jobs)
+    wait_both_exact(jobs)
 
 
 def test_a_killed_operator_leaves_the_jobs_running_and_resumes(jobs: Platform, feed: Feed) -> None:
@@ -133,7 +97,7 @@ def test_a_killed_operator_leaves_the_jobs_running_and_resumes(jobs: Platform, f
     for pod in jobs.operators.list_objects("pods", "app.kubernetes.io/name=operator"):
         jobs.operators.kill(pod["metadata"]["name"])
     feed()
-    assert_exact(jobs)
+    wait_both_exact(jobs)
     jobs.operators.run(
         "rollout", "status", f"deployment/{RELEASE}-operator", "--timeout=180s", timeout_s=190.0
     )

@@ -108,6 +108,24 @@ def test_job_whose_topic_is_missing_reports_it_and_is_retried(platform: Platform
     platform.cluster.run("delete", "streamingjob", "hopeless", "--timeout=120s", timeout_s=130.0)
 
 
+def test_job_whose_pod_a_quota_refuses_reports_it(platform: Platform) -> None:
+    cluster = platform.cluster
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "no-more-pods"},
+        "spec": {"hard": {"pods": "1"}},
+    }
+    cluster.apply(quota)
+    cluster.run("wait", "resourcequota/no-more-pods", "--for=jsonpath={.status.used.pods}")
+    cluster.apply(ip_count(platform, "over-quota"))
+    status = platform.job_when("over-quota", lambda s: s.get("startup"), "to be refused")
+    assert status["startup"]["reason"] == "QuotaExceeded"
+    assert "no-more-pods" in status["startup"]["message"]
+    cluster.run("delete", "resourcequota", "no-more-pods")
+    cluster.run("delete", "streamingjob", "over-quota", "--timeout=120s", timeout_s=130.0)
+
+
 def test_a_deleted_job_leaves_its_checkpoint(platform: Platform) -> None:
     address = platform.checkpoint("ip-count-2")
     for name in ("ip-count-2", "ip-count"):

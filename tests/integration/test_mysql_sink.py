@@ -15,6 +15,7 @@ import pytest
 
 from infra.local_services import Services
 from sluicegate.errors import (
+    AccessDenied,
     Fenced,
     MarkerMismatch,
     PreflightFailed,
@@ -102,6 +103,19 @@ def test_rule_12_marker_and_rows_become_visible_together(mysql: MySQL) -> None:
     )
     assert observed == [([], [(0, -1, "")])]
     assert (mysql.rows(table), mysql.markers()) == ([("a", 1)], [(0, 0, "attempt-0")])
+
+
+# --- the connection --------------------------------------------------------------------------
+
+
+def test_required_tls_refuses_a_server_without_it(
+    mysql: MySQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver alone would send the login and the rows in plain text."""
+    monkeypatch.setenv("SLUICEGATE_MYSQL_TLS", "required")
+    with pytest.raises(AccessDenied, match="SSL is required but the server") as error:
+        connect(Address.parse(mysql.url()), timeout_s=7)
+    assert "enable TLS on the server" in error.value.do
 
 
 # --- rule 12: any error rolls everything back ------------------------------------------------

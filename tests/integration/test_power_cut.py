@@ -16,13 +16,14 @@ import obstore
 import pytest
 from minio.commonconfig import CopySource
 from minio.deleteobjects import DeleteObject
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, PermissionDeniedError
 from obstore.store import S3Store
 
 from infra.local_services.s3 import S3Endpoint, S3Server
 from infra.toolchain import go_programs
 
 _BUCKET = "sluicegate"
+_USERS = {"job": "s3://rights/job", "other": "s3://rights/other"}
 _PART = 5 * 1024 * 1024  # the smallest part that S3 takes, but for the last
 
 
@@ -40,11 +41,11 @@ def _mount(image: Path, folder: Path, stack: ExitStack) -> Path:
     return folder
 
 
-def _serve(folder: Path, stack: ExitStack) -> S3Endpoint:
-    server = S3Server(folder)
+def _serve(folder: Path, stack: ExitStack) -> S3Server:
+    server = S3Server(folder, users=_USERS)
     server.start()
     stack.callback(server.stop)
-    return server.endpoint
+    return server
 
 
 def _client(endpoint: S3Endpoint) -> minio.Minio:
@@ -54,7 +55,7 @@ def _client(endpoint: S3Endpoint) -> minio.Minio:
 
 def _store(endpoint: S3Endpoint) -> S3Store:
     return S3Store(
-        _BUCKET,
+        endpoint.bucket,
         endpoint=endpoint.endpoint,
         access_key_id=endpoint.access_key,
         secret_access_key=endpoint.secret_key,
@@ -84,7 +85,7 @@ def _write(endpoint: S3Endpoint) -> None:
 
 
 @pytest.fixture(scope="module")
-def after_the_cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
+def server_after_the_cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Yield a server on what the disk had when the last write was acknowledged."""
     if reason := go_programs.VERSITYGW.missing_reason():
         pytest.skip(reason)
@@ -97,14 +98,23 @@ def after_the_cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoi
     _run(["mkfs.ext4", "-q", "-F", str(image)])
     with ExitStack() as stack:
         disk = _mount(image, work / "disk", stack)
-        endpoint = _serve(disk, stack)
+        server = _serve(disk, stack)
+        endpoint = server.endpoint
         for name in ("job/replaced", "old/deleted/alone", "old/deleted/together"):
             _put(_client(endpoint), name, b"old")
         _run(["sync", "-f", str(disk)])
         _write(endpoint)
+        server.make_buckets()
+        obstore.put(_store(server.users["job"]), "job/epochs/1", b"decision", use_multipart=False)
         _run(["cp", "--sparse=always", str(image), str(cut)])
     with ExitStack() as stack:
         yield _serve(_mount(cut, work / "cut", stack), stack)
+
+
+@pytest.fixture(scope="module")
+def after_the_cut(server_after_the_cut: S3Server) -> S3Endpoint:
+    """Return the login of root on that server."""
+    return server_after_the_cut.endpoint
 
 
 def _names(endpoint: S3Endpoint, prefix: str, bucket: str = _BUCKET) -> list[str]:
@@ -140,6 +150,13 @@ def test_deleted_objects_do_not_come_back(after_the_cut: S3Endpoint) -> None:
     assert _names(after_the_cut, "old/") == []
 
 
+def test_the_rights_of_users_are_there(server_after_the_cut: S3Server) -> None:
+    job, other = (server_after_the_cut.users[name] for name in ("job", "other"))
+    assert _content(job, "job/epochs/1") == b"decision"
+    with pytest.raises(PermissionDeniedError):
+        _content(other, "job/epochs/1")
+
+
 def test_a_created_bucket_is_there_with_its_object(after_the_cut: S3Endpoint) -> None:
     assert _names(after_the_cut, "", bucket="made") == ["first"]
 
@@ -149,7 +166,7 @@ def test_a_key_whose_upload_was_cut_off_can_be_created(tmp_path: Path) -> None:
     if reason := go_programs.VERSITYGW.missing_reason():
         pytest.skip(reason)
     with ExitStack() as stack:
-        endpoint = _serve(tmp_path, stack)
+        endpoint = _serve(tmp_path, stack).endpoint
         _put(_client(endpoint), "epochs/7", b"cut off")
         (tmp_path / "s3" / "objects" / _BUCKET / "epochs" / "7").unlink()
         obstore.put(_store(endpoint), "epochs/7", b"7", mode="create", use_multipart=False)

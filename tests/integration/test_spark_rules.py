@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from infra.local_services import Services
 from infra.local_services.endpoints import KafkaEndpoint
 from sluicegate import EpochSettings, KafkaSink, LateRows, epochs
-from sluicegate.errors import MarkerMismatch, OffsetLogDiverged, RowRefused, StateIncomplete
+from sluicegate.errors import OffsetLogDiverged, RowRefused, StateIncomplete
 from sluicegate.sinks.kafka.connection import group_id
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.epoch_runner import EpochRunner
@@ -257,16 +257,16 @@ def test_rule_11_a_job_goes_on_exactly_after_its_kafka_markers_have_expired(
     assert expiring.values() == [0, 1, 2, 3]
 
 
-def test_rule_11_markers_that_expired_with_an_uncommitted_epoch_stop_the_job(
-    expiring: ExpiringMarkers,
+@pytest.mark.parametrize("crash", ["after-decide@1", "before-done@1"])
+def test_rule_11_a_decided_epoch_goes_on_exactly_after_its_kafka_markers_have_expired(
+    expiring: ExpiringMarkers, crash: str
 ) -> None:
-    """It is the job's first epoch, and the topic has its rows: another apply would repeat them."""
-    with failing_at("before-done@0"):
-        expiring.run([{"x": 0}])
+    """The driver died before or after the apply, and nobody started the job until now."""
+    with failing_at(crash):
+        expiring.run([{"x": 0}], [{"x": 1}])
     expiring.expire()
-    with pytest.raises(MarkerMismatch, match="the marker is absent"):
-        expiring.run()
-    assert expiring.values() == [0]
+    expiring.run([{"x": 2}])
+    assert expiring.values() == [0, 1, 2]
 
 
 def test_rule_11_an_overlapped_epoch_is_marked_while_the_job_idles(hits: Stream) -> None:

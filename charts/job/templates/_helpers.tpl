@@ -21,6 +21,9 @@ env:
 - name: SLUICEGATE_MYSQL
   valueFrom:
     secretKeyRef: {name: {{ .mysql.secret | default (printf "%s-mysql" .platform) }}, key: {{ .mysql.key }}}
+- name: SLUICEGATE_MYSQL_TLS
+  valueFrom:
+    configMapKeyRef: {name: {{ .platform }}-connections, key: SLUICEGATE_MYSQL_TLS, optional: true}
 {{- if and .kafkaConfig .strimzi.cluster }}
 {{- fail "job: connections.kafkaConfig and connections.strimzi.cluster are both set: a driver reads one kafka.properties. Remove one of them." }}
 {{- end }}

@@ -2,6 +2,11 @@
 {{- .Values.auth.existingSecret | default (include "common.fullname" .) -}}
 {{- end -}}
 
+{{/* The Secret with the passwords of root and of backups, which no job reads. */}}
+{{- define "mysql.adminSecretName" -}}
+{{- .Values.auth.adminSecret | default .Values.auth.existingSecret | default (printf "%s-admin" (include "common.fullname" .)) -}}
+{{- end -}}
+
 {{/* Settings that exactly-once, the image and the pod depend on. */}}
 {{- define "mysql.ownSettings" -}}
 bind-address: "*"
@@ -30,13 +35,24 @@ tls_version: TLSv1.2,TLSv1.3
 {{- end }}
 {{- end -}}
 
+{{/* The one name of an option, which the server also accepts with '-' and with these prefixes. */}}
+{{- define "mysql.option" -}}
+{{- regexReplaceAll "^(loose_|skip_|disable_|enable_|maximum_)+" (replace "-" "_" . | lower) "" -}}
+{{- end -}}
+
 {{/* All settings of the server; values may change those that are only defaults. */}}
 {{- define "mysql.settings" -}}
 {{- $own := include "mysql.ownSettings" . | fromYaml -}}
 {{- range $key, $_ := .Values.config -}}
-{{- $plain := replace "-" "_" $key -}}
+{{- $plain := include "mysql.option" $key -}}
+{{- if or (has $plain (list "grant_tables" "init_file" "datadir" "initialize" "initialize_insecure" "innodb_fast_shutdown" "innodb_force_recovery" "binlog_error_action")) -}}
+{{- fail (printf "mysql: config.%s would weaken durability or access control, or is set by the image. Remove it from config." $key) -}}
+{{- end -}}
+{{- if and (eq $plain "innodb_flush_method") (not (has (toString (get $.Values.config $key) | lower) (list "fsync" "o_dsync" "o_direct"))) -}}
+{{- fail (printf "mysql: config.%s: %v may lose acknowledged commits in a crash. Use fsync, O_DSYNC or O_DIRECT." $key (get $.Values.config $key)) -}}
+{{- end -}}
 {{- range $mine, $_ := $own -}}
-{{- if eq $plain (replace "-" "_" $mine) -}}
+{{- if eq $plain (include "mysql.option" $mine) -}}
 {{- fail (printf "mysql: config.%s is set by the chart: durability or the pod depends on it. Remove it from config%s." $key (get (dict "innodb_buffer_pool_size" "; use bufferPool" "max_connections" "; use maxConnections") $plain)) -}}
 {{- end -}}
 {{- end -}}

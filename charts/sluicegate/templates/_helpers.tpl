@@ -31,6 +31,9 @@
 {{- fail "sluicegate: object-store.enabled is false and external.objectStore has neither endpoint nor region: checkpoints would have no store. Set one of them, or set checkpointVolume.enabled to false and create your own volume." -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.checkpointVolume.enabled (index .Values "object-store").enabled (not (include "sluicegate.storeSecret" .)) -}}
+{{- fail (printf "sluicegate: no user of the object store has bucket %s and prefix %q of the CheckpointVolume: jobs would have no keys. Add {name: checkpoints, bucket: %s, prefix: %q} to object-store.users." .Values.checkpointVolume.bucket .Values.checkpointVolume.prefix .Values.checkpointVolume.bucket .Values.checkpointVolume.prefix) -}}
+{{- end -}}
 {{- if and .Values.checkpointVolume.enabled .Values.operator.enabled (not (include "sluicegate.storeSecret" .)) -}}
 {{- $place := printf "%s=s3://%s" .Release.Namespace .Values.checkpointVolume.bucket -}}
 {{- $listed := false -}}
@@ -72,9 +75,15 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The Secret of the CheckpointVolume: of the store's user with its bucket and prefix, never root's. */}}
 {{- define "sluicegate.storeSecret" -}}
 {{- if (index .Values "object-store").enabled -}}
-{{ include "object-store.secretName" (index .Subcharts "object-store") }}
+{{- $store := index .Subcharts "object-store" -}}
+{{- range $store.Values.users -}}
+{{- if and (eq .bucket $.Values.checkpointVolume.bucket) (eq (.prefix | default "") $.Values.checkpointVolume.prefix) -}}
+{{ include "object-store.userSecret" (dict "top" $store "user" .) }}
+{{- end -}}
+{{- end -}}
 {{- else -}}
 {{ .Values.external.objectStore.existingSecret }}
 {{- end -}}

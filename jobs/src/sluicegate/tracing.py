@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export import (
     SpanExporter,
     SpanExportResult,
 )
-from opentelemetry.trace import Span, format_span_id, format_trace_id
+from opentelemetry.trace import Span, TraceFlags, format_span_id, format_trace_id
 
 TRACE_FILE_VARIABLE = "SLUICEGATE_TRACE_FILE"
 """A file to which spans are appended, one JSON object per line."""
@@ -107,7 +107,8 @@ class Tracing:
         context = trace.get_current_span().get_span_context()
         if not context.is_valid:
             return ""
-        return f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-01"
+        trace_id, span_id = format_trace_id(context.trace_id), format_span_id(context.span_id)
+        return f"00-{trace_id}-{span_id}-{context.trace_flags & TraceFlags.SAMPLED:02x}"
 
     def close(self) -> None:
         """Export what is still buffered."""

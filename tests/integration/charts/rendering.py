@@ -96,14 +96,17 @@ def hooks_of(document: Document) -> list[str]:
 def pods(documents: Sequence[Document]) -> Iterator[Document]:
     """Yield the pods that the manifests would create, each named after its owner."""
     for document in documents:
+        owner = document.get("spec", {})
+        if document["kind"] == "CronJob":
+            owner = owner["jobTemplate"]["spec"]
         if document["kind"] == "Pod":
             yield document
-        elif "containers" in document.get("spec", {}).get("template", {}).get("spec", {}):
-            template = document["spec"]["template"]
+        elif "containers" in owner.get("template", {}).get("spec", {}):
+            template = owner["template"]
             metadata = {**template["metadata"], "name": f"{document['metadata']['name']}-pod"}
             claims = [
                 {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-0"}}
-                for claim in document["spec"].get("volumeClaimTemplates", ())
+                for claim in owner.get("volumeClaimTemplates", ())
                 for name in [claim["metadata"]["name"]]
             ]
             # as a StatefulSet's controller does it

@@ -30,11 +30,16 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "tls": {"enabled": True},
         "podDisruptionBudget": {"enabled": True},
         "persistence": {"storageClass": "-", "annotations": {"a": "b"}},
+        "users": [
+            {"name": "shop", "bucket": "shared", "prefix": "shop", "namespace": "restricted"}
+        ],
     },
     "mysql": {
         "tls": {"enabled": True},
         "podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"},
         "config": {"binlog_expire_logs_seconds": 1000000000},
+        "backup": {"enabled": True, "existingClaim": "backups"},
+        "upgrade": {"allow": True},
     },
     "kafka": {
         "replicas": 3,

@@ -123,7 +123,10 @@ def token(audience: str) -> dict[str, Any]:
 OTHER_OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "orders-1-driver", "uid": "x"}
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "the operator's account": ({"spec": {"serviceAccountName": "operator"}}, "ServiceAccount of its"),
+    "the operator's account": (
+        {"spec": {"serviceAccountName": "operator"}},
+        "ServiceAccount of its",
+    ),
     "no role": ({"metadata": {"labels": {}}}, "may only create executors"),
     "a driver": (
         {"metadata": {"labels": {"sluicegate.dev/role": "driver"}}},

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.charts.rendering import Charts
 
 DISABLED = {"enabled": False}
+USER = {"name": "a", "bucket": "shared", "prefix": "shop"}
 
 REJECTED: list[tuple[str, dict[str, Any], str]] = [
     (
@@ -70,7 +71,18 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
     (
         "mysql",
         {"auth": {"existingSecret": "m", "password": "p"}},
-        "auth.existingSecret and passwords are both set",
+        "auth.existingSecret and auth.password are both set",
+    ),
+    (
+        "mysql",
+        {"auth": {"adminSecret": "m", "rootPassword": "p"}},
+        "auth.rootPassword and a Secret for it are both set",
+    ),
+    ("mysql", {"backup": {"enabled": True}}, "backups have no place"),
+    (
+        "mysql",
+        {"backup": {"enabled": True, "existingClaim": "c", "s3": {"bucket": "b"}}},
+        "backup.s3.bucket and backup.existingClaim are both set",
     ),
     ("mysql", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
     ("mysql", {"config": {"sync_binlog": 0}}, "config.sync_binlog is set by the chart"),
@@ -79,6 +91,12 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         {"config": {"innodb-flush-log-at-trx-commit": 2}},
         "config.innodb-flush-log-at-trx-commit is set by the chart",
     ),
+    ("mysql", {"config": {"loose_sync_binlog": 0}}, "config.loose_sync_binlog is set by the chart"),
+    ("mysql", {"config": {"skip-log-bin": True}}, "config.skip-log-bin is set by the chart"),
+    ("mysql", {"config": {"Skip-Innodb-Doublewrite": 1}}, "is set by the chart"),
+    ("mysql", {"config": {"skip-grant-tables": 1}}, "would weaken durability or access control"),
+    ("mysql", {"config": {"innodb_flush_method": "nosync"}}, "may lose acknowledged commits"),
+    ("mysql", {"config": {"loose-innodb-flush-method": "littlesync"}}, "may lose acknowledged"),
     ("mysql", {"config": {"max_connections": 9}}, "use maxConnections"),
     (
         "object-store",
@@ -86,6 +104,22 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "auth.existingSecret and keys are both set",
     ),
     ("object-store", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
+    (
+        "object-store",
+        {"users": [{"name": "a", "bucket": "shared"}, {"name": "a", "bucket": "own"}]},
+        "two users are named a",
+    ),
+    (
+        "object-store",
+        {"users": [USER, {**USER, "name": "b", "prefix": "shop/eu"}]},
+        "could erase the other's checkpoints",
+    ),
+    (
+        "object-store",
+        {"users": [{**USER, "namespace": "shop", "existingSecret": "mine"}]},
+        "Create the Secret in both namespaces",
+    ),
+    ("sluicegate", {"checkpointVolume": {"bucket": "other"}}, "object-store.users"),
     ("operator", {"watch": {"all": True, "namespaces": ["shop"]}}, "watch.all is true"),
     ("operator", {}, "Name the namespaces of your jobs, or set watch.all"),
     ("operator", {"watch": {"namespaces": ["sluicegate"]}}, "the operator's own namespace"),

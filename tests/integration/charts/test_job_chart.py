@@ -65,6 +65,16 @@ def test_driver_and_executors_get_the_connections_of_the_platform(charts: Charts
                 "name": "SLUICEGATE_MYSQL",
                 "valueFrom": {"secretKeyRef": {"name": "shop-mysql", "key": "url"}},
             },
+            {
+                "name": "SLUICEGATE_MYSQL_TLS",
+                "valueFrom": {
+                    "configMapKeyRef": {
+                        "name": "shop-connections",
+                        "key": "SLUICEGATE_MYSQL_TLS",
+                        "optional": True,
+                    }
+                },
+            },
         ]
 
 
@@ -76,7 +86,8 @@ def test_a_user_template_keeps_its_fields(charts: Charts) -> None:
     containers = containers_of(resource, "driver")
     assert containers["proxy"] == {"name": "proxy", "image": "proxy:1"}
     names = [variable["name"] for variable in containers["driver"]["env"]]
-    assert names == ["SLUICEGATE_KAFKA", "SLUICEGATE_MYSQL", "A", "MODE"]
+    ours = ["SLUICEGATE_KAFKA", "SLUICEGATE_MYSQL", "SLUICEGATE_MYSQL_TLS"]
+    assert names == [*ours, "A", "MODE"]
 
 
 def test_the_ca_of_mysql_is_mounted_at_the_path_in_the_url(charts: Charts) -> None:

@@ -265,12 +265,20 @@ def test_an_uninstall_keeps_the_crds(charts: Charts) -> None:
         assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
-def test_a_namespaced_platform_may_read_the_keys_of_its_own_store(charts: Charts) -> None:
-    watch = {"all": False, "namespaces": ["sluicegate"]}
-    documents = charts.render("sluicegate", {"operator": {"watch": watch}})
-    role = only_of_kind(documents, "Role", "sluicegate-operator-secrets")
-    keys = "sluicegate-object-store"
-    assert role["rules"][0]["resourceNames"] == [keys, f"{keys}-tls"]
+def test_security_h10_a_namespaced_platform_may_read_the_volumes_keys_and_not_roots(
+    charts: Charts,
+) -> None:
+    values = {"object-store": {"tls": {"enabled": True}}}
+    roles = of_kind(charts.render("sluicegate", values), "Role")
+    readable = [
+        name
+        for role in roles
+        for rule in role["rules"]
+        if "secrets" in rule["resources"]
+        for name in rule["resourceNames"]
+    ]
+    store = "sluicegate-object-store"
+    assert readable == [f"{store}-user-checkpoints", f"{store}-tls"]
 
 
 def load_dashboard() -> Document:

@@ -17,11 +17,9 @@ CLUSTERS = CHECKOUT / "docs" / "kubernetes" / "managed-clusters.md"
 PAGE = helm.FOLDER / "README.md"
 
 
-def write_block(name: str, tmp_path: Path) -> Path:
+def write_block(name: str, tmp_path: Path, page: Path = CLUSTERS) -> Path:
     """Write the YAML block that begins with a comment of this name to a file; return its path."""
-    (text,) = re.findall(
-        rf"```yaml\n# {re.escape(name)}\n(.*?)```", CLUSTERS.read_text(), re.DOTALL
-    )
+    (text,) = re.findall(rf"```yaml\n# {re.escape(name)}\n(.*?)```", page.read_text(), re.DOTALL)
     path = tmp_path / name
     path.write_text(text)
     return path
@@ -32,6 +30,15 @@ def test_the_platform_of_a_managed_cluster_renders(charts: Charts, tmp_path: Pat
     assert of_kind(documents, "StatefulSet") == []
     account = only_of_kind(documents, "ServiceAccount", "sluicegate-driver")
     assert "eks.amazonaws.com/role-arn" in account["metadata"]["annotations"]
+
+
+def test_the_backups_of_the_page_render_with_the_names_of_its_commands(
+    charts: Charts, tmp_path: Path
+) -> None:
+    page = CHECKOUT / "docs" / "operations" / "backups.md"
+    documents = charts.render("sluicegate", file=write_block("backups.yaml", tmp_path, page))
+    names = {document["metadata"]["name"] for document in of_kind(documents, "CronJob")}
+    assert names == set(re.findall(r"--from=cronjob/(\S+)", page.read_text()))
 
 
 def test_the_operator_accepts_the_job_of_a_managed_cluster(charts: Charts, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from tests.integration.charts.rendering import (
     Document,
     hooks_of,
     of_kind,
+    only_of_kind,
     pods,
     selects,
-    only_of_kind,
 )
 
 WORKLOADS = ("Deployment", "StatefulSet", "Job")
@@ -57,15 +57,47 @@ def test_a_service_has_the_name_and_ports_that_jobs_expect(
 
 
 def test_secrets_have_the_keys_that_jobs_and_volumes_read(default: list[Document]) -> None:
-    assert set(only_of_kind(default, "Secret", "sluicegate-mysql")["data"]) == {
-        "root-password",
-        "password",
-        "url",
+    assert set(only_of_kind(default, "Secret", "sluicegate-mysql")["data"]) == {"password", "url"}
+    assert set(only_of_kind(default, "Secret", "sluicegate-mysql-admin")["data"]) == {
+        "root-password"
     }
     assert set(only_of_kind(default, "Secret", "sluicegate-object-store")["data"]) == {
         "accessKeyId",
         "secretAccessKey",
     }
+
+
+def test_security_h10_only_the_store_and_its_set_up_have_roots_keys(
+    default: list[Document],
+) -> None:
+    root = "sluicegate-object-store"
+    assert volume_spec(default)["credentialsSecret"] == f"{root}-user-checkpoints"
+    holders = {
+        pod["metadata"]["name"]
+        for pod in pods(default)
+        if f'"{root}"'
+        in json.dumps(
+            [
+                container.get("env", [])
+                for kind in ("containers", "initContainers")
+                for container in pod["spec"].get(kind, [])
+            ]
+        )
+    }
+    assert holders == {f"{root}-pod", f"{root}-buckets-pod", f"{root}-test"}
+
+
+def test_security_h10_a_tenants_namespace_gets_the_keys_of_its_user_only(charts: Charts) -> None:
+    users = [
+        {"name": name, "bucket": "shared", "prefix": name, "namespace": name}
+        for name in ("shop", "bank")
+    ]
+    secrets = of_kind(charts.render("object-store", {"users": users}), "Secret")
+    names = [one["metadata"]["name"] for one in secrets if one["metadata"]["namespace"] == "shop"]
+    assert names == ["sluicegate-object-store-user-shop"]
+    copies = [one["data"] for one in secrets if one["metadata"]["name"] == names[0]]
+    assert len(copies) == 2
+    assert copies[0] == copies[1]
 
 
 def test_images_have_the_version_of_the_chart(default: list[Document]) -> None:
@@ -98,10 +130,17 @@ def test_connections_have_the_address_of_every_server(default: list[Document]) -
         "mysql-secret": "sluicegate-mysql",
         "mysql-secret-key": "url",
         "store-endpoint": "http://sluicegate-object-store.sluicegate.svc:7070",
-        "store-secret": "sluicegate-object-store",
+        "store-secret": "sluicegate-object-store-user-checkpoints",
         "checkpoint-volume": "checkpoints",
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://sluicegate-collector.sluicegate.svc:4318",
     }
+
+
+@pytest.mark.parametrize("values", ["production", "everything on"])
+def test_jobs_of_a_secured_platform_require_tls_of_mysql(charts: Charts, values: str) -> None:
+    documents = charts.render("sluicegate", file=VALUES[values])
+    data = only_of_kind(documents, "ConfigMap", "sluicegate-connections")["data"]
+    assert data["SLUICEGATE_MYSQL_TLS"] == "required"
 
 
 # --- external servers -----------------------------------------------------------------------------
@@ -426,7 +465,11 @@ def test_a_user_may_add_to_the_pod_of_a_server(charts: Charts, chart: str) -> No
         **({"watch.all": True} if chart == "operator" else {}),
     }
     documents = charts.render(chart, values)
-    (workload,) = [d for d in documents if d["kind"] in WORKLOADS and not d["metadata"].get("annotations", {}).get("helm.sh/hook")]
+    (workload,) = [
+        d
+        for d in documents
+        if d["kind"] in WORKLOADS and not d["metadata"].get("annotations", {}).get("helm.sh/hook")
+    ]
     pod = workload["spec"]["template"]["spec"]
     main, second = pod["containers"]
     assert values["extraEnv"][0] in main["env"]
@@ -472,7 +515,9 @@ def test_an_existing_claim_is_used(charts: Charts, chart: str) -> None:
     (server,) = of_kind(documents, "StatefulSet")
     assert "volumeClaimTemplates" not in server["spec"]
     claim = {"claimName": "theirs"}
-    assert {"name": "data", "persistentVolumeClaim": claim} in server["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "data", "persistentVolumeClaim": claim} in server["spec"]["template"]["spec"][
+        "volumes"
+    ]
 
 
 @pytest.mark.parametrize("chart", PARTS)

@@ -15,7 +15,7 @@ import pytest
 from infra.chart_docs import helm
 from tests.integration.charts.rendering import VALUES, Charts, Document, only_of_kind
 from tests.integration.operator.api import Api, eventually
-from tests.integration.operator.rest_client import ApiRejection, Object
+from tests.integration.operator.rest_client import MERGE, ApiRejection, Object
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +62,11 @@ def release(charts: Charts, cluster: Api) -> Release:
 
 
 def test_passwords_keys_and_certificates_survive_an_upgrade(release: Release) -> None:
-    suffixes = ("mysql", "object-store", "kafka-scram", "kafka-tls", "kafka-client", "mysql-tls")
+    suffixes = (
+        *("mysql", "mysql-admin", "mysql-tls"),
+        *("object-store", "object-store-user-checkpoints"),
+        *("kafka-scram", "kafka-tls", "kafka-client"),
+    )
     file = VALUES["everything on"]
     release.upgrade("sluicegate", CRDS_OFF, file)
     before = {suffix: release.secret(suffix) for suffix in suffixes}
@@ -74,7 +78,7 @@ def test_passwords_keys_and_certificates_survive_an_upgrade(release: Release) ->
 def test_a_second_install_has_the_passwords_of_the_retained_volumes(
     release: Release,
 ) -> None:
-    suffixes = ("mysql", "object-store", "kafka-scram")
+    suffixes = ("mysql", "mysql-admin", "object-store", "kafka-scram")
     file = VALUES["everything on"]
     release.upgrade("sluicegate", CRDS_OFF, file)
     before = {suffix: release.secret(suffix) for suffix in suffixes}
@@ -116,6 +120,20 @@ def test_the_url_of_mysql_has_the_password_of_the_server(release: Release) -> No
     secret = release.secret("mysql")
     host = f"{release.namespace}-mysql.{release.namespace}.svc"
     assert secret["url"] == f"mysql://sluicegate:{secret['password']}@{host}:3306/sluicegate"
+
+
+def test_an_upgrade_moves_the_password_of_root_out_of_the_secret_of_jobs(release: Release) -> None:
+    """A release with both in one Secret; jobs read a URL of it."""
+    release.upgrade("mysql")
+    name = f"{release.namespace}-mysql"
+    root = release.secret("mysql-admin")["root-password"]
+    secrets = f"/api/v1/namespaces/{release.namespace}/secrets"
+    release.api.request("DELETE", f"{secrets}/{name}-admin")
+    earlier = {"stringData": {"root-password": "of-old"}}
+    release.api.request("PATCH", f"{secrets}/{name}", earlier, content=MERGE)
+    release.upgrade("mysql")
+    assert root != "of-old"
+    assert release.secret("mysql-admin")["root-password"] == "of-old"
 
 
 def test_a_changed_number_of_kafka_nodes_is_rejected_with_the_remedy(release: Release) -> None:
@@ -161,7 +179,11 @@ def test_an_uninstall_leaves_only_crds_claims_and_their_passwords(
         "Savepoint",
     }
     assert release.names("persistentvolumeclaims") == {metadata["name"]}
-    passwords = {f"{release.namespace}-{part}" for part in ("kafka-scram", "mysql", "object-store")}
+    parts = (
+        *("kafka-scram", "mysql", "mysql-admin", "object-store"),
+        "object-store-user-checkpoints",
+    )
+    passwords = {f"{release.namespace}-{part}" for part in parts}
     assert release.names("secrets") == passwords
     core = ("configmaps", "services", "pods")
     assert {plural: release.names(plural) for plural in core} == {plural: set() for plural in core}
@@ -251,14 +273,16 @@ def test_the_volume_is_created_with_the_permissions_of_its_job(volume_job: Volum
     name = volume_job.release.namespace
     spec = volume_job.volume()["spec"]
     assert spec["endpoint"] == f"http://{name}-object-store.{name}.svc:7070"
-    assert spec["credentialsSecret"] == f"{name}-object-store"
+    assert spec["credentialsSecret"] == f"{name}-object-store-user-checkpoints"
 
 
 def test_an_upgrade_changes_the_volume_but_never_its_bucket(volume_job: VolumeJob) -> None:
     assert volume_job.run("make").returncode == 0
     assert volume_job.run("make", {"checkpointVolume": {"quotaBytes": 20000000000}}).returncode == 0
     assert volume_job.volume()["spec"]["quotaBytes"] == 20000000000
-    result = volume_job.run("make", {"checkpointVolume": {"bucket": "other"}})
+    users = {"users": [{"name": "checkpoints", "bucket": "other"}]}
+    values = {"checkpointVolume": {"bucket": "other"}, "object-store": users}
+    result = volume_job.run("make", values)
     assert result.returncode == 1
     assert "bucket and prefix cannot change" in result.stderr
 

@@ -21,8 +21,8 @@ def make_volume(api: Api, namespace: str, bucket: S3Endpoint, endpoint: str = ""
     api.create_core(namespace, "secrets", {"metadata": {"name": "keys"}, "stringData": keys})
     spec = {
         "endpoint": endpoint or bucket.endpoint,
-        "bucket": bucket.url.removeprefix("s3://").partition("/")[0],
-        "prefix": namespace,
+        "bucket": bucket.bucket,
+        "prefix": bucket.prefix(namespace),
         "credentialsSecret": "keys",
     }
     api.create(namespace, "store", spec, CHECKPOINT_VOLUME)

@@ -56,6 +56,24 @@ INVALID_SPECS = [
         {"stop": True, "schedule": {"cron": "0 3 * * *"}},
         "stop and schedule exclude each other",
     ),
+    Rejected(
+        JOB,
+        {"sparkConf": {"spark.a": "1", "spark.master": "local"}},
+        "sparkConf[spark.master] cannot be set: the operator sets it",
+    ),
+    Rejected(
+        JOB,
+        {"sparkConf": {"spark.authenticate.secret": "x"}},
+        "begin with spark.authenticate cannot be set",
+    ),
+    Rejected(
+        JOB,
+        {"sparkConf": {"spark.speculation": "True"}},
+        "sparkConf[spark.speculation] must be 'false'",
+    ),
+    Rejected(
+        JOB, {"schedule": {"cron": "0 24 * * *"}, "trigger": "Once"}, "a field that is not valid"
+    ),
     # required fields
     Rejected(JOB, {"image": None}, "spec.image: Required value"),
     Rejected(JOB, {"checkpoint": None}, "spec.checkpoint: Required value"),

@@ -199,8 +199,8 @@ def test_volume_waits_for_its_secret(
     assert operator.operator
     spec = {
         "endpoint": bucket.endpoint,
-        "bucket": bucket.url.removeprefix("s3://").partition("/")[0],
-        "prefix": namespace,
+        "bucket": bucket.bucket,
+        "prefix": bucket.prefix(namespace),
         "credentialsSecret": "keys",
     }
     api.create(namespace, "store", spec, CHECKPOINT_VOLUME)

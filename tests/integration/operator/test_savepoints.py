@@ -12,7 +12,7 @@ import pytest
 from infra.local_services import S3Endpoint
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import open_store
-from sluicegate_operator.api.crds import SAVEPOINT
+from sluicegate_operator.api.crds import CHECKPOINT_VOLUME, SAVEPOINT
 from sluicegate_operator.kube.timestamps import to_instant
 from tests.integration.operator.api import Api, eventually
 from tests.integration.operator.job_fixtures import REPORTS, condition, job_when, phase, running
@@ -115,13 +115,14 @@ def test_reclaim_policy_decides_about_the_data_of_a_deleted_savepoint(
     assert objects_below(f"{root}/clicks/1") == checkpointed
 
 
-def test_schedule_takes_savepoints_and_retains_the_latest(
-    api: Api, namespace: str, kubeconfig: Path, root: str
+def test_schedule_copies_a_checkpoint_to_another_bucket_and_retains_the_latest(
+    api: Api, namespace: str, kubeconfig: Path, root: str, tmp_path: Path
 ) -> None:
-    """With reclaimPolicy Delete the data of savepoints beyond the history is deleted."""
+    """The copy outlives the volume; with reclaimPolicy Delete, data beyond the history is deleted."""
     offset_s = [0.0]
     spec = {
         "job": "clicks",
+        "volume": "backups",
         "schedule": {"cron": "0 * * * *"},
         "history": 2,
         "reclaimPolicy": "Delete",
@@ -129,6 +130,9 @@ def test_schedule_takes_savepoints_and_retains_the_latest(
     with RunningOperator(
         kubeconfig, namespace, clock=lambda: time.time() + offset_s[0]
     ) as operator:
+        volume = api.get(namespace, "store", CHECKPOINT_VOLUME)["spec"]
+        elsewhere = volume | {"bucket": f"backups-{namespace}", "prefix": "copies"}
+        api.create(namespace, "backups", elsewhere, CHECKPOINT_VOLUME)
         api.create(namespace, "clicks", spec_of(suspend=True))
         created = api.create(namespace, "hourly", spec, SAVEPOINT)
         first = (to_instant(created["metadata"]["creationTimestamp"]) // HOUR_S + 1) * HOUR_S
@@ -144,8 +148,10 @@ def test_schedule_takes_savepoints_and_retains_the_latest(
     taken = [savepoint["location"] for savepoint in wait_ready(api, namespace, "hourly")]
     assert taken == [locations[2], locations[1]]
     assert objects_below(locations[1])
-    assert objects_below(locations[2])
     assert objects_below(f"{root}/clicks/1")
+    open_store(root).clear()  # the volume of the job is lost
+    assert locations[2].startswith(f"s3://backups-{namespace}/copies/savepoints/clicks/hourly/")
+    assert not restore(locations[2], str(tmp_path / "restored")).moved  # a branch
 
 
 def _newest(api: Api, namespace: str, known: tuple[str, ...]) -> str:

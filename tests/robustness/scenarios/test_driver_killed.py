@@ -101,6 +101,7 @@ def test_a_driver_killed_at_a_failpoint_loses_and_repeats_nothing(
         assert verify(scenario.settings).findings == ()
     check_epoch(scenario.finish(), decided=point not in UNDECIDED_POINTS)
     scenario.check_exact()
+    scenario.check_rows()
 
 
 def test_epochs_show_lists_the_sinks_that_have_a_killed_epoch(scenario: Scenario) -> None:
@@ -184,3 +185,4 @@ def test_a_supervised_job_killed_at_every_failpoint_is_exact(scenario: Scenario)
     assert [point for point, path in marker_files.items() if not path.exists()] == []
     assert result.epochs("replayed") == [EPOCH]
     scenario.check_exact()
+    scenario.check_rows()

@@ -19,6 +19,9 @@ RECORDS = 300
 EPOCH_RECORDS = 120
 """Three epochs."""
 
+INVALID = RECORDS // 50
+"""Records that the generators break."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -38,6 +41,7 @@ def test_word_count_counts_unusual_lines_exactly(services: Services, folder: Pat
     assert checked["source lines"] == RECORDS + len(unusual_lines)
     assert checked["words too long for the table"] == 2
     assert checked["rows in MySQL"] == checked["words"] - 2
+    assert scenario.check_rows() == {"unparsed": INVALID, "empty": 1, "refused": 2}
 
 
 def test_kafka_to_kafka_preserves_every_part_of_a_record(services: Services, folder: Path) -> None:
@@ -63,6 +67,7 @@ def test_two_sinks_deliver_the_decided_uuids_once(services: Services, folder: Pa
     checked = scenario.check_exact()
     assert checked["source records"] == RECORDS
     assert checked["UUIDs"] == checked["UUIDs that the epoch records decided"] > checked["sums"]
+    assert scenario.check_rows() == {"unparsed": INVALID}
 
 
 def test_two_sinks_decide_nothing_if_mysql_fails_while_staging(
@@ -103,8 +108,9 @@ def test_orders_stream_counts_late_and_invalid_orders(services: Services, folder
     scenario.finish()
     checked = scenario.check_exact()
     assert checked["source records"] == RECORDS
-    assert checked["late orders"] > 0
-    assert checked["dead letters"] > checked["late orders"]
+    late = checked["late orders"]
+    assert 0 < late < checked["dead letters"]
+    assert scenario.check_rows(skew=60) == {"unparsed": INVALID, "late": late}
 
 
 def test_restart_demo_is_restarted_until_each_record_is_delivered_once(

@@ -33,9 +33,13 @@ from sluicegate_jobs.ip_count.job import IpCountSettings, create_targets
 from sluicegate_jobs.ip_count.verify import verify
 from tests.robustness.failpoints.fault_matrix import exhaustive
 from tests.robustness.traffic.warm_driver import WarmProcess
+from tests.robustness.validate.checker.running_jobs import check_job
 
 LINES, EPOCH_LINES = 1200, 200
 """Lines in a source; enough for about six epochs."""
+
+DEAD_LETTERS: Mapping[str, int] = {"unparsed": 17, "late": 15}
+"""What the job must refuse of them: fewer or more would be lines that were lost, or counted although late."""
 
 DRIVER_TIMEOUT_S = 250.0
 """A driver that has not exited by this time is killed and fails its test; a shutdown takes about 10 s."""
@@ -296,6 +300,16 @@ class Scenario:
         line_counts = outcome.checked["source lines"], outcome.checked["source lines not read yet"]
         assert line_counts == (lines, 0)
         return outcome.checked
+
+    def check_rows(self) -> None:
+        """Assert the same by the checker that shares no code with the job, and pin the dead letters.
+
+        For `access_lines()` in epochs of `EPOCH_LINES` up to that of a kill at least, with the rest in
+        any number of epochs.
+        """
+        report = check_job("ip_count", self.settings, skew=LINES // 100)
+        assert not report.anomalies, report
+        assert (report.rows, report.letters) == (LINES, DEAD_LETTERS)
 
 
 def new_scenario(

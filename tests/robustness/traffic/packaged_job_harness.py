@@ -31,6 +31,7 @@ from tests.robustness.traffic.ip_count_harness import (
     run_driver,
     start,
 )
+from tests.robustness.validate.checker.running_jobs import check_job
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,16 @@ class JobScenario:
         outcome = self.job.verify(self.settings)
         assert outcome.exact, outcome.findings
         return outcome.checked
+
+    def check_rows(self, *, skew: int = 0) -> Mapping[str, int]:
+        """Assert the same by the checker that shares no code with the job; return its dead letters by kind.
+
+        Args:
+            skew: see `Lateness`; 0 for a job without late rows.
+        """
+        report = check_job(self.job.name, self.settings, skew=skew)
+        assert not report.anomalies, report
+        return report.letters
 
     def records(self, topic: str) -> list[Record]:
         """Return a topic's committed records, by partition and offset."""

@@ -133,10 +133,10 @@ def _sink(world: World, sink: SimulatedSink) -> None:
 
 def _chain(world: World, sink: SimulatedSink, number: int, part: Part) -> None:
     """Check that a part has exactly the decided rows of all epochs up to its marker."""
-    lost = bool(world.events & {"wiped", "expired"})
-    if part.marker is None and (lost or not part.rows):
+    lost, found = "wiped" in world.events, part.marker or part.durable
+    if found is None and (lost or not part.rows):
         return
-    marker = part.marker or NO_MARKER
+    marker = found or NO_MARKER
     decided = world.decided.get(marker.epoch)
     if is_seed_of(marker, decided.marker if decided else NO_MARKER):
         if lost:  # it may be the seed of a driver that lost the decision, which no record names
@@ -178,13 +178,14 @@ def has_epoch(sink: SimulatedSink, record: EpochRecord) -> bool:
             record.epoch in sink.parts[number].epochs
             for number in record.parts_with_rows(sink.name)
         )
-    parts = (sink.parts[number].marker or NO_MARKER for number in record.parts_with_rows(sink.name))
-    return all(marker.epoch >= record.epoch for marker in parts)
+    parts = (sink.parts[number] for number in record.parts_with_rows(sink.name))
+    markers = (part.marker or part.durable or NO_MARKER for part in parts)
+    return all(marker.epoch >= record.epoch for marker in markers)
 
 
 def check_commit(world: World, epoch: int) -> None:
     """Check that Spark commits an epoch only when every sink has it, or, overlapped, the previous one."""
-    if world.events & {"restored", "wiped", "expired", "checkpoint restored"}:
+    if world.events & {"restored", "wiped", "checkpoint restored"}:
         return
     if epoch not in world.decided:
         raise InvariantBroken(f"commit: Spark commits epoch {epoch}, which is undecided")
@@ -211,18 +212,12 @@ def check_death(world: World, driver: Driver, error: BaseException) -> None:
         DecisionUnknown: driver.faulted,
         StageFailed: driver.faulted,
         SinkRegressed: "restored" in world.events,
-        MarkerMismatch: bool(
-            world.events & {"restored", "wiped", "expired", "checkpoint restored"}
-        ),
+        MarkerMismatch: bool(world.events & {"restored", "wiped", "checkpoint restored"}),
         SinkUnavailable: driver.faulted or contended,
-        # the rows of a pruned epoch are removed: a late request created its record again, or a driver
-        # that was overtaken during its apply continues; only a sink without the epoch, or one without
-        # markers, lets them
-        EpochLogBroken: ("restored" in world.events or world.config.delivery != EXACTLY_ONCE)
-        and (
-            any(e in world.pruned for e in world.records)
-            or (driver.rivalled and bool(world.pruned))
-        ),
+        # the rows of a pruned epoch are removed: a late request created its record again, and a sink
+        # that was restored lacks the epoch
+        EpochLogBroken: "restored" in world.events
+        and any(e in world.pruned for e in world.records),
         OffsetLogDiverged: "offsets hazard" in world.events,
     }
     if not allowed.get(type(error), False):

@@ -14,8 +14,8 @@ import pytest
 
 from sluicegate.errors import Fenced, MarkerMismatch
 from sluicegate.protocol import coordinator
-from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.effects import CreateRecord, EpochSteps, LatestEpoch, LogSteps, ReadRecord
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.markers import Marker, Verdict, compare_marker
 from sluicegate.protocol.record import EpochRecord
 from tests.robustness.model.protocol.directed_schedules import paused_before_its_seed
@@ -159,7 +159,7 @@ def test_deciding_without_checking_for_later_epochs_is_caught(
     def unchecked(_epoch: int, _when: str) -> Iterator[Any]:
         yield LatestEpoch()
 
-    monkeypatch.setattr(coordinator, "_no_later_decision", unchecked)
+    monkeypatch.setattr(coordinator, "no_later_decision", unchecked)
     with pytest.raises(invariants.InvariantBroken, match=r"agreement: kafka/1 .* A1 is decided"):
         zombie_of_a_pruned_epoch()
 
@@ -224,9 +224,19 @@ def test_cleaning_the_staging_area_before_the_decision_is_caught() -> None:
 def expired_and_paused(**broken: Any) -> World:  # noqa: ANN401 - any field
     """Markers expire twice; a driver that was paused in between seeds after the epoch is applied."""
     world = World(config_of_one_sink(sinks=(KAFKA,), **broken))
+    without_durable_markers(world)
     to_the_end(paused_before_its_seed(world))
     recover(world)
     return world
+
+
+def without_durable_markers(world: World) -> None:
+    """Let the job decide as an earlier version did, and markers expire without a trace."""
+    binding = replace(world.job.sinks["kafka"], durable_markers=False)
+    world.job = replace(world.job, sinks={"kafka": binding})
+    world.events.add("wiped")
+    sink = world.sinks["kafka"]
+    sink.expire_markers = sink.wipe_markers  # type: ignore[method-assign]
 
 
 def test_the_real_coordinator_writes_nothing_twice_after_markers_have_expired() -> None:
@@ -248,6 +258,7 @@ def absent_is_fine(stored: Marker | None, *, prev: Marker, **markers: Any) -> Ve
 
 def test_taking_an_absent_marker_for_the_one_before_is_caught() -> None:
     world = World(config_of_one_sink(sinks=(KAFKA,), compare=absent_is_fine))
+    without_durable_markers(world)
     driver = world.start("A")
     until(driver, "log commit")
     driver.crash()
@@ -263,6 +274,7 @@ def expected_only(_found: Marker | None, *, expected: Marker, **_: object) -> Ma
 def test_a_coordinator_that_seeds_nothing_stops_after_markers_have_expired() -> None:
     """The machine of random schedules finds it as well: "the job does not go on"."""
     world = World(config_of_one_sink(sinks=(KAFKA,), seed=expected_only))
+    without_durable_markers(world)
     to_the_end(world.start("A", last=1))
     world.expire_markers("kafka")
     assert not world.newest_may_be_unapplied()

@@ -59,9 +59,10 @@ class _Drivers:
         self.started += 1
         if not self.kinds:
             return 0
-        reason = {"kind": self.kinds.pop(0), "what": "it was overtaken"}
+        kind = self.kinds.pop(0)
+        reason = {"kind": kind, "what": "it was overtaken"}
         Path(environment[DriverVariable.TERMINATION_FILE]).write_text(json.dumps(reason))
-        return ExitCode.SUPERSEDED
+        return ExitCode.FAILED if kind == "DecisionUnknown" else ExitCode.SUPERSEDED
 
 
 @pytest.mark.parametrize(
@@ -69,15 +70,18 @@ class _Drivers:
     [
         (("Fenced",), 0, 2),  # by the last epoch of a driver whose supervisor was killed
         (("Fenced", "Fenced"), ExitCode.SUPERSEDED, 2),  # by another supervisor's driver
+        (("DecisionUnknown", "Fenced"), 0, 3),  # by the late request of the driver before it
+        (("DecisionUnknown", "Fenced", "Fenced"), ExitCode.SUPERSEDED, 3),
         (("Sealed",), ExitCode.SUPERSEDED, 1),
     ],
 )
-def test_only_a_first_driver_that_was_fenced_is_started_again(
+def test_a_driver_that_was_fenced_is_started_again_once(
     monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...], code: int, started: int
 ) -> None:
     """So two supervisors of one checkpoint cannot fence each other without end."""
     drivers = _Drivers(*kinds)
+    settings = RestartDemoSettings(restart="fixed-delay", restart_delay_s=0)
     monkeypatch.setattr(supervisor._Stopper, "__enter__", lambda stopper: stopper)
     monkeypatch.setattr(supervisor._Stopper, "run", lambda _stopper, *given: drivers.run(*given))
-    assert supervisor.supervise(JOB, RestartDemoSettings(restart="none")) == code
+    assert supervisor.supervise(JOB, settings) == code
     assert drivers.started == started

@@ -18,7 +18,10 @@ from sluicegate_jobs.orders.expected import Order, read_order
 from sluicegate_jobs.two_sinks import verify as two_sinks_verify
 from sluicegate_jobs.two_sinks.verify import Delivered, read_row
 from sluicegate_jobs.verification.epoch_log import SourceRecords
+from sluicegate_jobs.verification.limits import SinkLimits, TopicLimits
+from sluicegate_jobs.verification.watermarks import EpochPlan, Watermarks
 from sluicegate_jobs.word_count import verify as word_count_verify
+from tests.unit.jobs.table_limits import bigint, table_limits, varchar
 
 
 def kinds(outcome: Verification) -> list[str]:
@@ -74,18 +77,43 @@ def test_word_count_with_lines_that_are_not_text() -> None:
     ]
 
 
+WORDS = SinkLimits(tables={"mysql.t": table_limits(varchar("word", 255), bigint("count"))})
+
+
+def refused_count(word: str, count: int, *, cut: bool = False) -> bytes:
+    payload = json.dumps([{"word": word, "count": count}])
+    letter = {
+        "reason": "refused by mysql.t: long",
+        "payload": payload[:100] if cut else payload,
+        "payload_sha256": hashlib.sha256(payload.encode()).hexdigest(),
+    }
+    return json.dumps(letter).encode()
+
+
 def test_word_count_with_a_refused_word() -> None:
     """Its last count must be in the dead letters."""
     word = "x" * 300
     source = records(word.encode(), word.encode())
 
-    def refused(count: int) -> bytes:
-        payload = json.dumps([{"word": word, "count": count}])
-        return json.dumps({"reason": "refused by mysql.t: long", "payload": payload}).encode()
+    def found(*letters: bytes) -> list[str]:
+        return kinds(word_count_verify.compare(read(*source), {}, letters, WORDS))
 
-    compare = word_count_verify.compare
-    assert kinds(compare(read(*source), {}, [refused(1), refused(2)])) == []
-    assert kinds(compare(read(*source), {}, [refused(1)])) == ["lost"]
+    assert found(refused_count(word, 1), refused_count(word, 2)) == []
+    assert found(refused_count(word, 1)) == ["lost"]
+    assert found(refused_count(word, 2, cut=True)) == []
+    assert found(refused_count(word, 1, cut=True)) == ["lost"]
+
+
+def test_word_count_with_a_dead_letter_that_was_cut_does_not_excuse_another_word() -> None:
+    source = records(b"x" * 300, b"z" * 400)
+    letters = [refused_count("x" * 300, 1, cut=True)]
+    outcome = word_count_verify.compare(read(*source), {}, letters, WORDS)
+    assert kinds(outcome) == ["lost"]
+
+
+def test_word_count_with_counts_that_are_buried_as_refused() -> None:
+    outcome = word_count_verify.compare(read(*records(b"a")), {}, [refused_count("a", 1)], WORDS)
+    assert kinds(outcome) == ["lost", "wrong"]
 
 
 # --- kafka_to_kafka -------------------------------------------------------------------------
@@ -127,6 +155,26 @@ def test_kafka_to_kafka_ignores_values_that_it_cannot_compute() -> None:
     assert kinds(kafka_to_kafka_verify.compare(read(*SOURCE), other, (), None)) == []
 
 
+@pytest.mark.parametrize(
+    ("record_bytes", "reason", "expected"),
+    [
+        (200, "too large", []),
+        (1000, "too large", ["wrong"]),
+        (1000, "too far ahead (message.timestamp.after.max.ms)", []),
+    ],
+)
+def test_kafka_to_kafka_with_a_record_that_the_sink_refused(
+    record_bytes: int, reason: str, expected: list[str]
+) -> None:
+    """Its dead letter names the record, so the record itself is judged by the topic's limit."""
+    refused = {"source": {"topic": "t", "partition": 0, "offset": 2}, "payload_of": "staged row"}
+    refused |= {"reason": f"refused by kafka.s: {reason}", "payload": "[{"}
+    limits = SinkLimits({"kafka.s": TopicLimits(record_bytes)})
+    letters = [json.dumps(refused).encode()]
+    outcome = kafka_to_kafka_verify.compare(read(*SOURCE), SINK[:2], letters, UPPER, limits)
+    assert kinds(outcome) == expected
+
+
 # --- two_sinks ------------------------------------------------------------------------------
 
 ROW = b'{"time": "2026-01-07T12:00:31Z", "key1": "a", "key2": "b", "key3": "c", "indicate": 3}'
@@ -164,6 +212,16 @@ def test_two_sinks(
 ) -> None:
     delivered = Delivered(kafka, {KEY: mysql}, (), Counter(decided))
     assert kinds(two_sinks_verify.compare(read(*records(ROW, ROW)), delivered)) == expected
+
+
+def test_two_sinks_with_sums_that_are_buried_as_refused() -> None:
+    row = json.loads(one("q", 6))
+    payload = json.dumps([{"key": "a", "value": json.dumps(row)}, row])
+    letters = [json.dumps({"reason": "refused by mysql.t: x", "payload": payload}).encode()]
+    columns = [*(varchar(name, 64) for name in ("key1", "key2", "key3")), bigint("indicate")]
+    limits = SinkLimits(tables={"mysql.t": table_limits(*columns)})
+    delivered = Delivered([], {}, letters, Counter(), limits)
+    assert kinds(two_sinks_verify.compare(read(*records(ROW, ROW)), delivered)) == ["wrong"]
 
 
 @pytest.mark.parametrize(
@@ -243,9 +301,27 @@ def test_orders_stream(topic: list[bytes], expected: list[str]) -> None:
     assert kinds(outcome) == expected
 
 
-def test_orders_stream_checks_late_dead_letters() -> None:
-    """An order within the lateness of the newest order cannot have been late."""
-    source = records(order("1"), order("2.5"), order("9", time="2026-01-07T12:00:02Z"))
-    letters = [letter(source[2], "late: so")]
-    outcome = stream_verify.compare(read(*source), [TOPIC_ROW % 2], [WINDOW], letters)
-    assert kinds(outcome) == ["wrong"]
+LATE_MS = int(datetime(2026, 1, 7, 12, 0, 5, tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("watermark_ms", "expected"),
+    [(LATE_MS, []), (LATE_MS - 1, ["wrong"]), (LATE_MS + 10_000, ["wrong"])],
+    ids=["late", "in time", "a watermark that jumped"],
+)
+def test_orders_stream_judges_late_dead_letters(watermark_ms: int, expected: list[str]) -> None:
+    """Not by the newest order, but by the watermark of the epoch before its own."""
+    newest = order("9", time="2026-01-07T12:00:07Z")
+    source = records(order("1"), order("2.5"), newest, order("9", time="2026-01-07T12:00:02Z"))
+    plans = [EpochPlan(0, {0: 3}, 0), EpochPlan(1, {0: 3}, watermark_ms)]
+    watermarks = Watermarks([*plans, EpochPlan(2, {0: 4}, watermark_ms)])
+    second = TOPIC_ROW % 1
+    second = second.replace(b"00.000Z", b"05.000Z").replace(b"2.50", b"9").replace(b"1.00", b"9")
+    nine = (datetime(2026, 1, 7, 12, 0, 5), "ann", 1, Decimal(9), Decimal(9))  # noqa: DTZ001 - as MySQL
+    outcome = stream_verify.compare(
+        SourceRecords("t", source, {0: 4}, watermarks),
+        [TOPIC_ROW % 2, second],
+        [WINDOW, nine],
+        [letter(source[3], "late: so")],
+    )
+    assert sorted({finding.kind for finding in outcome.findings} - {"lost"}) == expected

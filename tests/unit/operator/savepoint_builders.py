@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus, TakenStatus
-from sluicegate_operator.api.streaming_job import Schedule
+from sluicegate_operator.api.schedule import Schedule
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus, UpgradeStatus
 from sluicegate_operator.reconcile.observed import Job, Savepoint, SavepointObserved, Volume
 from sluicegate_operator.reconcile.storage_tasks import (

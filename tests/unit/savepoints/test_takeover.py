@@ -13,15 +13,19 @@ import pytest
 from sluicegate.errors import (
     EpochLogBroken,
     Fenced,
+    MarkerMismatch,
     SinkRegressed,
     SinksStillOwned,
     SinkUnavailable,
 )
 from sluicegate.protocol.markers import NO_MARKER, Marker
+from sluicegate.protocol.record import Chunk
 from sluicegate.savepoints.manifest import Ancestry, write_ancestry
 from sluicegate.savepoints.takeover import successor, take_over, take_over_or_isolate
 from sluicegate.sinks.contract import BoundSink, PartDecision
-from sluicegate.sinks.memory import BoundMemory, MemorySink, committed
+from sluicegate.sinks.memory import BoundMemory, MemorySink, committed, forget
+from sluicegate.spark import apply
+from sluicegate.spark.apply import SinkMarkers
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import Lineage
 from sluicegate.storage.object_store import LocalObjectStore
@@ -100,6 +104,38 @@ def test_an_open_writer_of_the_parent_cannot_commit(sink: MemorySink) -> None:
     with pytest.raises(Fenced):
         bound(sink).open(0).apply(PartDecision("parent", Marker(4, "late"), AT), [batch])
     assert committed(sink.name) == [{"id": 4}]
+
+
+def fail_over(sink: MemorySink) -> None:
+    """Let a replica take over that lacks the parent's last epoch and all that came later."""
+    forget(sink.name)
+    applied(sink, Marker(3, "a3"))
+
+
+@pytest.mark.parametrize("after_the_seed", [False, True])
+def test_a_failover_before_the_first_decision_of_the_successor_is_detected(
+    sink: MemorySink,
+    monkeypatch: pytest.MonkeyPatch,
+    after_the_seed: bool,  # noqa: FBT001
+) -> None:
+    """The parent's last epoch is lost: nothing is decided, or the seed is missing at the apply."""
+    monkeypatch.setattr(apply, "_writers", {})
+    applied(sink)
+    take_over_sink(sink)
+    own = bound(sink, "child")
+    markers = SinkMarkers({sink.id: own}, check_taken_over=lambda _sink: take_over_sink(sink))
+    first = replace(record(5, "child"), sinks={sink.id: own.binding}, prev={})
+    first = replace(first, chunks=(Chunk(sink.id, 0, (0, 0), 1, 1, ""),))
+    if not after_the_seed:
+        fail_over(sink)
+        with pytest.raises(SinkRegressed):
+            markers.seed(first, sink.id, may_expire=False, durable=False)
+        return
+    seeds = markers.seed(first, sink.id, may_expire=False, durable=False)
+    fail_over(sink)
+    decision = PartDecision("child", first.marker, seeds[0])
+    with pytest.raises(MarkerMismatch):
+        own.open(0).apply(decision, [])
 
 
 def test_a_sink_that_was_reset_is_detected(sink: MemorySink) -> None:

@@ -16,10 +16,15 @@ from sluicegate.sinks.kafka.topic import TopicLimits
 DAY_MIN = 24 * 60
 
 
-def limits(monkeypatch: pytest.MonkeyPatch, retention_min: int) -> TopicLimits:
-    """Return what the preflight reads from a broker with this retention of group offsets."""
+def limits(
+    monkeypatch: pytest.MonkeyPatch, retention_min: int, policy: str = "delete"
+) -> TopicLimits:
+    """Return what the preflight reads from a broker with this retention of group offsets.
+
+    `policy` is the cleanup policy of the topic of the markers, and of the sink's.
+    """
     settings = {
-        ResourceType.TOPIC: {"max.message.bytes": "1000", "cleanup.policy": "delete"},
+        ResourceType.TOPIC: {"max.message.bytes": "1000", "cleanup.policy": policy},
         ResourceType.BROKER: {
             "transaction.max.timeout.ms": "900000",
             "offsets.retention.minutes": str(retention_min),
@@ -36,10 +41,11 @@ def limits(monkeypatch: pytest.MonkeyPatch, retention_min: int) -> TopicLimits:
     return check.run(parts=1, transaction_timeout_ms=60_000)
 
 
-def test_markers_that_expire_within_a_month_are_warned_of(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_markers_that_expire_within_a_month_and_are_not_durable_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
-    limits(monkeypatch, 7 * DAY_MIN)
+    limits(monkeypatch, 7 * DAY_MIN, policy)
     assert "offsets.retention.minutes is 10080, 7.0 days" in caplog.text
     assert "it is lost whether orders has the epoch" in caplog.text
 
@@ -49,6 +55,13 @@ def test_a_long_retention_is_not_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, retention_min: int
 ) -> None:
     limits(monkeypatch, retention_min)
+    assert not caplog.text
+
+
+def test_durable_markers_are_not_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits(monkeypatch, 7 * DAY_MIN, "compact")
     assert not caplog.text
 
 

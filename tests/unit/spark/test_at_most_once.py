@@ -44,6 +44,7 @@ def order(tmp_path: Path) -> PartOrder:
         prev=Marker(1, "a"),
         delivery=AT_MOST_ONCE,
         traceparent="",
+        durable_markers=False,
     )
 
 

@@ -178,6 +178,7 @@ def test_an_apply_reads_a_chunk_only_after_it_has_written_the_one_before(
         prev=NO_MARKER,
         delivery="exactly-once",
         traceparent="",
+        durable_markers=False,
     )
     apply_part(order)
     assert events == ["read", "write"] * 3

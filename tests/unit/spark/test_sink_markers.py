@@ -83,8 +83,10 @@ def markers_of(sink: ExpiringSink) -> SinkMarkers:
     return SinkMarkers({"s": sink})  # type: ignore[dict-item] # only what it uses
 
 
-def seed(markers: SinkMarkers, epoch: EpochRecord, *, may_expire: bool = True) -> dict[int, Marker]:
-    return markers.seed(epoch, "s", may_expire=may_expire)
+def seed(
+    markers: SinkMarkers, epoch: EpochRecord, *, may_expire: bool = True, durable: bool = False
+) -> dict[int, Marker]:
+    return markers.seed(epoch, "s", may_expire=may_expire, durable=durable)
 
 
 def test_a_marker_that_is_there_is_named_and_not_moved(sink: ExpiringSink) -> None:
@@ -103,6 +105,22 @@ def test_a_marker_that_expired_is_seeded_and_logged(caplog: pytest.LogCaptureFix
     assert is_seed_of(seeds[0], PART_0)
     assert sink.markers() == [seeds[0], None]
     assert "every sink has epoch 8" in caplog.text
+
+
+def test_a_marker_that_expired_and_is_durable_is_named_and_not_seeded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = ExpiringSink()
+
+    class Recovering:
+        def marker(self, *, durable: bool = False) -> Marker | None:
+            return PART_0 if durable else None
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr(sink, "open", lambda _part: Recovering())
+    assert seed(markers_of(sink), record(0), durable=True) == {0: PART_0}
 
 
 def test_a_marker_that_cannot_have_expired_is_not_seeded() -> None:

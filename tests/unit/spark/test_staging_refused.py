@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pytest
 
+from sluicegate.errors import SettingsInvalid
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.sinks.memory import MemorySink
-from sluicegate.sinks.reserved_columns import REFUSED
+from sluicegate.sinks.reserved_columns import PART, REFUSED
 from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA
 from sluicegate.spark.staging import StagedPart, StageOrder, parse, stage_with
 from sluicegate.storage.arrow_encoding import decode_batches
@@ -70,3 +72,14 @@ def test_without_a_reason_nothing_is_refused() -> None:
     parts = staged([None, None])
     assert len(rows(parts, "rows")) == 2
     assert dead_letters_of(parts) == []
+
+
+@pytest.mark.parametrize("part", [None, -1, 2])
+def test_a_row_whose_part_a_sink_does_not_have_ends_the_epoch(part: int | None) -> None:
+    """No transaction would write the row, so a sink of the user's own would lose it."""
+    sink = MemorySink("parts", parts=2).bind(ROWS, lineage="l", apply_timeout_s=1)
+    order = StageOrder("/nowhere", 0, "a", 1 << 20, (sink,), None)
+    columns = [pa.array([1, 2], pa.int64()), pa.array([0, part], pa.int32())]
+    batch = pa.record_batch({"s0": pa.StructArray.from_arrays(columns, ["id", PART])})
+    with pytest.raises(SettingsInvalid, match=r"memory.parts .* part .*, and it has parts 0 to 1"):
+        list(stage_with(order)([batch]))

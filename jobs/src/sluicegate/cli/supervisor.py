@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -35,6 +35,7 @@ log = logging.getLogger("sluicegate.run")
 def supervise(job: PackagedJob, settings: JobSettings) -> int:
     """Run drivers until one succeeds, a restart cannot help, or the strategy gives up; return its exit code."""
     failures: list[Failure] = []
+    was_fenced = False
     with _Stopper() as stopper, tempfile.TemporaryDirectory() as folder:
         termination_file = Path(folder) / "termination"
         environment = {
@@ -55,13 +56,12 @@ def supervise(job: PackagedJob, settings: JobSettings) -> int:
                 f"signal {-code}" if code < 0 else f"exit code {code}"
             )
             why = termination.read(termination_file) or "no reason was written"
-            if _may_be_fenced_by_orphan(settings, failures, why):
-                log.warning(
-                    "%s: %s; restart once, in case a driver of a killed supervisor is ending",
-                    failed,
-                    why,
-                )
+            fenced = why.startswith(f"{errors.Fenced.__name__}: ")
+            if fenced and not was_fenced and _may_have_no_rival(settings, failures[-1]):
+                log.warning("%s: %s; restart once, in case the other driver has ended", failed, why)
+                was_fenced = True
                 continue
+            was_fenced = fenced
             if code in errors.FINAL_EXIT_CODES:
                 log.error("%s: %s; a restart cannot help", failed, why)
                 return code
@@ -76,15 +76,15 @@ def supervise(job: PackagedJob, settings: JobSettings) -> int:
                 return code
 
 
-def _may_be_fenced_by_orphan(settings: JobSettings, failures: Sequence[Failure], why: str) -> bool:
-    """Return whether the driver that fenced this one can be an orphan, which ends with its epoch.
+def _may_have_no_rival(settings: JobSettings, failure: Failure) -> bool:
+    """Return whether the driver that fenced this one may have ended, so that a restart can help.
 
-    Its supervisor was killed before this one started, so it decides at most one more epoch, within
-    the epoch timeout. A second driver that is fenced has a rival that stays: two supervisors of one
-    checkpoint must not fence each other without end.
+    It may be an orphan, whose supervisor was killed before this driver started: it decides at most
+    one more epoch, within the epoch timeout. Or it is the driver before this one, which ended
+    without a reply to its decision, and whose request arrived late. If the next driver is fenced
+    too, a rival is alive: two supervisors of one checkpoint must not fence each other without end.
     """
-    first = len(failures) == 1 and why.startswith(f"{errors.Fenced.__name__}: ")
-    return first and (not settings.timeout_s or failures[0].ran_s < settings.timeout_s)
+    return not settings.timeout_s or failure.ran_s < settings.timeout_s
 
 
 class _Stopper:

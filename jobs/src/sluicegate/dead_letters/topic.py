@@ -73,7 +73,7 @@ def parse_dead_letter(topic: str, record: Record) -> DeadLetter:
     """Return a record as a dead letter; one that is none has the reason `UNREADABLE`."""
     value, position = record.value or b"", Position(topic, record.partition, record.offset)
     try:
-        fields = json.loads(value)
+        fields = json.loads(value.decode(errors="replace"))  # the digest is of the payload's bytes
     except ValueError:
         fields = None
     if not isinstance(fields, dict) or not isinstance(fields.get("reason"), str):

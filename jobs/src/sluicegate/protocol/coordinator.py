@@ -7,17 +7,13 @@ rules). Pure: every access to the outside is a yielded effect.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sluicegate.errors import (
     AccessDenied,
-    CheckpointOfAnotherJob,
     DecisionUnknown,
     EpochLogBroken,
-    Fenced,
-    OffsetLogDiverged,
-    RecordOfAnotherJob,
     RowsLost,
     SinkRegressed,
     SinkRejected,
@@ -27,56 +23,19 @@ from sluicegate.errors import (
 )
 from sluicegate.protocol import effects
 from sluicegate.protocol.effects import Apply, ApplySteps, Effect, EpochSteps, LogSteps, Pause
+from sluicegate.protocol.job import (
+    Job,
+    diverged,
+    fenced,
+    no_later_decision,
+    sink_changed,
+    verify_previous,
+    verify_record,
+)
 from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.ports import LogPorts, Staged
-from sluicegate.protocol.record import DecidedEpoch, EpochRecord, SinkBinding
-from sluicegate.settings.backoff import backoff_s
+from sluicegate.protocol.record import DecidedEpoch, EpochRecord
 from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE
-
-_MAX_PAUSE_S = 5.0
-
-
-@dataclass(frozen=True)
-class Job:
-    """What the coordinator knows about the job.
-
-    Args:
-        name: the job's name.
-        lineage: the id of the checkpoint's history.
-        first_epoch: the first epoch of this lineage; no record is expected before it.
-        delivery: see `EpochRecord.delivery`.
-        sinks: in the order in which they are applied.
-        overlap: the apply strategy. False: `run_epoch` applies the epoch. True: it starts the
-            apply, which runs while the next epoch is staged. Spark then commits an epoch that is
-            decided but not applied; after a crash `recovery.pending_apply` applies it.
-        redoable: sinks that may be brought forward from the retained records (rule 11).
-        decide_tries: attempts to create a record while the store does not reply.
-        apply_tries: attempts at an apply whose result is unknown.
-        backoff_s: the first pause between attempts in seconds, doubled up to 5 s.
-    """
-
-    name: str
-    lineage: str
-    sinks: Mapping[str, SinkBinding]
-    first_epoch: int = 0
-    delivery: str = EXACTLY_ONCE
-    overlap: bool = False
-    redoable: frozenset[str] = frozenset()
-    decide_tries: int = 30
-    apply_tries: int = 8
-    backoff_s: float = 0.2
-
-    def applies_in_background(self, record: EpochRecord) -> bool:
-        """Return whether Spark may commit the epoch before it is applied.
-
-        Only if the record says so as well: the next driver finds a pending apply by the record. An
-        earlier driver with other settings may have decided the epoch.
-        """
-        return self.overlap and record.overlapped
-
-    def pause(self, failed: int) -> Pause:
-        """Return the pause after `failed` attempts."""
-        return Pause(backoff_s(failed, self.backoff_s, _MAX_PAUSE_S))
 
 
 def run_epoch(job: Job, epoch: int) -> EpochSteps[DecidedEpoch]:
@@ -104,7 +63,7 @@ def run_epoch(job: Job, epoch: int) -> EpochSteps[DecidedEpoch]:
 def _find_decision(job: Job, epoch: int) -> EpochSteps[EpochRecord | None]:
     """Return the epoch's record if an earlier attempt decided it."""
     record: EpochRecord | None = yield effects.ReadRecord(epoch)
-    yield from _no_later_decision(epoch, "before this epoch was run")
+    yield from no_later_decision(epoch, "before this epoch was run")
     if record is not None:
         yield from verify_record(job, record)
         yield effects.RestoreWatermark(record.event_times)
@@ -114,87 +73,20 @@ def _find_decision(job: Job, epoch: int) -> EpochSteps[EpochRecord | None]:
 def _previous_record(job: Job, epoch: int) -> LogSteps[EpochRecord | None]:
     """Return the record with the chain of markers; a missing one is never skipped."""
     if epoch < job.first_epoch:
-        raise _diverged(
-            epoch, f"is older than the lineage, which starts at epoch {job.first_epoch}"
-        )
+        raise diverged(epoch, f"is older than the lineage, which starts at epoch {job.first_epoch}")
     if epoch == job.first_epoch:
         return None
     previous: EpochRecord | None = yield effects.ReadRecord(epoch - 1)
     if previous is None:
-        yield from _no_later_decision(epoch, "while this driver was paused")
+        yield from no_later_decision(epoch, "while this driver was paused")
         raise EpochLogBroken(
             f"Spark runs epoch {epoch}, but epoch {epoch - 1} has no record",
             data="the epoch log lost a decision, or the checkpoint was assembled from two; nothing "
             "was written",
             do="restore `epochs/` of the checkpoint, or start a new lineage",
         )
-    _verify_lineage(job, previous)
-    _verify_clusters(job, previous)
-    # this epoch's input starts where those offsets end: changed ones would skip or repeat input
-    yield from _verify_offsets(previous)
+    yield from verify_previous(job, previous)
     return previous
-
-
-def verify_record(job: Job, record: EpochRecord) -> LogSteps[None]:
-    """Check that a record in the log belongs to this job and to these offsets (rules 3 and 4)."""
-    _verify_lineage(job, record)
-    yield from _verify_offsets(record)
-    for sink, binding in record.sinks.items():
-        if record.parts_with_rows(sink) and not binding.is_same_sink(job.sinks.get(sink)):
-            raise _sink_changed(record, sink, job.sinks.get(sink))
-
-
-def _verify_lineage(job: Job, record: EpochRecord) -> None:
-    if record.delivery != job.delivery:
-        raise RecordOfAnotherJob(
-            f"epoch {record.epoch} was decided with delivery {record.delivery}, but the job has "
-            f"{job.delivery}",
-            data="nothing was written; with another guarantee the rows in the sinks would be unknown",
-            do=f"set delivery to {record.delivery}, or start with a fresh checkpoint",
-        )
-    if record.lineage != job.lineage or record.job != job.name:
-        raise CheckpointOfAnotherJob(
-            f"epoch {record.epoch} was decided by job {record.job} (lineage {record.lineage}); "
-            f"this is job {job.name} (lineage {job.lineage})",
-            data="nothing was written",
-            do="give each job its own checkpoint",
-        )
-
-
-def _verify_clusters(job: Job, previous: EpochRecord) -> None:
-    """Check that each sink with markers is still on the cluster that stores them.
-
-    On another cluster they are absent, which must not look as if they had expired.
-    """
-    if job.delivery != EXACTLY_ONCE:
-        return
-    for sink in previous.chain():
-        before, ours = previous.sinks.get(sink), job.sinks.get(sink)
-        if before and ours and before.is_other_cluster(ours):
-            raise RecordOfAnotherJob(
-                f"sink {sink} ({ours.target}) is on cluster {ours.cluster}; up to epoch "
-                f"{previous.epoch} it was on cluster {before.cluster}",
-                data="nothing was written; the rows and the markers so far are on the former cluster",
-                do="give the job the address of the former cluster; to go on with another one, give "
-                "the sink another id, or start a new lineage",
-            )
-
-
-def _verify_offsets(record: EpochRecord) -> LogSteps[None]:
-    digest: str | None = yield effects.ReadOffsets(record.epoch)
-    if digest == record.offsets_digest:
-        return
-    yield from _no_later_decision(record.epoch, "while this driver was paused")
-    how = "does not exist" if digest is None else "has other content"
-    raise _diverged(record.epoch, f"{how}, but the epoch was decided with it")
-
-
-def _no_later_decision(epoch: int, when: str) -> LogSteps[None]:
-    """Raise Fenced if another driver has decided a later epoch (rule 2)."""
-    newest: int | None = yield effects.LatestEpoch()
-    if newest is not None and newest > epoch:
-        yield effects.ReadRecord(newest)  # raises Sealed if it is a seal
-        raise _fenced(epoch, f"is outdated: epoch {newest} is already decided ({when})")
 
 
 def _stage(job: Job, epoch: int, previous: EpochRecord | None) -> EpochSteps[EpochRecord]:
@@ -202,8 +94,8 @@ def _stage(job: Job, epoch: int, previous: EpochRecord | None) -> EpochSteps[Epo
     digest: str | None = yield effects.ReadOffsets(epoch)
     if digest is None:
         # the files of a driver that was paused for long are pruned: it is fenced, the log is intact
-        yield from _no_later_decision(epoch, "while this driver was paused")
-        raise _diverged(epoch, "does not exist, but Spark runs the epoch")
+        yield from no_later_decision(epoch, "while this driver was paused")
+        raise diverged(epoch, "does not exist, but Spark runs the epoch")
     attempt, traceparent = yield effects.BeginAttempt()
     yield effects.HitFailpoint("before-stage", epoch)
     staged: Staged = yield effects.Stage(epoch, attempt)
@@ -259,8 +151,13 @@ def _seed_markers(
         parts = candidate.parts_with_rows(sink)
         if parts:
             before = previous.sinks.get(sink) if previous else None
-            same_cluster = before is not None and before.cluster == binding.cluster != ""
-            seed = effects.SeedMarkers(candidate, sink, parts, may_expire=same_cluster)
+            seed = effects.SeedMarkers(
+                candidate,
+                sink,
+                parts,
+                may_expire=before is not None and before.cluster == binding.cluster != "",
+                durable=before is not None and before.durable_markers,
+            )
             prev.setdefault(sink, {}).update((yield from _seed(job, seed)))
     return replace(candidate, prev=prev)
 
@@ -297,8 +194,8 @@ def _decide(job: Job, candidate: EpochRecord) -> LogSteps[EpochRecord]:
             do="check the checkpoint store, then restart the driver",
         )
     if stored.attempt != record.attempt:
-        raise _fenced(record.epoch, f"was decided by attempt {stored.attempt}, not by ours")
-    yield from _no_later_decision(record.epoch, "after it was decided")
+        raise fenced(record.epoch, f"was decided by attempt {stored.attempt}, not by ours")
+    yield from no_later_decision(record.epoch, "after it was decided")
     yield effects.HitFailpoint("after-decide", record.epoch)
     return stored
 
@@ -367,6 +264,10 @@ def _apply_once(job: Job, effect: Apply) -> ApplySteps[None]:
     """Apply; bring a sink that regressed forward first, if it is redoable."""
     try:
         yield effect
+    except EpochLogBroken:
+        # the staged rows of a driver that was paused for long are pruned: it is fenced
+        yield from no_later_decision(effect.record.epoch, "while this driver was paused")
+        raise
     except SinkRegressed:
         if effect.sink not in job.redoable:
             raise
@@ -395,36 +296,11 @@ def _bring_forward(newest: Apply) -> ApplySteps[None]:
                 do="restore the sink from a newer backup, or rebuild it from the source",
             )
         if not found.sinks[sink].is_same_sink(newest.record.sinks[sink]):
-            raise _sink_changed(found, sink, newest.record.sinks[sink])
+            raise sink_changed(found, sink, newest.record.sinks[sink])
         discarded: frozenset[str] = yield effects.ReadDiscarded(found.epoch)
         redo = Apply(found, sink, (part,), sink in discarded)
     for redo in reversed(missing):
         yield redo
-
-
-def _fenced(epoch: int, why: str) -> Fenced:
-    return Fenced(
-        f"epoch {epoch} {why}",
-        data="another driver runs on this checkpoint; this one stops and applied nothing of the epoch",
-        do="run one driver per checkpoint; do not restart this one next to the other",
-    )
-
-
-def _diverged(epoch: int, how: str) -> OffsetLogDiverged:
-    return OffsetLogDiverged(
-        f"Spark's offsets/{epoch} {how}",
-        data="it is unclear which input belongs to the epoch; nothing was written",
-        do="restore `offsets/` of the checkpoint; never edit it by hand",
-    )
-
-
-def _sink_changed(record: EpochRecord, sink: str, ours: SinkBinding | None) -> RecordOfAnotherJob:
-    return RecordOfAnotherJob(
-        f"epoch {record.epoch} is decided for sink {sink} ({record.sinks[sink].target}); "
-        f"this job has {ours.target if ours else 'no such sink'}",
-        data="the epoch stays decided; this start wrote nothing",
-        do="start the job once with its former sinks; change them after the epoch is applied",
-    )
 
 
 def _stuck(record: EpochRecord, sink: str, error: Exception) -> Stuck:

@@ -234,9 +234,12 @@ class SeedMarkers:
     sink: str
     parts: tuple[int, ...]
     may_expire: bool
+    durable: bool
 
     def perform(self, ports: ApplyPorts) -> Mapping[int, Marker]:
-        return ports.sinks.seed_markers(self.record, self.sink, may_expire=self.may_expire)
+        return ports.sinks.seed_markers(
+            self.record, self.sink, may_expire=self.may_expire, durable=self.durable
+        )
 
 
 @dataclass(frozen=True)

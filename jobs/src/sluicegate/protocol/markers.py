@@ -98,10 +98,11 @@ def compare_marker(found: Marker | None, *, this: Marker, prev: Marker, where: s
     if found is None or found == NO_MARKER != prev:
         raise MarkerMismatch(
             what,
-            data="nothing was written, and it is unknown whether the sink has the epoch: its marker "
-            "expired after the decision or was removed, or the sink was emptied or re-created",
-            do="restore the sink with its markers; or check whether the sink has the epoch's rows, "
-            "and start a new lineage into it",
+            data="nothing was written, and it is unknown whether the sink has the epoch: its markers "
+            "were removed, or expired under a version that did not make them durable, or the sink was "
+            "emptied or re-created",
+            do="restore the sink with its markers; or see the epoch's sinks and rows with `sluicegate "
+            "epochs show`, check whether the sink has them, and start a new lineage into it",
         )
     if found.epoch > this.epoch:
         raise Fenced(

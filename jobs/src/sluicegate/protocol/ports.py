@@ -137,12 +137,18 @@ class Sinks(Protocol):
         """
 
     def seed_markers(
-        self, record: EpochRecord, sink: str, *, may_expire: bool
+        self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool
     ) -> Mapping[int, Marker]:
         """Seed absent markers of the parts that an undecided epoch writes.
 
         Called while no apply runs and every sink has the epoch before. Returns the marker of each
         part that was read: the record must name it as the one before it (`markers.marker_to_name`).
+
+        Args:
+            record: undecided.
+            sink: its id.
+            may_expire: a marker that is absent may have expired.
+            durable: one that has expired is read where it does not (`SinkBinding.durable_markers`).
 
         Raises:
             SinkUnavailable: the result is unknown; call again.

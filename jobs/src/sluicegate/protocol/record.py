@@ -78,6 +78,8 @@ class SinkBinding:
         marker_key: the key under which the sink stores its markers.
         cluster: the id of the servers that store rows and markers; empty if it is unknown, as in
             records of earlier versions, or if the sink's markers never expire.
+        durable_markers: the sink's markers may expire, and it also stores each where it does not;
+            False in records of earlier versions.
     """
 
     kind: str
@@ -85,12 +87,14 @@ class SinkBinding:
     parts: int
     marker_key: str
     cluster: str = ""
+    durable_markers: bool = False
 
     def is_same_sink(self, other: SinkBinding | None) -> bool:
         """Return whether another binding writes to the same place; an unknown cluster may be any."""
         if other is None or self.is_other_cluster(other):
             return False
-        return replace(self, cluster="") == replace(other, cluster="")
+        place, others = (replace(b, cluster="", durable_markers=False) for b in (self, other))
+        return place == others
 
     def is_other_cluster(self, other: SinkBinding) -> bool:
         """Return whether both clusters are known and differ."""

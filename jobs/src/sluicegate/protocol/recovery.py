@@ -8,8 +8,9 @@ it, so only an overlapped epoch is left to apply. `unapplied` is for a run that 
 from __future__ import annotations
 
 from sluicegate.protocol import effects
-from sluicegate.protocol.coordinator import Job, overlapped_apply, verify_record
+from sluicegate.protocol.coordinator import overlapped_apply
 from sluicegate.protocol.effects import LogSteps
+from sluicegate.protocol.job import Job, verify_record
 from sluicegate.protocol.record import DecidedEpoch, EpochRecord, Seal
 
 

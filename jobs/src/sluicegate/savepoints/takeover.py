@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from sluicegate.errors import EpochLogBroken, Fenced, SinksStillOwned
 from sluicegate.protocol.markers import NO_MARKER, Marker, is_seed_of
@@ -63,6 +64,19 @@ def take_over_or_isolate(
         _check_isolation(ancestry, sinks)
 
 
+def verify_takeover(
+    checkpoint: ObjectStore, lineage: Lineage, bind: Callable[[str], Sinks], sink: str
+) -> None:
+    """Verify that a sink of a moved job has not lost the parent's last epochs since the takeover.
+
+    Raises as `take_over_or_isolate`.
+    """
+    ancestry = read_ancestry(checkpoint) if lineage.moved else None
+    if ancestry is not None and sink in ancestry.sinks:
+        ours = {sink: ancestry.sinks[sink]}
+        take_over(replace(ancestry, sinks=ours), lineage, bind(ancestry.lineage))
+
+
 def _check_isolation(ancestry: Ancestry, sinks: Sinks) -> None:
     owned = {_target(binding) for binding in ancestry.sinks.values()}
     for sink in sinks.values():
@@ -109,6 +123,8 @@ def _take_over_part(ancestry: Ancestry, lineage: Lineage, sink: BoundSink, part:
     writer = sink.open(part)
     try:
         current = writer.marker()
+        if current is None and ancestry.sinks[sink.id].durable_markers:
+            current = writer.marker(durable=True)
         if successor(current) not in ("", lineage.id):
             raise Fenced(
                 f"sink {sink.id} part {part} was taken over by lineage {successor(current)} already; "
@@ -118,8 +134,8 @@ def _take_over_part(ancestry: Ancestry, lineage: Lineage, sink: BoundSink, part:
             )
         if current is None and expected != NO_MARKER:
             log.warning(
-                "sink %s part %d has no marker of the parent: it has expired, or the rows are on "
-                "another server; cannot verify that the sink has epoch %d",
+                "sink %s part %d has no marker of the parent: it has expired and an earlier version "
+                "wrote it, or the rows are on another server; cannot verify that the sink has epoch %d",
                 sink.id,
                 part,
                 ancestry.epoch,

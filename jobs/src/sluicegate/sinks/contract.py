@@ -38,6 +38,8 @@ class PartDecision:
         this: the part's marker after the apply.
         prev: the part's marker before the apply.
         markers: False for at-least-once: write without reading or moving a marker.
+        durable_markers: see `SinkBinding`, as the epoch was decided: where a marker has expired, the
+            one that cannot expire is as good.
         traceparent: W3C trace context of the epoch; empty if it is not traced.
         reach: failpoint hook.
     """
@@ -46,6 +48,7 @@ class PartDecision:
     this: Marker
     prev: Marker
     markers: bool = True
+    durable_markers: bool = False
     traceparent: str = ""
     reach: Reach = field(default=lambda _point: None)
 
@@ -82,8 +85,13 @@ class Receipt:
 class PartWriter(Protocol):
     """Applies one part of one sink; long-lived, reused for later epochs."""
 
-    def marker(self) -> Marker | None:
-        """Return the committed marker, None if there is none; never the marker of an open transaction."""
+    def marker(self, *, durable: bool = False) -> Marker | None:
+        """Return the committed marker, None if there is none; never the marker of an open transaction.
+
+        Args:
+            durable: where the marker has expired, return the durable one; only for sinks whose
+                binding has `durable_markers`. False: it is expected that the part has no marker.
+        """
 
     def apply(self, decision: PartDecision, batches: Iterable[pa.RecordBatch]) -> Receipt:
         """Write all rows and the marker in one transaction, unless the marker forbids it.

@@ -148,7 +148,7 @@ class MemoryPartWriter:
             self._part.generation += 1
             self._generation = self._part.generation
 
-    def marker(self) -> Marker | None:
+    def marker(self, *, durable: bool = False) -> Marker | None:  # noqa: ARG002 - it never expires
         with _lock:
             return self._part.marker
 

@@ -51,6 +51,7 @@ class PartOrder:
     prev: Marker
     delivery: str
     traceparent: str
+    durable_markers: bool
 
     @property
     def writer_key(self) -> _WriterKey:
@@ -66,6 +67,7 @@ def apply_part(order: PartOrder) -> Receipt:
         this=order.this,
         prev=order.prev,
         markers=order.delivery == EXACTLY_ONCE,
+        durable_markers=order.durable_markers,
         traceparent=order.traceparent,
         reach=lambda point: failpoints.reach(point, epoch=order.this.epoch, sink=order.sink.id),
     )
@@ -178,18 +180,34 @@ class SinkMarkers:
     Opening a writer refreshes its part's marker and fences older writers of the part. So this runs
     in the driver while no apply runs, and only when a marker may be absent: before the first epoch
     of a part, at its first epoch in this process, and when nobody has opened the part for long.
+
+    Args:
+        sinks: of the job, by id.
+        check_taken_over: verifies that a sink still has what a moved job took over from its parent.
+            Called after the first marker of a part is seeded: if the sink loses its last
+            transactions before, the check fails; if it loses them later, the seed is missing.
     """
 
-    def __init__(self, sinks: Mapping[str, BoundSink]) -> None:
-        self._sinks = sinks
+    def __init__(
+        self,
+        sinks: Mapping[str, BoundSink],
+        check_taken_over: Callable[[str], None] = lambda _sink: None,
+    ) -> None:
+        self._sinks, self._check_taken_over = sinks, check_taken_over
         self._opened_s: dict[tuple[str, int], float] = {}
 
-    def seed(self, record: EpochRecord, sink: str, *, may_expire: bool) -> dict[int, Marker]:
+    def seed(
+        self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool
+    ) -> dict[int, Marker]:
         """Seed absent markers before the decision; see `ports.Sinks.seed_markers`."""
         markers: dict[int, Marker] = {}
         for part in record.parts_with_rows(sink):
             if record.prev_of(sink, part) == NO_MARKER or self._is_due(sink, part):
-                markers[part] = self._seed_part(record, sink, part, may_expire=may_expire)
+                markers[part] = self._seed_part(
+                    record, sink, part, may_expire=may_expire, durable=durable
+                )
+        if any(record.prev_of(sink, part) == NO_MARKER for part in markers):
+            self._check_taken_over(sink)
         return markers
 
     def refresh(self, record: EpochRecord) -> None:
@@ -204,10 +222,14 @@ class SinkMarkers:
             except SluicegateError as error:
                 log.warning("markers of %s were not refreshed before the apply: %s", sink, error)
 
-    def _seed_part(self, record: EpochRecord, sink: str, part: int, *, may_expire: bool) -> Marker:
+    def _seed_part(
+        self, record: EpochRecord, sink: str, part: int, *, may_expire: bool, durable: bool
+    ) -> Marker:
         writer, expected = self._open(record.lineage, sink, part), record.prev_of(sink, part)
         try:
             found = writer.marker()
+            if found is None and durable and expected != NO_MARKER:
+                found = writer.marker(durable=True)
             before = marker_to_name(
                 found, expected=expected, new_id=uuid.uuid4().hex, may_expire=may_expire
             )

@@ -46,7 +46,7 @@ class EpochRunner:
         self._log, self._offsets = StoredEpochLog(context.store), StoredOffsets(context.store)
         self._log_ports = LogPorts(self._log, self._offsets, SystemClock())
         self.background = BackgroundApply()
-        self._markers = SinkMarkers(context.sinks)
+        self._markers = SinkMarkers(context.sinks, context.check_taken_over)
         self._make_plan = make_plan or self._micro_batch_plan
         self._primed = False
         self._last_applied: DecidedEpoch | None = None

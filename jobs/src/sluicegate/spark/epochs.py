@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from sluicegate.deployment.environment import DriverEnvironment
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import SettingsInvalid
-from sluicegate.protocol.coordinator import Job
-from sluicegate.savepoints.takeover import take_over_or_isolate
+from sluicegate.protocol.job import Job
+from sluicegate.savepoints.takeover import take_over_or_isolate, verify_takeover
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark import shutdown
@@ -90,6 +91,7 @@ class EpochsWriter:
             tracing=Tracing(self.name),
             inline_bytes=self.settings.inline_bytes,
             max_part_bytes=self.settings.max_part_bytes,
+            check_taken_over=partial(verify_takeover, store, lineage, self._bound_by_id),
             progress=ProgressReporter.of_pod(),
         )
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import PartTooLarge, RowRefused, StageFailed
-from sluicegate.protocol.coordinator import Job
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.ports import Staged
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch, EpochRecord, EventTime
 from sluicegate.sinks.contract import BoundSink
@@ -42,6 +42,7 @@ class QueryContext:
     tracing: Tracing
     inline_bytes: int
     max_part_bytes: int
+    check_taken_over: Callable[[str], None] = lambda _sink: None
     progress: ProgressReporter = field(default_factory=lambda: ProgressReporter(None))
 
 
@@ -124,6 +125,7 @@ class TracedSinks:
                 prev=record.prev_of(sink, part),
                 delivery=record.delivery,
                 traceparent=record.traceparent,
+                durable_markers=record.sinks[sink].durable_markers,
             )
             for part in parts
         ]

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame
 
 from sluicegate import failpoints
 from sluicegate.dead_letters import letter as dead_letter
+from sluicegate.errors import SettingsInvalid
 from sluicegate.protocol.record import Chunk
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.sinks.reserved_columns import PART, REFUSED
@@ -168,6 +169,8 @@ class _PartStager:
         parts = rows.column(PART)
         rows = rows.drop_columns([PART])
         for part in pc.unique(parts).to_pylist():
+            if part is None or not 0 <= part < sink.binding.parts:
+                raise _no_such_part(sink, part)
             self._put((i, part), rows.filter(pc.equal(parts, part)))
 
     def _put(self, key: tuple[int, int], rows: pa.RecordBatch) -> None:
@@ -218,6 +221,15 @@ class _PartStager:
             name=name,
         )
         return _result(StagedPart(self._start_ns, time.time_ns(), chunk, memory_bytes))
+
+
+def _no_such_part(sink: BoundSink, part: int | None) -> SettingsInvalid:
+    number = "null" if part is None else part
+    return SettingsInvalid(
+        f"sink {sink.id} gives a row the part {number}, and it has parts 0 to {sink.binding.parts - 1}",
+        data="the epoch is undecided and nothing of it is visible; no transaction would write the row",
+        do="correct the sink's part_expression: each row needs a part, rows with null keys too",
+    )
 
 
 def _result(staged: StagedPart) -> pa.RecordBatch:

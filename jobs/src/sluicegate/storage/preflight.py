@@ -126,7 +126,7 @@ def _diagnose(error: StoreUnavailable, bucket: str, endpoint: str) -> Sluicegate
         what = f"{where} rejected a request for bucket {bucket} as invalid: {error.what}"
         do = "check the bucket's name and AWS_REGION"
     elif untrusted := _untrusted(endpoint):
-        what = f"the certificate of {where} is not trusted: {untrusted}"
+        what = f"the certificate of {where} is not trusted ({untrusted})"
         do = (
             "renew the certificate if it has expired or is for another host; otherwise let SSL_CERT_FILE "
             "name a PEM file with the CA that signed it (in a CheckpointVolume: authoritySecret)"

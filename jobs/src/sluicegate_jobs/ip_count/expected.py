@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sluicegate.packaged_job import Verification
-from sluicegate.sinks.kafka.reader import Record
 from sluicegate_jobs.access_log import Hit, read_line
 from sluicegate_jobs.verification.dead_letters import DeadLetters, json_object, utc_time
 from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
+from sluicegate_jobs.verification.limits import NO_LIMITS, SinkLimits
 
 Key = tuple[int, str]
 """Start of a window (ms since 1970) and address."""
@@ -43,6 +43,7 @@ def compare(
     mysql: Iterable[TableRow],
     letters: Iterable[bytes | None],
     rules: Rules,
+    limits: SinkLimits = NO_LIMITS,
 ) -> Verification:
     """Compare the sinks with the counts of the source lines.
 
@@ -55,8 +56,9 @@ def compare(
         mysql: the table.
         letters: the values of the dead letters.
         rules: of the job.
+        limits: of its sinks.
     """
-    comparison = _Comparison(rules, letters, source.topic)
+    comparison = _Comparison(rules, letters, source.topic, limits)
     comparison.read_source(source)
     comparison.check("Kafka", comparison.last_records(kafka))
     comparison.check("MySQL", comparison.table(mysql))
@@ -66,10 +68,12 @@ def compare(
 class _Comparison:
     """One comparison: dead letters first, then the lines that they are about, then the sinks."""
 
-    def __init__(self, rules: Rules, letters: Iterable[bytes | None], topic: str) -> None:
+    def __init__(
+        self, rules: Rules, letters: Iterable[bytes | None], topic: str, limits: SinkLimits
+    ) -> None:
         self._rules = rules
         self._findings = Findings()
-        self._letters = DeadLetters(letters, topic, self._findings)
+        self._letters = DeadLetters(letters, topic, self._findings, limits)
         self._hits: Counter[Key] = Counter()
         """The expected counts: those of the lines that were read."""
         self._unread_hits: Counter[Key] = Counter()
@@ -93,32 +97,31 @@ class _Comparison:
 
     def read_source(self, source: SourceRecords) -> None:
         """Compute the expected counts; check each dead letter against its line."""
-        late: list[tuple[int, Record]] = []
-        newest_ms = 0
         for line, read in source.with_unread():
             parsed = read_line(line.value)
             if not read:
                 if not self._letters.check_unread(line) and isinstance(parsed, Hit):
                     self._unread_hits[self._key(parsed)] += 1
-                continue
-            reason = parsed if isinstance(parsed, str) else None
-            is_late = self._letters.check(line, reason, may_be_late=True)
-            if isinstance(parsed, Hit):
-                newest_ms = max(newest_ms, parsed.at_ms)
+            elif isinstance(parsed, str):
+                self._letters.check(line, parsed)
+            else:
                 key = self._key(parsed)
-                if is_late:
-                    late.append((key[0] + self._rules.window_ms, line))
-                else:
+                end_ms = key[0] + self._rules.window_ms
+                late = source.watermarks.judge(line, parsed.at_ms, end_ms)
+                if not self._letters.check(line, None, late=late):
                     self._hits[key] += 1
         self._letters.check_none_left()
-        for window_end_ms, line in late:
-            # no watermark exceeds the newest event
-            if window_end_ms > newest_ms - self._rules.lateness_ms:
-                where = f"{source.topic}/{line.partition}/{line.offset}"
-                what = f"record {where} has a dead letter as late, but was within the lateness"
-                self._findings.add(WRONG, what)
-        self._checked = source.counts("lines")
-        self._checked |= {"late lines": len(late), "dead letters": self._letters.count}
+        source.watermarks.check(self._rules.lateness_ms, self._findings)
+        self._check_refused()
+        self._checked = source.counts("lines") | {"late lines": self._letters.late}
+        self._checked |= self._letters.counts()
+
+    def _check_refused(self) -> None:
+        """Find refused counts that no lines have."""
+        for key, counts in self._refused.items():
+            if max(counts) > self._hits[key] + self._unread_hits[key]:
+                what = f"{_window(key)}: a sink refused the count {max(counts)}"
+                self._findings.add(WRONG, f"{what}, expected {self._hits[key]}")
 
     def last_records(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[Key, int]:
         """Return the last count of each key, which must be the highest."""

@@ -22,11 +22,12 @@ def verify(settings: IpCountSettings) -> Verification:
     check = Check(settings, settings.source)
     columns = ", ".join(TableRow._fields)
     compared = compare(
-        check.source(),
+        check.source(late_rows=True),
         ((r.key, r.value) for r in check.topic_records(settings.topic)),
         (TableRow(*row) for row in check.table_rows(settings.table, columns)),
         _dead_letters(settings, check),
         rules,
+        check.limits(topic=settings.topic, table=settings.table),
     )
     return check.conclude(compared, settings.table)
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sluicegate.packaged_job import Verification
-from sluicegate.sinks.kafka.reader import Record
+from sluicegate.sinks.kafka.reader import Position, Record
 from sluicegate_jobs.kafka_to_kafka.job import KafkaToKafkaSettings
 from sluicegate_jobs.verification.check import Check
-from sluicegate_jobs.verification.dead_letters import DeadLetters, text_of
+from sluicegate_jobs.verification.dead_letters import DeadLetters, Refusal, text_of
 from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, WRONG, Findings
+from sluicegate_jobs.verification.limits import NO_LIMITS, Refused, SinkLimits
 
 Transform = Callable[[bytes], bytes]
 
@@ -25,6 +26,9 @@ KNOWN: Mapping[str, Transform] = {
     "lower(value)": lambda value: value.decode().lower().encode(),
 }
 """Transformations that are also known in Python; for others, values are not compared."""
+
+_TIME_LIMIT = "message.timestamp.after.max.ms"
+"""Whether a record was ahead of this limit when it was refused is not known later."""
 
 
 class Copy(NamedTuple):
@@ -43,6 +47,7 @@ def verify(settings: KafkaToKafkaSettings) -> Verification:
         sorted(check.topic_records(settings.topic), key=lambda r: (r.partition, r.offset)),
         check.topic_values(settings.dead_letters),
         KNOWN.get("".join(settings.transform.split()).lower()),
+        check.limits(topic=settings.topic),
     )
     return check.conclude(compared)
 
@@ -52,13 +57,14 @@ def compare(
     sink: Sequence[Record],
     letters: Iterable[bytes | None],
     transform: Transform | None,
+    limits: SinkLimits = NO_LIMITS,
 ) -> Verification:
     """Compare the sink with the transformed source; without `transform`, ignoring values. Pure.
 
     The records of the sink must be in the order of each partition.
     """
     findings = Findings()
-    dead_letters = DeadLetters(letters, source.topic, findings)
+    dead_letters = DeadLetters(letters, source.topic, findings, limits)
     expected: dict[bytes | None, list[Copy]] = {}
     invalid = 0
     for record in source:
@@ -66,9 +72,13 @@ def compare(
         is_invalid = isinstance(text, str) and record.value is not None
         invalid += is_invalid
         dead_letters.check(record, str(text) if is_invalid else None)
-        position = (source.topic, record.partition, record.offset)
-        if not is_invalid and position not in dead_letters.refused_sources:
+        position = Position(source.topic, record.partition, record.offset)
+        refusal = dead_letters.refused_sources.get(position)
+        if not is_invalid and refusal is None:
             expected.setdefault(record.key, []).append(_copy(record, transform))
+        elif refusal is not None:
+            refused = _judge(refusal, record, transform, limits)
+            dead_letters.note_refused(refused, refusal.sink, f"record {position}")
     dead_letters.check_none_left()
     actual: dict[bytes | None, list[Copy]] = {}
     partitions_of: dict[bytes, set[int]] = {}
@@ -87,8 +97,8 @@ def compare(
         "records in the sink": len(sink),
         "records that are not text": invalid,
         "records that the sink refused": len(dead_letters.refused_sources),
-        "dead letters": dead_letters.count,
     }
+    checked |= dead_letters.counts()
     if transform is None:
         checked["values compared: the transformation is not known to this check"] = 0
     return Verification(checked, findings.result())
@@ -99,6 +109,19 @@ def _copy(record: Record, transform: Transform | None) -> Copy:
     if transform is not None and value is not None:
         value = transform(value)
     return Copy(value, record.headers, record.timestamp_ms)
+
+
+def _judge(
+    refusal: Refusal, record: Record, transform: Transform | None, limits: SinkLimits
+) -> Refused:
+    """Return whether the sink's topic refuses the record that is made of a source record."""
+    topic = limits.topics.get(refusal.sink)
+    if topic is None:
+        return Refused.NO
+    if _TIME_LIMIT in refusal.reason or (record.value is not None and transform is None):
+        return Refused.UNKNOWN
+    value = None if record.value is None or transform is None else transform(record.value)
+    return topic.refuses(record.key, value, record.headers)
 
 
 def _check_key(

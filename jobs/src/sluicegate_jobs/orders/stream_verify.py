@@ -1,8 +1,4 @@
-"""Verification of orders_stream: sums the source by window in plain Python and compares both sinks.
-
-Only the run itself knows which orders were late, so a dead letter that says so is accepted if the
-order is older than the newest one by more than the lateness.
-"""
+"""Verification of orders_stream: sums the source by window in plain Python and compares both sinks."""
 
 from __future__ import annotations
 
@@ -15,26 +11,30 @@ from typing import Any
 
 from sluicegate.packaged_job import Verification
 from sluicegate_jobs.access_log import interval_ms
-from sluicegate_jobs.orders.expected import Order, check_rows, read_order
+from sluicegate_jobs.orders.expected import check_rows, read_order
 from sluicegate_jobs.orders.schema import LATENESS, WINDOW
 from sluicegate_jobs.orders.stream import OrdersStreamSettings
 from sluicegate_jobs.verification.check import Check
 from sluicegate_jobs.verification.dead_letters import DeadLetters, utc_time
 from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, WRONG, Findings
+from sluicegate_jobs.verification.limits import NO_LIMITS, SinkLimits
 
 Key = tuple[datetime, str]
 Values = tuple[object, ...]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def verify(settings: OrdersStreamSettings) -> Verification:
     """Sum the orders again and compare them with both sinks and the dead letters."""
     check = Check(settings, settings.source)
     compared = compare(
-        check.source(),
+        check.source(late_rows=True),
         check.topic_values(settings.topic),
         check.table_rows(settings.table, "window_start, user, orders, largest, smallest"),
         check.topic_values(settings.dead_letters),
+        check.limits(topic=settings.topic, table=settings.table),
     )
     return check.conclude(compared, settings.table)
 
@@ -44,10 +44,11 @@ def compare(
     kafka: Iterable[bytes | None],
     mysql: Iterable[tuple[Any, ...]],
     letters: Iterable[bytes | None],
+    limits: SinkLimits = NO_LIMITS,
 ) -> Verification:
     """Compare the values of both topics and the rows of the table with the sums of the source. Pure."""
     findings = Findings()
-    dead_letters = DeadLetters(letters, source.topic, findings)
+    dead_letters = DeadLetters(letters, source.topic, findings, limits)
     amounts, checked = _amounts(source, dead_letters, findings)
     expected = {key: (len(a), max(a), min(a)) for key, a in amounts.items()}
     last = _last(kafka, findings)
@@ -55,7 +56,7 @@ def compare(
     check_rows("the topic", expected, last.items(), findings)
     check_rows("the table", expected, rows, findings)
     counts = {"windows of users": len(expected), "rows in MySQL": len(rows)}
-    return Verification(checked | counts | {"dead letters": dead_letters.count}, findings.result())
+    return Verification(checked | counts | dead_letters.counts(), findings.result())
 
 
 def _amounts(
@@ -63,32 +64,21 @@ def _amounts(
 ) -> tuple[dict[Key, list[Decimal]], dict[str, int]]:
     """Collect the orders that are not late; check each dead letter against its record."""
     amounts: dict[Key, list[Decimal]] = defaultdict(list)
-    late: list[datetime] = []
-    newest = datetime.min.replace(tzinfo=UTC)
+    length_ms = interval_ms(WINDOW)
     for record in source:
         order = read_order(record.value)
-        reason = order if isinstance(order, str) else None
-        is_late = dead_letters.check(record, reason, may_be_late=True)
-        if isinstance(order, Order):
-            newest = max(newest, order.time)
-            start = _start(order.time)
-            if is_late:
-                late.append(start)
-            else:
-                amounts[start, order.user].append(order.amount)
+        if isinstance(order, str):
+            dead_letters.check(record, order)
+            continue
+        at_ms = (order.time - _EPOCH) // timedelta(milliseconds=1)
+        start_ms = at_ms - at_ms % length_ms
+        late = source.watermarks.judge(record, at_ms, start_ms + length_ms)
+        if not dead_letters.check(record, None, late=late):
+            start = _EPOCH + timedelta(milliseconds=start_ms)
+            amounts[start, order.user].append(order.amount)
     dead_letters.check_none_left()
-    length, lateness = (timedelta(milliseconds=interval_ms(t)) for t in (WINDOW, LATENESS))
-    for start in late:
-        if start + length > newest - lateness:
-            findings.add(
-                WRONG, f"an order of window {start} has a dead letter as late, but was not late"
-            )
-    return amounts, source.counts() | {"late orders": len(late)}
-
-
-def _start(time: datetime) -> datetime:
-    time_ms = int(time.timestamp() * 1000)
-    return datetime.fromtimestamp((time_ms - time_ms % interval_ms(WINDOW)) / 1000, tz=UTC)
+    source.watermarks.check(interval_ms(LATENESS), findings)
+    return amounts, source.counts() | {"late orders": dead_letters.late}
 
 
 def _last(values: Iterable[bytes | None], findings: Findings) -> dict[Key, Values]:

@@ -100,8 +100,8 @@ class _FailingWriter:
     sink: str
     rows: int
 
-    def marker(self) -> Marker | None:
-        return self.writer.marker()
+    def marker(self, *, durable: bool = False) -> Marker | None:
+        return self.writer.marker(durable=durable)
 
     def apply(self, decision: PartDecision, batches: Iterable[pa.RecordBatch]) -> Receipt:
         return self.writer.apply(decision, self._until_failure(batches))

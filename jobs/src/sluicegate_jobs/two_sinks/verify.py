@@ -23,6 +23,7 @@ from sluicegate_jobs.verification.check import Check
 from sluicegate_jobs.verification.dead_letters import EMPTY, UNPARSED, DeadLetters, utc_time
 from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
+from sluicegate_jobs.verification.limits import NO_LIMITS, SinkLimits
 
 _TIME = re.compile(r"(19|20)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z", re.ASCII)
 
@@ -38,6 +39,7 @@ class Delivered:
     letters: Iterable[bytes | None]
     decided: Counter[bytes] | None
     """The values that the epoch records decided for the topic; None if some are pruned."""
+    limits: SinkLimits = NO_LIMITS
 
 
 def verify(settings: TwoSinksSettings) -> Verification:
@@ -52,6 +54,7 @@ def verify(settings: TwoSinksSettings) -> Verification:
         None
         if decided.rows is None
         else decided_values(check.objects, decided.attempts, f"kafka.{settings.topic}"),
+        check.limits(topic=settings.topic, table=settings.table),
     )
     compared = compare(check.source(), delivered)
     return check.conclude(compared, settings.table)
@@ -75,7 +78,7 @@ def decided_values(objects: ObjectStore, epochs: Iterable[int], sink: str) -> Co
 def compare(source: SourceRecords, delivered: Delivered) -> Verification:
     """Compare what was delivered with the sums of the source. Pure."""
     findings = Findings()
-    dead_letters = DeadLetters(delivered.letters, source.topic, findings)
+    dead_letters = DeadLetters(delivered.letters, source.topic, findings, delivered.limits)
     expected: Counter[Key] = Counter()
     for record in source:
         row = read_row(record.value)
@@ -103,8 +106,8 @@ def compare(source: SourceRecords, delivered: Delivered) -> Verification:
         "UUIDs": len(ids),
         "UUIDs that the epoch records decided": (delivered.decided or Counter()).total(),
         "rows in MySQL": len(delivered.mysql),
-        "dead letters": dead_letters.count,
     }
+    checked |= dead_letters.counts()
     return Verification(checked, findings.result())
 
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import pymysql
+from confluent_kafka.admin import ResourceType
 from pymysql.cursors import SSCursor
 
 from sluicegate.errors import SinkUnavailable, SluicegateError, TargetMissing
@@ -19,9 +20,11 @@ from sluicegate.protocol.markers import Marker
 from sluicegate.savepoints.takeover import successor
 from sluicegate.settings.epoch import EXACTLY_ONCE
 from sluicegate.sinks.contract import quoted
+from sluicegate.sinks.kafka.admin import KafkaAdmin
 from sluicegate.sinks.kafka.connection import Connection
 from sluicegate.sinks.kafka.marker_reader import committed_marker
 from sluicegate.sinks.kafka.reader import CommittedReader, Record, read_committed
+from sluicegate.sinks.mysql.catalog import Catalog
 from sluicegate.sinks.mysql.connection import Address, connect
 from sluicegate.sinks.mysql.connection import Connection as Database
 from sluicegate.sinks.mysql.writer import MARKERS
@@ -33,6 +36,8 @@ from sluicegate_jobs.verification.epoch_log import (
     compare_decided,
     read_decided,
 )
+from sluicegate_jobs.verification.limits import SinkLimits, TableLimits, TopicLimits
+from sluicegate_jobs.verification.watermarks import Watermarks, read_watermarks
 
 _TIMEOUT_S = 120.0
 _NO_SUCH_TABLE = 1146
@@ -55,9 +60,34 @@ class Check:
     def _database(self) -> Address:
         return Address.parse(self._settings.mysql or None)
 
-    def source(self) -> SourceRecords:
-        """Return the records of the source; reading them fails if retention removed the oldest ones."""
-        return SourceRecords(self._source, self.source_records(), self.decided.covered)
+    def source(self, *, late_rows: bool = False) -> SourceRecords:
+        """Return the records of the source; reading them fails if retention removed the oldest ones.
+
+        Args:
+            late_rows: the job drops late rows, so read the watermarks of all retained epochs.
+        """
+        watermarks = Watermarks()
+        if late_rows and self.decided.newest:
+            newest = self.decided.newest.epoch
+            watermarks = read_watermarks(self.objects, self._source, newest)
+        return SourceRecords(self._source, self.source_records(), self.decided.covered, watermarks)
+
+    def limits(self, *, topic: str = "", table: str = "") -> SinkLimits:
+        """Return the limits of the job's sinks, as the servers name them now."""
+        topics, tables = {}, {}
+        if topic:
+            config = KafkaAdmin(self._kafka).config(ResourceType.TOPIC, topic)
+            topics[f"kafka.{topic}"] = TopicLimits(
+                int(config["max.message.bytes"]),
+                compacted="compact" in config["cleanup.policy"],
+            )
+        if table:
+            with self._session(f"the columns of {table}") as session:
+                catalog = Catalog(session)
+                found = catalog.table(table)
+                columns = found.by_lower_name() if found else {}
+                tables[f"mysql.{table}"] = TableLimits(columns, catalog.server.max_allowed_packet)
+        return SinkLimits(topics, tables)
 
     def source_records(self) -> Iterator[Record]:
         """Yield all records of the source, whether a decided epoch has read them or not.

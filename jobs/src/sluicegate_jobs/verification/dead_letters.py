@@ -1,19 +1,28 @@
-"""The dead letters of a job, by the source record that each is about. Pure."""
+"""The dead letters of a job, each judged: by its source record, or by the limits of the sink that it names.
+
+Pure. No dead letter is believed: one about a record that was neither broken nor late, or about a row
+that its sink accepts, is a finding.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sluicegate.dead_letters.letter import STAGED_ROW
 from sluicegate.sinks.kafka.reader import Position, Record
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
+from sluicegate_jobs.verification.limits import NO_LIMITS, Refused, SinkLimits
+from sluicegate_jobs.verification.watermarks import Late
 
 EMPTY, UNPARSED, LATE = "empty", "unparsed", "late"
 """The first words of reasons."""
+
+_REFUSED = re.compile(r"refused by (?P<sink>\S+): ")
 
 
 def text_of(value: bytes | None) -> bytes | str:
@@ -27,19 +36,43 @@ def text_of(value: bytes | None) -> bytes | str:
     return value
 
 
-class DeadLetters:
-    """The dead letters of a job whose source is `topic`; `findings` receives what is wrong with them."""
+class Refusal(NamedTuple):
+    """What a dead letter says about a record that a sink refused."""
 
-    def __init__(self, values: Iterable[bytes | None], topic: str, findings: Findings) -> None:
-        self._topic, self._findings = topic, findings
+    sink: str
+    reason: str
+
+
+class DeadLetters:
+    """The dead letters of a job.
+
+    Args:
+        values: of their topic.
+        topic: the job's source.
+        findings: receives what is wrong with them.
+        limits: of the job's sinks. A row that a sink would accept is not a dead letter.
+    """
+
+    def __init__(
+        self,
+        values: Iterable[bytes | None],
+        topic: str,
+        findings: Findings,
+        limits: SinkLimits = NO_LIMITS,
+    ) -> None:
+        self._topic, self._findings, self._limits = topic, findings, limits
         self._by_source: dict[Position, dict[str, Any]] = {}
         self.count = 0
+        self.late = 0
+        """Rows that were late, each with its dead letter."""
+        self.unjudged = 0
+        """Dead letters that may be right, but whose epoch is pruned or whose limit is not known here."""
         self.refused: list[dict[str, Any]] = []
         """The rows that a sink refused: JSON if a sink writes JSON, otherwise columns."""
-        self.refused_sources: set[Position] = set()
+        self.refused_sources: dict[Position, Refusal] = {}
         """The records that refused rows were made from, if the dead letters name them."""
-        self.truncated = 0
-        """Dead letters of refused rows whose payload was cut, so the row is unknown."""
+        self.truncated: list[dict[str, Any]] = []
+        """Dead letters of refused rows whose payload was cut, so that only its hash is known."""
         for value in values:
             self.count += 1
             self._read(value)
@@ -62,22 +95,37 @@ class DeadLetters:
         self._by_source[position] = letter
 
     def _read_refused(self, letter: dict[str, Any]) -> None:
-        if not letter["reason"].startswith("refused by "):
+        named = _REFUSED.match(letter["reason"])
+        if named is None:
             self._findings.add(WRONG, f"a dead letter has no source: {letter['reason']!r:.80}")
             return
         if isinstance(letter.get("source"), dict):
-            self.refused_sources.add(_position_of(letter["source"]))
+            refusal = Refusal(named["sink"], letter["reason"])
+            self.refused_sources[_position_of(letter["source"])] = refusal
         parsed = _parse(str(letter.get("payload")))
         rows = [row for row in parsed if isinstance(row, dict)] if isinstance(parsed, list) else []
         if not rows:
-            self.truncated += 1
+            self.truncated.append(letter)
             return
         as_json = (json_object(str(row.get("value"))) for row in rows)
         row = next((row for row in as_json if row), rows[0])
         if isinstance(row.get("source"), dict) and isinstance(row.get("reason"), str):
             self._add(row)  # a dead letter that was itself refused
-        else:
-            self.refused.append(row)
+            return
+        self.refused.append(row)
+        if not isinstance(letter.get("source"), dict):  # otherwise the caller has the record itself
+            refused = self._limits.refuses(named["sink"], rows)
+            self.note_refused(refused, named["sink"], f"{row!r:.120}")
+
+    def note_refused(self, refused: Refused, sink: str, row: str) -> None:
+        """Add a finding if a sink accepts the row of a dead letter."""
+        self.unjudged += refused is Refused.UNKNOWN
+        if refused is Refused.NO:
+            self._findings.add(
+                WRONG,
+                f"a dead letter says that {sink} refuses {row}, but it accepts that (or its limits were "
+                "widened since)",
+            )
 
     def check_unread(self, record: Record) -> bool:
         """Return whether a record that no decided epoch has read has a dead letter: that is a finding."""
@@ -88,23 +136,27 @@ class DeadLetters:
         self._findings.add(UNDECIDED, what)
         return True
 
-    def check(self, record: Record, reason: str | None, *, may_be_late: bool = False) -> bool:
+    def check(self, record: Record, reason: str | None, *, late: Late = Late.NO) -> bool:
         """Compare a source record with its dead letter; return whether the job dropped it as late.
 
         Args:
             record: that an epoch has read.
             reason: how its dead letter must begin; None if the record is valid.
-            may_be_late: a valid record may have a dead letter as late; otherwise it has none.
+            late: whether the watermark of its epoch made a valid record late.
         """
         position = Position(self._topic, record.partition, record.offset)
         letter = self._by_source.pop(position, None)
+        if reason is None and late is Late.YES:
+            reason = LATE
         if letter is None:
             if reason is not None:
                 self._findings.add(LOST, f"record {position} is {reason} and has no dead letter")
-            return False
-        is_late = may_be_late and reason is None and letter["reason"].startswith(LATE)
-        if not is_late and (reason is None or not letter["reason"].startswith(reason)):
-            truth = "is valid" if reason is None else f"is {reason}"
+            return reason == LATE
+        if reason is None and late is Late.UNKNOWN and letter["reason"].startswith(LATE):
+            self.unjudged += 1
+            reason = LATE
+        if reason is None or not letter["reason"].startswith(reason):
+            truth = "is valid and was not late" if reason is None else f"is {reason}"
             stated = f"{letter['reason']!r:.80}"
             self._findings.add(WRONG, f"record {position} {truth}; its dead letter says {stated}")
         digest = None if record.value is None else hashlib.sha256(record.value).hexdigest()
@@ -112,7 +164,13 @@ class DeadLetters:
             self._findings.add(
                 WRONG, f"the dead letter of record {position} has another payload's hash"
             )
-        return is_late
+        self.late += reason == LATE
+        return reason == LATE
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are, for `Verification.checked`."""
+        unjudged = {"dead letters that cannot be judged any more": self.unjudged}
+        return {"dead letters": self.count} | (unjudged if self.unjudged else {})
 
     def check_none_left(self) -> None:
         """Add a finding for each dead letter about a record that was not read."""

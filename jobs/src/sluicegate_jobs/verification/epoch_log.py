@@ -5,7 +5,6 @@ This is the part of every check that does not depend on the job's rows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +18,7 @@ from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import ObjectStore
 from sluicegate_jobs.verification.findings import LOST, UNDECIDED, Findings
+from sluicegate_jobs.verification.watermarks import Watermarks, read_plan
 
 
 @dataclass(frozen=True)
@@ -111,23 +111,18 @@ def read_decided(objects: ObjectStore, topic: str | None) -> DecidedState:
     return DecidedState(newest, attempts, rows if complete else None, covered)
 
 
-def _covered(objects: ObjectStore, epoch: int, topic: str | None) -> dict[int, int]:
+def _covered(objects: ObjectStore, epoch: int, topic: str | None) -> Mapping[int, int]:
     """Return how far an epoch has read, from Spark's offset log; empty for a batch."""
     if topic is None:
         return {}
-    stored = objects.read(f"offsets/{epoch}")
-    # A version, metadata, then the offsets of each source; '-' for a source without offsets.
-    sources = [
-        json.loads(line) for line in (stored or b"").decode().splitlines()[2:] if line != "-"
-    ]
-    offsets = [{int(p): int(o) for p, o in s[topic].items()} for s in sources if topic in s]
-    if not offsets or any(offset != offsets[0] for offset in offsets):
+    plan = read_plan(objects, epoch, topic)
+    if plan is None:
         raise EpochLogBroken(
             f"epoch {epoch} is decided, and offsets/{epoch} does not say how far {topic} was read",
             data="it is unknown which records must be in the sinks; nothing was compared",
             do="check that this is the job's checkpoint and source; restore offsets/ if it is",
         )
-    return offsets[0]
+    return plan.ends
 
 
 class SourceRecords:
@@ -137,10 +132,18 @@ class SourceRecords:
         topic: of the source.
         records: all of them, those of each partition in order.
         covered: partition -> the first offset that no decided epoch has read.
+        watermarks: of the epochs that read them; without any, no row was late.
     """
 
-    def __init__(self, topic: str, records: Iterable[Record], covered: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        records: Iterable[Record],
+        covered: Mapping[int, int],
+        watermarks: Watermarks | None = None,
+    ) -> None:
         self.topic = topic
+        self.watermarks = watermarks or Watermarks()
         self._records, self._covered = records, covered
         self._read = self._unread = 0
 

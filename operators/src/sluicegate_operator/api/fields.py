@@ -48,7 +48,7 @@ class Rule:
         cel: the rule in CEL; `self` is the object that the rule belongs to.
         message: what is wrong and what to do about it.
         holds: the same rule in Python. None for transition rules (`oldSelf`), which only the API
-            server can evaluate.
+            server can evaluate, and where a reconciler has a better message.
     """
 
     cel: str

@@ -19,8 +19,9 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 _KEYWORDS = {"at_least": "minimum", "at_most": "maximum", "pattern": "pattern"}
 
-_MAX_LENGTH = 4096
-"""Maximum length of a string in a spec. The API server's cost estimate of a CEL rule needs a bound."""
+_MAX_LENGTH, _MAX_PROPERTIES, _MAX_VALUE_LENGTH = 4096, 256, 16384
+"""Maximum length of a string in a spec, and of a map and its values. The API server's cost estimate of a
+CEL rule needs a bound."""
 
 
 def schema_of(kind: type[object], *, defaults: bool = True) -> Schema:
@@ -79,7 +80,9 @@ def _type(hint: Any, *, defaults: bool) -> Schema:  # noqa: ANN401 - a type hint
         return {"type": "array", "items": _type(get_args(hint)[0], defaults=defaults)}
     if get_origin(hint) is not None:
         if get_args(hint)[1] is str:
-            return {"type": "object", "additionalProperties": {"type": "string"}}
+            values = {"type": "string", "maxLength": _MAX_VALUE_LENGTH}
+            schema = {"type": "object", "additionalProperties": values}
+            return {**schema, "maxProperties": _MAX_PROPERTIES}
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     if dataclasses.is_dataclass(hint):
         assert isinstance(hint, type)

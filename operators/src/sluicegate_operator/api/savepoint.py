@@ -9,7 +9,7 @@ from sluicegate.settings.schema import option
 from sluicegate_operator.api.checkpoint_volume import DELETE, RETAIN
 from sluicegate_operator.api.conditions import Condition
 from sluicegate_operator.api.fields import Instant, Rule
-from sluicegate_operator.api.streaming_job import Schedule
+from sluicegate_operator.api.schedule import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from sluicegate.settings import epoch
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.restart import RestartSettings
 from sluicegate.settings.schema import option
+from sluicegate_operator.api import spark_properties
 from sluicegate_operator.api.codec import API, render
 from sluicegate_operator.api.fields import Rule, Template
 from sluicegate_operator.api.paths import (
@@ -25,6 +26,7 @@ from sluicegate_operator.api.paths import (
     RESERVED_MESSAGE,
     is_reserved,
 )
+from sluicegate_operator.api.schedule import Schedule
 
 INTERVAL, AVAILABLE_NOW, ONCE = "Interval", "AvailableNow", "Once"
 TRIGGERS = (INTERVAL, AVAILABLE_NOW, ONCE)
@@ -106,26 +108,6 @@ class CheckpointSettings:
             RESERVED_MESSAGE,
             lambda checkpoint: not is_reserved(checkpoint.path),
         ),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """When a batch job runs, or when savepoints are taken."""
-
-    cron: str = option(
-        ...,
-        "Cron expression with five fields: minute, hour, day of month, month, day of week.",
-        pattern=r"^\S+(\s+\S+){4}$",
-    )
-    time_zone: str = option(
-        "UTC", "Time zone of the cron expression: an IANA name such as Europe/Berlin."
-    )
-    starting_deadline_s: float = option(
-        0.0,
-        "A run that cannot start within this time after its scheduled time is skipped. "
-        "0: it starts however late it is.",
-        at_least=0,
     )
 
 
@@ -380,6 +362,7 @@ class StreamingJobSpec:
             "delivery and stateBackend belong to the checkpoint: only upgradeMode Stateless, which "
             "starts an empty checkpoint, can change them",
         ),
+        *spark_properties.RULES,
     )
 
     @property

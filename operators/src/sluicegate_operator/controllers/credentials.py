@@ -70,6 +70,10 @@ async def _read_keys(api: Api, namespace: str, name: str, *keys: str) -> tuple[s
         texts = [base64.b64decode(data[key], validate=True).decode().strip() for key in keys]
     except (KeyError, binascii.Error, UnicodeDecodeError) as error:
         raise _denied(f"Secret {name} lacks {' or '.join(keys)}", keys) from error
+    # an empty key must not count as no Secret: then the operator's own identity would be used
+    for key, text in zip(keys, texts, strict=True):
+        if not text:
+            raise _denied(f"Secret {name} has an empty {key}", keys)
     return found["metadata"]["resourceVersion"], texts
 
 

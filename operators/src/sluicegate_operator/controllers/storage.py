@@ -63,7 +63,7 @@ class StorageController(Controller[AnyResource]):
                     volume = self.checkpoints.volume(key[0], action.volume)
                     return (await read_access(self.api, key[0], volume, self.limits)).environment
 
-                self.tasks.start(uid, action.task, environment, action.timeout_s)
+                self.tasks.start(uid, action.task, environment, action.timeout_s, key[0])
             case ForgetTask():
                 self.tasks.forget(uid, action.task)
 

@@ -277,7 +277,7 @@ class JobController(Controller[JobResource]):
 
         async def delete() -> None:
             try:
-                async with self.slots.others:
+                async with self.slots.others.slot(key[0]):
                     await self._delete_checkpoint(job)
                 self.observer.checkpoint_deleted(key, job.uid)
             except Exception as error:  # noqa: BLE001 - it is reported, and the deletion is retried

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 
 from sluicegate.errors import SettingsInvalid
+from sluicegate_operator.api import spark_properties
 from sluicegate_operator.api.fields import SPEC_REJECTED
 from sluicegate_operator.api.labels import EXECUTOR
 from sluicegate_operator.api.streaming_job import PodSettings, StreamingJobSpec
@@ -61,78 +62,6 @@ below the first, so that either volume can be replaced alone."""
 TEMPLATE_FOLDER, TEMPLATE_NAME = "/etc/sluicegate", "executor.json"
 """The executor template in the driver's container. Spark reads YAML, of which JSON is a subset."""
 
-_OPERATOR_SETS_IT = "the operator sets it"
-
-FORBIDDEN: Mapping[str, str] = {
-    "spark.master": _OPERATOR_SETS_IT,
-    "spark.submit.deployMode": _OPERATOR_SETS_IT,
-    "spark.app.id": _OPERATOR_SETS_IT,
-    "spark.driver.host": _OPERATOR_SETS_IT,
-    "spark.driver.bindAddress": _OPERATOR_SETS_IT,
-    "spark.driver.cores": "set driver.cores",
-    "spark.driver.memory": "set driver.memory",
-    "spark.driver.memoryOverhead": "set driver.memoryOverhead",
-    "spark.driver.memoryOverheadFactor": "set driver.memoryOverhead",
-    "spark.executor.instances": "set executor.instances",
-    "spark.executor.cores": "set executor.cores",
-    "spark.executor.memory": "set executor.memory",
-    "spark.executor.memoryOverhead": "set executor.memoryOverhead",
-    "spark.executor.memoryOverheadFactor": "set executor.memoryOverhead",
-    "spark.local.dir": f"replace the volume at {SCRATCH_FOLDER} in the pods' templates",
-    "spark.kubernetes.memoryOverheadFactor": "set memoryOverhead of driver and executor",
-    "spark.kubernetes.namespace": "pods run in the job's namespace",
-    "spark.kubernetes.context": _OPERATOR_SETS_IT,
-    "spark.kubernetes.driver.master": _OPERATOR_SETS_IT,
-    "spark.kubernetes.driver.pod.name": _OPERATOR_SETS_IT,
-    "spark.kubernetes.driver.podTemplateFile": "set driver.template",
-    "spark.kubernetes.driver.podTemplateContainerName": "set driver.template",
-    "spark.kubernetes.executor.podTemplateFile": "set executor.template",
-    "spark.kubernetes.executor.podTemplateContainerName": "set executor.template",
-    "spark.kubernetes.executor.podNamePrefix": _OPERATOR_SETS_IT,
-    "spark.kubernetes.container.image": "set image",
-    "spark.kubernetes.driver.container.image": "set image",
-    "spark.kubernetes.executor.container.image": "set image",
-    "spark.kubernetes.container.image.pullPolicy": "set imagePullPolicy",
-    "spark.kubernetes.container.image.pullSecrets": "set imagePullSecrets",
-    "spark.kubernetes.authenticate.driver.serviceAccountName": "set serviceAccount",
-    "spark.kubernetes.authenticate.executor.serviceAccountName": "set serviceAccount",
-    "spark.sql.streaming.checkpointLocation": "set checkpoint",
-    "spark.sql.streaming.checkpointFileManagerClass": "exactly-once needs Sluicegate's own class",
-    "spark.sql.streaming.stateStore.providerClass": "set epochs.stateBackend",
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "a skipped epoch needs version 1",
-    "spark.sql.streaming.stateStore.commitValidation.enabled": "a skipped epoch needs it off",
-    "spark.sql.shuffle.orderIndependentChecksum.enabled": "exactly-once needs it on",
-    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": (
-        "exactly-once needs it on"
-    ),
-}
-"""Keys of sparkConf that a job cannot set, and why or what to set instead."""
-
-FIXED: Mapping[str, tuple[str, str]] = {
-    "spark.dynamicAllocation.enabled": (
-        "false",
-        "executor.instances sets their number, and an executor that is removed loses its state",
-    ),
-    "spark.speculation": ("false", "two copies of a task would both stage rows"),
-    "spark.kubernetes.allocation.pods.allocator": (
-        "direct",
-        "executors must end with their driver, and not be re-created by a StatefulSet",
-    ),
-}
-"""Keys that can only have one value, and why."""
-
-_PROTECTED = "the operator sets it: drivers and executors must authenticate and encrypt"
-_FORBIDDEN_PREFIXES: Mapping[str, str] = {
-    "spark.authenticate": _PROTECTED,
-    "spark.network.crypto.": _PROTECTED,
-    "spark.network.sasl.": _PROTECTED,
-    "spark.io.encryption.": _PROTECTED,
-    "spark.kubernetes.driver.volumes.": "set driver.template",
-    "spark.kubernetes.executor.volumes.": "set executor.template",
-    "spark.kubernetes.authenticate.": "set serviceAccount; the pod's own token is used",
-}
-"""Beginnings of keys that a job cannot set, and why."""
-
 _EXECUTOR_PROTECTION: Mapping[str, str] = {
     # Without a secret anyone who reaches the driver's port could register as an executor, receive tasks
     # with the sinks' passwords, and return rows. On Kubernetes Spark creates a secret for each
@@ -171,19 +100,9 @@ _EXECUTOR_DEFAULTS: Mapping[str, str] = {
 
 def validate_conf(spec: StreamingJobSpec) -> SettingsInvalid | None:
     """Return why a spec's sparkConf cannot be used, or None."""
-    for key, value in sorted(spec.spark_conf.items()):
-        if why_not := forbidden(key):
-            return _rejected(f"sparkConf[{key}] cannot be set: {why_not}")
-        wanted, why = FIXED.get(key, (value, ""))
-        if value.strip().lower() != wanted.strip().lower():
-            return _rejected(f"sparkConf[{key}] is {value!r} but must be {wanted!r}: {why}")
-    return None
-
-
-def forbidden(key: str) -> str:
-    """Return why a job cannot set a key of sparkConf, or what to set instead; empty: it can."""
-    found = (why for prefix, why in _FORBIDDEN_PREFIXES.items() if key.startswith(prefix))
-    return FORBIDDEN.get(key) or next(found, "")
+    found = (spark_properties.problem(*item) for item in sorted(spec.spark_conf.items()))
+    what = next(filter(None, found), "")
+    return _rejected(what) if what else None
 
 
 def local_conf(spec: StreamingJobSpec) -> dict[str, str]:
@@ -215,9 +134,9 @@ def distributed_conf(job: Job, attempt: int) -> dict[str, str]:
 def _user_conf(spec: StreamingJobSpec) -> dict[str, str]:
     """Return the user's settings without the forbidden ones: an invalid spec may still get a pod."""
     return {
-        key: FIXED[key][0] if key in FIXED else value
+        key: spark_properties.FIXED[key][0] if key in spark_properties.FIXED else value
         for key, value in spec.spark_conf.items()
-        if not forbidden(key)
+        if not spark_properties.forbidden(key)
     }
 
 

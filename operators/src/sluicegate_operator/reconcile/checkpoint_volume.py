@@ -283,10 +283,14 @@ def _finalize(context: VolumeContext) -> None:
 
 
 def _nothing_to_do(context: VolumeContext) -> bool:
-    spec, status = context.volume.spec, context.status
-    if status.data_deleted or status.checked_time is None:
-        return True  # a volume that never passed its check has no data of ours
-    return spec.reclaim_policy != DELETE and not context.observed.jobs
+    spec, status, observed = context.volume.spec, context.status, context.observed
+    if spec.reclaim_policy != DELETE:
+        return not observed.jobs or status.checked_time is None  # no job of it has ever run
+    if status.checked_time is None and (status.failures or observed.access_problem):
+        # It has never passed a check and its store does not answer now either. Without an error the
+        # data is deleted: an operator may have crashed between a check and the write of the status.
+        return True
+    return status.data_deleted
 
 
 def _delete_data(context: VolumeContext) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from cronsim import CronSim, CronSimError
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api.fields import SPEC_REJECTED
-from sluicegate_operator.api.streaming_job import Schedule
+from sluicegate_operator.api.schedule import Schedule
 from sluicegate_operator.reconcile.context import ReconcileContext
 
 

@@ -12,14 +12,17 @@ import argparse
 import json
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from http import HTTPStatus
 from typing import Any
 
 from sluicegate.errors import SluicegateError
 from sluicegate_operator.reconcile.storage_tasks import TASKS, parse_task
+from sluicegate_operator.storage_tasks.worker import egress
 from sluicegate_operator.storage_tasks.worker.objects import check_volume, delete, measure
 from sluicegate_operator.storage_tasks.worker.prune import prune
 from sluicegate_operator.storage_tasks.worker.savepoint import dispose, take
@@ -44,14 +47,34 @@ def main(arguments: list[str] | None = None) -> int:
     task = parse_task(options.task, json.loads(sys.stdin.readline()))
     if options.tethered:
         threading.Thread(target=_end_with_caller, daemon=True).start()
+    egress.restrict()
     try:
         answer = {"result": asdict(_WORK[options.task](task))}
     except SluicegateError as error:
-        parts = {"kind": type(error).__name__, "what": error.what}
+        parts = {"kind": type(error).__name__, "what": without_answer(error)}
         answer = {"error": {**parts, "data": error.data, "do": error.do}}
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
     return 1 if "error" in answer else 0
+
+
+def without_answer(error: SluicegateError) -> str:
+    """Return what happened, without the endpoint's own words: they could be those of any internal server.
+
+    An error that has a cause outside of this project quotes it after a colon. Its class, HTTP status and S3
+    error code stay.
+    """
+    cause: BaseException | None = error
+    while isinstance(cause, SluicegateError):
+        cause = cause.__cause__
+    what, colon, _ = error.what.partition(": ")
+    if cause is None or not colon:
+        return error.what
+    text = str(cause)
+    status = re.search("|".join(f"{one.value} {one.phrase}" for one in HTTPStatus), text)
+    code = re.search("(?:<Code>|code: )([A-Za-z]{1,64})", text)
+    details = [found for found in (status and status[0], code and code[1]) if found]
+    return f"{what}: {type(cause).__name__}" + (f" ({', '.join(details)})" if details else "")
 
 
 def _end_with_caller() -> None:

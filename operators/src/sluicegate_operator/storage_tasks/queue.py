@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +30,32 @@ Environment = Callable[[], Awaitable[Mapping[str, str]]]
 Runner = Callable[[Task, Mapping[str, str], float], Awaitable[Any]]
 
 
+class FairSlots:
+    """A number of slots, of which no namespace has the last one: its hanging stores delay its own tasks.
+
+    Entries of namespaces that wait for nothing are dropped.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._all, self._share = asyncio.Semaphore(count), max(1, count - 1)
+        self._shares: dict[str, asyncio.Semaphore] = {}
+        self._users: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def slot(self, namespace: str) -> AsyncIterator[None]:
+        """Wait for a slot of a namespace, and occupy it."""
+        share = self._shares.setdefault(namespace, asyncio.Semaphore(self._share))
+        self._users[namespace] += 1
+        try:
+            # in this order: what waits for its namespace occupies no slot of the others
+            async with share, self._all:
+                yield
+        finally:
+            self._users[namespace] -= 1
+            if not self._users[namespace]:
+                del self._users[namespace], self._shares[namespace]
+
+
 @dataclass(frozen=True)
 class TaskSlots:
     """How many worker processes, of about 50 MB each, run at a time; all controllers share them.
@@ -35,8 +63,8 @@ class TaskSlots:
     Checks have their own, because a copy that takes an hour must not delay the check of a volume.
     """
 
-    checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
-    others: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
+    checks: FairSlots = field(default_factory=lambda: FairSlots(2))
+    others: FairSlots = field(default_factory=lambda: FairSlots(4))
 
 
 class TaskQueue:
@@ -62,7 +90,9 @@ class TaskQueue:
         self._states: dict[str, dict[Task, TaskState]] = {}
         self._running: dict[tuple[str, Task], asyncio.Task[None]] = {}
 
-    def start(self, uid: str, task: Task, environment: Environment, timeout_s: float) -> None:
+    def start(
+        self, uid: str, task: Task, environment: Environment, timeout_s: float, namespace: str = ""
+    ) -> None:
         """Start a task of a resource, unless it is running or its result has not been forgotten.
 
         `environment` is called when the task runs; a `SluicegateError` that it raises fails the task. The
@@ -72,7 +102,7 @@ class TaskQueue:
         if task in states:
             return
         states[task] = Running(self._clock())
-        coroutine = self._run(uid, task, environment, timeout_s)
+        coroutine = self._run(uid, task, environment, timeout_s, namespace)
         running = asyncio.get_running_loop().create_task(coroutine)
         self._running[uid, task] = running
         running.add_done_callback(lambda ended: self._remove(uid, task, ended))
@@ -117,11 +147,13 @@ class TaskQueue:
         if ended.cancelled() and self._states.get(uid, {}).pop(task, None) is not None:
             self._on_change(uid)  # it may be started again
 
-    async def _run(self, uid: str, task: Task, environment: Environment, timeout_s: float) -> None:
+    async def _run(
+        self, uid: str, task: Task, environment: Environment, timeout_s: float, namespace: str
+    ) -> None:
         state: TaskState
         try:
-            checks = isinstance(task, CheckVolume)
-            async with self._slots.checks if checks else self._slots.others:
+            slots = self._slots.checks if isinstance(task, CheckVolume) else self._slots.others
+            async with slots.slot(namespace):
                 self._record_start(uid, task)
                 result = await self._runner(task, await environment(), timeout_s)
             state = Done(self._clock(), result)

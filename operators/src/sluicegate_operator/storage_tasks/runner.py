@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -19,8 +20,10 @@ from sluicegate.errors import SluicegateError
 from sluicegate_operator.api.locations import CA_FILE_VARIABLE
 from sluicegate_operator.reconcile.storage_tasks import Result, Task, parse_result, task_name
 
-_ERROR_CHARACTERS = 2000
-"""How much of a process's log an error quotes; the end matters most."""
+logger = logging.getLogger(__name__)
+
+_LOG_CHARACTERS = 2000
+"""How much of a process's log is logged; the end matters most."""
 
 _IDENTITY_VARIABLES = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -134,12 +137,15 @@ def _parse_answer(name: str, code: int | None, out: str, log: str) -> Result:
         if error is None:
             return parse_result(name, answer["result"])
     except (AttributeError, LookupError, TypeError, ValueError) as broken:
+        # not in a status: a traceback may quote the endpoint
+        logger.error(
+            "the task %s died: %s", name, log[-_LOG_CHARACTERS:].strip() or "its log is empty"
+        )
         raise TaskFailed(
             "TaskDied",
-            f"the task {name} ended with exit code {code} and without an answer: "
-            f"{log[-_ERROR_CHARACTERS:].strip() or 'its log is empty'}",
+            f"the task {name} ended with exit code {code} and without an answer",
             data="a part of it may be done; a retry does the rest",
-            do="check the operator's memory limit; report a bug if it happens again",
+            do="read the operator's log and check its memory limit; report a bug if it happens again",
         ) from broken
     raise TaskFailed(error["kind"], error["what"], data=error["data"], do=error["do"])
 

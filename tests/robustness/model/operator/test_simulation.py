@@ -7,15 +7,19 @@ Once nothing fails any more, the job comes to rest in the right state and nothin
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import ClassVar
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sluicegate_operator.api.streaming_job import RollbackSettings, Schedule, StreamingJobSpec
+from sluicegate_operator.api.schedule import Schedule
+from sluicegate_operator.api.streaming_job import RollbackSettings, StreamingJobSpec
+from sluicegate_operator.reconcile.actions import CreateDriver, JobAction
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job import watchdog
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
@@ -347,3 +351,81 @@ def test_an_operator_that_crashes_at_any_write_of_a_deletion_leaves_no_held_pod(
                 world.tick(7)
             assert not world.resource.has_finalizer
             assert not world.pods, (crash_pass, actions_done)
+
+
+UPGRADES: dict[str, dict[str, object]] = {
+    "by last state": {"image": "jobs:2", "upgrade_mode": "LastState"},
+    "by savepoint": {"image": "jobs:2", "upgrade_mode": "Savepoint"},
+    "without state": {"image": "jobs:2", "upgrade_mode": "Stateless"},
+    "rolled back": {"image": BAD_IMAGE, "upgrade_mode": "LastState"},
+    "rolled back by savepoint": {"image": BAD_IMAGE, "upgrade_mode": "Savepoint"},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Crash:
+    """A crash of the operator in one of its reconciliations, after the write of the status.
+
+    Args:
+        reconciliation: its number, from 0.
+        actions_done: number of actions that it completes.
+        in_flight: whether its request to create a pod is under way then, and lost.
+    """
+
+    reconciliation: int
+    actions_done: int
+    in_flight: bool = False
+
+
+def upgraded(upgrade: str, crash: Crash | None = None) -> tuple[World, list[Crash]]:
+    """Upgrade a running job until the world is at rest; return it, and the crashes that can happen."""
+    rollback = RollbackSettings(enabled=True, deadline_s=60.0)
+    world = new_world(job(spec(rollback=rollback, savepoint_timeout_s=60.0), has_finalizer=False))
+    run_to_rest(world)
+    world.tick(3600)
+    run_to_rest(world)
+    assert world.resource.status.last_stable_spec is not None
+    new_spec = dataclasses.replace(world.resource.spec, **UPGRADES[upgrade])  # type: ignore[arg-type]
+    world.change(spec=new_spec, generation=world.resource.generation + 1)
+    operate, numbers = world.operate, itertools.count()
+    crashes: list[Crash] = []
+
+    def reconcile() -> tuple[bool, tuple[JobAction, ...]]:
+        number = next(numbers)
+        if crash is not None and number == crash.reconciliation:
+            return operate(actions_done=crash.actions_done, in_flight=crash.in_flight)
+        changed, actions = operate()
+        crashes.extend(Crash(number, done) for done in range(len(actions)))
+        if any(isinstance(action, CreateDriver) for action in actions):
+            crashes.append(Crash(number, len(actions), in_flight=True))
+        return changed, actions
+
+    with mock.patch.object(world, "operate", reconcile):
+        run_to_rest(world)
+    return world, crashes
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES)
+def test_an_operator_that_crashes_at_any_write_of_an_upgrade_leaves_what_no_crash_leaves(
+    upgrade: str,
+) -> None:
+    """The same driver on the same checkpoint, no other savepoint, and no pod of an earlier driver."""
+
+    def result(world: World) -> object:
+        status = world.resource.status
+        (driver,) = world.pods.values()
+        return (
+            status.phase,
+            driver.spec_hash,
+            status.checkpoint.number,
+            status.checkpoint.restored_from,
+            len(world.storage.savepoints),
+            # how often a driver of a bad image is restarted until its deadline depends on the crash
+            driver.spec_hash == world.resource.spec.running_hash() and world.pods_created,
+        )
+
+    world, crashes = upgraded(upgrade)
+    expected = result(world)
+    assert len(crashes) > 3
+    for crash in crashes:
+        assert result(upgraded(upgrade, crash)[0]) == expected, crash

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.errors import OffsetLogDiverged, StageFailed, StoreUnavailable
 from sluicegate.protocol import coordinator, recovery
-from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.effects import (
     Apply,
     ApplySteps,
@@ -27,6 +26,7 @@ from sluicegate.protocol.effects import (
     SeedMarkers,
     StartApply,
 )
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.ports import EpochPorts, Staged
 from sluicegate.protocol.record import Chunk, DecidedEpoch, EpochRecord, EventTime, Seal, encode
@@ -355,13 +355,12 @@ class Driver:
         finish(self.world.sinks[sink].applying(Apply(record, sink, parts, discard)))
 
     def seed_markers(
-        self, record: EpochRecord, sink: str, *, may_expire: bool
+        self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool
     ) -> Mapping[int, Marker]:
         """Seed without interruption, as `apply`."""
         parts = record.parts_with_rows(sink)
-        return finish(
-            self.world.sinks[sink].seeding(SeedMarkers(record, sink, parts, may_expire=may_expire))
-        )
+        effect = SeedMarkers(record, sink, parts, may_expire=may_expire, durable=durable)
+        return finish(self.world.sinks[sink].seeding(effect))
 
     def refresh_markers(self, record: EpochRecord) -> None:
         """Markers expire when the world says so, refreshed or not."""

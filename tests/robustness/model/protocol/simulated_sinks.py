@@ -70,11 +70,21 @@ class Part:
     """The state of one part in the sink's server."""
 
     marker: Marker | None
+    durable: Marker | None = None
+    """The marker where it does not expire: moved in the same transaction, read if `marker` is absent."""
     rows: list[Row] = field(default_factory=list)
     epochs: set[int] = field(default_factory=set)
     """Epochs that were committed; used only by the invariants."""
     generation: int = 0
     txn: Txn | None = None
+
+    def move(self, marker: Marker | None) -> None:
+        """Write the marker everywhere."""
+        self.marker = self.durable = marker
+
+    def recover(self) -> None:
+        """Write a marker again that has expired."""
+        self.marker = self.marker or self.durable
 
 
 @dataclass(frozen=True)
@@ -179,6 +189,8 @@ class SimulatedSink:
     def _seed(self, effect: SeedMarkers, number: int, expected: Marker) -> Marker:
         part = self.parts[number]
         self._seeds += 1
+        if effect.durable and expected != NO_MARKER:
+            part.recover()
         before = self._environment.seed(
             part.marker,
             expected=expected,
@@ -188,16 +200,17 @@ class SimulatedSink:
         self._open(number, effect.record.marker)
         part.txn = None
         if before != expected:
-            part.marker = before
+            part.move(before)
         return before
 
     def _compare(self, part: Part, record: EpochRecord, number: int) -> Verdict:
         where = f"{self.name}/{number}"
         if part.marker is None and self.kind == "locking":
             raise MarkerMismatch(f"{where}: the marker row is gone")
-        return self._environment.compare(
-            part.marker, this=record.marker, prev=record.prev_of(self.name, number), where=where
-        )
+        prev = record.prev_of(self.name, number)
+        if record.sinks[self.name].durable_markers and prev != NO_MARKER:
+            part.recover()
+        return self._environment.compare(part.marker, this=record.marker, prev=prev, where=where)
 
     def _open(self, number: int, marker: Marker) -> Txn:
         part = self.parts[number]
@@ -228,7 +241,7 @@ class SimulatedSink:
         part.rows.extend(txn.rows)
         part.epochs.add(txn.marker.epoch)
         if txn.marks:
-            part.marker = txn.marker
+            part.move(txn.marker)
         part.txn = None
         self.version += 1
         self.history.append(self.backup())
@@ -249,12 +262,13 @@ class SimulatedSink:
 
     def backup(self) -> tuple[tuple[tuple[Row, ...], Marker | None], ...]:
         """Return the committed state."""
-        return tuple((tuple(part.rows), part.marker) for part in self.parts)
+        return tuple((tuple(part.rows), part.marker or part.durable) for part in self.parts)
 
     def restore(self, index: int) -> None:
         """Restore an earlier committed state; open transactions are rolled back."""
         for part, (rows, marker) in zip(self.parts, self.history[index], strict=True):
-            part.rows, part.marker = list(rows), marker
+            part.rows = list(rows)
+            part.move(marker)
         del self.history[index + 1 :]
         self.end_connections()
         self.version += 1
@@ -265,10 +279,17 @@ class SimulatedSink:
             part.txn = None
             part.generation += 1
 
-    def wipe_markers(self) -> None:
-        """Remove the markers but not the rows: they expire, or their topic or table is re-created."""
+    def expire_markers(self) -> None:
+        """Remove the markers, but neither the rows nor the durable markers."""
         for part in self.parts:
             part.marker = None
+        self.end_connections()
+        self.version += 1
+
+    def wipe_markers(self) -> None:
+        """Remove the markers but not the rows: their topic or table is re-created."""
+        for part in self.parts:
+            part.move(None)
         self.end_connections()
         self.version += 1
 
@@ -277,6 +298,7 @@ class SimulatedSink:
         if self.kind == "locking" and any(part.txn for part in self.parts):
             return False
         for number in record.parts_with_rows(self.name):
+            self.parts[number].recover()
             marker = self.parts[number].marker or NO_MARKER
             if marker == record.prev_of(self.name, number):
                 self._commit(self._open(number, record.marker))
@@ -285,6 +307,11 @@ class SimulatedSink:
     def key(self) -> tuple[object, ...]:
         """Return a key that identifies this state; of generations only the current owner counts."""
         return tuple(
-            (tuple(p.rows), p.marker, p.txn and (p.txn.marker, len(p.txn.rows), p.txn.in_flight))
+            (
+                tuple(p.rows),
+                p.marker,
+                p.durable,
+                p.txn and (p.txn.marker, len(p.txn.rows), p.txn.in_flight),
+            )
             for p in self.parts
         )

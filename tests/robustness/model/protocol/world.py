@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sluicegate.protocol.coordinator import Job
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.record import EpochRecord, Seal, SinkBinding
 from tests.robustness.model.protocol.drivers import Driver
 from tests.robustness.model.protocol.simulated_sinks import (
@@ -36,7 +36,12 @@ class World:
         }
         bindings = {
             n: SinkBinding(
-                k, f"{k} {n}", config.parts, f"L.{n}", cluster="c" if k == "fencing" else ""
+                k,
+                f"{k} {n}",
+                config.parts,
+                f"L.{n}",
+                cluster="c" if k == "fencing" else "",
+                durable_markers=k == "fencing",
             )
             for n, k in config.sinks
         }
@@ -152,7 +157,7 @@ class World:
     def expire_markers(self, name: str) -> None:
         """Let the markers of a sink expire: every driver was away for longer than they are kept."""
         self.events.add("expired")
-        self.sinks[name].wipe_markers()
+        self.sinks[name].expire_markers()
 
     def newest_may_be_unapplied(self) -> bool:
         """Return whether the logs do not prove that every sink has the newest decided epoch."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluicegate.protocol import coordinator
-from sluicegate.protocol.coordinator import Job
 from sluicegate.protocol.effects import (
     AwaitApplies,
     BeginAttempt,
@@ -21,6 +20,7 @@ from sluicegate.protocol.effects import (
     RestoreWatermark,
     StartApply,
 )
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.markers import Marker, Verdict, compare_marker, marker_to_name
 from sluicegate.protocol.ports import EpochPorts
 from sluicegate.settings.epoch import EXACTLY_ONCE

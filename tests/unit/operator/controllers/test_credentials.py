@@ -69,13 +69,20 @@ def test_volume_without_secrets_reads_none() -> None:
     [
         ({"keys": KEYS}, "there is no Secret authority"),
         ({"keys": KEYS, "authority": {"tls.crt": PEM}}, "Secret authority lacks ca.crt"),
-        ({"keys": KEYS, "authority": {"ca.crt": ""}}, "holds no PEM certificate"),
+        ({"keys": KEYS, "authority": {"ca.crt": "text"}}, "holds no PEM certificate"),
         ({"keys": {"accessKeyId": "id"}}, "lacks accessKeyId or secretAccessKey"),
     ],
 )
 def test_missing_secret_or_key_is_reported(secrets: Secrets, message: str) -> None:
     with pytest.raises(AccessDenied, match=message):
         read(secrets)
+
+
+@pytest.mark.parametrize("empty", KEYS)
+def test_security_h3_an_empty_key_is_not_the_operators_identity(empty: str) -> None:
+    """Without a key a worker process got the operator's own identity, for any bucket that a tenant named."""
+    with pytest.raises(AccessDenied, match=f"Secret keys has an empty {empty}"):
+        read({"keys": {**KEYS, empty: " \n"}, "authority": {"ca.crt": PEM}})
 
 
 def test_a_volume_that_is_not_permitted_has_no_access() -> None:

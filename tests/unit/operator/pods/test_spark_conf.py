@@ -10,10 +10,11 @@ from sluicegate.spark.session import RUNTIME_SETTINGS
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.crds import STREAMING_JOB
 from sluicegate_operator.api.fields import SPEC_REJECTED
+from sluicegate_operator.api.spark_properties import FIXED, FORBIDDEN
 from sluicegate_operator.api.streaming_job import ExecutorSettings, PodSettings, Tracing
 from sluicegate_operator.pods import spark_conf
 from sluicegate_operator.pods.driver import validate
-from sluicegate_operator.pods.spark_conf import FIXED, FORBIDDEN, validate_conf
+from sluicegate_operator.pods.spark_conf import validate_conf
 from tests.unit.operator.builders import spec
 from tests.unit.operator.pods.pod_builders import ALONE, VOLUME, conf_of, env_of, pod_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.epoch import EpochSettings
-from sluicegate_operator.api.streaming_job import Schedule
+from sluicegate_operator.api.schedule import Schedule
 from sluicegate_operator.api.streaming_job_status import UpgradeStatus
 from sluicegate_operator.reconcile.actions import CreateSavepoint
 from sluicegate_operator.reconcile.context import reject_spec

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from sluicegate.errors import SettingsInvalid
-from sluicegate_operator.api.streaming_job import Schedule
+from sluicegate_operator.api.schedule import Schedule
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
 from sluicegate_operator.kube.timestamps import to_instant, to_text
-from sluicegate_operator.reconcile.schedule import next_tick
+from sluicegate_operator.reconcile.schedule import next_tick, validate_schedule
 from sluicegate_operator.reconcile.streaming_job.reconciler import reconcile_job
 from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod, spec
 from tests.unit.operator.rule_cases import RuleCase, check
@@ -166,3 +168,32 @@ def test_invalid_schedule_is_rejected_with_its_text() -> None:
     wanted = spec(trigger="Once", schedule=Schedule(cron="0 25 * * *"))
     with pytest.raises(SettingsInvalid, match="schedule '0 25 \\* \\* \\*' in 'UTC' is invalid"):
         reconcile_job(job(wanted), observed(), NOW)
+
+
+def field(low: int, high: int, *also: str) -> st.SearchStrategy[str]:
+    """Return fields of a cron expression: lists of values, ranges and steps."""
+    number = st.integers(low, high).map(lambda value: f"{value:0{value % 3}}")
+    span = st.tuples(number, number).map(lambda ends: "-".join(sorted(ends, key=int)))
+    base = st.one_of(st.just("*"), number, span)
+    step = st.tuples(base, st.integers(1, 70)).map(lambda pair: f"{pair[0]}/{pair[1]}")
+    item = st.one_of(base, step, *(st.just(word) for word in also))
+    return st.lists(item, min_size=1, max_size=3).map(",".join)
+
+
+@given(
+    st.tuples(
+        field(0, 59),
+        field(0, 23),
+        field(1, 31, "L", "LW", "lw/2"),
+        field(1, 12, "JAN", "feb-Mar/2"),
+        field(0, 7, "SUN", "mon-fri", "5L", "MON#2", "3#5"),
+    )
+)
+def test_the_api_server_accepts_each_cron_expression_that_the_operator_understands(
+    fields: tuple[str, ...],
+) -> None:
+    schedule = Schedule(cron=" ".join(fields))
+    assume(validate_schedule(schedule) is None)
+    (rule,) = Schedule.RULES
+    assert rule.holds is not None
+    assert rule.holds(schedule)

@@ -23,7 +23,7 @@ from sluicegate_operator.reconcile.storage_tasks import (
     parse_task,
     task_name,
 )
-from sluicegate_operator.storage_tasks.queue import TaskQueue, TaskSlots
+from sluicegate_operator.storage_tasks.queue import FairSlots, TaskQueue, TaskSlots
 from sluicegate_operator.storage_tasks.runner import TaskFailed
 
 NOW = 1_800_000_000.0
@@ -52,7 +52,8 @@ class FakeWorkers:
         return answer
 
     def queue(self, max_concurrent: int = 4) -> TaskQueue:
-        slots = TaskSlots(asyncio.Semaphore(max_concurrent), asyncio.Semaphore(max_concurrent))
+        # the tests' resources are of one namespace, which does not get the last slot
+        slots = TaskSlots(FairSlots(max_concurrent + 1), FairSlots(max_concurrent + 1))
         return TaskQueue(self.ended.append, slots=slots, clock=lambda: NOW, runner=self.run)
 
 
@@ -237,3 +238,22 @@ def test_tasks_and_results_survive_conversion_to_json() -> None:
     for task in (Measure("s3://b/p"), TASK):
         assert parse_task(task_name(task), dataclasses.asdict(task)) == task
     assert parse_result("check", dataclasses.asdict(RESULT)) == RESULT
+
+
+def test_security_m3_hanging_stores_of_a_namespace_leave_slots_for_others() -> None:
+    async def scene(workers: FakeWorkers) -> None:
+        slots = TaskSlots()
+        queue = TaskQueue(workers.ended.append, slots=slots, clock=lambda: NOW, runner=workers.run)
+        checks = [dataclasses.replace(TASK, volume=f"s3://b/{number}") for number in range(9)]
+        for number, check in enumerate(checks[:8]):
+            queue.start(f"hanging-{number}", check, environment, 60.0, "hostile")
+            queue.start(f"hanging-{number}", Measure(check.volume), environment, 60.0, "hostile")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(workers.started) == 1 + 3
+        queue.start("shop", checks[8], environment, 60.0, "shop")
+        await run_until(lambda: workers.started[-1][0] == checks[8])
+        await queue.close()
+        assert not slots.checks._shares
+
+    run_scene(scene)

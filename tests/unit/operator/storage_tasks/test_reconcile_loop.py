@@ -18,7 +18,6 @@ import pytest
 
 from infra.local_services import S3Endpoint
 from sluicegate.storage.object_store import open_store
-from sluicegate.storage.s3_config import bucket_of
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.locations import environment
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus
@@ -40,8 +39,8 @@ class World:
     def __init__(self, bucket: S3Endpoint, name: str = "") -> None:
         spec = CheckpointVolumeSpec(
             endpoint=bucket.endpoint,
-            bucket=name or bucket_of(bucket.url),
-            prefix=uuid.uuid4().hex,
+            bucket=name or bucket.bucket,
+            prefix=bucket.prefix(uuid.uuid4().hex),
             reclaim_policy="Delete",
         )
         self.keys = environment(spec, bucket.access_key, bucket.secret_key)
@@ -154,9 +153,11 @@ def test_life_of_a_volume_and_a_savepoint(
     asyncio.run(scenario())
 
 
-def test_bucket_that_disappeared_is_not_replaced_by_an_empty_one(bucket: S3Endpoint) -> None:
+def test_bucket_that_disappeared_is_not_replaced_by_an_empty_one(
+    store_root: S3Endpoint,
+) -> None:
     async def scenario() -> None:
-        world = World(bucket, f"lost-{uuid.uuid4().hex}")
+        world = World(store_root, f"lost-{uuid.uuid4().hex}")
         await world.until(lambda: world.volume.status.phase == "Ready")
         gone = dataclasses.replace(world.volume.spec, bucket=f"gone-{uuid.uuid4().hex}")
         checked = dataclasses.replace(world.volume.status, checked_time=time.time() - 601)

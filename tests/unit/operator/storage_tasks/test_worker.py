@@ -91,14 +91,22 @@ def test_volume_with_a_bucket_passes_its_check(run_task: RunTask, volume: str) -
     assert any(name.startswith("preflight/") for name in names(volume))
 
 
-def test_bucket_is_created_once(run_task: RunTask) -> None:
+def test_bucket_is_created_once(store_root: S3Endpoint) -> None:
     task = CheckVolume(
         f"s3://created-{uuid.uuid4().hex}/p", make_bucket=True, region="us-east-1", access="a"
     )
-    assert [run_task(task), run_task(task)] == [
-        VolumeChecked(bucket_created=True),
-        VolumeChecked(bucket_created=False),
-    ]
+    answers = [asyncio.run(run(task, store_root.environment(), TIMEOUT_S)) for _ in range(2)]
+    assert answers == [VolumeChecked(bucket_created=True), VolumeChecked(bucket_created=False)]
+
+
+def test_a_user_of_a_prefix_cannot_create_a_bucket(run_task: RunTask) -> None:
+    task = CheckVolume(
+        f"s3://none-{uuid.uuid4().hex}/p", make_bucket=True, region="us-east-1", access="a"
+    )
+    with pytest.raises(TaskFailed) as caught:
+        run_task(task)
+    assert caught.value.kind == "AccessDenied"
+    assert "create the bucket by hand" in caught.value.do
 
 
 def test_bucket_that_disappeared_is_not_created_again(run_task: RunTask) -> None:

@@ -44,7 +44,8 @@ class BoundKafka:
     def binding(self) -> SinkBinding:
         key = f"{group_id(self.topic.lineage, self.id)}/{MARKERS_TOPIC}"
         cluster = self.topic.limits.cluster
-        return SinkBinding("kafka", f"topic {self.topic.name}", self.parts, key, cluster)
+        target = f"topic {self.topic.name}"
+        return SinkBinding("kafka", target, self.parts, key, cluster, durable_markers=True)
 
     @property
     def refresh_every_s(self) -> float | None:

@@ -18,8 +18,9 @@ from pathlib import Path
 from sluicegate.errors import SettingsInvalid
 
 MARKERS_TOPIC = "sluicegate.markers"
-"""Group offsets on this topic are the markers; it never holds a record. On the sink's own topic, a
-part beyond the partition count would fail after the decision, and re-creating it would erase markers."""
+"""Group offsets on this topic are the markers, and its records are the durable markers. On the sink's
+own topic, a part beyond the partition count would fail after the decision, and re-creating it would
+erase markers."""
 
 MARKERS_PARTITIONS = 64
 

@@ -166,8 +166,8 @@ def startup_error(error: KafkaError, address: str, doing: str) -> SluicegateErro
             what,
             data="nothing was read or written",
             do="check user, password and protocol in the sink's config=, and the user's ACLs: "
-            "Write on the topic and on sluicegate.markers, Read on groups and Write on "
-            "transactional ids that begin with 'sluicegate.', DescribeConfigs on topic and cluster",
+            "Write on the topic, Read and Write on sluicegate.markers, Read on groups and Write on "
+            "transactional ids that begin with 'sluicegate.', DescribeConfigs on topics and cluster",
         )
     if error.name() in {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"}:
         return TargetMissing(

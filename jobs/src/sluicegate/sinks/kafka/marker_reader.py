@@ -1,22 +1,31 @@
-"""Reads the committed marker of a part: a group offset, with a consumer that never joins the group."""
+"""Reads the committed marker of a part: a group offset, with a consumer that never joins the group.
+
+Group offsets expire. Therefore each transaction that moves one also writes the same marker as a
+record of `sluicegate.markers`, which is compacted: the durable marker. It is read only where the group
+offset has expired, because readers of committed records wait for the transactions of other jobs.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from sluicegate.errors import TargetMissing
 from sluicegate.protocol.markers import Marker
 from sluicegate.sinks.kafka import errors
 from sluicegate.sinks.kafka.connection import (
+    LOG,
     MARKERS_TOPIC,
     RDKAFKA_LOG,
     Connection,
     Deadline,
     group_id,
 )
+from sluicegate.sinks.kafka.reader import CommittedReader
 
 _PAUSE_S = 0.02
 
@@ -29,8 +38,9 @@ def committed_marker(
     Raises:
         SinkUnavailable: no answer in time, or a transaction stays open all that time.
     """
+    deadline = Deadline(timeout_s)
     with closing(MarkerReader(connection, group_id(lineage, sink), part)) as reader:
-        return reader.read(Deadline(timeout_s))
+        return reader.read(deadline) or reader.read_durable(deadline)
 
 
 class MarkerReader:
@@ -38,7 +48,8 @@ class MarkerReader:
 
     def __init__(self, connection: Connection, group: str, part: int) -> None:
         self.where = f"marker of part {part} in group {group}"
-        self._part = part
+        self._connection, self._part = connection, part
+        self._key = f"{group}.{part}".encode()
         settings = connection.settings(
             group_id=group,
             enable_auto_commit=False,
@@ -69,6 +80,37 @@ class MarkerReader:
             if position.offset < 0:  # -1001: none is committed
                 return None
             return Marker(position.offset - 1, position.metadata or "")
+
+    def read_durable(self, deadline: Deadline) -> Marker | None:
+        """Return the durable marker; waits for transactions of other jobs in its partition.
+
+        Reads that partition from its beginning. The caller must have opened the part, or must not
+        mind that a transaction of it commits meanwhile.
+
+        Raises:
+            SinkUnavailable: a transaction is still open at the deadline, or no answer.
+        """
+        found: bytes | None = None
+        with CommittedReader(self._connection) as reader:
+            try:
+                bounds = reader.stable_bounds(MARKERS_TOPIC, self._part, deadline)
+            except TargetMissing:
+                return None
+            for record in reader.read(MARKERS_TOPIC, {self._part: bounds}):
+                if record.key == self._key:
+                    found = record.value
+        marker = None if found is None else Marker(**json.loads(found))
+        LOG.info(
+            "the group offset of the %s is absent; the durable marker is %s",
+            self.where,
+            marker or "absent",
+        )
+        return marker
+
+    def durable(self, marker: Marker) -> tuple[bytes, bytes, int]:
+        """Return value, key and partition of the record that represents a marker."""
+        value = json.dumps({"epoch": marker.epoch, "attempt": marker.attempt}).encode()
+        return value, self._key, self._part
 
     def _fetch(self, deadline: Deadline) -> TopicPartition:
         (position,) = self._consumer.committed(

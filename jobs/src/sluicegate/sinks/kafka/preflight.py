@@ -22,6 +22,8 @@ from sluicegate.sinks.kafka.topic import NO_LIMIT_MS, TopicLimits
 _TIMEOUT_S = 10.0
 _DAY_MIN = 24 * 60
 _LEAST_RETENTION_DAYS = 30
+_MARKERS_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
+"""The newest segment is not compacted, and is read whole after an expiry; Kafka's default is 1 GiB."""
 
 
 class Preflight:
@@ -58,9 +60,9 @@ class Preflight:
                 do=f"set transaction_timeout_ms to {allowed_ms} at most and the epoch timeout below it, "
                 "or raise the broker's transaction.max.timeout.ms",
             )
-        self._check_parts(parts)
         retention_min = int(broker["offsets.retention.minutes"])
-        self._warn_of_retention(retention_min)
+        self._check_parts(parts)
+        self._check_durability(retention_min)
         if timed:
             self._check_age(int(topic.get("message.timestamp.before.max.ms") or NO_LIMIT_MS))
         return TopicLimits(
@@ -72,19 +74,23 @@ class Preflight:
             cluster=cluster,
         )
 
-    def _warn_of_retention(self, retention_min: int) -> None:
-        """Warn if markers expire soon: that matters only for an epoch that is decided and not applied."""
+    def _check_durability(self, retention_min: int) -> None:
+        """Warn if markers expire soon and somebody has created their topic without compaction."""
         days = retention_min / _DAY_MIN
-        if days < _LEAST_RETENTION_DAYS:
+        policy = self._admin.config(ResourceType.TOPIC, MARKERS_TOPIC)["cleanup.policy"]
+        if "delete" in policy and days < _LEAST_RETENTION_DAYS:
             LOG.warning(
-                "Kafka at %s: offsets.retention.minutes is %d, %.1f days. If the job is stopped or "
-                "stuck for longer with an epoch that is decided and not applied everywhere, it is "
-                "lost whether %s has the epoch, and the job ends with MarkerMismatch. Raise it, at "
-                "most to 2147483647",
+                "Kafka at %s: the cleanup.policy of topic %s is %s, and offsets.retention.minutes is "
+                "%d, %.1f days. If the job is stopped or stuck for longer with an epoch that is "
+                "decided and not applied everywhere, it is lost whether %s has the epoch, and the job "
+                "ends with MarkerMismatch. Set cleanup.policy=compact on %s",
                 self._address,
+                MARKERS_TOPIC,
+                policy,
                 retention_min,
                 days,
                 self._topic,
+                MARKERS_TOPIC,
             )
 
     def _check_age(self, oldest_ms: int) -> None:
@@ -100,7 +106,7 @@ class Preflight:
 
     def _check_parts(self, parts: int) -> None:
         """Check that every part has a partition that stores its marker (rule 13)."""
-        self._admin.ensure(MARKERS_TOPIC, MARKERS_PARTITIONS, {"cleanup.policy": "compact"})
+        self._admin.ensure(MARKERS_TOPIC, MARKERS_PARTITIONS, _MARKERS_CONFIG)
         description = self._admin.wait_for(MARKERS_TOPIC, self._deadline.left())
         partitions = len(description.partitions) if description else MARKERS_PARTITIONS
         if parts > partitions:

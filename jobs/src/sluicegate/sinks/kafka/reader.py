@@ -31,6 +31,7 @@ _ANSWER_S = 30.0
 _TICK_S = 0.2
 """How long a batch waits to fill up; the last batch of a topic always takes this long."""
 
+_PAUSE_S = 0.02
 _BATCH = 5000
 _READ_THROUGH = 5000
 """Gaps up to this many records are read through; a seek costs a request."""
@@ -127,14 +128,34 @@ class CommittedReader:
         A reader of committed records sees the last stable offset as the end, so it never waits for
         an open transaction.
         """
-        numbers = self.partitions(topic)
+        return {number: self._bounds_of(topic, number) for number in self.partitions(topic)}
+
+    def _bounds_of(self, topic: str, partition: int) -> tuple[int, int]:
         with self._translated_errors(f"the bounds of topic {topic}"):
-            return {
-                number: self._consumer.get_watermark_offsets(
-                    TopicPartition(topic, number), timeout=_ANSWER_S
+            begin, end = self._consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=_ANSWER_S
+            )
+            return begin, end
+
+    def stable_bounds(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
+        """Return a partition's bounds once every transaction that is open in it now has ended.
+
+        Raises:
+            TargetMissing: the topic does not exist.
+            SinkUnavailable: one is still open at the deadline, or no broker answers.
+        """
+        self.partitions(topic)
+        with CommittedReader(self._connection, committed=False) as uncommitted:
+            begin, end = uncommitted._bounds_of(topic, partition)
+        while self._bounds_of(topic, partition)[1] < end:
+            if deadline.passed():
+                raise self._unanswered(
+                    f"partition {partition} of topic {topic} up to offset {end}",
+                    "a transaction is open there; if it does not end, find and abort it with "
+                    "kafka-transactions.sh find-hanging",
                 )
-                for number in numbers
-            }
+            time.sleep(_PAUSE_S)
+        return begin, end
 
     def await_stable(self, topic: str, timeout_s: float) -> bool:
         """Wait until no transaction is open on a topic; return False if one still is.
@@ -146,7 +167,7 @@ class CommittedReader:
             while self.bounds(topic) != uncommitted.bounds(topic):
                 if deadline.passed():
                     return False
-                time.sleep(0.02)
+                time.sleep(_PAUSE_S)
         return True
 
     def read(

@@ -11,12 +11,12 @@ import pyarrow as pa
 from confluent_kafka import KafkaException
 
 from sluicegate.errors import SinkUnavailable, SluicegateError
-from sluicegate.protocol.markers import Marker, Verdict
+from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.sinks.contract import PartDecision, Receipt, apply_steps
 from sluicegate.sinks.kafka import connection as kafka_connection
 from sluicegate.sinks.kafka import errors as kafka_errors
 from sluicegate.sinks.kafka import serialization
-from sluicegate.sinks.kafka.connection import LOG, Deadline
+from sluicegate.sinks.kafka.connection import LOG, MARKERS_TOPIC, Deadline
 from sluicegate.sinks.kafka.errors import Undelivered
 from sluicegate.sinks.kafka.marker_reader import MarkerReader
 from sluicegate.sinks.kafka.producer import (
@@ -49,12 +49,14 @@ class KafkaPartWriter:
             self.close()
             raise
 
-    def marker(self) -> Marker | None:
+    def marker(self, *, durable: bool = False) -> Marker | None:
         if self._producer and self._producer.state is not TransactionState.NONE:
             # A read would wait for our own transaction. The marker from before it is still the
             # committed one: another writer of this part would have fenced us first.
             return self._marker
-        return self._reader.read(self._deadline())
+        deadline = self._deadline()
+        found = self._reader.read(deadline)
+        return self._recover_marker(deadline) if found is None and durable else found
 
     def apply(self, decision: PartDecision, batches: Iterable[pa.RecordBatch]) -> Receipt:
         """Write rows and marker in one transaction; see the contract.
@@ -97,11 +99,19 @@ class KafkaPartWriter:
         deadline = self._deadline()
         try:
             producer.begin()
+            self._produce_marker(producer, self._marker, deadline)
+            producer.flush(deadline)
             producer.send_marker(self._reader, self._marker, deadline)
             producer.commit(deadline)
-        except KafkaException as raised:
+        except (KafkaException, Undelivered) as raised:
             self._discard_producer(abort=kafka_errors.is_definite(raised))
             raise kafka_errors.apply_error(raised, self._where, "refreshing the marker") from raised
+
+    def _produce_marker(
+        self, producer: TransactionalProducer, marker: Marker, deadline: Deadline
+    ) -> None:
+        """Add the durable marker to the open transaction."""
+        producer.produce(MARKERS_TOPIC, iter((self._reader.durable(marker),)), deadline)
 
     def _compare_marker(self, decision: PartDecision, deadline: Deadline) -> Verdict:
         """Compare the known marker; if it demands neither apply nor skip, read it again first.
@@ -121,7 +131,20 @@ class KafkaPartWriter:
                 LOG.info("%s: another writer moved the marker; taking the part over", self._where)
                 self._discard_producer(abort=False)
         self._reopen(deadline)
+        if self._marker is None and decision.durable_markers and decision.prev != NO_MARKER:
+            self._recover_marker(deadline)
         return decision.verdict(self._marker, self._where)
+
+    def _recover_marker(self, deadline: Deadline) -> Marker | None:
+        """Return the durable marker, and commit the group offset again that has expired.
+
+        Only after our init: no other writer of the part can move the marker any more, and its
+        last transaction has ended.
+        """
+        producer = self._producer or self._reopen(deadline)
+        self._marker = self._reader.read_durable(deadline)
+        self._refresh(producer)
+        return self._marker
 
     def _transact(
         self,
@@ -141,6 +164,8 @@ class KafkaPartWriter:
             arguments = serialization.produce_arguments(batch, traceparent)
             producer.produce(self._topic.name, arguments, deadline)
             rows, size = rows + batch.num_rows, size + serialization.size_of(batch)
+        if decision.markers:
+            self._produce_marker(producer, decision.this, deadline)
         decision.reach("apply-written")
         times_ns.append(time.time_ns())
         producer.flush(deadline)
@@ -232,8 +257,10 @@ class KafkaPartWriter:
         records = (
             (_ABORTED, _ABORTED, partition) for partition in range(self._topic.limits.partitions)
         )
+        aborted = Marker(-1, "aborted")
         producer.produce(self._topic.name, records, deadline)
-        producer.send_marker(self._reader, Marker(-1, "aborted"), deadline)
+        self._produce_marker(producer, aborted, deadline)
+        producer.send_marker(self._reader, aborted, deadline)
         producer.flush(deadline)
         producer.abort()
         return self._reader.read(deadline)

@@ -67,11 +67,19 @@ _JSON_CHECK = re.compile(r"\s*json_valid\(`(.*)`\)\s*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Server:
-    """The server: its version and two settings; `loses_commits` explains a setting that may lose commits."""
+    """The server: its version and settings.
+
+    Args:
+        version: as the server reports it.
+        max_allowed_packet: in bytes.
+        loses_commits: settings with which a crash may lose commits; empty: none.
+        cipher: of this connection; empty: plain text.
+    """
 
     version: str
     max_allowed_packet: int
     loses_commits: str
+    cipher: str
 
     @property
     def is_mariadb(self) -> bool:
@@ -195,12 +203,18 @@ class Catalog:
 
     def _server(self) -> Server:
         row = self._rows(
-            "SELECT VERSION() AS version, @@max_allowed_packet AS packet, "
-            "@@innodb_flush_log_at_trx_commit AS flush_log"
+            "SELECT VERSION() AS version, @@max_allowed_packet AS packet, @@log_bin AS log_bin, "
+            "@@innodb_flush_log_at_trx_commit AS flush_log, @@sync_binlog AS sync_binlog"
         )[0]
-        durable = row["flush_log"] == 1
-        problem = "" if durable else f"innodb_flush_log_at_trx_commit is {row['flush_log']}"
-        return Server(row["version"], int(row["packet"]), problem)
+        lax = []
+        if row["flush_log"] != 1:
+            lax.append(f"innodb_flush_log_at_trx_commit is {row['flush_log']}")
+        # a commit that is not in the binary log after a crash is rolled back
+        if row["log_bin"] and row["sync_binlog"] != 1:
+            lax.append(f"sync_binlog is {row['sync_binlog']}")
+        (status,) = self._rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        packet = int(row["packet"])
+        return Server(row["version"], packet, " and ".join(lax), status["Value"])
 
     def _rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
         with self._connection.cursor(DictCursor) as cursor:

@@ -5,10 +5,12 @@ The sink sets all of them itself, because a server's defaults may be lax or with
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
+import ssl
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, cast, get_args
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pymysql
@@ -19,6 +21,9 @@ from sluicegate.sinks.mysql import errors as mysql_errors
 VARIABLE = "SLUICEGATE_MYSQL"
 """Holds the url of a sink that names none."""
 
+TLS_VARIABLE = "SLUICEGATE_MYSQL_TLS"
+"""`required`: every connection has TLS and checks the server, whatever its url says."""
+
 SQL_MODE = (
     "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
 )
@@ -26,9 +31,81 @@ SQL_MODE = (
 quotes are strings. NO_AUTO_VALUE_ON_ZERO: a 0 in an AUTO_INCREMENT column stays 0, as decided."""
 
 _DEFAULT_PORT = 3306
+_OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key")
 _CONNECT_TIMEOUT_S = 10
 
+_Mode: TypeAlias = Literal["PREFERRED", "VERIFY_CA", "VERIFY_IDENTITY"]
+
 Connection: TypeAlias = "pymysql.connections.Connection[Any]"
+
+
+@dataclass(frozen=True)
+class TLS:
+    """How a connection is secured, in the words of MySQL's own clients.
+
+    Args:
+        mode: PREFERRED: TLS if the server offers it, without checking the server. VERIFY_CA: TLS, and
+            the server's certificate is checked. VERIFY_IDENTITY: its host name too.
+        ca: file of the authorities; None: those of the system.
+        cert: file of the client's certificate, or None.
+        key: file of its key; None: it is in `cert`.
+    """
+
+    mode: _Mode = "PREFERRED"
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+    @classmethod
+    def parse(cls, options: dict[str, str]) -> TLS:
+        """Read the options of a url, and the variable that requires TLS.
+
+        Raises:
+            SettingsInvalid: they contradict each other, or a value is unknown.
+        """
+        default = "VERIFY_IDENTITY" if options else "PREFERRED"
+        mode = options.get("ssl-mode", default).upper().replace("-", "_")
+        ca, cert, key = (options.get(f"ssl-{name}") for name in ("ca", "cert", "key"))
+        if mode == "REQUIRED":
+            raise _bad_url("ssl-mode=REQUIRED does not check the server; use VERIFY_CA at least")
+        if mode not in get_args(_Mode):
+            raise _bad_url("ssl-mode is not PREFERRED, VERIFY_CA or VERIFY_IDENTITY")
+        if mode == "PREFERRED" and (ca or cert or key):
+            raise _bad_url("ssl-mode=PREFERRED checks no certificate, and files of some are given")
+        if key and not cert:
+            raise _bad_url("ssl-key is given without ssl-cert")
+        required = os.environ.get(TLS_VARIABLE, "")
+        if required not in ("", "required"):
+            raise SettingsInvalid(
+                f"{TLS_VARIABLE}={required!r} is unknown",
+                data="nothing was written",
+                do=f"set {TLS_VARIABLE}=required, or remove it",
+            )
+        if required and mode == "PREFERRED":
+            mode = "VERIFY_IDENTITY"
+        return cls(cast("_Mode", mode), ca, cert, key)
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return how to connect; None for PREFERRED, which is what PyMySQL does by itself.
+
+        Raises:
+            SettingsInvalid: a file cannot be read.
+        """
+        if self.mode == "PREFERRED":
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.cert:
+                context.load_cert_chain(self.cert, self.key)
+        except OSError as error:
+            files = ", ".join(file for file in (self.ca, self.cert, self.key) if file)
+            raise SettingsInvalid(
+                f"the certificates for MySQL cannot be read from {files}: {error}",
+                data="nothing was written",
+                do="mount them where the url names them, on drivers and executors",
+            ) from error
+        context.check_hostname = self.mode == "VERIFY_IDENTITY"
+        return context
 
 
 @dataclass(frozen=True)
@@ -40,14 +117,16 @@ class Address:
     user: str
     password: str = field(repr=False)
     database: str = ""
-    ssl_ca: str | None = None
+    tls: TLS = TLS()
 
     def __str__(self) -> str:
         return f"MySQL at {self.host}:{self.port}, database {self.database}, user {self.user}"
 
     @classmethod
     def parse(cls, url: str | None) -> Address:
-        """Parse mysql://user:password@host:port/database[?ssl-ca=FILE]; None: the environment's url.
+        """Parse mysql://user:password@host:port/database[?OPTIONS]; None: the environment's url.
+
+        The options are ssl-mode, ssl-ca, ssl-cert and ssl-key; see `TLS`.
 
         Raises:
             SettingsInvalid: names the problem, never the url, which contains a password.
@@ -62,16 +141,37 @@ class Address:
             raise _bad_url("host or port cannot be parsed") from None
         database = unquote(parts.path.strip("/"))
         options = parse_qs(parts.query)
-        ssl_ca = options.pop("ssl-ca", [None])[-1]
         if parts.scheme not in ("mysql", "mariadb"):
             raise _bad_url("it does not start with mysql://")
         if not (parts.hostname and parts.username and database):
             raise _bad_url("host, user or database is missing")
-        if options:
-            names = ", ".join(sorted(options))
-            raise _bad_url(f"option {names} is unknown; the only option is ssl-ca")
+        if unknown := sorted(options.keys() - set(_OPTIONS)):
+            names, known = ", ".join(unknown), ", ".join(_OPTIONS)
+            raise _bad_url(f"option {names} is unknown; the options are {known}")
+        tls = TLS.parse({name: values[-1] for name, values in options.items()})
         user, password = unquote(parts.username), unquote(parts.password or "")
-        return cls(parts.hostname, port, user, password, database, ssl_ca)
+        return cls(parts.hostname, port, user, password, database, tls)
+
+    def exposure(self, cipher: str) -> str:
+        """Return what a stranger in the network can do to a connection; empty: nothing.
+
+        Args:
+            cipher: of the connection; empty: plain text.
+        """
+        if self.tls.mode != "PREFERRED" or _is_loopback(self.host):
+            return ""
+        if not cipher:
+            return (
+                f"the connection to {self.host} is plain text: the network can read and change rows"
+            )
+        return f"the certificate of {self.host} is not checked: another server could take its place"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _bad_url(reason: str) -> SettingsInvalid:
@@ -92,9 +192,11 @@ def connect(address: Address, *, timeout_s: float) -> Connection:
             ends the session, which also releases the locks of a lost node.
 
     Raises:
+        SettingsInvalid: a file of the TLS options cannot be read.
         SinkUnavailable, AccessDenied, TargetMissing: no connection.
     """
     socket_s = max(1, math.ceil(timeout_s))
+    context = address.tls.context()
     try:
         connection: Connection = pymysql.connect(
             host=address.host,
@@ -107,7 +209,7 @@ def connect(address: Address, *, timeout_s: float) -> Connection:
             connect_timeout=min(_CONNECT_TIMEOUT_S, socket_s),
             read_timeout=socket_s + 1,  # the server's own timeouts fire first: they name the cause
             write_timeout=socket_s + 1,
-            ssl={"ca": address.ssl_ca} if address.ssl_ca else None,
+            ssl=context,  # with one, PyMySQL refuses a server that has no TLS
         )
     except (pymysql.err.Error, OSError, RuntimeError) as error:
         raise mysql_errors.login_error(error, str(address)) from error

@@ -5,6 +5,7 @@ Errors are distinguished by number: both servers document the numbers and never 
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 
 import pymysql
@@ -59,6 +60,9 @@ _ADVICE: Mapping[int, str] = {
     1290: "nothing during a failover; otherwise point the url to a writable server",
     1665: "set binlog_format to ROW or MIXED",
 }
+_NO_TLS = 2026
+"""PyMySQL's, of a server that offers no TLS where it is required."""
+
 _WAIT = "nothing if it passes: the apply is repeated; otherwise check the server's error log"
 _FIX = "change the table so that it accepts the rows; the epoch is then applied as decided"
 _GRANT = "grant SELECT, INSERT and UPDATE on the table and on sluicegate_markers, and CREATE once"
@@ -98,6 +102,9 @@ def login_error(error: Fault | RuntimeError, server: str) -> SluicegateError:
     what = f"{server}: cannot connect: {describe(error)}"
     data = "nothing was written"
     code = code_of(error)
+    if code == _NO_TLS:
+        do = "enable TLS on the server: the url or SLUICEGATE_MYSQL_TLS requires it"
+        return AccessDenied(what, data=data, do=do)
     if code in _LOGIN_REFUSED or code in _DENIED or isinstance(error, RuntimeError):
         # The driver raises RuntimeError if a login method needs a package that is not installed.
         do = "correct user, password and privileges, in the url or on the server"
@@ -105,6 +112,8 @@ def login_error(error: Fault | RuntimeError, server: str) -> SluicegateError:
     if code == _UNKNOWN_DATABASE:
         return TargetMissing(what, data=data, do=_ADVICE[_UNKNOWN_DATABASE])
     do = "start the server, or correct host and port in the url (SLUICEGATE_MYSQL)"
+    if isinstance(getattr(error, "original_exception", None), ssl.SSLError):
+        do = "give the server a certificate for its host name, and name its authority by ssl-ca in the url"
     return SinkUnavailable(what, data=data, do=do)
 
 

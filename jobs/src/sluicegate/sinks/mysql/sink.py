@@ -89,7 +89,10 @@ class MySQLSink:
             )
         with connect(address, timeout_s=apply_timeout_s) as connection:
             try:
-                checks = _Preflight(self, Catalog(connection), rows, where)
+                catalog = Catalog(connection)
+                if exposure := address.exposure(catalog.server.cipher):
+                    _log.warning("%s: %s; see ssl-mode in docs/guides/tls.md", where, exposure)
+                checks = _Preflight(self, catalog, rows, where)
                 form = checks.run()
                 create_markers(checks.catalog, where)
                 target = f"table {address.database}.{form.table}"

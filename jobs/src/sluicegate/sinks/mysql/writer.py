@@ -89,7 +89,7 @@ class MySQLPartWriter:
         self._step = ""
         self._deadline = 0.0
 
-    def marker(self) -> Marker | None:
+    def marker(self, *, durable: bool = False) -> Marker | None:  # noqa: ARG002 - it never expires
         # A separate connection: the writer's own may be in a transaction and would see its marker.
         key = (self._sink.lineage, self._sink.id, self._part)
         return _read_and_close(self._open(), key, self._where)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
@@ -15,6 +16,7 @@ from minio.error import MinioException, S3Error
 
 from sluicegate.errors import AccessDenied, SluicegateError, StoreUnavailable
 from sluicegate.storage.s3_config import S3Config
+from sluicegate_operator.storage_tasks.worker import egress
 
 _EXISTS = ("BucketAlreadyOwnedByYou", "BucketAlreadyExists")
 _DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled")
@@ -46,16 +48,20 @@ def create_bucket(bucket: str, region: str) -> bool:
 def _client(region: str) -> Minio:
     config = S3Config.read()
     parts = urlsplit(config.endpoint or "https://s3.amazonaws.com")
+    options: dict[str, Any] = {
+        "timeout": urllib3.Timeout(_TIMEOUT_S),
+        "retries": urllib3.Retry(2, backoff_factor=0.2, redirect=0),
+        "ca_certs": os.environ.get("SSL_CERT_FILE"),
+    }
+    proxy = os.environ.get(egress.PROXY_VARIABLE)
     return Minio(
         parts.netloc,
         credentials=EnvAWSProvider() if config.access_key else IamAwsProvider(),
         secure=parts.scheme == "https",
         region=region,
-        http_client=urllib3.PoolManager(
-            timeout=urllib3.Timeout(_TIMEOUT_S),
-            retries=urllib3.Retry(2, backoff_factor=0.2),
-            ca_certs=os.environ.get("SSL_CERT_FILE"),
-        ),
+        http_client=urllib3.ProxyManager(proxy, **options)
+        if proxy
+        else urllib3.PoolManager(**options),
     )
 
 

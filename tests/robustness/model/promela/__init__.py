@@ -1,0 +1,1 @@
+"""The commit protocol as a Promela model, which Spin searches completely; see README.md."""

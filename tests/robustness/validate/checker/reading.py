@@ -1,0 +1,65 @@
+"""Reads topics and tables with the clients of Kafka and MySQL, and nothing else."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+
+import pymysql
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from tests.robustness.validate.checker.history import Record
+
+_WAIT_S = 30.0
+
+
+def read_topic(bootstrap: str, topic: str) -> tuple[Record, ...]:
+    """Return the committed records of a topic, in the order of each partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "checker",  # required, never joined
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    with closing(consumer):
+        partitions = consumer.list_topics(topic, timeout=_WAIT_S).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+        records: list[Record] = []
+        unread = set(partitions)
+        while unread:
+            messages = consumer.consume(1000, timeout=_WAIT_S)
+            if not messages:
+                raise TimeoutError(
+                    f"no record of topic {topic} for {_WAIT_S:g} s: {sorted(unread)}"
+                )
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    place = message.partition(), message.offset()
+                    assert place[0] is not None
+                    assert place[1] is not None
+                    records.append(Record(place[0], place[1], message.key(), message.value()))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unread.discard(message.partition())
+                else:
+                    raise KafkaException(error)
+    return tuple(sorted(records, key=lambda record: record[:2]))
+
+
+def read_table(url: str, table: str, columns: str) -> tuple[tuple[Any, ...], ...]:
+    """Return the rows of a table; `url` is mysql://user:password@host:port/database."""
+    parts = urlsplit(url)
+    connection = pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=parts.username,
+        password=parts.password or "",
+        database=parts.path.lstrip("/"),
+    )
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute(f"SELECT {columns} FROM `{table}`")
+        return tuple(tuple(row) for row in cursor.fetchall())
