@@ -91,7 +91,16 @@ def _limits(options: Namespace) -> Limits:
         endpoints=tuple(options.store_endpoint),
         own_namespace_served=options.serve_own_namespace,
         job_network_policies=not options.no_job_network_policy,
+        upgrades=options.max_concurrent_upgrades,
     )
+
+
+def _count(text: str) -> int:
+    """Return a number that is not negative; raises ValueError for anything else."""
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
 
 
 def _parser() -> ArgumentParser:
@@ -137,6 +146,13 @@ def _parser() -> ArgumentParser:
         "--no-job-network-policy",
         action="store_true",
         help="create no NetworkPolicy for each job",
+    )
+    add(
+        "--max-concurrent-upgrades",
+        type=_count,
+        default=Limits().upgrades,
+        metavar="N",
+        help="how many running jobs may be upgraded at a time; 0: all (default: %(default)s)",
     )
     add("--port", type=int, default=8080, help="port of health and metrics")
     add("--log-format", choices=(TEXT, JSON), default=JSON)
