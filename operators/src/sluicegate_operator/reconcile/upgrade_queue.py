@@ -47,7 +47,7 @@ def next_in_order(
 
     Args:
         under_way: the jobs that are being upgraded.
-        waiting: the others that are to be upgraded, and since when.
+        waiting: the others with a new spec, and since when they wait.
         limit: how many may be upgraded at a time; 0: all.
     """
     if not limit:
