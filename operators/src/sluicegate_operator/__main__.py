@@ -10,7 +10,7 @@ import gc
 import logging
 import signal
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from pythonjsonlogger.json import JsonFormatter
 
@@ -95,12 +95,11 @@ def _limits(options: Namespace) -> Limits:
     )
 
 
-def _count(text: str) -> int:
-    """Return a number that is not negative; raises ValueError for anything else."""
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+def _number(text: str) -> int:
+    """Return a number that is not negative; raises ArgumentTypeError for anything else."""
+    if not (text.isascii() and text.isdecimal()):
+        raise ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return int(text)
 
 
 def _parser() -> ArgumentParser:
@@ -149,7 +148,7 @@ def _parser() -> ArgumentParser:
     )
     add(
         "--max-concurrent-upgrades",
-        type=_count,
+        type=_number,
         default=Limits().upgrades,
         metavar="N",
         help="how many running jobs may be upgraded at a time; 0: all (default: %(default)s)",
