@@ -10,7 +10,7 @@ import gc
 import logging
 import signal
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from pythonjsonlogger.json import JsonFormatter
 
@@ -91,7 +91,15 @@ def _limits(options: Namespace) -> Limits:
         endpoints=tuple(options.store_endpoint),
         own_namespace_served=options.serve_own_namespace,
         job_network_policies=not options.no_job_network_policy,
+        upgrades=options.max_concurrent_upgrades,
     )
+
+
+def _number(text: str) -> int:
+    """Return a number that is not negative; raises ArgumentTypeError for anything else."""
+    if not (text.isascii() and text.isdecimal()):
+        raise ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return int(text)
 
 
 def _parser() -> ArgumentParser:
@@ -137,6 +145,13 @@ def _parser() -> ArgumentParser:
         "--no-job-network-policy",
         action="store_true",
         help="create no NetworkPolicy for each job",
+    )
+    add(
+        "--max-concurrent-upgrades",
+        type=_number,
+        default=Limits().upgrades,
+        metavar="N",
+        help="how many running jobs may be upgraded at a time; 0: all (default: %(default)s)",
     )
     add("--port", type=int, default=8080, help="port of health and metrics")
     add("--log-format", choices=(TEXT, JSON), default=JSON)

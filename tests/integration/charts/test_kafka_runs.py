@@ -50,7 +50,7 @@ def kafka(
     documents: list[Document], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ChartKafka]:
     """Start the broker and run the Job's script, which creates users, rights and topics."""
-    server = ChartKafka(tmp_path_factory.mktemp("chart") / "kafka", documents)
+    server = ChartKafka(tmp_path_factory.mktemp("chart-kafka"), documents)
     server.start()
     try:
         done = server.run_script("setup.sh")

@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from sluicegate.errors import SinkUnavailable
-from sluicegate.protocol import coordinator
+from sluicegate.protocol import coordinator, job
 from sluicegate.protocol.effects import Apply, EpochSteps, LatestEpoch, LogSteps, ReadRecord
 from sluicegate.protocol.job import Job
 from sluicegate.protocol.markers import Marker, Verdict
@@ -249,7 +249,7 @@ def offsets_not_compared() -> Breaks:
     def unchecked(_record: EpochRecord) -> LogSteps[None]:
         yield from ()
 
-    with patch.object(coordinator, "_verify_offsets", unchecked):
+    with patch.object(job, "_verify_offsets", unchecked):
         yield
 
 

@@ -35,7 +35,7 @@ class Node:
         self._program(
             "kafka-tool",
             f'echo "$@" >>{self.calls}; cat {self._folder}/tmp/format-options >{self.options}\n'
-            f"mkdir -p {self.data}; touch {self.data}/meta.properties",
+            f"echo storedKey=1; mkdir -p {self.data}; touch {self.data}/meta.properties",
         )
         for name in ("client.sh", "ready.sh"):
             script = (CHECKOUT / "charts/kafka/files" / name).read_text(encoding="utf-8")
@@ -110,7 +110,8 @@ def test_the_first_users_password_is_in_no_argument(node: Node, tmp_path: Path) 
     password = tmp_path / "broker"
     password.write_text("a-secret")
     login = {"KAFKA_SCRAM_USER": "broker", "KAFKA_SCRAM_PASSWORD_FILE": str(password)}
-    assert node.start(ONE, login).returncode == 0
+    started = node.start(ONE, login)
+    assert (started.returncode, started.stdout) == (0, "started\n"), "the log has the user's keys"
     assert "a-secret" not in node.calls.read_text()
     assert node.options.read_text().splitlines() == [
         "--add-scram",

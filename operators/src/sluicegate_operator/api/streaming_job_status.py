@@ -198,7 +198,7 @@ class StreamingJobStatus:
         always_written=True,
     )
     conditions: tuple[Condition, ...] = option(
-        (), "Accepted, Ready, VolumeReady, Failed, Fenced, NodeLost and RolledBack."
+        (), "Accepted, Ready, VolumeReady, Failed, Fenced, NodeLost, RolledBack and UpgradeQueued."
     )
     accepted: AcceptedSpecStatus | None = option(
         None, "The newest valid spec. It differs from spec while that is invalid."

@@ -65,6 +65,8 @@ class Limits:
             and of the API server. Amazon S3, which needs no endpoint, is always permitted.
         own_namespace_served: whether jobs may run in the operator's own namespace.
         job_network_policies: whether each job gets a NetworkPolicy.
+        upgrades: how many running jobs may be upgraded at a time; 0: all. The default keeps the queue of
+            savepoints filled, and an edit of all jobs does not stop all drivers at once.
     """
 
     account: tuple[str, str] = ("", "")
@@ -72,6 +74,7 @@ class Limits:
     endpoints: tuple[str, ...] = ()
     own_namespace_served: bool = False
     job_network_policies: bool = True
+    upgrades: int = 20
 
     def check_volume(self, namespace: str, volume: CheckpointVolumeSpec) -> None:
         """Raise NotPermitted if the operator must not access a volume for its namespace."""

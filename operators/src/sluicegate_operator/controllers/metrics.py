@@ -6,6 +6,7 @@ Names follow the conventions of Prometheus: a unit at the end, `_total` for coun
 from __future__ import annotations
 
 import time
+from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +28,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._jobs, self._errors = _JobCollector(), _ErrorCollector()
+        self._jobs, self._errors, self._held = (
+            _JobCollector(),
+            _ErrorCollector(),
+            _HeldPodCollector(),
+        )
+        self.registry.register(self._held)
         self.registry.register(self._jobs)
         self.registry.register(self._errors)
         self._durations = Histogram(
@@ -69,8 +75,9 @@ class Metrics:
         )
 
     def watch_caches(self, caches: Caches) -> None:
-        """Export the failures of the caches."""
+        """Export the failures of the caches, and the pods that no job will release."""
         self._errors.caches = caches.all()
+        self._held.caches = caches
 
     def watch_queue(self, queue: WorkQueue[Key]) -> None:
         """Export the depth, age and failures of a queue."""
@@ -150,6 +157,25 @@ class _ErrorCollector(Collector):
 
 
 @dataclass(eq=False)
+class _HeldPodCollector(Collector):
+    """Counts drivers' pods that have our finalizer, and whose job does not exist."""
+
+    caches: Caches | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        caches = self.caches
+        held = Counts(key[0] for key in _held_without_job(caches)) if caches else Counts[str]()
+        gauge = GaugeMetricFamily(
+            "sluicegate_held_pods_without_job",
+            "Drivers' pods with the operator's finalizer whose job does not exist",
+            labels=["namespace"],
+        )
+        for namespace, count in held.items():
+            gauge.add_metric([namespace], count)
+        return [gauge]
+
+
+@dataclass(eq=False)
 class _JobCollector(Collector):
     """Computes the metrics of jobs at each scrape, if they are to be exported."""
 
@@ -180,3 +206,13 @@ class _JobCollector(Collector):
         for name, count in counts.items():
             jobs.add_metric([name], count)
         return [phase, age, attempt, jobs]
+
+
+def _held_without_job(caches: Caches) -> Iterable[Key]:
+    """Yield the pods that have our finalizer, and whose job does not exist."""
+    for key in caches.pods:
+        found = caches.pods.get(key)
+        if found is not None and found.pod.has_finalizer:
+            job = caches.jobs.get(found.job)
+            if job is None or job.meta.uid != found.owner:
+                yield key

@@ -16,6 +16,7 @@ from sluicegate_operator.controllers.base import Controller
 from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.credentials import read_access
 from sluicegate_operator.controllers.decode import DriverPod
+from sluicegate_operator.controllers.fleet_upgrades import FleetUpgrades
 from sluicegate_operator.controllers.observer import Observer
 from sluicegate_operator.controllers.refusal import NAME_TAKEN, refusal_of
 from sluicegate_operator.controllers.resource import (
@@ -60,6 +61,7 @@ class JobController(Controller[JobResource]):
     """Reconciles StreamingJobs."""
 
     observer: Observer = field(init=False)
+    upgrades: FleetUpgrades = field(init=False)
     _deletions: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
 
     KIND = STREAMING_JOB
@@ -69,7 +71,9 @@ class JobController(Controller[JobResource]):
 
     def _register_listeners(self) -> None:
         self.observer = Observer(self.api, self.caches, self.checkpoints)
+        self.upgrades = FleetUpgrades(self.limits.upgrades, self.queue.add)
         self.caches.jobs.listeners.append(self._job_changed)
+        self.caches.jobs.listeners.append(self.upgrades.job_changed)
         self.caches.pods.listeners.append(self._pod_changed)
         self.caches.nodes.listeners.append(self._node_changed)
         self.caches.volumes.listeners.append(self._volume_changed)
@@ -98,7 +102,10 @@ class JobController(Controller[JobResource]):
         """Reconcile one job, after its name's pods of earlier jobs were released."""
         if self.is_leader() and not self.caches.incomplete(key[0]):
             await self._release_orphans(key)
-        await super().reconcile(key)
+        try:
+            await super().reconcile(key)
+        finally:
+            self.upgrades.release_reservation(key)
 
     async def _release_orphans(self, key: Key) -> None:
         """Remove our finalizer from ending pods whose job is gone, for example deleted by force.
@@ -137,7 +144,11 @@ class JobController(Controller[JobResource]):
             observed = dataclasses.replace(
                 observed, spec_error=str(error), spec_missing=accepted is None
             )
-        outcome = reconcile_job(job, observed, now)
+        # nothing is awaited from here until the slot is reserved: 16 workers share the slots
+        queued = self.upgrades.wait_reason((job.namespace, job.name), now)
+        outcome = reconcile_job(job, dataclasses.replace(observed, upgrade_queued=queued), now)
+        if resource.status.upgrade is None and outcome.status.upgrade is not None:
+            self.upgrades.reserve((job.namespace, job.name))
         for action in outcome.actions:
             if isinstance(action, do.CreateDriver):
                 error = await self._check_driver(job, action.spec)

@@ -239,6 +239,7 @@ class Observed:
             empty: it is valid.
         spec_missing: there is no accepted spec either, and the job carries a placeholder.
         refusal: the latest request for a pod of the job that was refused.
+        upgrade_queued: why an upgrade of a running job must wait for those of others; empty: it need not.
     """
 
     pods: tuple[Pod, ...]
@@ -252,6 +253,7 @@ class Observed:
     spec_error: str = ""
     spec_missing: bool = False
     refusal: Refusal | None = None
+    upgrade_queued: str = ""
 
 
 @dataclass(frozen=True)

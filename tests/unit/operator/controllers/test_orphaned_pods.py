@@ -7,8 +7,10 @@ from http import HTTPStatus
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from sluicegate_operator.api import labels
+from sluicegate_operator.api.crds import STREAMING_JOB
 from sluicegate_operator.controllers.caches import Caches
 from sluicegate_operator.controllers.checkpoints import CheckpointResolver
 from sluicegate_operator.controllers.metrics import Metrics
@@ -71,3 +73,29 @@ def test_a_pod_is_released_if_it_ends_and_its_job_is_gone(
         return patched
 
     assert asyncio.run(scenario()) == (["clicks-1-driver"] if released else [])
+
+
+@pytest.mark.parametrize(
+    ("job_uid", "finalizers", "held"),
+    [
+        ("", [labels.DRIVER_FINALIZER], 1),
+        ("u-other", [labels.DRIVER_FINALIZER], 1),
+        ("u-job", [labels.DRIVER_FINALIZER], 0),
+        ("", [], 0),
+    ],
+    ids=["its job is gone", "its job was replaced", "its job exists", "it is not held"],
+)
+def test_held_pods_without_a_job_are_counted(
+    job_uid: str, finalizers: list[str], held: int
+) -> None:
+    """They block the deletion of their namespace, and no resource reports them."""
+    caches, metrics = Caches(JobServer(job_uid)), Metrics()  # type: ignore[arg-type]
+    metrics.watch_caches(caches)
+    if job_uid:
+        meta = {"namespace": "n", "name": "clicks", "uid": job_uid, "resourceVersion": "1"}
+        meta |= {"creationTimestamp": "2026-01-01T00:00:00Z"}
+        caches.jobs.put({**STREAMING_JOB.resource.type_meta, "metadata": meta, "spec": {}})
+    caches.pods.put(pod_body(terminating=True, finalizers=finalizers))
+    exported = generate_latest(metrics.registry).decode()
+    line = 'sluicegate_held_pods_without_job{namespace="n"} 1.0'
+    assert (line in exported.splitlines()) == bool(held)

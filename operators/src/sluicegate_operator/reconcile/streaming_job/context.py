@@ -48,6 +48,8 @@ class JobContext(ReconcileContext[StreamingJobStatus, JobAction]):
     observed: Observed = field(kw_only=True)
     new_failures: list[str] = field(default_factory=list)
     """Kinds of the driver failures recorded in this reconciliation."""
+    upgrade_queued: str = ""
+    """Why an upgrade waits for those of other jobs; empty: none does."""
     _parsed: tuple[StableSpecStatus, StreamingJobSpec | None] | None = None
 
     @property

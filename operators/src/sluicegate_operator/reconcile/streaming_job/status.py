@@ -2,7 +2,8 @@
 
 Conditions: Accepted (the spec is valid), Ready (a driver runs, or a batch is finished), VolumeReady,
 Failed (no driver is started any more), Fenced (another driver used the checkpoint), NodeLost (a driver
-that cannot be observed may be alive), RolledBack (the last stable spec replaced the resource's).
+that cannot be observed may be alive), RolledBack (the last stable spec replaced the resource's),
+UpgradeQueued (the driver runs the former spec until other jobs are upgraded).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from sluicegate_operator.reconcile.context import accept_spec
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.failures import FENCED
+from sluicegate_operator.reconcile.upgrade_queue import UPGRADE_QUEUED
 
 PROGRESS_S = 30.0
 """Progress alone is written at this interval: a thousand jobs must not each write at every epoch."""
@@ -86,6 +88,8 @@ def _set_conditions(context: JobContext, pod: Pod | None) -> None:
         message = f"replaced, but may still be alive: attempt {unconfirmed}"
     _set_problem(context, "NodeLost", ("NodeLost", message) if lost or unconfirmed else None)
     _set_problem(context, "RolledBack", _rollback(status))
+    queued = context.upgrade_queued
+    _set_problem(context, UPGRADE_QUEUED, ("LimitReached", queued) if queued else None)
 
 
 def _rejection(context: JobContext) -> str:

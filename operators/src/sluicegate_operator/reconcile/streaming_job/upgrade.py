@@ -42,6 +42,10 @@ def begin(context: JobContext) -> None:
     runs = context.driver.state == ACTIVE and context.driver.mode == RUN
     if context.spec.schedule is not None or not runs:
         return  # the next run uses the new spec, or there is no driver yet that could be stopped
+    restarts = context.spec.restart_nonce != context.status.observed_restart_nonce
+    if context.observed.upgrade_queued and not (restarts or context.driver.stop_reason):
+        context.upgrade_queued = context.observed.upgrade_queued
+        return  # the old driver keeps running
     mode = context.spec.upgrade_mode
     if mode == SAVEPOINT and context.driver.start_time is None:
         mode = LAST_STATE

@@ -1,0 +1,61 @@
+"""The order in which running jobs may begin an upgrade, if only some may be upgraded at a time.
+
+It is computed from the statuses of all jobs, so it survives a restart of the operator. The namespaces
+take turns: the next one is the namespace with the fewest upgrades under way or placed before, and within a
+namespace the job that has waited longest. So a tenant who upgrades a thousand jobs
+does not make the others wait for all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
+
+UPGRADE_QUEUED = "UpgradeQueued"
+"""Type of the condition of a job that waits; its transition time is since when."""
+
+Key = tuple[str, str]
+
+
+def is_under_way(spec: StreamingJobSpec, status: StreamingJobStatus) -> bool:
+    """Return whether a job that is not being deleted counts against the limit.
+
+    One whose upgrade cannot go on by itself does not, or a few of them would stop all upgrades: it is
+    suspended or failed, its node does not respond, or its volume is not ready.
+    """
+    if status.upgrade is None or spec.suspend or status.failure_reason:
+        return False
+    now = {one.type: one.status for one in status.conditions}
+    return now.get("NodeLost") != "True" and now.get("VolumeReady") != "False"
+
+
+def waiting_since(spec: StreamingJobSpec, status: StreamingJobStatus) -> float | None:
+    """Return since when a job that is not being deleted waits for its turn; None: it does not."""
+    if spec.suspend or status.upgrade is not None:
+        return None
+    found = (one for one in status.conditions if one.type == UPGRADE_QUEUED)
+    return next((one.last_transition_time for one in found if one.status == "True"), None)
+
+
+def next_in_order(
+    under_way: Collection[Key], waiting: Mapping[Key, float], limit: int
+) -> tuple[Key, ...]:
+    """Return the jobs that may begin now, in order.
+
+    Args:
+        under_way: the jobs that are being upgraded.
+        waiting: the others with a new spec, and since when they wait.
+        limit: how many may be upgraded at a time; 0: all.
+    """
+    if not limit:
+        return tuple(sorted(waiting, key=lambda key: (waiting[key], key)))
+    before = Counter(namespace for namespace, _ in under_way)
+    ranked = []
+    for key in sorted(waiting, key=lambda one: (waiting[one], one)):
+        ranked.append((before[key[0]], waiting[key], key))
+        before[key[0]] += 1
+    free = max(0, limit - len(under_way))
+    return tuple(key for _, _, key in sorted(ranked)[:free])

@@ -1,0 +1,138 @@
+"""How many jobs of the fleet are upgraded at a time, and in which order."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from sluicegate_operator.api.conditions import Condition
+from sluicegate_operator.api.streaming_job_status import StreamingJobStatus, UpgradeStatus
+from sluicegate_operator.reconcile.upgrade_queue import (
+    UPGRADE_QUEUED,
+    is_under_way,
+    next_in_order,
+    waiting_since,
+)
+from tests.unit.operator.builders import NOW, alive, ended, job, observed, pod, spec
+from tests.unit.operator.rule_cases import RuleCase, check, decide
+
+NEW = spec(image="jobs:2")
+BUSY = "at most 20 at a time"
+UNDER_WAY = UpgradeStatus(mode="LastState")
+
+RULES = [
+    RuleCase(
+        "a job whose turn has not come keeps its driver, and says why",
+        job(NEW, alive()),
+        observed(pod(), upgrade_queued=BUSY),
+        "Running",
+        status={"upgrade": None},
+        driver={"stop_reason": ""},
+        conditions={UPGRADE_QUEUED: ("True", "LimitReached"), "Ready": ("True", "Running")},
+    ),
+    RuleCase(
+        "restartNonce applies the new spec without waiting",
+        job(dataclasses.replace(NEW, restart_nonce=1), alive()),
+        observed(pod(), upgrade_queued=BUSY),
+        "Upgrading",
+        actions=["StopDriver"],
+        driver={"stop_reason": "Upgrade"},
+        events=["Upgrading"],
+    ),
+    RuleCase(
+        "a job without a driver starts with the new spec without waiting",
+        job(NEW, ended()),
+        observed(upgrade_queued=BUSY),
+        "Starting",
+        actions=["CreateDriver"],
+        status={"attempt": 2},
+    ),
+    RuleCase(
+        "an unchanged job does not wait",
+        job(spec(), alive()),
+        observed(pod(), upgrade_queued=BUSY),
+        "Running",
+    ),
+    RuleCase(
+        "an upgrade that has begun goes on",
+        job(NEW, alive(stop_reason="Upgrade", upgrade=UNDER_WAY)),
+        observed(pod(), upgrade_queued=BUSY),
+        "Upgrading",
+        actions=["StopDriver"],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", RULES, ids=lambda case: case.rule)
+def test_rule(case: RuleCase) -> None:
+    check(case)
+
+
+def queued(since: float = NOW) -> StreamingJobStatus:
+    """Return the status of a job that waits."""
+    found = decide(job(NEW, alive()), observed(pod(), upgrade_queued=BUSY), since).status
+    assert isinstance(found, StreamingJobStatus)
+    return found
+
+
+def test_the_time_of_waiting_is_in_the_status() -> None:
+    later = decide(job(NEW, queued()), observed(pod(), upgrade_queued=BUSY), NOW + 60).status
+    assert waiting_since(NEW, later) == NOW
+
+
+@pytest.mark.parametrize("now_wanted", [NEW, spec()], ids=["its turn", "edited back"])
+def test_a_job_that_no_longer_waits_says_so(now_wanted: Any) -> None:
+    status = decide(job(now_wanted, queued()), observed(pod())).status
+    assert waiting_since(now_wanted, status) is None
+    found = next(one for one in status.conditions if one.type == UPGRADE_QUEUED)
+    assert (found.status, found.reason) == ("False", "Resolved")
+
+
+def test_a_suspended_job_does_not_wait() -> None:
+    assert waiting_since(dataclasses.replace(NEW, suspend=True), queued()) is None
+
+
+def has(kind: str, status: str) -> tuple[Condition, ...]:
+    """Return conditions with one."""
+    return (Condition(type=kind, status=status, reason="X", last_transition_time=NOW),)
+
+
+@pytest.mark.parametrize(
+    ("suspend", "status", "counts"),
+    [
+        (False, {}, True),
+        (False, {"conditions": has("VolumeReady", "True")}, True),
+        (True, {}, False),
+        (False, {"failure_reason": "ConfigInvalid"}, False),
+        (False, {"conditions": has("NodeLost", "True")}, False),
+        (False, {"conditions": has("VolumeReady", "False")}, False),
+    ],
+    ids=["running", "volume ready", "suspended", "failed", "node lost", "volume not ready"],
+)
+def test_only_an_upgrade_that_can_go_on_holds_a_slot(
+    suspend: object, status: dict[str, Any], counts: object
+) -> None:
+    job_spec = dataclasses.replace(NEW, suspend=bool(suspend))
+    assert is_under_way(job_spec, alive(upgrade=UNDER_WAY, **status)) is counts
+
+
+def test_the_job_that_has_waited_longest_is_next() -> None:
+    waiting = {("a", "x"): NOW, ("a", "y"): NOW - 5, ("a", "z"): NOW - 9}
+    assert next_in_order([("a", "w")], waiting, 3) == (("a", "z"), ("a", "y"))
+
+
+def test_namespaces_take_turns() -> None:
+    """A mass upgrade that came first does not make the upgrade of another tenant wait for all of it."""
+    waiting = {("big", f"j{n:03}"): NOW + n for n in range(100)} | {("small", "one"): NOW + 1000}
+    order = next_in_order([("big", "x")], waiting, 4)
+    assert order == (("small", "one"), ("big", "j000"), ("big", "j001"))
+
+
+def test_without_a_free_slot_nobody_is_next() -> None:
+    assert not next_in_order([("a", "x"), ("b", "y")], {("c", "z"): NOW}, 2)
+
+
+def test_without_a_limit_all_are_next() -> None:
+    assert len(next_in_order([("a", "x")], {("a", "y"): NOW, ("b", "z"): NOW}, 0)) == 2
