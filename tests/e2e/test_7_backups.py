@@ -1,4 +1,4 @@
-"""Backups of the platform of test_6: of MySQL and of a checkpoint, into another bucket, and back."""
+"""Backups of the platform of test_6: of MySQL into the object store, and back."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import json
 
 import pytest
 
-from tests.e2e.cluster import Cluster, Object, eventually
-from tests.e2e.platform import CLIENT_POD, RELEASE, VOLUME, Platform
+from tests.e2e.cluster import Cluster
+from tests.e2e.platform import CLIENT_POD, RELEASE, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
-
-BUCKET = "sluicegate-backups"
-"""That of tls-scram-values.yaml."""
 
 JOB = "ip-count"
 
@@ -42,16 +39,8 @@ def run_now(cluster: Cluster, verb: str) -> None:
 
 @pytest.fixture(scope="module")
 def suspended(secured: Platform) -> Platform:
-    """Return the platform with its job suspended and a volume on the bucket of the backups."""
+    """Return the platform with its job suspended."""
     cluster = secured.cluster
-    volume = cluster.get("checkpointvolume", VOLUME)
-    assert volume is not None
-    spec = {**volume["spec"], "bucket": BUCKET, "prefix": "volumes"}
-    backups = {"kind": "CheckpointVolume", "metadata": {"name": "backups"}, "spec": spec}
-    cluster.apply({"apiVersion": volume["apiVersion"], **backups})
-    cluster.run(
-        "wait", "checkpointvolume/backups", "--for=jsonpath={.status.phase}=Ready", "--timeout=60s"
-    )
     cluster.patch("streamingjob", JOB, {"spec": {"suspend": True}})
     secured.job_when(JOB, lambda status: status["phase"] == "Suspended", "to be suspended")
     return secured
@@ -67,20 +56,3 @@ def test_a_dropped_database_is_restored_with_its_rows_and_markers(suspended: Pla
     run_now(cluster, "restore")
     assert cluster.execute(CLIENT_POD, "python", "-c", _ROWS) == before
     suspended.wait_exact("ip_count", JOB)
-
-
-def test_a_checkpoint_is_copied_to_another_bucket_and_restored(suspended: Platform) -> None:
-    cluster = suspended.cluster
-    spec = {"job": JOB, "volume": "backups"}
-    kind = {"apiVersion": "sluicegate.dev/v1alpha1", "kind": "Savepoint"}
-    cluster.apply({**kind, "metadata": {"name": "backup"}, "spec": spec})
-
-    def taken() -> Object | None:
-        status = (cluster.get("savepoint", "backup") or {}).get("status", {})
-        return status["taken"][-1] if status.get("taken") else None
-
-    copy = eventually(taken, "the Savepoint", within_s=60.0)
-    assert copy["location"].startswith(f"s3://{BUCKET}/volumes/")
-    target = "s3://sluicegate/restored/1"
-    suspended.command("savepoint", "restore", copy["location"], target)
-    assert f"commits/{copy['epoch']}" in suspended.objects(target)

@@ -38,6 +38,19 @@ def root(volume: str, namespace: str, bucket: S3Endpoint, tmp_path: Path) -> str
     return address
 
 
+@pytest.fixture
+def rights_to_all_buckets(
+    api: Api, namespace: str, root: str, store_root: S3Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Give the volume and this process a key with rights to all buckets: a copy uses one key."""
+    assert root
+    for variable, value in store_root.environment().items():
+        monkeypatch.setenv(variable, value)
+    keys = {"accessKeyId": store_root.access_key, "secretAccessKey": store_root.secret_key}
+    api.create_core(namespace, "secrets", {"metadata": {"name": "all"}, "stringData": keys})
+    api.change(namespace, "store", {"spec": {"credentialsSecret": "all"}}, CHECKPOINT_VOLUME)
+
+
 def wait_ready(api: Api, namespace: str, name: str, count: int = 1) -> list[Object]:
     """Wait until a Savepoint is ready; return what was taken, latest first."""
 
@@ -115,6 +128,7 @@ def test_reclaim_policy_decides_about_the_data_of_a_deleted_savepoint(
     assert objects_below(f"{root}/clicks/1") == checkpointed
 
 
+@pytest.mark.usefixtures("rights_to_all_buckets")
 def test_schedule_copies_a_checkpoint_to_another_bucket_and_retains_the_latest(
     api: Api, namespace: str, kubeconfig: Path, root: str, tmp_path: Path
 ) -> None:
