@@ -114,10 +114,17 @@ def test_the_first_users_password_is_in_no_argument(node: Node, tmp_path: Path) 
     assert (started.returncode, started.stdout) == (0, "started\n"), "the log has the user's keys"
     assert "a-secret" not in node.calls.read_text()
     assert node.options.read_text().splitlines() == [
+        *("--cluster-id", "c"),
         "--add-scram",
         'SCRAM-SHA-512=[name="broker",password="a-secret"]',
     ]
     assert not (tmp_path / "tmp" / "format-options").exists()
+
+
+def test_the_file_of_options_is_never_empty(node: Node) -> None:
+    """Kafka's tool ends with an ArrayIndexOutOfBoundsException at an empty one."""
+    assert node.start(ONE).returncode == 0
+    assert node.options.read_text().splitlines() == ["--cluster-id", "c"]
 
 
 def test_a_data_folder_is_formatted_once(node: Node) -> None:
