@@ -6,7 +6,7 @@ docs/sinks/kafka.md says what needs each of them; a test runs a job on a broker 
   operations: [Create, Describe, DescribeConfigs, Read, Write]
 {{- end }}
 - resource: {type: topic, {{ include "kafka.pattern" "sluicegate.markers" }}}
-  operations: [Create, Describe, Read, Write]
+  operations: [Create, Describe, DescribeConfigs, Read, Write]
 - resource: {type: group, {{ include "kafka.pattern" "sluicegate.*" }}}
   operations: [Describe, Read]
 - resource: {type: transactionalId, {{ include "kafka.pattern" "sluicegate.*" }}}
