@@ -4,8 +4,9 @@
 PYTHON  ?= python3
 ARGS    ?=
 LOG     ?=
-# Test processes side by side, each with its own Kafka and MariaDB: 1 GB of memory a process.
-WORKERS ?= 2
+# Test processes that run at a time, each with its own Kafka and MariaDB: 1 GB of memory a process. More than
+# cores, because many tests wait for a timer or for a process that starts.
+WORKERS ?= 3
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
