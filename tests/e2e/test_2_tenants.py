@@ -31,14 +31,22 @@ _NETWORK = {"spec": {"hostNetwork": True}}
 _PRIVILEGED = {
     "spec": {"containers": [{"name": "driver", "securityContext": {"privileged": True}}]}
 }
-JOBS: dict[str, tuple[Object, str]] = {
-    "as-operator": ({"serviceAccount": f"{RELEASE}-operator"}, "ServiceAccount"),
-    "as-admin": ({"serviceAccount": "admin"}, "admin is not marked as an account for drivers"),
-    "disk": ({"driver": {"template": _HOST}}, "hostPath is not permitted"),
-    "network": ({"driver": {"template": _NETWORK}}, "hostNetwork"),
-    "privileged": ({"driver": {"template": _PRIVILEGED}}, "privileged"),
+JOBS: dict[str, tuple[Object, str, str]] = {
+    "as-operator": (
+        {"serviceAccount": f"{RELEASE}-operator"},
+        "ServiceAccountMissing",
+        f"{TENANT}/{RELEASE}-operator",
+    ),
+    "as-admin": (
+        {"serviceAccount": "admin"},
+        "SpecInvalid",
+        "admin is not marked as an account for drivers",
+    ),
+    "disk": ({"driver": {"template": _HOST}}, "SpecInvalid", "hostPath is not permitted"),
+    "network": ({"driver": {"template": _NETWORK}}, "SpecInvalid", "hostNetwork"),
+    "privileged": ({"driver": {"template": _PRIVILEGED}}, "SpecInvalid", "privileged"),
 }
-"""What a job asks for, and the text of its refusal."""
+"""What a job asks for, and the reason and text of the Event about it."""
 
 _KEYS = {"credentialsSecret": TENANT_USER}
 _STORE = {"endpoint": f"http://{STORE}.{NAMESPACE}.svc:7070"}
@@ -108,7 +116,7 @@ def tenant(platform: Platform) -> Iterator[Cluster]:
         *(_resource("CheckpointVolume", name, spec) for name, spec in volumes.items()),
         *(
             _resource("StreamingJob", name, {**job, "checkpoint": {"volume": "own"}, **spec})
-            for name, (spec, _) in JOBS.items()
+            for name, (spec, _, _) in JOBS.items()
         ),
     )
     yield cluster
@@ -121,17 +129,17 @@ def _resource(kind: str, name: str, spec: Object) -> Object:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def refusal(cluster: Cluster, kind: str, name: str, condition: str) -> Object:
-    """Wait until a condition of a resource is False, after its check; return the condition."""
+def refusal(cluster: Cluster, volume: str) -> Object:
+    """Wait until a volume is not ready, after its check; return its condition Ready."""
 
     def poll() -> Object | None:
-        status = (cluster.get(kind, name) or {}).get("status", {})
-        found = (one for one in status.get("conditions", ()) if one["type"] == condition)
+        status = (cluster.get("checkpointvolume", volume) or {}).get("status", {})
+        ready = (one for one in status.get("conditions", ()) if one["type"] == "Ready")
         return next(
-            (one for one in found if one["status"] == "False" and one["reason"] != "Checking"), None
+            (one for one in ready if one["status"] == "False" and one["reason"] != "Checking"), None
         )
 
-    return eventually(poll, f"{kind} {name}: {condition} is False", within_s=30.0)
+    return eventually(poll, f"{volume} is refused", within_s=30.0)
 
 
 def test_the_tenants_own_volume_is_ready(tenant: Cluster) -> None:
@@ -144,15 +152,19 @@ def test_the_tenants_own_volume_is_ready(tenant: Cluster) -> None:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_gets_neither_an_account_nor_the_node(tenant: Cluster, name: str) -> None:
-    found = refusal(tenant, "streamingjob", name, "Accepted")
-    assert found["reason"] == "SpecInvalid"
-    assert JOBS[name][1] in found["message"]
+    _, reason, text = JOBS[name]
+
+    def reported() -> bool:
+        events = [e for e in tenant.list_objects("events") if e["involvedObject"]["name"] == name]
+        return any(event["reason"] == reason and text in event["message"] for event in events)
+
+    eventually(reported, f"an Event {reason} of {name}: {text}", within_s=30.0)
     assert tenant.list_objects("pods") == []
 
 
 @pytest.mark.parametrize("name", VOLUMES)
 def test_a_volume_reaches_nothing_that_is_not_the_tenants(tenant: Cluster, name: str) -> None:
-    assert refusal(tenant, "checkpointvolume", name, "Ready")["reason"] == VOLUMES[name][1]
+    assert refusal(tenant, name)["reason"] == VOLUMES[name][1]
 
 
 def test_each_refusal_is_an_event(tenant: Cluster) -> None:
