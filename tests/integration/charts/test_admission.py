@@ -15,6 +15,7 @@ from tests.integration.operator.rest_client import ApiRejection, Object
 pytestmark = pytest.mark.integration
 
 _POLICIES = "/apis/admissionregistration.k8s.io/v1"
+_POLICY = "admission-operator-drivers.sluicegate"
 _ACCOUNT = "sluicegate-driver"
 
 CreatePod = Callable[[Object], Object]
@@ -85,20 +86,20 @@ def as_driver(charts: Charts, cluster: Api) -> Iterator[tuple[CreatePod, Object]
         made = cluster.request(
             "POST", f"{_POLICIES}/{plural}?fieldValidation=Strict", only_of_kind(documents, kind)
         )
-        assert made["metadata"]["name"] == "admission-operator-drivers"
+        assert made["metadata"]["name"] == _POLICY
     hostile = changed(executor, spec={"hostNetwork": True})
 
     def active() -> bool:
         try:
             create(hostile)
         except ApiRejection as refusal:
-            return "admission-operator-drivers" in str(refusal)
+            return _POLICY in str(refusal)
         return False
 
     eventually(active, within_s=30.0)
     yield create, executor
     for plural in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
-        cluster.request("DELETE", f"{_POLICIES}/{plural}/admission-operator-drivers")
+        cluster.request("DELETE", f"{_POLICIES}/{plural}/{_POLICY}")
 
 
 def changed(
