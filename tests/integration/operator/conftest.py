@@ -11,6 +11,7 @@ from infra.toolchain import go_programs
 from sluicegate_operator.controllers import observer
 from sluicegate_operator.kube import leader_election
 from sluicegate_operator.reconcile import checkpoint_volume, context
+from sluicegate_operator.reconcile.streaming_job import context as job_context
 from sluicegate_operator.reconcile.streaming_job import driver_lifecycle
 from tests.integration.operator import rbac
 from tests.integration.operator.api import Api, eventually
@@ -95,7 +96,7 @@ def short_delete_delay(monkeypatch: pytest.MonkeyPatch) -> None:
 def short_request_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Request an absent pod again, and give its request up, in a fifth of the time."""
     monkeypatch.setattr(context, "_FIRST_BACKOFF_S", context._FIRST_BACKOFF_S / 5)
-    for module in (observer, driver_lifecycle):
+    for module in (observer, job_context, driver_lifecycle):
         for name in ("RETRY_REQUEST_S", "REQUEST_DEADLINE_S"):
             monkeypatch.setattr(module, name, getattr(module, name) / 5)
 
