@@ -8,6 +8,11 @@ import pytest
 from infra.local_services import S3Endpoint
 from infra.local_services.kube_apiserver import KubernetesServer
 from infra.toolchain import go_programs
+from sluicegate_operator.controllers import observer
+from sluicegate_operator.kube import leader_election
+from sluicegate_operator.reconcile import checkpoint_volume, context
+from sluicegate_operator.reconcile.streaming_job import context as job_context
+from sluicegate_operator.reconcile.streaming_job import driver_lifecycle
 from tests.integration.operator import rbac
 from tests.integration.operator.api import Api, eventually
 from tests.integration.operator.job_fixtures import make_volume, volume_ready
@@ -72,6 +77,28 @@ def ready_volume(api: Api, namespace: str, kubeconfig: Path, volume: str) -> str
         eventually(lambda: volume_ready(api, namespace), within_s=60.0)
         operator.stop()
     return volume
+
+
+@pytest.fixture
+def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the operator's lease expire after a third of its time."""
+    for name in ("DURATION_S", "RENEW_S", "RETRY_S"):
+        monkeypatch.setattr(leader_election, name, getattr(leader_election, name) / 3)
+
+
+@pytest.fixture
+def short_delete_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete a volume's data 3 s after the volume was deleted, not 30; unit tests have the 30 s."""
+    monkeypatch.setattr(checkpoint_volume, "DELETE_DELAY_S", 3.0)
+
+
+@pytest.fixture
+def short_request_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Request an absent pod again, and give its request up, in a fifth of the time."""
+    monkeypatch.setattr(context, "_FIRST_BACKOFF_S", context._FIRST_BACKOFF_S / 5)
+    for module in (observer, job_context, driver_lifecycle):
+        for name in ("RETRY_REQUEST_S", "REQUEST_DEADLINE_S"):
+            monkeypatch.setattr(module, name, getattr(module, name) / 5)
 
 
 def server_or_skip(folder: Path) -> KubernetesServer:

@@ -76,6 +76,7 @@ def test_changed_restart_nonce_retries_a_failed_apply_at_once(
     eventually(lambda: not api.exists(namespace, "clicks"), within_s=60.0)
 
 
+@pytest.mark.usefixtures("short_delete_delay")
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
 def test_deleted_volume_stays_until_its_job_is_released(
     api: Api, namespace: str, kubelet: Kubelet, operator: RunningOperator, volume: str, policy: str

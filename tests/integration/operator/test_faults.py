@@ -95,6 +95,7 @@ def test_a_job_edited_before_each_write_causes_conflicts_and_no_action(
     assert drivers_alive(api, namespace) == ["clicks-2-driver"]
 
 
+@pytest.mark.usefixtures("short_lease")
 def test_a_killed_leader_is_replaced_when_its_lease_expires(
     api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:

@@ -211,6 +211,7 @@ def test_volume_waits_for_its_secret(
     eventually(lambda: volume_ready(api, namespace), within_s=60.0)
 
 
+@pytest.mark.usefixtures("short_delete_delay")
 def test_deleted_volume_waits_for_its_job_and_deletes_its_data(
     api: Api, namespace: str, kubelet: Kubelet, operator: RunningOperator, bucket: S3Endpoint
 ) -> None:

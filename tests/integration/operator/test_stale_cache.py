@@ -18,10 +18,15 @@ from tests.integration.operator.job_fixtures import REPORTS, drivers_alive, job_
 from tests.integration.operator.kubelet import Kubelet
 from tests.integration.operator.operator_thread import RunningOperator, spec_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.faults,
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("short_request_times"),
+]
 
-DELAY_S = 7.0
-"""Longer than the delay after which the operator requests an absent pod again."""
+DELAY_S = 1.5
+"""Longer than the delay after which the operator requests an absent pod again, here 1 s."""
 
 
 def late_and_repeated(*plurals: str) -> Callable[[str, AsyncIterator[Json]], AsyncIterator[Json]]:
