@@ -1,13 +1,13 @@
 """The track record and the page of reviews name tests that exist."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from infra.workspace import CHECKOUT
 
-PAGES = (Path(__file__).with_name("README.md"), CHECKOUT / "docs" / "operations" / "reviews.md")
+DOCS = CHECKOUT / "docs"
+PAGES = (DOCS / "concepts" / "track-record.md", DOCS / "operations" / "reviews.md")
 TEXT = "".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
