@@ -161,9 +161,9 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     driver_variables = {
         "SLUICEGATE_JARS": str(jars_folder("spark")),
         "JDK_JAVA_OPTIONS": _SHORT_LIVED_JVM,
-        "PYTHONPATH": str(
-            CHECKOUT
-        ),  # of tests.robustness.traffic.faulty_jobs, which executors import
+        # executors import tests.robustness.traffic.faulty_jobs; the library is that of this
+        # checkout, even if the environment was made for another one
+        "PYTHONPATH": os.pathsep.join(map(str, (CHECKOUT, CHECKOUT / "jobs" / "src"))),
     }
     return inherited | driver_variables | dict(variables or {})
 

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from sluicegate.cli import supervisor
+from sluicegate.cli.app import app
+from sluicegate.cli.driver_process import DriverProcess, stop_without_supervisor
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.errors import ExitCode
 from sluicegate_jobs.restart_demo import JOB, RestartDemoSettings
 
 _DRIVER = """
 import os, signal, sys, time
-from sluicegate.cli import supervisor
+from sluicegate.cli import driver_process
 def stop(*_):
     os.write(1, b"stopped")
     sys.exit(0)
 signal.signal(signal.SIGTERM, stop)
-supervisor.stop_without_supervisor()
+driver_process.stop_without_supervisor()
 os.write(1, b"running ")
 time.sleep(30)
 """
@@ -46,7 +51,7 @@ def test_a_driver_whose_supervisor_is_killed_stops_as_at_sigterm() -> None:
 
 def test_a_driver_without_a_supervisor_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DriverVariable.SUPERVISOR, raising=False)
-    supervisor.stop_without_supervisor()
+    stop_without_supervisor()
 
 
 class _Drivers:
@@ -85,3 +90,111 @@ def test_a_driver_that_was_fenced_is_started_again_once(
     monkeypatch.setattr(supervisor._Stopper, "run", lambda _stopper, *given: drivers.run(*given))
     assert supervisor.supervise(JOB, settings) == code
     assert drivers.started == started
+
+
+_DRIVER_OR_STANDBY = """
+import os, sys, time
+from sluicegate.cli import driver_process
+driver_process.stop_without_supervisor()
+driver_process.warm_up = lambda spark: print(f"standby {os.getpid()}", flush=True)
+if driver_process.is_standby():
+    assert driver_process.await_turn(None)
+print(f"driver {os.getpid()}", flush=True)
+driver_process.report_started()
+time.sleep(float(sys.argv[1]))
+sys.exit(7)
+"""
+
+
+def _command(script: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-c", script, *arguments]
+
+
+class _Output:
+    """A file to which every driver appends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "output"
+
+    def command(self, seconds: float) -> list[str]:
+        redirect = f"import sys; sys.stdout = open({str(self.path)!r}, 'a')\n"
+        return _command(redirect + _DRIVER_OR_STANDBY, str(seconds))
+
+    def lines(self) -> list[tuple[str, int]]:
+        """Return what the drivers wrote: (role, process id)."""
+        words = [line.split() for line in self.path.read_text().splitlines()]
+        return [(role, int(pid)) for role, pid in words]
+
+    def await_role(self, role: str, count: int) -> None:
+        deadline = time.monotonic() + 30
+        while [r for r, _ in self.lines()].count(role) < count:
+            assert time.monotonic() < deadline, self.lines()
+            time.sleep(0.02)
+
+
+def test_the_standby_of_a_driver_that_failed_is_the_next_driver(tmp_path: Path) -> None:
+    output, environment = _Output(tmp_path), dict(os.environ)
+    stopper = supervisor._Stopper(standby=True)
+    assert stopper.run(output.command(1.5), environment) == 7
+    output.await_role("standby", 1)
+    assert stopper.run(output.command(1.5), environment) == 7
+    stopper.__exit__()
+    roles = output.lines()
+    assert [role for role, _ in roles[:3]] == ["driver", "standby", "driver"]
+    assert roles[2][1] == roles[1][1] != roles[0][1]
+
+
+def test_a_standby_that_has_died_is_replaced_by_a_new_driver(tmp_path: Path) -> None:
+    output, environment = _Output(tmp_path), dict(os.environ)
+    stopper = supervisor._Stopper(standby=True)
+    assert stopper.run(output.command(1.5), environment) == 7
+    output.await_role("standby", 1)
+    dead = output.lines()[1][1]
+    os.kill(dead, signal.SIGKILL)
+    assert stopper._standby is not None
+    stopper._standby.wait()
+    assert stopper.run(output.command(0), environment) == 7
+    stopper.__exit__()
+    assert output.lines()[2][0] == "driver"
+    assert output.lines()[2][1] != dead
+
+
+def test_no_standby_outlives_its_supervisor(tmp_path: Path) -> None:
+    output = _Output(tmp_path)
+    stopper = supervisor._Stopper(standby=True)
+    assert stopper.run(output.command(1.5), dict(os.environ)) == 7
+    output.await_role("standby", 1)
+    stopper.__exit__()
+    with pytest.raises(ProcessLookupError):
+        os.kill(output.lines()[1][1], 0)
+
+
+def test_a_driver_that_ends_before_its_query_runs_gets_no_standby() -> None:
+    process = DriverProcess(_command("pass"), dict(os.environ))
+    assert not process.await_started()
+    process.close()
+
+
+def test_a_standby_needs_a_supervisor() -> None:
+    result = CliRunner().invoke(app, ["run", "restart_demo", "--once", "--standby"])
+    assert result.exit_code == 2
+    assert "--standby needs a supervisor" in result.output
+
+
+def test_with_a_standby_the_delay_counts_from_the_start_of_the_failed_driver(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So a driver that ran for long is replaced at once, and one that always fails is not a hot loop."""
+
+    class SlowDrivers(_Drivers):
+        def run(self, command: list[str], environment: Mapping[str, str]) -> int:
+            time.sleep(0.3)
+            return super().run(command, environment)
+
+    monkeypatch.setattr(supervisor._Stopper, "__enter__", lambda stopper: stopper)
+    for standby, delay in ((True, "0"), (False, "0.2")):
+        drivers = SlowDrivers("DecisionUnknown")
+        monkeypatch.setattr(supervisor._Stopper, "run", lambda _, *given: drivers.run(*given))  # noqa: B023
+        settings = RestartDemoSettings(restart="fixed-delay", restart_delay_s=0.2)
+        assert supervisor.supervise(JOB, settings, standby=standby) == 0
+        assert f"restart in {delay} s" in caplog.text

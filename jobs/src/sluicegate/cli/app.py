@@ -46,10 +46,19 @@ def app() -> None:
     )
 
 
-def _run(job: PackagedJob, settings: Any, *, supervised: bool, create_targets: bool) -> None:  # noqa: ANN401
+def _run(  # the settings are of any type
+    job: PackagedJob,
+    settings: Any,  # noqa: ANN401
+    *,
+    supervised: bool,
+    standby: bool,
+    create_targets: bool,
+) -> None:
+    if standby and not supervised:
+        raise click.UsageError("--standby needs a supervisor: leave out --once")
     if create_targets:
         _targets(job, settings)
-    sys.exit(supervise(job, settings) if supervised else drive(job, settings))
+    sys.exit(supervise(job, settings, standby=standby) if supervised else drive(job, settings))
 
 
 def _targets(job: PackagedJob, settings: Any) -> None:  # noqa: ANN401
@@ -84,6 +93,11 @@ _RUN_OPTIONS = (
         ["--supervised/--once"],
         default=True,
         help="Restart the driver when it fails, or run it once in this process.",
+    ),
+    click.Option(
+        ["--standby"],
+        is_flag=True,
+        help="Keep a second driver ready, which takes over when the first fails. Needs its memory twice.",
     ),
     click.Option(
         ["--create-targets"], is_flag=True, help="Create missing topics and tables first."

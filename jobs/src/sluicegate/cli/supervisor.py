@@ -11,18 +11,25 @@ import os
 import queue
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Self
 
 from sluicegate import errors
+from sluicegate.cli.driver_process import (
+    DriverProcess,
+    await_turn,
+    is_standby,
+    report_started,
+    stop_without_supervisor,
+)
 from sluicegate.cli.options import as_arguments, as_environment
 from sluicegate.deployment import termination
 from sluicegate.deployment.environment import DriverVariable
@@ -32,11 +39,21 @@ from sluicegate.settings.restart import Failure, next_restart
 log = logging.getLogger("sluicegate.run")
 
 
-def supervise(job: PackagedJob, settings: JobSettings) -> int:
-    """Run drivers until one succeeds, a restart cannot help, or the strategy gives up; return its exit code."""
+def supervise(job: PackagedJob, settings: JobSettings, *, standby: bool = False) -> int:
+    """Run drivers until one succeeds, a restart cannot help, or the strategy gives up.
+
+    Args:
+        job: the job.
+        settings: its settings, among them the restart strategy.
+        standby: keep a second driver that has started its Spark session and waits. It takes over
+            without a start; a delay of the strategy then counts from the start of the failed driver.
+
+    Returns:
+        The exit code of the last driver.
+    """
     failures: list[Failure] = []
     was_fenced = False
-    with _Stopper() as stopper, tempfile.TemporaryDirectory() as folder:
+    with _Stopper(standby=standby) as stopper, tempfile.TemporaryDirectory() as folder:
         termination_file = Path(folder) / "termination"
         environment = {
             **os.environ,
@@ -69,10 +86,11 @@ def supervise(job: PackagedJob, settings: JobSettings) -> int:
             if decision.delay_s is None:
                 log.error("%s: %s; no restart (%s)", failed, why, decision.why)
                 return code
-            log.warning(
-                "%s: %s; restart in %.3g s (%s)", failed, why, decision.delay_s, decision.why
+            delay_s = max(
+                0.0, decision.delay_s - failures[-1].ran_s if standby else decision.delay_s
             )
-            if stopper.requested.wait(decision.delay_s):
+            log.warning("%s: %s; restart in %.3g s (%s)", failed, why, delay_s, decision.why)
+            if stopper.requested.wait(delay_s):
                 return code
 
 
@@ -88,11 +106,18 @@ def _may_have_no_rival(settings: JobSettings, failure: Failure) -> bool:
 
 
 class _Stopper:
-    """Forwards SIGINT and SIGTERM to the driver, which then stops at the end of an epoch."""
+    """Runs drivers, and forwards SIGINT and SIGTERM: the driver then stops at the end of an epoch.
 
-    def __init__(self) -> None:
+    Args:
+        standby: whether to start a second driver when the query of the first runs; it takes over
+            when the first has ended.
+    """
+
+    def __init__(self, *, standby: bool = False) -> None:
         self.requested = threading.Event()
-        self._child: subprocess.Popen[bytes] | None = None
+        self._wants_standby = standby
+        self._child: DriverProcess | None = None
+        self._standby: DriverProcess | None = None
 
     def __enter__(self) -> Self:
         signal.signal(signal.SIGINT, self._stop)
@@ -100,56 +125,49 @@ class _Stopper:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._kill_group()
+        for process in (self._child, self._standby):
+            if process is not None:
+                process.kill()
 
     def run(self, command: list[str], environment: Mapping[str, str]) -> int:
-        """Run a driver in its own session and return its exit code."""
+        """Run a driver, the standby if there is one, and return its exit code."""
         if self.requested.is_set():
             return 0
-        read_end, write_end = os.pipe()  # the driver sees its end when this process ends
+        child = self._child = self._take_standby() or DriverProcess(command, environment)
+        watch = partial(self._start_standby, child, command, environment)
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
         try:
-            self._child = subprocess.Popen(
-                command,
-                env={**environment, str(DriverVariable.SUPERVISOR): str(read_end)},
-                start_new_session=True,
-                pass_fds=(read_end,),
-            )
-            return self._child.wait()
+            return child.wait()
         finally:
-            os.close(read_end)
-            os.close(write_end)
-            # the JVM of a killed Python lives on for a moment; two drivers must never overlap
-            self._kill_group()
+            child.kill()  # two drivers must not overlap, though the protocol would allow it
+            watcher.join()
+            self._child = None
+            child.close()
+
+    def _start_standby(
+        self, child: DriverProcess, command: list[str], environment: Mapping[str, str]
+    ) -> None:
+        started = child.await_started()
+        if self._wants_standby and started and child.running and not self.requested.is_set():
+            self._standby = DriverProcess(command, environment, standby=True)
+
+    def _take_standby(self) -> DriverProcess | None:
+        standby, self._standby = self._standby, None
+        if standby is None:
+            return None
+        if not standby.running:
+            log.warning("the standby has ended, so a new driver is started")
+            standby.close()
+            return None
+        log.info("the standby takes over")
+        standby.take_over()
+        return standby
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         self.requested.set()
-        if self._child is not None and self._child.poll() is None:
-            self._child.send_signal(number)
-
-    def _kill_group(self) -> None:
         if self._child is not None:
-            with suppress(ProcessLookupError):  # all its processes have ended already
-                os.killpg(self._child.pid, signal.SIGKILL)
-
-
-def stop_without_supervisor() -> None:
-    """Send SIGTERM to this process when its supervisor has ended, even if that was killed.
-
-    A driver that lived on would fence, or be fenced by, the driver of the next supervisor. The
-    supervisor alone has the write end of the pipe, so end of file means that it has ended: at once,
-    also in a container in which process 1 adopts orphans, and never because it is suspended.
-    """
-    descriptor = os.environ.pop(DriverVariable.SUPERVISOR, "")
-    if descriptor:
-        threading.Thread(
-            target=_await_end_of_supervisor, args=(int(descriptor),), daemon=True
-        ).start()
-
-
-def _await_end_of_supervisor(descriptor: int) -> None:
-    os.read(descriptor, 1)
-    log.warning("the supervisor of this driver was killed; the driver stops as at SIGTERM")
-    os.kill(os.getpid(), signal.SIGTERM)
+            self._child.send_signal(number)
 
 
 def drive(job: PackagedJob, settings: JobSettings) -> int:
@@ -165,6 +183,10 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     started = time.monotonic()
     try:
         spark = session(job.name)
+        if is_standby():
+            if not await_turn(spark):
+                return 0
+            started = time.monotonic()
         with _queue_signals(signals):
             query = job.build(spark, settings).start()
             log.info(
@@ -173,6 +195,7 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
                 time.monotonic() - started,
                 query.lineage,
             )
+            report_started()
             while not query.await_end(0.2):
                 if not signals.empty():
                     log.info("%s stops at the end of the epoch", job.name)
