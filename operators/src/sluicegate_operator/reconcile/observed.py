@@ -64,6 +64,7 @@ class Pod:
     """A driver's pod.
 
     Args:
+        seen_at: when the operator first observed it, by its own clock.
         running_at: when its container started, by its node's clock; None before.
         seen_running_at: when the operator first observed that, by its own clock; None: unknown.
         ended_at: when its container ended; None: unknown.
@@ -87,7 +88,7 @@ class Pod:
     spec_hash: str = ""
     checkpoint_number: int = 1
     restore_from: str = ""
-    created_at: float = 0.0
+    seen_at: float = 0.0
     running_at: float | None = None
     seen_running_at: float | None = None
     ended_at: float | None = None
@@ -105,8 +106,8 @@ class Pod:
 
     @property
     def start_began_at(self) -> float:
-        """When the kubelet could begin to start it; for a pod that was never seen on a node, its creation."""
-        return self.created_at if self.scheduled_at is None else self.scheduled_at
+        """When the kubelet could begin to start it; for one never seen on a node, its first observation."""
+        return self.seen_at if self.scheduled_at is None else self.scheduled_at
 
     @property
     def dead(self) -> bool:

@@ -41,11 +41,11 @@ def check_deadlines(context: JobContext, pod: Pod) -> bool:
     if pod.running_at is not None:
         _check_progress(context, pod, pod.running_at)
     elif pod.waiting in _IMAGE_ERRORS:
-        _stop_after(context, pod.created_at, context.spec.startup.image_pull_timeout_s, IMAGE)
+        _stop_after(context, pod.seen_at, context.spec.startup.image_pull_timeout_s, IMAGE)
     elif pod.node is None:
         limit = context.spec.startup.scheduling_timeout_s
         if limit > 0:
-            _stop_after(context, pod.created_at, limit, SCHEDULING)
+            _stop_after(context, pod.seen_at, limit, SCHEDULING)
     elif context.spec.startup.start_timeout_s > 0:
         _stop_after(context, pod.start_began_at, context.spec.startup.start_timeout_s, STARTUP)
     return False
