@@ -384,6 +384,16 @@ def test_recorded_times_in_the_future_count_as_now() -> None:
     assert outcome.requeue_at == NOW + 5
 
 
+def test_a_restart_after_a_failure_in_the_future_keeps_its_delay() -> None:
+    """The failure was recorded before the clock was set back by two hours."""
+    (failed,) = failures("Application", 1)
+    later = dataclasses.replace(failed, time=NOW + 7200)
+    before = ended(failures=(later,), next_start_time=NOW + 7200 + 30)
+    after = decide(job(status=before), observed())
+    assert after.status.next_start_time == NOW + 30 == after.requeue_at
+    assert [one.time for one in after.status.failures] == [NOW]
+
+
 def test_progress_alone_is_written_at_most_twice_a_minute() -> None:
     first = decide(job(status=alive()), observed(pod(progress=Progress(NOW, 7)))).status
     for seconds, epoch in ((29.0, 7), (30.0, 9)):
