@@ -129,7 +129,7 @@ class Observer:
         )
 
     def _with_ages(self, driver_pod: DriverPod, now: float) -> Pod:
-        """Return a pod with when it, its node, its start and its progress were first seen.
+        """Return a pod with when it, its node, start, progress and deletion were first seen.
 
         The clocks of the API server, the node and the driver may differ from ours, and ours may jump. Each
         age is therefore measured with this process's monotonic clock.
@@ -143,6 +143,9 @@ class Observer:
             age = self._age(pod.uid, "progress", pod.progress)
             progress = dataclasses.replace(pod.progress, at=now - age)
             pod = dataclasses.replace(pod, progress=progress)
+        if pod.terminating:
+            age = self._age(pod.uid, "terminating", None)
+            pod = dataclasses.replace(pod, seen_terminating_at=now - age)
         if driver_pod.node:
             age = self._age(pod.uid, "scheduled", None)
             pod = dataclasses.replace(pod, scheduled_at=now - age)

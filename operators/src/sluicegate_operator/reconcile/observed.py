@@ -76,6 +76,7 @@ class Pod:
         node: None until it is bound to a node.
         scheduled_at: when the operator first saw it on a node, by its own clock; None: never.
         terminating: somebody deleted it, and it is shutting down.
+        seen_terminating_at: when the operator first observed that, by its own clock; None: unknown.
         disrupted: it has the condition DisruptionTarget: it was evicted, preempted or drained.
         has_finalizer: it has our finalizer, so it cannot disappear before its end is recorded.
     """
@@ -100,6 +101,7 @@ class Pod:
     node: Node | None = None
     scheduled_at: float | None = None
     terminating: bool = False
+    seen_terminating_at: float | None = None
     disrupted: bool = False
     has_finalizer: bool = True
     progress: Progress | None = None

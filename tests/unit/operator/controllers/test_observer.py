@@ -44,7 +44,13 @@ class Shop:
                 informer.listed_at = NOW
         self.observer = Observer(api, self.caches, CheckpointResolver(self.caches))
 
-    def put(self, attempt: int, node: str = "", created: str = "2027-01-15T07:00:00Z") -> None:
+    def put(
+        self,
+        attempt: int,
+        node: str = "",
+        created: str = "2027-01-15T07:00:00Z",
+        **meta: str,
+    ) -> None:
         """Store the pod of an attempt."""
         self.caches.pods.put(
             {
@@ -59,6 +65,7 @@ class Shop:
                         labels.JOB_UID: "u-job",
                         labels.ATTEMPT: str(attempt),
                     },
+                    **meta,
                 },
                 "spec": {"nodeName": node},
             }
@@ -94,6 +101,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(observer_module, "time", clock)
     return clock
+
+
+def test_since_when_a_pod_terminates_is_measured_by_the_operators_clock(clock: Clock) -> None:
+    async def scene(shop: Shop) -> None:
+        shop.put(1)
+        assert [one.seen_terminating_at for one in await shop.pods(NOW)] == [None]
+        clock.now += 40
+        shop.put(1, deletionTimestamp="2027-01-15T04:00:00Z", resourceVersion="9")
+        for seconds in (40, 50):
+            (pod,) = await shop.pods(NOW + seconds)
+            assert pod.seen_terminating_at == NOW + 40
+            clock.now += 10
+
+    run(scene)
 
 
 @pytest.mark.parametrize("created", ["2027-01-15T04:00:00Z", "2027-01-15T12:00:00Z"])

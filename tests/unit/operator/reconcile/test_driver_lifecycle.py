@@ -14,7 +14,7 @@ from sluicegate_operator.api.streaming_job_status import (
     StreamingJobStatus,
 )
 from sluicegate_operator.reconcile.actions import CreateDriver
-from sluicegate_operator.reconcile.observed import Progress, SavepointState
+from sluicegate_operator.reconcile.observed import Node, Progress, SavepointState
 from tests.unit.operator.builders import (
     BACKOFF,
     NOW,
@@ -32,6 +32,9 @@ from tests.unit.operator.builders import (
 from tests.unit.operator.rule_cases import RuleCase, check, decide
 
 RESTORED = spec(checkpoint=CheckpointSettings(volume="store", restore_from="moved"))
+
+OVERDUE_S = spec().termination_grace_period_s + 60
+"""A driver that was deleted this long ago should have been killed."""
 
 STARTING = (
     RuleCase(
@@ -339,6 +342,43 @@ ENDING = (
         observed(as_of=NOW - 90),
         "Starting",
         driver={"state": "Active"},
+    ),
+    RuleCase(
+        "a driver that does not end after its grace period is reported",
+        job(status=alive(stop_reason="Suspend")),
+        observed(
+            pod(terminating=True, node=Node(), seen_terminating_at=NOW - OVERDUE_S),
+        ),
+        "Stopping",
+        conditions={"Ready": ("False", "NotEnding")},
+    ),
+    RuleCase(
+        "a driver that somebody else deleted and that does not end is not ready",
+        job(status=alive()),
+        observed(pod(terminating=True, node=Node(), seen_terminating_at=NOW - OVERDUE_S)),
+        "Running",
+        conditions={"Ready": ("False", "NotEnding")},
+    ),
+    RuleCase(
+        "a driver has its grace period to end, and a minute",
+        job(status=alive(stop_reason="Suspend")),
+        observed(pod(terminating=True, node=Node(), seen_terminating_at=NOW - OVERDUE_S + 1)),
+        "Stopping",
+        conditions={"Ready": ("False", "Stopping")},
+        requeue_in=1,
+    ),
+    RuleCase(
+        "a driver that does not end because its node is silent is reported as such",
+        job(status=alive(stop_reason="Suspend")),
+        observed(
+            pod(
+                terminating=True,
+                node=Node(unresponsive_since=NOW - 61),
+                seen_terminating_at=NOW - OVERDUE_S,
+            )
+        ),
+        "Stopping",
+        conditions={"Ready": ("False", "NodeLost")},
     ),
     RuleCase(
         "a pod that vanished with its finalizer is replaced",
