@@ -310,7 +310,7 @@ def _reload_token(settings: Configuration) -> None:
     """
     read_at = time.monotonic()
 
-    def reload(_: Configuration) -> None:
+    def reload(current: Configuration) -> None:
         nonlocal read_at
         if time.monotonic() - read_at < _TOKEN_S:
             return
@@ -320,7 +320,7 @@ def _reload_token(settings: Configuration) -> None:
         except (OSError, ValueError) as error:
             log.warning("the token cannot be read, the former one is used: %s", error)
             return
-        settings.api_key["BearerToken"] = f"bearer {token}"
+        current.api_key["BearerToken"] = f"bearer {token}"
 
     settings.refresh_api_key_hook = reload  # type: ignore[assignment]
 
