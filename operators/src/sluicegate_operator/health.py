@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -46,9 +47,7 @@ class Health:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         try:
-            # probes and Prometheus come from other machines
-            site = web.TCPSite(runner, "0.0.0.0", self.port)  # noqa: S104
-            await site.start()
+            await web.SockSite(runner, _listen(self.port)).start()
             self.bound_port = runner.addresses[0][1]
             await asyncio.Event().wait()
         finally:
@@ -57,6 +56,16 @@ class Health:
     async def _metrics(self, _request: web.Request) -> web.Response:
         text = await asyncio.to_thread(generate_latest, self.registry)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _listen(port: int) -> socket.socket:
+    """Return a socket on a port of all addresses: probes and Prometheus come from other machines.
+
+    A pod of a cluster with IPv6 only has no IPv4 address. Linux accepts IPv4 on the same socket.
+    """
+    if not socket.has_dualstack_ipv6():
+        return socket.create_server(("", port))
+    return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
 
 
 def _handler(checks: Sequence[Check]) -> Callable[[web.Request], Awaitable[web.Response]]:

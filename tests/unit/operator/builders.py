@@ -101,7 +101,7 @@ def pod(job_spec: StreamingJobSpec | None = None, **changes: Any) -> Pod:
     given: dict[str, Any] = {
         "attempt": 1,
         "phase": "Running",
-        "created_at": NOW - 101,
+        "seen_at": NOW - 101,
         "running_at": NOW - 100,
         "spec_hash": (job_spec or spec()).running_hash(),
         "progress": Progress(NOW - 5, 7),

@@ -1,9 +1,10 @@
-"""URLs of checkpoints and savepoints on a CheckpointVolume, and environment variables for access to it."""
+"""URLs of checkpoints and savepoints on a CheckpointVolume, and what determines access to its store."""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import ipaddress
 
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
@@ -14,6 +15,12 @@ configures Java accordingly."""
 
 CA_KEY = "ca.crt"
 """Key in a volume's authoritySecret, and the name of the mounted file."""
+
+_METADATA = tuple(
+    map(ipaddress.ip_network, ("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::254/128"))
+)
+"""Metadata servers of Alibaba Cloud, Amazon (with its other services on the node) and Google Cloud that are
+at no link-local address."""
 
 
 def volume_address(spec: CheckpointVolumeSpec) -> str:
@@ -59,6 +66,25 @@ def store_access_digest(spec: CheckpointVolumeSpec) -> str:
     # without an authority the digest is the one of releases that had no authoritySecret
     text = "\n".join([*others, authority] if authority else others)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def is_reserved_address(text: str) -> bool:
+    """Return whether an address is one of this pod, of its node's link, or of a cloud's metadata server.
+
+    No object store has such an address.
+
+    Raises:
+        ValueError: the text is not an address.
+    """
+    address = ipaddress.ip_address(text.partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+    return (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_unspecified
+        or address.is_multicast
+        or any(address in network for network in _METADATA)
+    )
 
 
 def environment(

@@ -56,7 +56,6 @@ def driver_pod_of(body: Json) -> DriverPod:
         mode=labels.get(api_labels.MODE, RUN),
         spec_hash=annotations.get(api_labels.SPEC_HASH, ""),
         checkpoint_number=_number(labels.get(api_labels.CHECKPOINT)) or 1,
-        created_at=to_instant(meta["creationTimestamp"]),
         running_at=parse_instant(began),
         ended_at=parse_instant(ended.get("finishedAt")),
         exit_code=code,

@@ -6,7 +6,6 @@ tenant from using either for what it could not do itself.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Self
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 
 from sluicegate.errors import AccessDenied, SettingsInvalid
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
-from sluicegate_operator.api.locations import volume_address
+from sluicegate_operator.api.locations import is_reserved_address, volume_address
 
 _PORTS = {"http": 80, "https": 443}
 _INTERNAL_NAMES = ("localhost", "kubernetes", "metadata")
@@ -126,12 +125,8 @@ def _is_internal(host: str) -> bool:
     A name that resolves to such an address is not recognized: only a list of endpoints excludes it.
     """
     try:
-        address = ipaddress.ip_address(host)
+        return is_reserved_address(host)
     except ValueError:
         # '2852039166' and '0x7f.1' are addresses for a resolver, though not for ipaddress
         numeric = re.fullmatch("[0-9]+|0x[0-9a-f]*", host.rpartition(".")[2]) is not None
         return numeric or host.partition(".")[0] in _INTERNAL_NAMES
-    mapped = getattr(address, "ipv4_mapped", None) or address
-    return bool(
-        mapped.is_loopback or mapped.is_link_local or mapped.is_unspecified or mapped.is_multicast
-    )

@@ -39,7 +39,8 @@ class Observer:
     _first_seen: dict[str, dict[str, tuple[Progress | None, float]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    """By uid: what each pod reports of itself, and when this process first saw that."""
+    """By uid: what each pod reports of itself, and when this process first saw that. It has only pods of
+    the cache."""
 
     def __post_init__(self) -> None:
         """Create the indexes."""
@@ -74,8 +75,10 @@ class Observer:
         key = (job.namespace, job.name)
         as_of = await self._pods_as_of(job, now)
         ready, message = self.checkpoints.readiness(job)
+        # without a pause, in which a pod could go whose ages would then be remembered forever
+        found = [(self._with_ages(one, now), one.node) for one in self._pods(key, job.uid)]
         return Observed(
-            pods=tuple([await self._complete(one, now) for one in self._pods(key, job.uid)]),
+            pods=tuple([await self._with_node(pod, node) for pod, node in found]),
             as_of=as_of,
             volume_ready=ready,
             volume_message=message,
@@ -125,13 +128,14 @@ class Observer:
             job.namespace, f"{labels.JOB}={job.name}", lambda pod: pod.job == key
         )
 
-    async def _complete(self, driver_pod: DriverPod, now: float) -> Pod:
-        """Return a pod with its node, and when its node, its start and its progress were first seen.
+    def _with_ages(self, driver_pod: DriverPod, now: float) -> Pod:
+        """Return a pod with when it, its node, start, progress and deletion were first seen.
 
-        The clocks of the node and the driver may differ from ours, and ours may jump. The age of a
-        report is therefore measured with this process's monotonic clock.
+        The clocks of the API server, the node and the driver may differ from ours, and ours may jump. Each
+        age is therefore measured with this process's monotonic clock.
         """
         pod = driver_pod.pod
+        pod = dataclasses.replace(pod, seen_at=now - self._age(pod.uid, "pod", None))
         if pod.running_at is not None:
             age = self._age(pod.uid, "running", None)
             pod = dataclasses.replace(pod, seen_running_at=now - age)
@@ -139,11 +143,16 @@ class Observer:
             age = self._age(pod.uid, "progress", pod.progress)
             progress = dataclasses.replace(pod.progress, at=now - age)
             pod = dataclasses.replace(pod, progress=progress)
+        if pod.terminating:
+            age = self._age(pod.uid, "terminating", None)
+            pod = dataclasses.replace(pod, seen_terminating_at=now - age)
         if driver_pod.node:
             age = self._age(pod.uid, "scheduled", None)
-            node = await self._node(driver_pod.node)
-            pod = dataclasses.replace(pod, node=node, scheduled_at=now - age)
+            pod = dataclasses.replace(pod, scheduled_at=now - age)
         return pod
+
+    async def _with_node(self, pod: Pod, name: str) -> Pod:
+        return dataclasses.replace(pod, node=await self._node(name)) if name else pod
 
     def _age(self, uid: str, what: str, report: Progress | None) -> float:
         """Return how many seconds ago this process first saw a report of a pod."""
@@ -161,8 +170,9 @@ class Observer:
             return found
         if nodes.list_error or not nodes.synced:
             return Node()
-        absent_since = self._absent_nodes.get(name)
-        if absent_since is not None and time.monotonic() - absent_since < _ABSENT_NODE_S:
+        oldest = time.monotonic() - _ABSENT_NODE_S
+        self._absent_nodes = {n: since for n, since in self._absent_nodes.items() if since > oldest}
+        if name in self._absent_nodes:
             return Node(gone=True)
         try:
             nodes.put(await self.api.request("GET", NODES.path(name=name)))
@@ -171,7 +181,6 @@ class Observer:
                 raise
             self._absent_nodes[name] = time.monotonic()
             return Node(gone=True)
-        self._absent_nodes.pop(name, None)
         return nodes.get(("", name)) or Node()
 
     def _pod_changed(self, _key: Key, old: DriverPod | None, new: DriverPod | None) -> None:

@@ -15,12 +15,14 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.config import incluster_config
 
 from sluicegate_operator.kube.resource import Json
 
@@ -33,6 +35,13 @@ wait much longer than this: a creation that timed out here may still take effect
 SILENT_S = 80.0
 """Timeout between two events of a watch, after which the connection may be dead. The server sends
 bookmarks every minute, but none for a resource type of which nothing has changed since it started."""
+
+_OLD_SESSION_S = 600.0
+"""After this time no request or watch uses connections that were replaced: the server ends a watch after
+6 minutes, and a silent one ends after `SILENT_S`."""
+
+_TOKEN_S = 60.0
+"""How often the token of the service account is read again: the kubelet renews it long before it expires."""
 
 _NO_LIMIT = 0
 """Connections to the API server: one for each watch, of which there are several for each namespace, and
@@ -93,13 +102,13 @@ class Api:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
-        self._old_sessions: list[aiohttp.ClientSession] = []
+        self._old_sessions: list[tuple[float, aiohttp.ClientSession]] = []
+        """Those that were replaced, oldest first, and when."""
         self._renewed = -REQUEST_S
 
     async def close(self) -> None:
         """Close all connections."""
-        for session in self._old_sessions:
-            await session.close()
+        await self._close_old_sessions(age_s=0.0)
         await self._client.close()  # type: ignore[no-untyped-call]
         # the TLS shutdown takes place after that (aiohttp's documentation, "Graceful Shutdown")
         await asyncio.sleep(_TLS_SHUTDOWN_S)
@@ -168,9 +177,14 @@ class Api:
         if isinstance(error, TimeoutError) and transport.pool_manager and since > REQUEST_S:
             log.warning("the API server did not answer within %.0f s; reconnecting", REQUEST_S)
             self._renewed = time.monotonic()
-            self._old_sessions.append(transport.pool_manager)
+            self._old_sessions.append((self._renewed, transport.pool_manager))
             transport.pool_manager = None
         return _unanswered(method, path, error)
+
+    async def _close_old_sessions(self, age_s: float) -> None:
+        while self._old_sessions and time.monotonic() - self._old_sessions[0][0] >= age_s:
+            _, session = self._old_sessions.pop(0)
+            await session.close()
 
     async def _send(
         self,
@@ -181,6 +195,7 @@ class Api:
         content_type: str,
         limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
+        await self._close_old_sessions(_OLD_SESSION_S)
         headers = {"Accept": "application/json", "Content-Type": content_type}
         prepared = await self._client.param_serialize(
             method,
@@ -280,11 +295,34 @@ async def connect(kubeconfig: str = "") -> Api:
             )
         else:
             config.load_incluster_config(  # type: ignore[no-untyped-call]
-                client_configuration=settings
+                client_configuration=settings, try_refresh_token=False
             )
+            _reload_token(settings)
     except (config.ConfigException, OSError, ssl.SSLError) as error:
         raise ConfigError(str(error)) from error
     return api_of(settings)
+
+
+def _reload_token(settings: Configuration) -> None:
+    """Let the token be read again every `_TOKEN_S`, by the monotonic clock.
+
+    The official client measures by the wall clock. One that was set back would keep an expired token.
+    """
+    read_at = time.monotonic()
+
+    def reload(current: Configuration) -> None:
+        nonlocal read_at
+        if time.monotonic() - read_at < _TOKEN_S:
+            return
+        read_at = time.monotonic()
+        try:
+            (token,) = Path(incluster_config.SERVICE_TOKEN_FILENAME).read_text().split()
+        except (OSError, ValueError) as error:
+            log.warning("the token cannot be read, the former one is used: %s", error)
+            return
+        current.api_key["BearerToken"] = f"bearer {token}"
+
+    settings.refresh_api_key_hook = reload  # type: ignore[assignment]
 
 
 def api_of(settings: Configuration) -> Api:

@@ -46,8 +46,8 @@ class LeaderElector:
     _released: bool = False
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _renewed: float = -1e9
-    _observed: tuple[str, str] = ("", "")
-    """Holder and resourceVersion of another's Lease."""
+    _observed: Json = field(default_factory=dict)
+    """The spec of another's Lease. A renewal changes it, and a change of the metadata is none."""
     _observed_at: float = 0.0
 
     @property
@@ -77,7 +77,8 @@ class LeaderElector:
                     return
                 held = await self._acquire_or_renew()
         except (ApiError, TimeoutError) as error:
-            log.warning("Lease %s could not be renewed: %s", self.name, error)
+            why = str(error) or "no answer in time"
+            log.warning("Lease %s could not be renewed: %s", self.name, why)
             held = self.is_leader
         self._notify(held and not self._released)
 
@@ -87,18 +88,15 @@ class LeaderElector:
         This candidate does not acquire it again.
         """
         self._released = True
-        if not self._holds_lease:
-            return
         self._notify(held=False)
         try:
-            async with self._writing:  # a renewal in progress would acquire it again
-                found = await self.api.request("GET", self._path)
-                if (found.get("spec") or {}).get("holderIdentity") == self.identity:
-                    version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-                    body = {"metadata": version, "spec": {"holderIdentity": None}}
-                    await self.api.patch(self._path, body)
-        except ApiError as error:
-            log.warning("Lease %s was not released; it expires: %s", self.name, error)
+            # after a renewal in progress, which would acquire it again
+            async with asyncio.timeout(RENEW_S / 2), self._writing:
+                while not await self._release_once():
+                    pass
+        except (ApiError, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            log.warning("Lease %s was not released; it expires: %s", self.name, why)
 
     @property
     def _remaining_s(self) -> float:
@@ -119,6 +117,21 @@ class LeaderElector:
             log.info("%s %s Lease %s", self.identity, "acquired" if held else "lost", self.name)
             self.changed(held)
 
+    async def _release_once(self) -> bool:
+        """Clear the holder if it is this candidate; return False if the Lease changed meanwhile."""
+        try:
+            found = await self.api.request("GET", self._path)
+            if (found.get("spec") or {}).get("holderIdentity") == self.identity:
+                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                body = {"metadata": version, "spec": {"holderIdentity": None}}
+                await self.api.patch(self._path, body)
+        except ApiError as error:
+            if error.conflict:
+                return False
+            if not error.missing:
+                raise
+        return True
+
     async def _acquire_or_renew(self) -> bool:
         """Write the Lease if it is free, expired or ours; return whether it is ours now."""
         began = time.monotonic()
@@ -132,16 +145,19 @@ class LeaderElector:
         spec = found.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self.identity):
-            observed = (holder, found["metadata"]["resourceVersion"])
-            if observed != self._observed:
-                self._observed, self._observed_at = observed, began
+            if spec != self._observed:
+                self._observed, self._observed_at = spec, began
             duration = float(spec.get("leaseDurationSeconds") or DURATION_S)
             if began - self._observed_at < duration:
                 return False
         return await self._write("PUT", self._path, found, began)
 
     async def _write(self, method: str, path: str, body: Json, began: float) -> bool:
-        """Write the Lease with our identity; return False if another candidate was faster."""
+        """Write the Lease with our identity; return whether it is ours now.
+
+        After a conflict it is still ours if the Lease that was read is: another may acquire it only after its
+        duration, and what has changed is read by the next try.
+        """
         now = to_text(time.time()).replace("Z", "000Z")  # a MicroTime
         spec = body.get("spec") or {}
         ours = spec.get("holderIdentity") == self.identity
@@ -158,7 +174,7 @@ class LeaderElector:
             await self.api.request(method, path, lease)
         except ApiError as error:
             if error.conflict:
-                return False
+                return ours and self.is_leader
             raise
         self._notify_lapse()  # the answer may have come too late
         self._renewed = began

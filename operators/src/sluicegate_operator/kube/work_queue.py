@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
-_FIRST_DELAY_S, _MAX_DELAY_S = 0.05, 30.0
-"""Delay after the first failure, and the longest one."""
+_FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 30.0
+"""Delay after the first failure, and the longest one; jitter shortens each by up to half."""
 
 
 @dataclass
@@ -81,6 +81,8 @@ class WorkQueue(Generic[K]):
 
     def add_after(self, key: K, seconds: float) -> None:
         """Process a key after a delay; of several delays the earliest counts."""
+        if self._stopped:
+            return
         if seconds <= 0:
             self.add(key)
             return
@@ -108,6 +110,9 @@ class WorkQueue(Generic[K]):
     async def drain(self, seconds: float) -> None:
         """Accept and start no more keys, and wait for those in progress, at most this long."""
         self._stopped = True
+        for delayed in self._delayed.values():
+            delayed.cancel()
+        self._delayed.clear()
         while not self._ready.empty():
             self._ready.get_nowait()
         self._waiting.clear()
@@ -123,6 +128,10 @@ class WorkQueue(Generic[K]):
             try:
                 await self.work(key)
                 self._failures.pop(key, None)
+            except asyncio.CancelledError as error:
+                if self._being_cancelled():
+                    raise
+                self._failed(key, error)  # it waited for a task that was cancelled
             except Exception as error:  # noqa: BLE001 - it is logged, and the key is retried
                 self._failed(key, error)
             finally:
@@ -135,12 +144,16 @@ class WorkQueue(Generic[K]):
         del self._delayed[key]
         self.add(key)
 
-    def _failed(self, key: K, error: Exception) -> None:
+    def _being_cancelled(self) -> bool:
+        worker = asyncio.current_task()
+        return worker is not None and worker.cancelling() > 0
+
+    def _failed(self, key: K, error: BaseException) -> None:
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
         self.errors[type(error).__name__] += 1
-        delay = min(_MAX_DELAY_S, _FIRST_DELAY_S * 2.0 ** min(failures, 20))
-        delay *= 0.5 + random.random()  # noqa: S311 - jitter
+        delay = min(_MAX_DELAY_S, _FIRST_DELAY_S * 2.0 ** min(failures - 1, 20))
+        delay *= (1 + random.random()) / 2  # noqa: S311 - jitter
         log.warning(
             "%s %s: %s: %s; retry in %.2f s",
             self.name,

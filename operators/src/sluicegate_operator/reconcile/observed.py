@@ -64,6 +64,7 @@ class Pod:
     """A driver's pod.
 
     Args:
+        seen_at: when the operator first observed it, by its own clock.
         running_at: when its container started, by its node's clock; None before.
         seen_running_at: when the operator first observed that, by its own clock; None: unknown.
         ended_at: when its container ended; None: unknown.
@@ -75,6 +76,7 @@ class Pod:
         node: None until it is bound to a node.
         scheduled_at: when the operator first saw it on a node, by its own clock; None: never.
         terminating: somebody deleted it, and it is shutting down.
+        seen_terminating_at: when the operator first observed that, by its own clock; None: unknown.
         disrupted: it has the condition DisruptionTarget: it was evicted, preempted or drained.
         has_finalizer: it has our finalizer, so it cannot disappear before its end is recorded.
     """
@@ -87,7 +89,7 @@ class Pod:
     spec_hash: str = ""
     checkpoint_number: int = 1
     restore_from: str = ""
-    created_at: float = 0.0
+    seen_at: float = 0.0
     running_at: float | None = None
     seen_running_at: float | None = None
     ended_at: float | None = None
@@ -99,14 +101,15 @@ class Pod:
     node: Node | None = None
     scheduled_at: float | None = None
     terminating: bool = False
+    seen_terminating_at: float | None = None
     disrupted: bool = False
     has_finalizer: bool = True
     progress: Progress | None = None
 
     @property
     def start_began_at(self) -> float:
-        """When the kubelet could begin to start it; for a pod that was never seen on a node, its creation."""
-        return self.created_at if self.scheduled_at is None else self.scheduled_at
+        """When the kubelet could begin to start it; for one never seen on a node, its first observation."""
+        return self.seen_at if self.scheduled_at is None else self.scheduled_at
 
     @property
     def dead(self) -> bool:

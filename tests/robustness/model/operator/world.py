@@ -201,7 +201,7 @@ class World:
             spec_hash=action.spec_hash,
             checkpoint_number=action.checkpoint_number,
             restore_from=action.restore_from,
-            created_at=self.now,
+            seen_at=self.now,
         )
 
     def _release(self, uid: str) -> None:

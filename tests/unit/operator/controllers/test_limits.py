@@ -60,6 +60,9 @@ def test_an_option_that_cannot_be_read_is_refused(text: str) -> None:
         "http://169.254.169.254",
         "http://[fe80::1]",
         "http://[::ffff:169.254.169.254]",
+        "http://[fd00:ec2::254]",
+        "http://[fd20:ce::254]",
+        "http://100.100.100.200",
         "http://127.0.0.1:8080",
         "http://127.1",
         "http://2852039166",
@@ -75,7 +78,10 @@ def test_an_internal_endpoint_is_refused(endpoint: str) -> None:
         Limits().check_volume("shop", at(endpoint))
 
 
-@pytest.mark.parametrize("endpoint", ["", "http://minio.store.svc:9000", "https://s3.example.com"])
+@pytest.mark.parametrize(
+    "endpoint",
+    ["", "http://minio.store.svc:9000", "https://s3.example.com", "http://[fd00:10:96::7]:9000"],
+)
 def test_other_endpoints_are_permitted_without_a_list(endpoint: str) -> None:
     Limits().check_volume("shop", at(endpoint))
 

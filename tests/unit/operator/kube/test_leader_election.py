@@ -1,56 +1,43 @@
-"""Leader election, as client-go's own tests have it, with a Lease in memory and no clock but the test's."""
+"""Leader election, with a Lease in memory and no clock but the test's.
+
+These are the cases of client-go's own tests (`tools/leaderelection`), where they apply:
+
+| client-go | here |
+|---|---|
+| TryAcquireOrRenew: no object | `test_a_lease_that_does_not_exist_is_created` |
+| ... without annotations, unled, empty led | `test_a_lease_without_a_holder_is_acquired_at_once` |
+| ... led, with the lease duration seconds | `test_a_lease_is_taken_over_after_the_duration_that_it_names` |
+| ... led, unacked | `test_a_lease_is_taken_over_once_it_was_not_renewed_for_its_duration` |
+| ... led, acked | `test_a_lease_that_is_renewed_is_not_taken_over_whatever_its_times_say` |
+| ... already acquired; LabelUpdate, LeaseConversion | `test_a_renewal_changes_nothing_but_its_time` |
+| renew until RenewDeadline | `test_a_leader_without_an_answer_leads_until_its_deadline` |
+| ... with a request that hangs | `test_a_leader_whose_requests_hang_stops_at_its_deadline` |
+| FastPathLeaderElection: conflict of an update | `test_a_conflict_does_not_end_the_term_of_a_leader` |
+| ReleaseLease | `test_a_released_lease_is_acquired_at_once_and_not_by_the_one_that_released_it` |
+| ReleaseMethodCallsGet | `test_the_lease_of_another_is_not_released` |
+| ReleaseRetriesOnConflict | `test_a_release_is_repeated_after_a_conflict` |
+| ReleaseOnCancellation | `test_a_lease_that_is_acquired_during_the_release_is_released_too` |
+| LeaderElectionConfigValidation | `test_a_leader_stops_before_another_may_take_over` |
+| jitter of the retries | `test_of_candidates_that_try_at_the_same_moment_one_leads` |
+
+Not applicable: TryCoordinatedRenew and LeaseCandidate (no coordinated election), the fast path itself (each
+renewal reads first), CheckMethodRace (one thread), the health adaptor (a leader whose term has ended stops
+acting; no probe ends it), and the events of the recorder (leadership is a metric and a line of the log).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
-from typing import Any
+import copy
+from collections.abc import Callable
 
 import pytest
 
 from sluicegate_operator.kube import leader_election
-from sluicegate_operator.kube.client import ApiError
-from sluicegate_operator.kube.leader_election import DURATION_S, RENEW_S, LeaderElector
+from sluicegate_operator.kube.leader_election import DURATION_S, RENEW_S, RETRY_S, LeaderElector
 from sluicegate_operator.kube.resource import Json
-
-
-class Clock:
-    """Time that passes when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def time(self) -> float:
-        return self.now
-
-
-class LeaseServer:
-    """An API server with one Lease, which may not answer."""
-
-    def __init__(self) -> None:
-        self.lease: Json | None = None
-        self.version = 0
-        self.answers = True
-
-    async def request(self, method: str, _path: str, body: Any = None) -> Json:
-        if not self.answers:
-            raise ApiError(0, "NoAnswer", "no answer")
-        if method != "GET":
-            sent = body["metadata"].get("resourceVersion")
-            if self.lease is not None and sent != str(self.version):
-                raise ApiError(HTTPStatus.CONFLICT, "Conflict", "it has changed")
-            self.version += 1
-            meta = {**body["metadata"], "resourceVersion": str(self.version)}
-            self.lease = {**body, "metadata": meta}
-        if self.lease is None:
-            raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", "no Lease")
-        return self.lease
-
-    async def patch(self, path: str, body: Json) -> Json:
-        return await self.request("PUT", path, body)
+from tests.unit.operator.clocks import Clock, run_in_skipped_time
+from tests.unit.operator.kube.lease_server import LeaseServer
 
 
 @pytest.fixture
@@ -61,14 +48,219 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def elector(server: LeaseServer, name: str, changes: list[bool]) -> LeaderElector:
+@pytest.fixture
+def server() -> LeaseServer:
+    """Return a server without a Lease."""
+    return LeaseServer()
+
+
+def elector(server: LeaseServer, name: str, changes: list[bool] | None = None) -> LeaderElector:
     """Return a candidate that records its changes."""
-    return LeaderElector(server, "n", "lease", name, changes.append)  # type: ignore[arg-type]
+    told = [] if changes is None else changes
+    return LeaderElector(server, "n", "lease", name, told.append)  # type: ignore[arg-type]
 
 
-def test_a_leader_whose_lease_lapsed_and_was_renewed_is_told_both(clock: Clock) -> None:
+async def try_during(
+    clock: Clock,
+    candidate: LeaderElector,
+    *pauses: float,
+    meanwhile: Callable[[], None] | None = None,
+) -> list[bool]:
+    """Let a candidate try after each pause; return whether it leads then."""
+    leads = []
+    for seconds in pauses:
+        clock.now += seconds
+        if meanwhile is not None:
+            meanwhile()
+        await candidate.renew()
+        leads.append(candidate.is_leader)
+    return leads
+
+
+def test_a_leader_stops_before_another_may_take_over() -> None:
+    """A try may begin a pause later, and takes up to half of the time for which a leader acts."""
+    assert RETRY_S + RENEW_S / 2 < RENEW_S < DURATION_S
+
+
+def test_a_lease_that_does_not_exist_is_created(clock: Clock, server: LeaseServer) -> None:
+    assert asyncio.run(try_during(clock, elector(server, "a"), 0)) == [True]
+    assert server.spec["holderIdentity"] == "a"
+    assert server.spec["leaseDurationSeconds"] == DURATION_S
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"holderIdentity": ""}, {"holderIdentity": None}], ids=["empty", "no one", "null"]
+)
+def test_a_lease_without_a_holder_is_acquired_at_once(
+    clock: Clock, server: LeaseServer, spec: Json
+) -> None:
+    server.store({"metadata": {"name": "lease"}, "spec": {"leaseTransitions": 4, **spec}})
+    assert asyncio.run(try_during(clock, elector(server, "a"), 0)) == [True]
+    assert server.spec["leaseTransitions"] == 5
+
+
+def test_a_lease_is_taken_over_once_it_was_not_renewed_for_its_duration(
+    clock: Clock, server: LeaseServer
+) -> None:
+    server.held_by("b", leaseTransitions=1)
+    pauses = (1000.0, DURATION_S - 1, 1.0)  # the first try sees the Lease for the first time
+    assert asyncio.run(try_during(clock, elector(server, "a"), *pauses)) == [False, False, True]
+    assert server.spec["leaseTransitions"] == 2
+
+
+def test_a_lease_is_taken_over_after_the_duration_that_it_names(
+    clock: Clock, server: LeaseServer
+) -> None:
+    server.held_by("b", leaseDurationSeconds=60)
+    pauses = (0.0, DURATION_S, 59 - DURATION_S, 1.0)
+    assert asyncio.run(try_during(clock, elector(server, "a"), *pauses)) == [False] * 3 + [True]
+
+
+@pytest.mark.parametrize("skew_h", [-5, 0, 5])
+def test_a_lease_that_is_renewed_is_not_taken_over_whatever_its_times_say(
+    clock: Clock, server: LeaseServer, skew_h: int
+) -> None:
+    """The clocks of the machines may differ."""
+
+    def renewed() -> None:
+        hour = 12 + skew_h
+        minute, second = divmod(int(clock.now) % 3600, 60)
+        server.held_by("b", renewTime=f"2026-01-01T{hour:02}:{minute:02}:{second:02}.000000Z")
+
+    tries = try_during(clock, elector(server, "a"), *[RETRY_S] * 20, meanwhile=renewed)
+    assert not any(asyncio.run(tries))
+
+
+@pytest.mark.parametrize("year", [1999, 2099])
+def test_an_expired_lease_is_taken_over_whatever_its_times_say(
+    clock: Clock, server: LeaseServer, year: int
+) -> None:
+    server.held_by("b", renewTime=f"{year}-01-01T00:00:00.000000Z")
+    assert asyncio.run(try_during(clock, elector(server, "a"), 0.0, DURATION_S)) == [False, True]
+
+
+def test_a_change_of_the_leases_metadata_is_no_renewal(clock: Clock, server: LeaseServer) -> None:
+    """A tool that labels all objects every few seconds would keep the Lease of a dead leader."""
+    server.held_by("b")
+    tries = try_during(clock, elector(server, "a"), 0.0, 14.0, 1.0, meanwhile=server.touch)
+    assert asyncio.run(tries) == [False, False, True]
+
+
+def test_another_holder_has_the_full_duration_again(clock: Clock, server: LeaseServer) -> None:
+    candidate = elector(server, "a")
+
+    async def scenario() -> None:
+        server.held_by("b")
+        assert await try_during(clock, candidate, 0.0, DURATION_S - 1) == [False, False]
+        server.held_by("c")
+        assert await try_during(clock, candidate, 1.0, DURATION_S - 1, 1.0) == [False, False, True]
+
+    asyncio.run(scenario())
+
+
+def test_a_renewal_changes_nothing_but_its_time(clock: Clock, server: LeaseServer) -> None:
+    candidate = elector(server, "a")
+
+    async def scenario() -> None:
+        await candidate.renew()
+        server.spec["strategy"] = "OldestEmulationVersion"
+        server.touch()
+        acquired = copy.deepcopy(server.lease)
+        assert acquired is not None
+        assert await try_during(clock, candidate, RETRY_S) == [True]
+        assert server.lease is not None
+        assert server.spec["renewTime"] > acquired["spec"]["renewTime"]
+        assert server.spec == {**acquired["spec"], "renewTime": server.spec["renewTime"]}
+        assert server.lease["metadata"]["labels"] == acquired["metadata"]["labels"]
+
+    asyncio.run(scenario())
+
+
+def test_a_process_with_the_identity_of_the_lease_acquires_it_at_once(
+    clock: Clock, server: LeaseServer
+) -> None:
+    """It is the next container of the same pod."""
+
+    async def scenario() -> None:
+        await elector(server, "a").renew()
+        before = dict(server.spec)
+        assert await try_during(clock, elector(server, "a"), 1.0) == [True]
+        assert server.spec == {**before, "renewTime": server.spec["renewTime"]}
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_stops_when_the_lease_names_another(clock: Clock, server: LeaseServer) -> None:
+    changes: list[bool] = []
+    candidate = elector(server, "a", changes)
+
+    async def scenario() -> None:
+        await candidate.renew()
+        server.held_by("b")
+        assert await try_during(clock, candidate, 1.0) == [False]
+
+    asyncio.run(scenario())
+    assert changes == [True, False]
+
+
+def test_a_leader_creates_a_lease_that_somebody_deleted(clock: Clock, server: LeaseServer) -> None:
+    changes: list[bool] = []
+    candidate = elector(server, "a", changes)
+
+    async def scenario() -> None:
+        await candidate.renew()
+        server.lease = None
+        assert await try_during(clock, candidate, RETRY_S) == [True]
+
+    asyncio.run(scenario())
+    assert changes == [True]
+    assert server.spec["holderIdentity"] == "a"
+
+
+def test_a_conflict_does_not_end_the_term_of_a_leader(clock: Clock, server: LeaseServer) -> None:
+    """Its storage tasks would be cancelled because somebody labelled the Lease."""
+    changes: list[bool] = []
+    candidate = elector(server, "a", changes)
+
+    async def touch() -> None:
+        server.touch()
+
+    async def scenario() -> None:
+        await candidate.renew()
+        server.before_write = touch
+        tries = await try_during(clock, candidate, RETRY_S, RETRY_S, RETRY_S, RETRY_S, RETRY_S)
+        assert tries == [True] * 4 + [False]  # it has not renewed for RENEW_S
+
+    asyncio.run(scenario())
+    assert changes == [True, False]
+
+
+def test_of_candidates_that_try_at_the_same_moment_one_leads(
+    clock: Clock, server: LeaseServer
+) -> None:
+    """The version decides, so the candidates need no jitter."""
+    candidates = [elector(server, name) for name in "abc"]
+
+    async def all_have_read() -> None:
+        await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        server.held_by("d")
+        await asyncio.gather(*(one.renew() for one in candidates))
+        clock.now += DURATION_S
+        server.before_write = all_have_read
+        await asyncio.gather(*(one.renew() for one in candidates))
+
+    asyncio.run(scenario())
+    (leader,) = [one for one in candidates if one.is_leader]
+    assert server.spec["holderIdentity"] == leader.identity
+
+
+def test_a_leader_whose_lease_lapsed_and_was_renewed_is_told_both(
+    clock: Clock, server: LeaseServer
+) -> None:
     """What was skipped while it was not the leader is done after that."""
-    server, changes = LeaseServer(), list[bool]()
+    changes: list[bool] = []
     candidate = elector(server, "a", changes)
 
     async def scenario() -> None:
@@ -82,8 +274,10 @@ def test_a_leader_whose_lease_lapsed_and_was_renewed_is_told_both(clock: Clock) 
     assert candidate.is_leader
 
 
-def test_a_leader_without_an_answer_leads_until_its_deadline(clock: Clock) -> None:
-    server, changes = LeaseServer(), list[bool]()
+def test_a_leader_without_an_answer_leads_until_its_deadline(
+    clock: Clock, server: LeaseServer
+) -> None:
+    changes: list[bool] = []
     candidate = elector(server, "a", changes)
 
     async def scenario() -> None:
@@ -99,29 +293,51 @@ def test_a_leader_without_an_answer_leads_until_its_deadline(clock: Clock) -> No
     assert changes == [True, False]
 
 
-def test_a_lease_is_taken_over_once_it_was_not_renewed_for_its_duration(clock: Clock) -> None:
-    server = LeaseServer()
-    first, second = elector(server, "a", []), elector(server, "b", [])
+def test_a_leader_whose_requests_hang_stops_at_its_deadline(
+    clock: Clock, server: LeaseServer
+) -> None:
+    changes: list[tuple[bool, float]] = []
+    candidate = elector(server, "a")
+    candidate.changed = lambda leads: changes.append((leads, clock.now - 1000))
 
-    async def scenario() -> list[bool]:
-        await first.renew()
-        held = []
-        for seconds in (0.0, DURATION_S - 1, 1.0):
-            clock.now += seconds
-            await second.renew()
-            held.append(second.is_leader)
-        return held
+    async def scenario() -> None:
+        running = asyncio.create_task(candidate.run())
+        await asyncio.sleep(3)  # renewed at 0 and at 2 s
+        server.hangs = True
+        await asyncio.sleep(20)
+        server.hangs = False
+        await asyncio.sleep(RENEW_S)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
-    assert asyncio.run(scenario()) == [False, False, True]
-    assert server.lease is not None
-    assert server.lease["spec"]["leaseTransitions"] == 2
+    run_in_skipped_time(clock, scenario())
+    assert [leads for leads, _ in changes] == [True, False, True]
+    assert changes[1][1] == pytest.approx(2 + RENEW_S)
+
+
+def test_a_renewal_counts_from_when_it_began(clock: Clock, server: LeaseServer) -> None:
+    """The server may have written the Lease at any moment since."""
+    candidate = elector(server, "a")
+
+    async def slow() -> None:
+        clock.now += 4
+
+    async def scenario() -> None:
+        server.before_write = slow
+        await candidate.renew()
+        clock.now += RENEW_S - 4.5
+        assert candidate.is_leader
+        clock.now += 0.5
+        assert not candidate.is_leader
+
+    asyncio.run(scenario())
 
 
 def test_a_released_lease_is_acquired_at_once_and_not_by_the_one_that_released_it(
-    clock: Clock,
+    clock: Clock, server: LeaseServer
 ) -> None:
-    server = LeaseServer()
-    first, second = elector(server, "a", []), elector(server, "b", [])
+    changes: list[bool] = []
+    first, second = elector(server, "a", changes), elector(server, "b")
 
     async def scenario() -> None:
         await first.renew()
@@ -131,5 +347,76 @@ def test_a_released_lease_is_acquired_at_once_and_not_by_the_one_that_released_i
         await second.renew()
 
     asyncio.run(scenario())
+    assert changes == [True, False]
     assert second.is_leader
     assert clock.now == 1000.0
+
+
+def test_a_release_is_repeated_after_a_conflict(clock: Clock, server: LeaseServer) -> None:
+    """A renewal that was cancelled may still have been written."""
+    candidate, writes = elector(server, "a"), iter([True])
+
+    async def touch_once() -> None:
+        if next(writes, False):
+            server.touch()
+
+    async def scenario() -> None:
+        await candidate.renew()
+        server.before_write = touch_once
+        await candidate.release()
+        assert await try_during(clock, elector(server, "b"), 0.0) == [True]
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_that_is_acquired_during_the_release_is_released_too(
+    clock: Clock, server: LeaseServer
+) -> None:
+    changes: list[bool] = []
+    candidate = elector(server, "a", changes)
+
+    async def pause() -> None:
+        await asyncio.sleep(1)
+
+    async def scenario() -> None:
+        server.before_write = pause
+        acquiring = asyncio.create_task(candidate.renew())
+        await asyncio.sleep(0.5)
+        await candidate.release()
+        await acquiring
+        assert await try_during(clock, elector(server, "b"), 0.0) == [True]
+
+    run_in_skipped_time(clock, scenario())
+    assert changes == []
+
+
+def test_the_lease_of_another_is_not_released(clock: Clock, server: LeaseServer) -> None:
+    candidate = elector(server, "a")
+
+    async def scenario() -> None:
+        await candidate.renew()
+        server.held_by("b")
+        await candidate.release()
+
+    asyncio.run(scenario())
+    assert server.spec["holderIdentity"] == "b"
+    assert clock.now == 1000.0
+
+
+@pytest.mark.parametrize("state", ["no Lease", "no answer", "no end"])
+def test_a_release_ends_soon_whatever_the_server_does(
+    clock: Clock, server: LeaseServer, state: str
+) -> None:
+    """A shutdown has 30 s, of which the reconciliations in progress may take 20."""
+    candidate = elector(server, "a")
+
+    async def scenario() -> None:
+        await candidate.renew()
+        if state == "no Lease":
+            server.lease = None
+        server.answers, server.hangs = state != "no answer", state == "no end"
+        await candidate.release()
+
+    run_in_skipped_time(clock, scenario())
+    assert not candidate.is_leader
+    assert clock.now <= 1000 + RENEW_S / 2

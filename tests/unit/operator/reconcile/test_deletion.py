@@ -133,6 +133,23 @@ DELETION = (
         {"mode": "ApplyOnly"},
     ),
     RuleCase(
+        "a clock that was set back delays the next apply by an hour at most",
+        job(
+            status=ended(
+                failure_reason="HistoryBroken",
+                phase="Deleting",
+                apply_failures=2,
+                next_start_time=NOW + 7200,
+            ),
+            deleted=True,
+        ),
+        observed(),
+        "Deleting",
+        [],
+        {"next_start_time": NOW + 3600},
+        requeue_in=3600,
+    ),
+    RuleCase(
         "restartNonce retries the apply now",
         job(
             RESTARTED,

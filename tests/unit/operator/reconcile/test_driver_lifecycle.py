@@ -14,7 +14,7 @@ from sluicegate_operator.api.streaming_job_status import (
     StreamingJobStatus,
 )
 from sluicegate_operator.reconcile.actions import CreateDriver
-from sluicegate_operator.reconcile.observed import Progress, SavepointState
+from sluicegate_operator.reconcile.observed import Node, Progress, SavepointState
 from tests.unit.operator.builders import (
     BACKOFF,
     NOW,
@@ -32,6 +32,9 @@ from tests.unit.operator.builders import (
 from tests.unit.operator.rule_cases import RuleCase, check, decide
 
 RESTORED = spec(checkpoint=CheckpointSettings(volume="store", restore_from="moved"))
+
+OVERDUE_S = spec().termination_grace_period_s + 60
+"""A driver that was deleted this long ago should have been killed."""
 
 STARTING = (
     RuleCase(
@@ -341,6 +344,43 @@ ENDING = (
         driver={"state": "Active"},
     ),
     RuleCase(
+        "a driver that does not end after its grace period is reported",
+        job(status=alive(stop_reason="Suspend")),
+        observed(
+            pod(terminating=True, node=Node(), seen_terminating_at=NOW - OVERDUE_S),
+        ),
+        "Stopping",
+        conditions={"Ready": ("False", "NotEnding")},
+    ),
+    RuleCase(
+        "a driver that somebody else deleted and that does not end is not ready",
+        job(status=alive()),
+        observed(pod(terminating=True, node=Node(), seen_terminating_at=NOW - OVERDUE_S)),
+        "Running",
+        conditions={"Ready": ("False", "NotEnding")},
+    ),
+    RuleCase(
+        "a driver has its grace period to end, and a minute",
+        job(status=alive(stop_reason="Suspend")),
+        observed(pod(terminating=True, node=Node(), seen_terminating_at=NOW - OVERDUE_S + 1)),
+        "Stopping",
+        conditions={"Ready": ("False", "Stopping")},
+        requeue_in=1,
+    ),
+    RuleCase(
+        "a driver that does not end because its node is silent is reported as such",
+        job(status=alive(stop_reason="Suspend")),
+        observed(
+            pod(
+                terminating=True,
+                node=Node(unresponsive_since=NOW - 61),
+                seen_terminating_at=NOW - OVERDUE_S,
+            )
+        ),
+        "Stopping",
+        conditions={"Ready": ("False", "NodeLost")},
+    ),
+    RuleCase(
         "a pod that vanished with its finalizer is replaced",
         job(status=alive()),
         observed(),
@@ -382,6 +422,16 @@ def test_recorded_times_in_the_future_count_as_now() -> None:
     outcome = decide(job(status=dataclasses.replace(status, driver=in_future)), observed())
     assert outcome.status.driver.request_time == NOW
     assert outcome.requeue_at == NOW + 5
+
+
+def test_a_restart_after_a_failure_in_the_future_keeps_its_delay() -> None:
+    """The failure was recorded before the clock was set back by two hours."""
+    (failed,) = failures("Application", 1)
+    later = dataclasses.replace(failed, time=NOW + 7200)
+    before = ended(failures=(later,), next_start_time=NOW + 7200 + 30)
+    after = decide(job(status=before), observed())
+    assert after.status.next_start_time == NOW + 30 == after.requeue_at
+    assert [one.time for one in after.status.failures] == [NOW]
 
 
 def test_progress_alone_is_written_at_most_twice_a_minute() -> None:

@@ -135,6 +135,25 @@ BATCHES = (
         status={"attempt": 1, "finished": True},
     ),
     RuleCase(
+        "a job that is created with a restartNonce waits for its schedule",
+        job(dataclasses.replace(HOURLY, restart_nonce=5), created_at=NOW),
+        observed(),
+        "Waiting",
+        status={"attempt": 0, "observed_restart_nonce": 5},
+    ),
+    RuleCase(
+        "a restartNonce that changes before the first run starts an unscheduled one",
+        job(
+            dataclasses.replace(HOURLY, restart_nonce=6),
+            StreamingJobStatus(observed_generation=1, observed_restart_nonce=5),
+            created_at=NOW,
+        ),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 1},
+    ),
+    RuleCase(
         "restartNonce starts an unscheduled run",
         job(
             dataclasses.replace(HOURLY, restart_nonce=1),

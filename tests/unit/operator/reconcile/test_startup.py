@@ -38,7 +38,7 @@ NEVER_RAN: dict[str, Any] = {
     "running_at": None,
     "progress": None,
     "node": Node(),
-    "created_at": NOW - 30,
+    "seen_at": NOW - 30,
 }
 NO_SECRET: dict[str, Any] = {
     "waiting": "CreateContainerConfigError",
@@ -164,7 +164,7 @@ RULES = (
     RuleCase(
         "after that it is reported, because a volume may not be mounted",
         job(status=requested()),
-        observed(pod(**{**NEVER_RAN, "created_at": NOW - 60}, waiting="ContainerCreating")),
+        observed(pod(**{**NEVER_RAN, "seen_at": NOW - 60}, waiting="ContainerCreating")),
         "Starting",
         status={"startup.reason": "ContainerCreating"},
         events=["ContainerCreating"],
@@ -174,7 +174,7 @@ RULES = (
         job(status=requested()),
         observed(
             pod(
-                **{**NEVER_RAN, "created_at": NOW - 6000, "scheduled_at": NOW - 10},
+                **{**NEVER_RAN, "seen_at": NOW - 6000, "scheduled_at": NOW - 10},
                 waiting="ContainerCreating",
             )
         ),
@@ -185,7 +185,7 @@ RULES = (
     RuleCase(
         "a pod whose container does not start in time is stopped",
         job(IMPATIENT, requested(IMPATIENT, startup=CONFIG_ERROR)),
-        observed(pod(IMPATIENT, **{**NEVER_RAN, "created_at": NOW - 100}, **NO_SECRET)),
+        observed(pod(IMPATIENT, **{**NEVER_RAN, "seen_at": NOW - 100}, **NO_SECRET)),
         "Stopping",
         ["StopDriver"],
         driver={"stop_reason": "Startup"},

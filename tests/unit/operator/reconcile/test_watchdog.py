@@ -44,7 +44,7 @@ DEADLINES = (
     RuleCase(
         "a driver without progress is stuck and is stopped",
         job(status=alive()),
-        observed(pod(created_at=NOW - 999, running_at=NOW - 900, progress=Progress(NOW - 601, 7))),
+        observed(pod(seen_at=NOW - 999, running_at=NOW - 900, progress=Progress(NOW - 601, 7))),
         "Stopping",
         ["StopDriver"],
         driver={"stop_reason": "Stuck"},
@@ -90,7 +90,7 @@ DEADLINES = (
     RuleCase(
         "a missing image is waited for until its deadline",
         job(status=requested()),
-        observed(pod(**NO_IMAGE, created_at=NOW - 299)),
+        observed(pod(**NO_IMAGE, seen_at=NOW - 299)),
         "Starting",
         events=["ImagePullBackOff"],
         requeue_in=1,
@@ -98,7 +98,7 @@ DEADLINES = (
     RuleCase(
         "a pod whose image is missing too long is stopped",
         job(status=requested()),
-        observed(pod(**NO_IMAGE, created_at=NOW - 300)),
+        observed(pod(**NO_IMAGE, seen_at=NOW - 300)),
         "Stopping",
         ["StopDriver"],
         driver={"stop_reason": "Image"},
@@ -128,13 +128,13 @@ DEADLINES = (
     RuleCase(
         "an unscheduled pod waits forever by default",
         job(status=requested()),
-        observed(pod(**NO_NODE, created_at=NOW - 99999)),
+        observed(pod(**NO_NODE, seen_at=NOW - 99999)),
         "Starting",
     ),
     RuleCase(
         "an unscheduled pod is stopped after the deadline in the spec",
         job(WITH_DEADLINES, requested(WITH_DEADLINES)),
-        observed(pod(WITH_DEADLINES, **NO_NODE, created_at=NOW - 100)),
+        observed(pod(WITH_DEADLINES, **NO_NODE, seen_at=NOW - 100)),
         "Stopping",
         ["StopDriver"],
         driver={"stop_reason": "Scheduling"},

@@ -109,7 +109,12 @@ def test_security_m3_a_name_of_an_internal_address_is_not_connected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`controllers.limits` sees the name only, and a look-up may have another answer later."""
-    answers = {"innocent.example": "169.254.169.254", "api.example": "10.96.0.1"}
+    answers = {
+        "innocent.example": "169.254.169.254",
+        "six.example": "fd00:ec2::254",
+        "api.example": "10.96.0.1",
+        "mapped.example": "::ffff:10.96.0.1",
+    }
     monkeypatch.setattr(
         "socket.getaddrinfo", lambda host, *_, **__: [(0, 0, 0, "", (answers.get(host, host), 0))]
     )

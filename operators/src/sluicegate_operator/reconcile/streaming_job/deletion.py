@@ -96,8 +96,10 @@ def _retry_due(context: JobContext) -> bool:
         tries = context.status.apply_failures + 1
         delay = backoff_s(tries, _FIRST_RETRY_S, _LONGEST_RETRY_S)
         context.set(apply_failures=tries, next_start_time=round(context.now + delay, 3))
-    due = context.status.next_start_time or context.now
+    # later than the longest delay: the clock was set back
+    due = min(context.status.next_start_time or context.now, context.now + _LONGEST_RETRY_S)
     if context.now < due:
+        context.set(next_start_time=due)
         context.requeue_at(due)
         return False
     context.set(failure_reason="")

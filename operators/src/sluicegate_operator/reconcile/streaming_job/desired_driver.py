@@ -41,8 +41,12 @@ def _restart_if_requested(context: JobContext) -> bool:
         return True  # the upgrade stops the driver; the nonce is handled after that
     if not stop(context, RESTART):
         return False
+    nonce = context.spec.restart_nonce
+    if not (context.status.attempt or context.status.observed_generation):
+        context.set(observed_restart_nonce=nonce)  # a new job has no run to restart
+        return True
     context.reset_failures()
-    context.set(observed_restart_nonce=context.spec.restart_nonce, finished=False)
+    context.set(observed_restart_nonce=nonce, finished=False)
     if context.spec.schedule is not None:
         context.set(last_schedule_time=context.now)  # an unscheduled run
     return True

@@ -49,7 +49,7 @@ def adopt_orphan(context: JobContext) -> None:
         last_epoch=None,
         last_epoch_time=None,
     )
-    requested = min(newest.created_at, context.now)
+    requested = min(newest.seen_at, context.now)
     context.set(driver=DriverStatus(state=REQUESTED, request_time=requested))
     if context.spec_unproven() and context.status.trial_start_time is None:
         context.set(trial_start_time=requested)

@@ -53,4 +53,10 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
 def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatus:
     driver = limit_to_now(status.driver, now, "request_time", "stop_time")
     status = limit_to_now(status, now, "trial_start_time", "last_schedule_time")
-    return dataclasses.replace(status, driver=driver)
+    ahead = status.failures[-1].time - now if status.failures else 0.0
+    if status.next_start_time is not None and ahead > 0:
+        # the delay counts from the failure, so it moves with it
+        moved = round(status.next_start_time - ahead, 3)
+        status = dataclasses.replace(status, next_start_time=moved)
+    failures = tuple(limit_to_now(one, now, "time") for one in status.failures)
+    return dataclasses.replace(status, driver=driver, failures=failures)

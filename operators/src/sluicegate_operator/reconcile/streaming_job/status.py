@@ -13,6 +13,7 @@ from sluicegate_operator.reconcile.context import accept_spec
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.failures import FENCED
+from sluicegate_operator.reconcile.streaming_job.watchdog import NODE_LOST, NOT_ENDING
 from sluicegate_operator.reconcile.upgrade_queue import UPGRADE_QUEUED
 
 PROGRESS_S = 30.0
@@ -68,8 +69,9 @@ def _set_conditions(context: JobContext, pod: Pod | None) -> None:
         context.set_condition("Accepted", "SpecInvalid", _rejection(context), holds=False)
     else:
         accept_spec(context, context.job.ignored_fields)
-    lost = waiting is not None and waiting[0] == "NodeLost"
-    ready = (status.phase == "Running" and not lost) or status.phase == "Finished"
+    lost = waiting is not None and waiting[0] == NODE_LOST
+    uncertain = waiting is not None and waiting[0] in (NODE_LOST, NOT_ENDING)
+    ready = (status.phase == "Running" and not uncertain) or status.phase == "Finished"
     reason, message = waiting or _startup(context) or (status.phase, "")
     context.set_condition("Ready", reason, message, holds=ready)
     volume_reason = "Ready" if observed.volume_ready else "NotReady"

@@ -1,4 +1,4 @@
-"""Deadlines of a driver that has not ended: scheduling, image pull, start, progress, and a lost node."""
+"""Deadlines of a driver that has not ended: scheduling, image pull, start, progress, end, and a lost node."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from sluicegate_operator.reconcile.streaming_job.context import (
 )
 from sluicegate_operator.reconcile.streaming_job.failures import REASONS
 
+NODE_LOST, NOT_ENDING = "NodeLost", "NotEnding"
+"""Why a job waits for a driver that may be alive."""
+
 _IMAGE_ERRORS = (
     "ErrImagePull",
     "ImagePullBackOff",
@@ -23,6 +26,9 @@ _IMAGE_ERRORS = (
     "SignatureValidationFailed",
 )
 """Reasons of the kubelet for a container that waits because its image is missing."""
+
+_KILL_S = 60.0
+"""Time that a kubelet has, after the grace period, to kill a container and to report its end."""
 
 _MESSAGES = {
     STUCK: "it has made no progress",
@@ -36,16 +42,17 @@ def check_deadlines(context: JobContext, pod: Pod) -> bool:
     """Stop a driver that exceeds a deadline; return True if it is to be replaced without proof of its end."""
     if pod.node is not None and pod.node.unresponsive_since is not None:
         return _check_lost_node(context, pod.node.unresponsive_since)
+    _check_end(context, pod)
     if context.driver.stop_reason:
         return False
     if pod.running_at is not None:
         _check_progress(context, pod, pod.running_at)
     elif pod.waiting in _IMAGE_ERRORS:
-        _stop_after(context, pod.created_at, context.spec.startup.image_pull_timeout_s, IMAGE)
+        _stop_after(context, pod.seen_at, context.spec.startup.image_pull_timeout_s, IMAGE)
     elif pod.node is None:
         limit = context.spec.startup.scheduling_timeout_s
         if limit > 0:
-            _stop_after(context, pod.created_at, limit, SCHEDULING)
+            _stop_after(context, pod.seen_at, limit, SCHEDULING)
     elif context.spec.startup.start_timeout_s > 0:
         _stop_after(context, pod.start_began_at, context.spec.startup.start_timeout_s, STARTUP)
     return False
@@ -63,14 +70,30 @@ def _check_lost_node(context: JobContext, since: float) -> bool:
             "; a stateful job waits until the node returns, is deleted, or has the taint "
             "node.kubernetes.io/out-of-service"
         )
-        context.wait("NodeLost", message)
+        context.wait(NODE_LOST, message)
         return False
     deadline = since + context.spec.node_lost.deadline_s
     if context.now >= deadline:
         return True
-    context.wait("NodeLost", message)
+    context.wait(NODE_LOST, message)
     context.requeue_at(deadline)
     return False
+
+
+def _check_end(context: JobContext, pod: Pod) -> None:
+    """Report a driver that should have been killed; a node that responds gives no other proof of its end."""
+    if pod.seen_terminating_at is None or pod.node is None:
+        return
+    due = pod.seen_terminating_at + context.spec.termination_grace_period_s + _KILL_S
+    if context.now < due:
+        context.requeue_at(due)
+        return
+    context.wait(
+        NOT_ENDING,
+        f"attempt {context.status.attempt} has not ended although its grace period is over and its node "
+        f"responds; the job waits until it has. `kubectl describe pod {pod.name}` and the log of the node's "
+        "kubelet show why, such as a volume that cannot be unmounted",
+    )
 
 
 def _check_progress(context: JobContext, pod: Pod, running_at: float) -> None:

@@ -21,6 +21,8 @@ from http import HTTPStatus
 from typing import ClassVar
 from urllib.parse import urlsplit
 
+from sluicegate_operator.api.locations import is_reserved_address
+
 log = logging.getLogger(__name__)
 
 _PORTS = {"http": 80, "https": 443}
@@ -88,15 +90,8 @@ def _is_judged(host: str) -> bool:
 
 
 def _is_reserved(text: str) -> bool:
-    address = ipaddress.ip_address(text.partition("%")[0])
-    address = getattr(address, "ipv4_mapped", None) or address
-    return (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_unspecified
-        or address.is_multicast
-        or str(address) == os.environ.get("KUBERNETES_SERVICE_HOST")
-    )
+    unmapped = text.removeprefix("::ffff:")
+    return is_reserved_address(text) or unmapped == os.environ.get("KUBERNETES_SERVICE_HOST")
 
 
 class _Relay(socketserver.BaseRequestHandler):
