@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ from sluicegate.cli.app import app
 from sluicegate.cli.epochs import describe_apply
 from sluicegate.errors import SinkUnavailable
 from sluicegate.protocol.markers import NO_MARKER, Marker
-from sluicegate.protocol.record import Chunk, EpochRecord, SinkBinding
+from sluicegate.protocol.record import Chunk, DecidedEpoch, EpochRecord, SinkBinding
 from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.epoch_report import EpochReport, TimedStep, write_report
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.object_store import LocalObjectStore
 
@@ -87,6 +90,66 @@ def test_show_of_an_epoch_without_a_record_is_an_error(checkpoint: Path) -> None
     done = run("show", checkpoint, 9)
     assert done.exit_code == 66
     assert "it is undecided or was pruned" in done.output
+
+
+STEPS = (
+    TimedStep("stage", 1000.0, 60.0),
+    TimedStep("apply", 1060.0, 10.0, SINK),
+    TimedStep("commit", 1090.0, 10.0, SINK, 0),
+    TimedStep("apply", 1080.0, 20.0, SINK),
+)
+
+
+def write_steps(checkpoint: Path, *, attempt: str = "three") -> EpochReport:
+    """Write the report of epoch 3, which was replayed."""
+    decided = DecidedEpoch(dataclasses.replace(record(), attempt=attempt), replayed=True)
+    report = EpochReport.of(decided, STEPS)
+    write_report(LocalObjectStore(checkpoint), report)
+    return report
+
+
+def test_show_prints_a_waterfall_of_the_steps(checkpoint: Path) -> None:
+    write_steps(checkpoint)
+    lines = run("show", checkpoint, 3).output.splitlines()
+    assert lines[lines.index("  steps, of a replay:") + 1 :] == [
+        f"             0 ms       60.0 ms  |{'#' * 24}{' ' * 16}|  stage",
+        f"            60 ms       10.0 ms  |{' ' * 24}{'#' * 4}{' ' * 12}|  apply {SINK}",
+        f"            80 ms       20.0 ms  |{' ' * 32}{'#' * 8}|  apply {SINK}",
+        f"            90 ms       10.0 ms  |{' ' * 36}{'#' * 4}|  commit {SINK} part 0",
+        f"    {SINK} was tried 2 times",
+    ]
+
+
+def test_show_prints_the_report_as_json(checkpoint: Path) -> None:
+    report = write_steps(checkpoint)
+    printed = json.loads(run("show", checkpoint, 3, "--json").stdout)
+    assert printed == json.loads(report.as_json())
+    assert printed["steps"][2]["part"] == 0
+
+
+def test_show_of_an_epoch_without_a_report_prints_the_rest(checkpoint: Path) -> None:
+    assert "steps" not in run("show", checkpoint, 3).output
+    assert run("show", checkpoint, 3, "--json").stdout == "null\n"
+
+
+def test_show_names_a_report_of_another_attempt(checkpoint: Path) -> None:
+    write_steps(checkpoint, attempt="other")
+    assert "steps, of a replay, OF ATTEMPT other:" in run("show", checkpoint, 3).output
+
+
+def test_show_of_a_damaged_report_prints_the_rest(checkpoint: Path) -> None:
+    LocalObjectStore(checkpoint).create("epochs/3.report", b"{")
+    done = run("show", checkpoint, 3)
+    assert done.exit_code == 0
+    assert "by attempt three" in done.stdout
+    assert "epochs/3.report is damaged" in done.stderr
+    assert run("show", checkpoint, 3, "--json").stdout == "null\n"
+
+
+def test_a_report_is_not_listed_as_an_epoch(checkpoint: Path) -> None:
+    before = run("list", checkpoint).output
+    write_steps(checkpoint)
+    assert run("list", checkpoint).output == before
 
 
 def test_discard_is_stored_and_shown(checkpoint: Path) -> None:

@@ -71,7 +71,8 @@ def test_a_missing_change_counts_as_pruned() -> None:
 
 
 def test_files_of_the_lineage_are_not_selected() -> None:
-    excluded = ("epochs/5", "staging/6/a/s/0", "requests/stop-l-1", "lineage.json", "metadata")
+    log = ("epochs/5", "epochs/5.report", "staging/6/a/s/0", "requests/stop-l-1")
+    excluded = (*log, "lineage.json", "metadata")
     assert select(LOGS | dict.fromkeys(excluded, b""), 5) == set()
 
 

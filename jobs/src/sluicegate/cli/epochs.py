@@ -17,8 +17,12 @@ from sluicegate.sinks.kafka.marker_reader import committed_marker as kafka_marke
 from sluicegate.sinks.mysql.connection import Address
 from sluicegate.sinks.mysql.writer import committed_marker as mysql_marker
 from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import read_lineage
-from sluicegate.storage.object_store import open_store
+from sluicegate.storage.object_store import ObjectStore, open_store
+
+_BAR = 40
+"""Width of a bar of the waterfall, in characters."""
 
 MarkerReader = Callable[[str, str, int], Marker | None]
 """Lineage, sink, part -> the marker of the part in the sink. Reading it disturbs no running driver."""
@@ -98,12 +102,22 @@ def list_(checkpoint: str, last: int) -> None:
     default="",
     help="URL of the MySQL server, to read the markers there.",
 )
-def show(checkpoint: str, epoch: int, kafka: str, mysql: str) -> None:
-    """Show when and by which attempt an epoch was decided, and whether each sink has its rows."""
-    readers = marker_readers(kafka, mysql)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print only the report of the epoch's steps, as a JSON object; null if it has none.",
+)
+def show(checkpoint: str, epoch: int, kafka: str, mysql: str, *, as_json: bool) -> None:
+    """Show how an epoch was decided, whether each sink has its rows, and when each step ran."""
     store = open_store(checkpoint)
     log = StoredEpochLog(store)
     record = _read(log, epoch)
+    if as_json:
+        report = _report(store, epoch)
+        click.echo("null" if report is None else report.as_json())
+        return
+    readers = marker_readers(kafka, mysql)
     committed = store.read(f"commits/{epoch}") is not None
     click.echo(f"epoch {epoch} of job {record.job}, lineage {record.lineage}, {record.delivery}")
     click.echo(f"  decided   {_when(record)} by attempt {record.attempt}")
@@ -126,6 +140,12 @@ def show(checkpoint: str, epoch: int, kafka: str, mysql: str) -> None:
         kind = label.removeprefix(DEAD_LETTERS)
         words = label.replace("_", " ") if kind == label else f"dead letters, {kind}"
         click.echo(f"  {words}: {number:,}")
+    report = _report(store, epoch)
+    if report is not None:
+        note = "" if report.attempt == record.attempt else f", OF ATTEMPT {report.attempt}"
+        click.echo(f"  steps{', of a replay' if report.replayed else ''}{note}:")
+        for line in waterfall(report):
+            click.echo(f"    {line}")
 
 
 @epochs.command()
@@ -157,6 +177,36 @@ def _read(log: StoredEpochLog, epoch: int) -> EpochRecord:
             do="see `sluicegate epochs list`",
         )
     return record
+
+
+def waterfall(report: EpochReport) -> list[str]:
+    """Return a line for each step: start after the first step, duration, and both as a bar."""
+    steps = sorted(report.steps, key=lambda step: (step.start_ms, -step.duration_ms))
+    if not steps:
+        return ["none: the epoch was marked as applied already, or has no rows"]
+    first = steps[0].start_ms
+    scale = _BAR / max(1.0, max(step.start_ms + step.duration_ms for step in steps) - first)
+    lines = []
+    for step in steps:
+        part = "" if step.part is None else f" part {step.part}"
+        label = f"{step.name} {step.sink}{part}".rstrip()
+        start_ms = step.start_ms - first
+        before = min(_BAR - 1, int(start_ms * scale))
+        bar = " " * before + "#" * max(1, int((start_ms + step.duration_ms) * scale) - before)
+        lines.append(
+            f"{start_ms:>10,.0f} ms {step.duration_ms:>10,.1f} ms  |{bar:<{_BAR}}|  {label}"
+        )
+    tries = ((sink, of.tries) for sink, of in report.sinks.items() if of.tries > 1)
+    return lines + [f"{sink} was tried {number} times" for sink, number in tries]
+
+
+def _report(store: ObjectStore, epoch: int) -> EpochReport | None:
+    """Return the report of an epoch; None, with a warning, if it cannot be parsed."""
+    try:
+        return read_report(store, epoch)
+    except ValueError as error:
+        click.echo(f"no times of steps: {error}; the epoch itself is not affected", err=True)
+        return None
 
 
 def _when(record: EpochRecord) -> str:

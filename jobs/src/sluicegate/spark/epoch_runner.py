@@ -22,6 +22,7 @@ from sluicegate.spark.pacing import deadline
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
 from sluicegate.spark.query_execution import RunningExecution
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, SystemClock
+from sluicegate.storage.epoch_report import EpochReport, write_report
 
 log = logging.getLogger("sluicegate.epoch")
 
@@ -174,13 +175,14 @@ class EpochRunner:
         return decided
 
     def _after_apply(self, decided: DecidedEpoch, timings: EpochTimings, span: Span) -> None:
-        """End the epoch's span, report and log the epoch."""
+        """End the epoch's span, report and log the epoch, which every sink has."""
         record = decided.record
         span.set_attributes({"attempt": record.attempt, "replayed": decided.replayed})
         span.end()
         self._last_applied = decided
         self._context.progress.epoch(record.epoch)
         log.info("%s", _summary(decided, timings))
+        write_report(self._context.store, EpochReport.of(decided, tuple(timings.timed)))
 
     def _newest_applied(self) -> int | None:
         """Return the newest epoch that every sink has, according to the logs."""

@@ -25,6 +25,7 @@ from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import RunningExecution, check_state
 from sluicegate.spark.staging import StagedPart, StageOrder, stage_rows
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
+from sluicegate.storage.epoch_report import APPLY, TimedStep
 from sluicegate.storage.object_store import ObjectStore
 from sluicegate.tracing import Tracing
 
@@ -50,21 +51,28 @@ class QueryContext:
 class EpochTimings:
     """Durations of an epoch's steps in ms, and what else its log line reports.
 
-    `lag` is the number of records that the sources still hold; `idle_since_ns` is when the previous
-    epoch ended, None for the first.
+    `steps` adds up the times of a step that was repeated; `timed` has each of them, and those of
+    the writers of the sinks. `lag` is the number of records that the sources still hold;
+    `idle_since_ns` is when the previous epoch ended, None for the first.
     """
 
     steps: dict[str, float] = field(default_factory=dict)
+    timed: list[TimedStep] = field(default_factory=list)
     lag: int = 0
     idle_since_ns: int | None = None
     started_ns: int = field(default_factory=time.time_ns)
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Add the time of the block to a step."""
+    def step(self, name: str, sink: str = "") -> Iterator[None]:
+        """Add the time of the block to a step, also if the block raises."""
         start_ns = time.time_ns()
-        yield
-        self.steps[name] = self.steps.get(name, 0.0) + (time.time_ns() - start_ns) / 1e6
+        try:
+            yield
+        finally:
+            step = TimedStep.of_ns(name, start_ns, time.time_ns(), sink)
+            self.timed.append(step)
+            key = f"{name} {sink}" if sink else name
+            self.steps[key] = self.steps.get(key, 0.0) + step.duration_ms
 
     def __str__(self) -> str:
         """Return the durations, and this epoch's share of the time since the previous one."""
@@ -130,10 +138,12 @@ class TracedSinks:
             for part in parts
         ]
         span = tracing.span("apply", epoch=record.epoch, sink=sink, rows=record.rows(sink))
-        with self._timings.step(f"apply {sink}"), span:
+        with self._timings.step(APPLY, sink), span:
             for part, receipt in apply_parts(self._spark, orders):
                 for step in receipt.steps:
                     tracing.record(step.name, step.start_ns, step.end_ns, sink=sink, part=part)
+                    timed = TimedStep.of_ns(step.name, step.start_ns, step.end_ns, sink, part)
+                    self._timings.timed.append(timed)
 
 
 class BatchPlan:

@@ -4,6 +4,7 @@
 |---|---|
 | `epochs/N` | the record that decides epoch N, or the seal that ends the lineage there |
 | `epochs/N.applied` | epoch N is in every sink, where Spark's commit does not prove it |
+| `epochs/N.report` | how N was applied, for people; no decision reads it, see `epoch_report` |
 | `epochs/N.discard/<sink>` | an apply skips the rows of this sink (rule 14) |
 | `epochs/N.claimed/<sink>/<part>` | at-most-once: the only attempt to write this part has begun |
 | `offsets/N`, `commits/N` | Spark's own |

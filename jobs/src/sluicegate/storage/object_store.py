@@ -70,7 +70,7 @@ class ObjectStore(Protocol):
     def put(self, name: str, content: Iterable[bytes]) -> None:
         """Write an object from pieces, atomically; replaces an existing one.
 
-        Not create-once: only for names that no other process writes.
+        Not create-once: only for names that no other process writes, or that decide nothing.
         """
 
     def sync(self, names: Iterable[str]) -> None:

@@ -1,0 +1,153 @@
+"""The report that a driver writes after each epoch; the rows are staged here without Spark."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame
+
+from sluicegate import failpoints
+from sluicegate.errors import SinkUnavailable, StoreUnavailable
+from sluicegate.protocol.job import Job
+from sluicegate.protocol.record import Chunk
+from sluicegate.sinks.memory import MemorySink, committed
+from sluicegate.spark.apply import close_writers
+from sluicegate.spark.epoch_runner import EpochRunner
+from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
+from sluicegate.spark.staging import StagedPart
+from sluicegate.storage.arrow_encoding import encode_batches
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.epoch_report import read_report
+from sluicegate.storage.object_store import LocalObjectStore
+from sluicegate.tracing import Tracing
+
+ROWS = pa.record_batch({"n": [1, 2, 3]})
+
+
+class OneChunk(BatchPlan):
+    """A plan whose only task stages `ROWS` in the record, so that the driver itself applies them."""
+
+    def _run_tasks(self, epoch: int, attempt: str) -> list[StagedPart]:
+        del epoch, attempt
+        content = encode_batches(ROWS.schema, [ROWS])
+        (sink,) = self._context.sinks
+        digest = hashlib.sha256(content).hexdigest()
+        chunk = Chunk(sink, 0, (0, 0), ROWS.num_rows, len(content), digest, inline=content)
+        return [StagedPart(0, 1, chunk, refused=1, kinds={"null": 1})]
+
+
+class ReadOnlyReports(LocalObjectStore):
+    """A store that creates objects and replaces none."""
+
+    def put(self, name: str, content: Iterable[bytes]) -> None:
+        raise StoreUnavailable(f"no permission to write {name}, {list(content)}")
+
+
+def runner(store: LocalObjectStore, *, overlap: bool = False) -> EpochRunner:
+    """Return the runner of a job with one sink, whose store has the name of the test's folder."""
+    lineage = Path(store.url).name
+    bound = MemorySink(lineage).bind(ROWS.schema, lineage=lineage, apply_timeout_s=5.0)
+    context = QueryContext(
+        job=Job("j", lineage, {bound.id: bound.binding}, overlap=overlap, backoff_s=0.001),
+        outputs=cast("Any", None),
+        sinks={bound.id: bound},
+        dead_letters="letters",
+        checkpoint=store.url,
+        store=store,
+        tracing=Tracing("j"),
+        inline_bytes=1 << 20,
+        max_part_bytes=1 << 20,
+    )
+
+    def plan(batch: DataFrame, timings: EpochTimings) -> BatchPlan:
+        return OneChunk(None, context, batch, timings)
+
+    return EpochRunner(cast("Any", None), context, 0.0, plan)
+
+
+def run(store: LocalObjectStore, *, overlap: bool = False) -> None:
+    """Run epoch 0 until every sink has it."""
+    store.create("offsets/0", b"v1\n{}\n{}")
+    running = runner(store, overlap=overlap)
+    try:
+        running.run(cast("Any", None), 0)
+        running.background.wait()
+    finally:
+        running.background.close()
+        close_writers(Path(store.url).name)
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["at once", "overlapped"])
+def test_an_epoch_leaves_a_report_of_every_step(tmp_path: Path, *, overlap: bool) -> None:
+    store = LocalObjectStore(tmp_path)
+    run(store, overlap=overlap)
+    report, record = read_report(store, 0), StoredEpochLog(store).read(0)
+    assert report is not None
+    assert record is not None
+    names = [step.name for step in report.steps]
+    assert names == ["stage", "decide", "begin", "write", "flush", "commit", "apply"]
+    (sink,) = report.sinks
+    assert [(step.sink, step.part) for step in report.steps] == [
+        *[("", None)] * 2,
+        *[(sink, 0)] * 4,
+        (sink, None),
+    ]
+    assert (report.sinks[sink].rows, report.sinks[sink].tries) == (3, 1)
+    assert (report.attempt, report.replayed, report.dead_letters) == (
+        record.attempt,
+        False,
+        {"null": 1},
+    )
+    assert not StoredEpochLog(store).is_marked_applied(0)
+
+
+def test_a_replay_writes_the_report_of_what_it_did(tmp_path: Path) -> None:
+    store = LocalObjectStore(tmp_path)
+    run(store)
+    run(store)
+    report = read_report(store, 0)
+    assert report is not None
+    assert report.replayed
+    assert [step.name for step in report.steps] == ["apply"]
+    assert len(committed(tmp_path.name)) == ROWS.num_rows
+
+
+def test_an_epoch_whose_report_cannot_be_written_is_applied(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "sluicegate.epoch"):
+        run(ReadOnlyReports(tmp_path))
+    assert len(committed(tmp_path.name)) == ROWS.num_rows
+    assert "report of epoch 0 was not written" in caplog.text
+
+
+@pytest.mark.parametrize("content", [b"", b"applied", b"{}"])
+def test_a_report_does_not_make_a_decided_epoch_applied(tmp_path: Path, content: bytes) -> None:
+    """The driver ends after the decision; a report, which it would only write later, is there."""
+    store = LocalObjectStore(tmp_path)
+    failpoints.arm("after-decide@0=raise")
+    try:
+        with pytest.raises(failpoints.FailpointHit):
+            run(store)
+    finally:
+        failpoints.arm("")
+    store.put("epochs/0.report", [content])
+    assert committed(tmp_path.name) == []
+    run(store)
+    assert len(committed(tmp_path.name)) == ROWS.num_rows
+
+
+def test_a_try_that_failed_is_timed_too() -> None:
+    timings = EpochTimings()
+    with pytest.raises(SinkUnavailable), timings.step("apply", "s"):
+        raise SinkUnavailable("away")
+    with timings.step("apply", "s"):
+        pass
+    assert [(step.name, step.sink) for step in timings.timed] == [("apply", "s")] * 2
+    assert list(timings.steps) == ["apply s"]
