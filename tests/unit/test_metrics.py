@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
@@ -92,7 +93,14 @@ def served(metrics: DriverMetrics) -> Iterator[int]:
 
 def scrape(port: int) -> Samples:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
-        text = reply.read().decode()
+        return parsed(reply.read().decode())
+
+
+def read(metrics: DriverMetrics) -> Samples:
+    return parsed(generate_latest(metrics.registry).decode())
+
+
+def parsed(text: str) -> Samples:
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -135,29 +143,26 @@ def test_an_applied_epoch_is_in_the_next_scrape() -> None:
 
 def test_an_epoch_is_in_doubt_from_its_decision_until_every_sink_has_it() -> None:
     metrics, doubt = DriverMetrics("clicks"), one("epoch_in_doubt_timestamp_seconds")
-    with served(metrics) as port:
-        assert doubt not in scrape(port)
-        metrics.decided(RECORD)
-        assert scrape(port)[doubt] == 1_700_000_001
-        metrics.applied(DecidedEpoch(RECORD, replayed=True), timings())
-        assert doubt not in scrape(port)
+    assert doubt not in read(metrics)
+    metrics.decided(RECORD)
+    assert read(metrics)[doubt] == 1_700_000_001
+    metrics.applied(DecidedEpoch(RECORD, replayed=True), timings())
+    assert doubt not in read(metrics)
 
 
 def test_an_older_epoch_that_is_redone_is_not_the_newest_decision() -> None:
     metrics = DriverMetrics("clicks")
-    with served(metrics) as port:
-        for epoch in (7, 5):
-            metrics.decided(replace(RECORD, epoch=epoch, decided_at_ms=epoch * 1000))
-        found = scrape(port)
+    for epoch in (7, 5):
+        metrics.decided(replace(RECORD, epoch=epoch, decided_at_ms=epoch * 1000))
+    found = read(metrics)
     assert found[one("epoch_decided")] == found[one("epoch_in_doubt_timestamp_seconds")] == 7
 
 
 def test_a_replay_says_nothing_of_the_lag_and_of_whole_epochs() -> None:
     """A recovery has no plan that knows the lag, and an earlier attempt did a part of the epoch."""
     metrics = DriverMetrics("clicks")
-    with served(metrics) as port:
-        metrics.applied(DecidedEpoch(RECORD, replayed=True), timings(apply_a=5))
-        found = scrape(port)
+    metrics.applied(DecidedEpoch(RECORD, replayed=True), timings(apply_a=5))
+    found = read(metrics)
     assert one("source_lag_records") not in found
     assert one("epoch_seconds_count") not in found
     assert found[one("epoch_step_seconds_count", step="apply", sink="a")] == 1
@@ -166,9 +171,8 @@ def test_a_replay_says_nothing_of_the_lag_and_of_whole_epochs() -> None:
 def test_kinds_of_dead_letters_beyond_twenty_are_one_series() -> None:
     metrics = DriverMetrics("clicks")
     counts = {f"dead_letters_k{number}": 1 for number in range(25)}
-    with served(metrics) as port:
-        metrics.applied(DecidedEpoch(replace(RECORD, counts=counts), replayed=False), timings())
-        found = scrape(port)
+    metrics.applied(DecidedEpoch(replace(RECORD, counts=counts), replayed=False), timings())
+    found = read(metrics)
     letters = {key: value for key, value in found.items() if "dead_letters_total" in key[0]}
     assert letters[one("dead_letters_total", kind="other")] == 5
     assert len(letters) == 21
@@ -176,9 +180,9 @@ def test_kinds_of_dead_letters_beyond_twenty_are_one_series() -> None:
 
 def test_state_and_watermark_come_from_sparks_report() -> None:
     metrics = DriverMetrics("clicks")
-    with served(metrics) as port:
+    with served(metrics):
         metrics.sample(lambda: (True, StreamingQueryProgress.fromJson(PROGRESS)))
-        found = scrape(port)
+    found = read(metrics)
     assert found[one("state_rows", operator="stateStoreSave")] == 42
     assert found[one("state_memory_bytes", operator="stateStoreSave")] == 2000
     assert found[one("watermark_timestamp_seconds")] == 1_700_000_000.25
@@ -204,16 +208,16 @@ def test_a_report_that_cannot_be_read_is_logged_once(
 def test_spark_is_not_asked_without_a_port_or_twice_within_seconds() -> None:
     calls: list[int] = []
 
-    def read() -> tuple[bool, None]:
+    def report() -> tuple[bool, None]:
         calls.append(1)
         return False, None
 
-    DriverMetrics("clicks").sample(read)
+    DriverMetrics("clicks").sample(report)
     assert not calls
     metrics = DriverMetrics("clicks")
     with served(metrics):
-        metrics.sample(read)
-        metrics.sample(read)
+        metrics.sample(report)
+        metrics.sample(report)
     assert len(calls) == 1
 
 
@@ -252,13 +256,12 @@ def test_scrapes_are_consistent_while_another_thread_applies() -> None:
             metrics.decided(record)
             metrics.applied(DecidedEpoch(record, replayed=False), timings(stage=1))
 
-    with served(metrics) as port:
-        thread = threading.Thread(target=run)
-        thread.start()
-        while thread.is_alive():
-            scrapes.append(scrape(port))
-        thread.join()
-        last = scrape(port)
+    thread = threading.Thread(target=run)
+    thread.start()
+    while thread.is_alive():
+        scrapes.append(read(metrics))
+    thread.join()
+    last = read(metrics)
     assert last[one("sink_rows_total", sink="a")] == 5 * len(epochs)
     for found in scrapes:
         if one("epoch_applied") in found:

@@ -75,7 +75,7 @@ class DriverMetrics:
         )
         self._progress = self._gauge(
             "sluicegate_query_progress_timestamp_seconds",
-            "Unix time at which the query last applied an epoch or was idle",
+            "Unix time at which the query last started, applied an epoch, or was idle",
         )
         self._lag = self._gauge(
             "sluicegate_source_lag_records",
@@ -113,6 +113,7 @@ class DriverMetrics:
         self._add_gauges_of_spark()
 
     def _add_gauges_of_spark(self) -> None:
+        """Add the gauges that `sample` sets."""
         self._watermark = self._gauge(
             "sluicegate_watermark_timestamp_seconds",
             "Watermark of the query, according to Spark's last report",
@@ -129,7 +130,7 @@ class DriverMetrics:
         )
 
     def serve(self, port: int) -> None:
-        """Serve the metrics at a port of every address; 0: not at all.
+        """Serve the metrics at a port of every IPv4 address; 0: not at all.
 
         A port that cannot be opened is logged and nothing else: a job without metrics is better than
         no job.
@@ -152,6 +153,7 @@ class DriverMetrics:
     def query_started(self) -> None:
         """Record that the query has started."""
         self._start.labels(self._job).set_to_current_time()
+        self._progress.labels(self._job).set_to_current_time()
 
     def decided(self, record: EpochRecord) -> None:
         """Record that an epoch is decided: it is in doubt until `applied`. May be repeated."""
