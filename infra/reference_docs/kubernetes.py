@@ -1,4 +1,4 @@
-"""Pages about Kubernetes: the three kinds, the operator's metrics, the values of the charts."""
+"""Pages about Kubernetes: the three kinds, metrics, the values of the charts."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ import yaml
 from infra.chart_docs import helm
 from infra.chart_docs.values import described, read
 from infra.reference_docs.markdown import bullets, code, page, paragraph, sentence, table
+from sluicegate.metrics import DriverMetrics
 from sluicegate_operator.api.crds import KINDS
 from sluicegate_operator.controllers.metrics import Metrics
 
@@ -110,21 +111,31 @@ def _rules(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def metrics_page() -> str:
-    """Return the page of the operator's metrics."""
+    """Return the page of the metrics of the operator and of drivers."""
+    head = ("metric", "type", "labels", "meaning")
     return page(
         "Metrics",
-        "`sluicegate_operator.controllers.metrics`",
+        "`sluicegate_operator.controllers.metrics` and `sluicegate.metrics`",
+        paragraph("The unit of a metric is at the end of its name, before `_total` of a counter."),
+        "## The operator",
         paragraph(
             "The operator serves them at `/metrics`, port 8080. Only the leader shows jobs. "
             "[Health and metrics](../kubernetes/metrics.md) explains how to read them."
         ),
-        table(("metric", "type", "labels", "meaning"), sorted(_metrics(Metrics()))),
+        table(head, sorted(_metrics(Metrics()))),
+        "## A driver",
+        paragraph(
+            "A driver serves them at `/metrics`, at the port that `metrics-port` sets, with the "
+            "`process_*` metrics of its Python process. [Metrics of a job](../operations/metrics.md) "
+            "explains how to read them."
+        ),
+        table(head, sorted(_metrics(DriverMetrics()))),
     )
 
 
-def _metrics(metrics: Metrics) -> Iterator[tuple[str, ...]]:
+def _metrics(metrics: Metrics | DriverMetrics) -> Iterator[tuple[str, ...]]:
     for collector in vars(metrics).values():
-        if collector is metrics.registry:
+        if collector is metrics.registry or not hasattr(collector, "collect"):
             continue
         for family in collector.collect():
             name = f"{family.name}_total" if family.type == "counter" else family.name

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,33 +13,33 @@ from tests.integration.charts.rendering import Charts, vendored_charts
 from tests.integration.operator.api import Api
 from tests.integration.operator.conftest import server_or_skip
 
-_MONITOR = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "servicemonitors.monitoring.coreos.com",
-        # without it the API server requires a review of the group
-        "annotations": {"api-approved.kubernetes.io": "unapproved, a stub for tests"},
-    },
-    "spec": {
-        "group": "monitoring.coreos.com",
-        "scope": "Namespaced",
-        "names": {"kind": "ServiceMonitor", "plural": "servicemonitors"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+
+def _monitor(kind: str) -> dict[str, Any]:
+    """Return a CRD of the Prometheus operator that accepts anything."""
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.monitoring.coreos.com",
+            # without it the API server requires a review of the group
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a stub for tests"},
+        },
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         api = Api(server)
         api.install_crds()
         definitions = [yaml.safe_load(path.read_text("utf-8")) for path in strimzi_crds.crds()]
-        for definition in (_MONITOR, *definitions):
+        for definition in (*map(_monitor, ("ServiceMonitor", "PodMonitor")), *definitions):
             api.request(
                 "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
             )

@@ -63,7 +63,12 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "account": {"create": True},
         "savepoint": {"enabled": True},
         "connections": {"mysql": {"authority": "mysql-tls"}},
-        "spec": {"restartNonce": 1763780000, "upgradeMode": "Savepoint"},
+        "metrics": {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+        "spec": {
+            "restartNonce": 1763780000,
+            "upgradeMode": "Savepoint",
+            "epochs": {"metricsPort": 9464},
+        },
     },
 }
 """Values of single charts with every option enabled."""

@@ -155,6 +155,7 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         {"connections": {"mysql": {"enabled": False, "secret": "m"}}},
         "connections.mysql.enabled is false",
     ),
+    ("job", {"metrics": {"podMonitor": {"enabled": True}}}, "Set spec.epochs.metricsPort"),
     ("job", {"fullnameOverride": "x" * 53}, "fullnameOverride"),
 ]
 

@@ -1,14 +1,17 @@
 """A job's values are rendered as one StreamingJob that the operator accepts."""
 
+import json
 from typing import Any
 
 import pytest
 
+from sluicegate_operator.api import labels
 from sluicegate_operator.api.codec import parse
 from sluicegate_operator.api.savepoint import SavepointSpec
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.pods.driver import validate
-from tests.integration.charts.rendering import Charts, Document, of_kind, only_of_kind
+from tests.integration.charts.rendering import Charts, Document, of_kind, only_of_kind, selects
+from tests.unit.operator.pods.pod_builders import container_of, pod_of
 
 TEMPLATE = {
     "spec": {
@@ -172,3 +175,42 @@ def test_a_packaged_jobs_targets_are_created_before_its_first_driver(charts: Cha
 
 def test_without_targets_there_is_no_job(charts: Charts) -> None:
     assert not of_kind(charts.render("job", {}, release="ip-count"), "Job")
+
+
+METRICS = {
+    "spec": {"epochs": {"metricsPort": 9464}, "executor": {"instances": 2}},
+    "metrics": {"podMonitor": {"enabled": True}},
+}
+
+
+def driver_of(documents: list[Document]) -> Document:
+    """Return the driver's pod that the operator makes of the StreamingJob."""
+    return pod_of(parse(StreamingJobSpec, only_of_kind(documents, "StreamingJob")["spec"], "spec"))
+
+
+def test_the_pod_monitor_selects_the_drivers_port(charts: Charts) -> None:
+    documents = charts.render("job", METRICS, release="clicks")
+    driver = driver_of(documents)
+    monitor = only_of_kind(documents, "PodMonitor")["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= driver["metadata"]["labels"].items()
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    assert endpoint["port"] in {port["name"] for port in container_of(driver)["ports"]}
+    assert endpoint["honorLabels"]
+
+
+def test_scrapes_of_monitoring_and_the_jobs_executors_reach_the_driver(charts: Charts) -> None:
+    """Where the operator makes no policy for the job, this one isolates the driver."""
+    documents = charts.render("job", METRICS, release="clicks")
+    driver = driver_of(documents)
+    policy = only_of_kind(documents, "NetworkPolicy")
+    assert selects(policy, driver)
+    scrapes, own = policy["spec"]["ingress"]
+    assert scrapes["ports"] == [{"port": 9464}]
+    (source,) = scrapes["from"]
+    assert source["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": "monitoring"
+    }
+    executor = json.loads(driver["metadata"]["annotations"][labels.EXECUTOR_TEMPLATE])
+    (peer,) = own["from"]
+    assert peer["podSelector"]["matchLabels"].items() <= executor["metadata"]["labels"].items()
+    assert "ports" not in own

@@ -47,6 +47,7 @@ FULL_JOB: Final[Object] = {
         "onCancel": "Delete",
         "stateBackend": "HDFS",
         "inlineBytes": 1024,
+        "metricsPort": 9464,
         "maxPartBytes": 1073741824,
         "applyTimeoutSeconds": 30.5,
         "overlap": True,

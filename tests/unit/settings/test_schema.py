@@ -25,6 +25,7 @@ from sluicegate_jobs.ip_count.job import IpCountSettings
         ({"state_backend": "memory"}, "state would be lost with the driver"),
         ({"timeout_s": -1.0}, "must be at least 0"),
         ({"apply_timeout_s": 0.0}, "must be greater than 0"),
+        ({"metrics_port": 70000}, "must be at most 65535"),
         ({"on_cancel": "keep"}, "must be one of retain, delete"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

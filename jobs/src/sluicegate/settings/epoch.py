@@ -52,6 +52,7 @@ class EpochSettings:
         apply_timeout_s: time limit of one apply in seconds, default 60.
         overlap: apply an epoch while the next one is staged; the next one is decided only after
             the apply. Raises throughput where applying takes long; off by default.
+        metrics_port: port at which the driver serves metrics for Prometheus; default 0: none.
 
     Raises:
         SettingsInvalid: a value is invalid.
@@ -121,6 +122,13 @@ class EpochSettings:
         default=False,
         text="Apply an epoch while the next one is staged. Raises throughput where applying takes "
         "long.",
+    )
+    metrics_port: int = option(
+        0,
+        "Port at which the driver serves metrics for Prometheus, without TLS or a login. 0: it serves "
+        "none. If the port is taken, the job runs without metrics.",
+        at_least=0,
+        at_most=65535,
     )
 
     def __post_init__(self) -> None:

@@ -161,8 +161,7 @@ class BatchRun:
             self._error = error
         finally:
             close_writers(self._context.job.lineage)
-            self._context.progress.close()
-            self._context.tracing.close()
+            self._context.close()
             shutdown.unregister(self)
 
     def _run_once(self) -> None:

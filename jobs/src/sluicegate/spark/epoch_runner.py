@@ -129,8 +129,7 @@ class EpochRunner:
         finally:
             self.background.close()
             close_writers(context.job.lineage)
-            context.progress.close()
-            context.tracing.close()
+            context.close()
         result = "every epoch was applied already" if epoch is None else f"epoch {epoch} is applied"
         log.info("%s: %s; no query is started", context.job.name, result)
         return epoch
@@ -181,6 +180,7 @@ class EpochRunner:
         span.end()
         self._last_applied = decided
         self._context.progress.epoch(record.epoch)
+        self._context.metrics.applied(decided, timings)
         log.info("%s", _summary(decided, timings))
         write_report(self._context.store, EpochReport.of(decided, tuple(timings.timed)))
 

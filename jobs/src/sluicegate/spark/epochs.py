@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from sluicegate.deployment.environment import DriverEnvironment
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import SettingsInvalid
+from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.job import Job
 from sluicegate.savepoints.takeover import take_over_or_isolate, verify_takeover
 from sluicegate.settings.epoch import EpochSettings
@@ -73,6 +74,10 @@ class EpochsWriter:
         outputs = Outputs(self.outputs, *self._bind(lineage.id))
         bound = {sink.id: sink for sink in outputs.sinks()}
         take_over_or_isolate(store, lineage, bound, self._bound_by_id)
+        # within Kubernetes the label is the resource's name, as in the operator's metrics
+        label = DriverEnvironment.read().job.rpartition("/")[2] or self.name
+        metrics = DriverMetrics(label, lineage.id, bound)
+        metrics.serve(self.settings.metrics_port)
         return spark, QueryContext(
             job=Job(
                 name=self.name,
@@ -93,6 +98,7 @@ class EpochsWriter:
             max_part_bytes=self.settings.max_part_bytes,
             check_taken_over=partial(verify_takeover, store, lineage, self._bound_by_id),
             progress=ProgressReporter.of_pod(),
+            metrics=metrics,
         )
 
     def _bound_by_id(self, lineage: str) -> dict[str, BoundSink]:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import PartTooLarge, RowRefused, StageFailed
+from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.job import Job
 from sluicegate.protocol.ports import Staged
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch, EpochRecord, EventTime
@@ -45,6 +46,13 @@ class QueryContext:
     max_part_bytes: int
     check_taken_over: Callable[[str], None] = lambda _sink: None
     progress: ProgressReporter = field(default_factory=lambda: ProgressReporter(None))
+    metrics: DriverMetrics = field(default_factory=DriverMetrics)
+
+    def close(self) -> None:
+        """Send what is still to be reported, and stop serving metrics."""
+        self.progress.close()
+        self.tracing.close()
+        self.metrics.close()
 
 
 @dataclass
@@ -122,6 +130,7 @@ class TracedSinks:
         self, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
     ) -> None:
         tracing = self._context.tracing
+        self._context.metrics.decided(record)
         orders = [
             PartOrder(
                 checkpoint=self._context.checkpoint,

@@ -115,6 +115,7 @@ class EpochsQuery:
         except BaseException:
             shutdown.unregister(self)
             raise
+        context.metrics.query_started()
 
     @property
     def lineage(self) -> str:
@@ -140,6 +141,7 @@ class EpochsQuery:
     def _await_end(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> bool:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._poll_end(deadline):
+            self._context.metrics.sample(lambda: (is_idle(self._query), self._query.lastProgress))
             if interrupted():
                 log.info("%s stops at the end of the epoch", self._context.job.name)
                 self.cancel()
@@ -261,8 +263,7 @@ class EpochsQuery:
             self._runner.background.close()
             close_writers(self._context.job.lineage)
             self._error = self._stop_handler.complete(self._error)
-            self._context.progress.close()
-            self._context.tracing.close()
+            self._context.close()
         finally:
             shutdown.unregister(self)
         if self._error is not None:

@@ -71,6 +71,8 @@ EPOCHS = LibrarySettings(
         "overlap": "Whether an epoch is applied to the sinks while the next one is staged. It raises "
         "throughput where applying is slow. The next epoch is decided only after the previous one "
         "is applied.",
+        "metrics_port": "Port at which the driver serves metrics for Prometheus, without TLS or a "
+        "login; the container's port metrics. 0: it serves none.",
     },
     rules=(
         Rule(

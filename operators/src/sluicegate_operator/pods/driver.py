@@ -111,6 +111,8 @@ def _reserved_fields(
     }
     if spec.service_account:
         pod["serviceAccountName"] = spec.service_account
+    if spec.epochs.metrics_port:
+        container["ports"] = [{"name": "metrics", "containerPort": spec.epochs.metrics_port}]
     if is_distributed(spec, action.mode):
         template = executor_template(job, action, location)
         annotations[api_labels.EXECUTOR_TEMPLATE] = json.dumps(template, sort_keys=True)

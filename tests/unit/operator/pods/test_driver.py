@@ -151,6 +151,12 @@ def test_epoch_settings_are_passed_by_their_library_names() -> None:
     assert variables == {"interval": "2 seconds", "min_pause_ms": 0}
 
 
+def test_a_metrics_port_has_a_name_that_a_pod_monitor_can_select() -> None:
+    container = container_of(pod_of(spec(epochs=EpochSettings(metrics_port=9464))))
+    assert container["ports"] == [{"name": "metrics", "containerPort": 9464}]
+    assert "ports" not in container_of(pod_of(spec()))
+
+
 def test_batch_trigger_is_passed_as_an_interval() -> None:
     variables = json.loads(env_of(pod_of(spec(trigger="AvailableNow")))["SLUICEGATE_EPOCHS"])
     assert variables == {"interval": "available-now"}
