@@ -57,6 +57,7 @@ FULL_JOB: Final[Object] = {
     "terminationGracePeriodSeconds": 60,
     "suspend": True,
     "restartNonce": 3,
+    "ttlSecondsAfterFinished": 600,
     "upgradeMode": "Savepoint",
     "savepointTimeoutSeconds": 300,
     "upgradeSavepointHistory": 3,

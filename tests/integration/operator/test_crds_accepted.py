@@ -36,6 +36,11 @@ INVALID_SPECS = [
     Rejected(
         JOB, {"schedule": {"cron": "0 * * * *"}}, "a schedule needs a trigger that ends by itself"
     ),
+    Rejected(
+        JOB,
+        {"trigger": "Once", "schedule": {"cron": "0 * * * *"}, "ttlSecondsAfterFinished": 0},
+        "so ttlSecondsAfterFinished cannot be set",
+    ),
     Rejected(JOB, {"checkpoint": {"path": "savepoints/a"}}, "must not begin with savepoints"),
     Rejected(JOB, {"checkpoint": {"path": "#"}}, "spec.checkpoint.path"),
     Rejected(JOB, {"checkpoint": {"path": "a/../b"}}, "spec.checkpoint.path"),

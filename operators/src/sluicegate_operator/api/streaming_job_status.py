@@ -267,3 +267,8 @@ class StreamingJobStatus:
         None, "Scheduled time of the latest run of a job with a schedule."
     )
     finished: bool = option(default=False, text="Whether the batch job's run is complete.")
+    finish_time: Instant | None = option(
+        None,
+        "Time at which the job became Finished or Failed. Absent while it runs, is suspended or is to be "
+        "started again.",
+    )

@@ -37,14 +37,17 @@ class ScriptedApi:
         self.refuse: ApiError | None = None
         self.requests: list[tuple[str, str]] = []
         self.events: list[str] = []
+        self.preconditions: list[dict[str, str]] = []
         self.version = 100
 
     async def request(self, method: str, path: str, body: Any = None, **_: Any) -> dict[str, Any]:
         self.requests.append((method, path))
         if path.endswith("/events"):
             self.events.append(body["reason"])
-        if path.endswith("/events") or method == "DELETE":
+        if path.endswith("/events"):
             return {}
+        if method == "DELETE":
+            return self._delete(path, body["preconditions"])
         if method == "GET" and path.endswith("/pods"):
             return {"metadata": {"resourceVersion": str(self.version)}, "items": []}
         if "/serviceaccounts/" in path or path.endswith("/networkpolicies"):
@@ -67,6 +70,13 @@ class ScriptedApi:
             stored["metadata"]["resourceVersion"] = str(self.version)
             return copy.deepcopy(stored)
         raise AssertionError((method, path))
+
+    def _delete(self, path: str, preconditions: dict[str, str]) -> dict[str, Any]:
+        self.preconditions.append(preconditions)
+        meta = self.objects.get(path, {}).get("metadata", {})
+        if preconditions.get("resourceVersion", "") not in ("", meta.get("resourceVersion")):
+            raise ApiError(409, "Conflict", "the object has been modified")
+        return {}
 
     async def patch(self, path: str, body: Any) -> dict[str, Any]:
         self.requests.append(("PATCH", path))
@@ -322,5 +332,42 @@ def test_status_that_cannot_be_read_is_reported_and_nothing_is_done() -> None:
         assert shop.api.events == ["StatusUnreadable"]
         assert len(shop.api.requests) == requests + 1
         assert shop.status["phase"] == "Migrating"
+
+    asyncio.run(scenario())
+
+
+EXPIRING = spec(trigger="Once", ttl_seconds_after_finished=60)
+
+
+def test_expired_job_is_deleted_by_any_operator_that_reads_its_status() -> None:
+    async def scenario() -> None:
+        first = Shop(EXPIRING, ended(EXPIRING, finished=True))
+        await first.reconcile()
+        assert first.status["finishTime"] == "2027-01-15T08:00:00.000Z"
+        await first.reconcile(after_s=59)
+        assert not first.api.preconditions
+        second = Shop()
+        stored = first.api.objects[STREAMING_JOB.resource.path(*KEY)]
+        second.put(STREAMING_JOB, "clicks", stored["spec"], uid="u-job")
+        second.edit({}, stored["status"])
+        await second.reconcile(after_s=60)
+        await second.reconcile()
+        stored = second.api.objects[STREAMING_JOB.resource.path(*KEY)]
+        version = stored["metadata"]["resourceVersion"]
+        assert second.api.preconditions == [{"uid": "u-job", "resourceVersion": version}]
+        assert second.api.events == ["Expired"]
+
+    asyncio.run(scenario())
+
+
+def test_job_that_was_edited_after_it_was_read_is_not_deleted() -> None:
+    async def scenario() -> None:
+        shop = Shop(EXPIRING, ended(EXPIRING, finished=True))
+        await shop.reconcile()
+        stored = shop.api.objects[STREAMING_JOB.resource.path(*KEY)]
+        stored["metadata"]["resourceVersion"] = "1000"  # an edit that the cache lacks
+        await shop.reconcile(after_s=60)
+        assert shop.api.preconditions[0]["resourceVersion"] != "1000"
+        assert not shop.api.events
 
     asyncio.run(scenario())
