@@ -94,7 +94,7 @@ class SavepointStatus:
         choices=("Pending", "Taking", "Ready", "Failed", "Deleting"),
         always_written=True,
     )
-    conditions: tuple[Condition, ...] = option((), "Accepted and Ready.")
+    conditions: tuple[Condition, ...] = option((), "Accepted, Ready and Paused.")
     taken: tuple[TakenStatus, ...] = option(
         (), "Completed savepoints, latest first. More than one only with a schedule."
     )

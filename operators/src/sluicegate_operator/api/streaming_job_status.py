@@ -198,7 +198,8 @@ class StreamingJobStatus:
         always_written=True,
     )
     conditions: tuple[Condition, ...] = option(
-        (), "Accepted, Ready, VolumeReady, Failed, Fenced, NodeLost, RolledBack and UpgradeQueued."
+        (),
+        "Accepted, Ready, VolumeReady, Failed, Fenced, NodeLost, RolledBack, UpgradeQueued and Paused.",
     )
     accepted: AcceptedSpecStatus | None = option(
         None, "The newest valid spec. It differs from spec while that is invalid."
