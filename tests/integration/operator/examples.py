@@ -106,6 +106,7 @@ FULL_SAVEPOINT: Final[Object] = {
     "stop": False,
     "schedule": {"cron": "0 3 * * *", "timeZone": "UTC", "startingDeadlineSeconds": 3600},
     "history": 7,
+    "historyMaxAgeSeconds": 86400,
     "reclaimPolicy": "Delete",
 }
 

@@ -61,6 +61,7 @@ INVALID_SPECS = [
         {"stop": True, "schedule": {"cron": "0 3 * * *"}},
         "stop and schedule exclude each other",
     ),
+    Rejected(SAVEPOINT, {"historyMaxAgeSeconds": 60}, "only a Savepoint with a schedule can"),
     Rejected(
         JOB,
         {"sparkConf": {"spark.a": "1", "spark.master": "local"}},

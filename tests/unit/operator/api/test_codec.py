@@ -117,6 +117,7 @@ def test_an_invalid_field_is_rejected_by_name(changes: dict[str, Any], says: str
             {"job": "a", "stop": True, "schedule": {"cron": "0 3 * * *"}},
             "exclude each",
         ),
+        (SavepointSpec, {"job": "a", "historyMaxAgeSeconds": 60}, "only a Savepoint with a sch"),
         (CheckpointVolumeSpec, {"bucket": "store", "reclaimPolicy": "Delete"}, "needs a prefix"),
         (
             CheckpointVolumeSpec,
