@@ -140,6 +140,7 @@ def test_the_operator_may_do_what_its_actions_need(charts: Charts) -> None:
     }
     needed = {
         ("streamingjobs", "patch"),  # AddFinalizer, RemoveFinalizer
+        ("streamingjobs", "delete"),  # DeleteJob
         ("streamingjobs/status", "update"),
         ("pods", "create"),  # CreateDriver
         ("pods", "delete"),  # StopDriver, DeletePod

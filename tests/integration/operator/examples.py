@@ -58,6 +58,7 @@ FULL_JOB: Final[Object] = {
     "terminationGracePeriodSeconds": 60,
     "suspend": True,
     "restartNonce": 3,
+    "ttlSecondsAfterFinished": 600,
     "upgradeMode": "Savepoint",
     "savepointTimeoutSeconds": 300,
     "upgradeSavepointHistory": 3,
@@ -106,6 +107,7 @@ FULL_SAVEPOINT: Final[Object] = {
     "stop": False,
     "schedule": {"cron": "0 3 * * *", "timeZone": "UTC", "startingDeadlineSeconds": 3600},
     "history": 7,
+    "historyMaxAgeSeconds": 86400,
     "reclaimPolicy": "Delete",
 }
 

@@ -54,3 +54,20 @@ def _volume_ready(status: dict[str, object]) -> bool:
 
 def _waiting_after(attempt: int) -> Status:
     return lambda s: s.get("attempt") == attempt and phase("Waiting")(s)
+
+
+def test_batch_that_has_expired_is_deleted(
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, volume: str
+) -> None:
+    offset_s = [0.0]
+    kubelet.plan("clicks", then=ends(0, after_s=0.2))
+    with RunningOperator(
+        kubeconfig, namespace, clock=lambda: time.time() + offset_s[0]
+    ) as operator:
+        spec = spec_of(volume, trigger="AvailableNow", ttlSecondsAfterFinished=int(HOUR_S))
+        api.create(namespace, "clicks", spec)
+        job_when(api, namespace, phase("Finished"))
+        offset_s[0] = HOUR_S + 60.0
+        operator.reconcile_now((namespace, "clicks"))
+        eventually(lambda: not api.exists(namespace, "clicks"), within_s=60.0)
+        eventually(lambda: any(e["reason"] == "Expired" for e in api.events(namespace)))

@@ -36,6 +36,11 @@ INVALID_SPECS = [
     Rejected(
         JOB, {"schedule": {"cron": "0 * * * *"}}, "a schedule needs a trigger that ends by itself"
     ),
+    Rejected(
+        JOB,
+        {"trigger": "Once", "schedule": {"cron": "0 * * * *"}, "ttlSecondsAfterFinished": 0},
+        "so ttlSecondsAfterFinished cannot be set",
+    ),
     Rejected(JOB, {"checkpoint": {"path": "savepoints/a"}}, "must not begin with savepoints"),
     Rejected(JOB, {"checkpoint": {"path": "#"}}, "spec.checkpoint.path"),
     Rejected(JOB, {"checkpoint": {"path": "a/../b"}}, "spec.checkpoint.path"),
@@ -56,6 +61,7 @@ INVALID_SPECS = [
         {"stop": True, "schedule": {"cron": "0 3 * * *"}},
         "stop and schedule exclude each other",
     ),
+    Rejected(SAVEPOINT, {"historyMaxAgeSeconds": 60}, "only a Savepoint with a schedule can"),
     Rejected(
         JOB,
         {"sparkConf": {"spark.a": "1", "spark.master": "local"}},

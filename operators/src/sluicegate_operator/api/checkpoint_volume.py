@@ -113,7 +113,9 @@ class CheckpointVolumeStatus:
         choices=("Pending", "Ready", "Failed", "Deleting"),
         always_written=True,
     )
-    conditions: tuple[Condition, ...] = option((), "Accepted, Ready, Maintenance and WithinQuota.")
+    conditions: tuple[Condition, ...] = option(
+        (), "Accepted, Ready, Maintenance, WithinQuota and Paused."
+    )
     bytes: int = option(0, "Total size in bytes of the objects below the prefix.")
     objects: int = option(0, "Number of objects below the prefix.")
     measured_time: Instant | None = option(

@@ -35,6 +35,9 @@ FORCE_DISPOSE = f"{GROUP}/force-dispose"
 """Annotations by which a person accepts a loss: of decided epochs that cannot be applied
 (StreamingJob), and of a savepoint's data that may still be in use (Savepoint)."""
 
+PAUSED = f"{GROUP}/paused"
+"""Annotation of any of the operator's resources, with the value true: nothing is done with it."""
+
 JOB_FINALIZER = f"{GROUP}/job"
 VOLUME_FINALIZER = f"{GROUP}/volume"
 SAVEPOINT_FINALIZER = f"{GROUP}/savepoint"

@@ -34,8 +34,15 @@ class SavepointSpec:
     history: int = option(
         5,
         "Number of savepoints that a schedule keeps. The data of older ones is deleted with reclaimPolicy "
-        "Delete, and otherwise left to retention.savepoints of the CheckpointVolume.",
+        "Delete, and otherwise left to retention.savepoints of the CheckpointVolume. Nothing is dropped "
+        "while a job is or may still be restored from this Savepoint.",
         at_least=1,
+    )
+    history_max_age_s: float = option(
+        0.0,
+        "Time since its completion after which a savepoint of a schedule is dropped too. The newest one "
+        "is kept whatever its age. 0: no limit.",
+        at_least=0,
     )
     reclaim_policy: str = option(
         RETAIN,
@@ -48,6 +55,11 @@ class SavepointSpec:
             "!(self.stop && has(self.schedule))",
             "stop and schedule exclude each other: stop ends the job",
             lambda spec: not (spec.stop and spec.schedule),
+        ),
+        Rule(
+            "has(self.schedule) || self.historyMaxAgeSeconds == 0.0",
+            "only a Savepoint with a schedule can have historyMaxAgeSeconds",
+            lambda spec: spec.schedule is not None or spec.history_max_age_s == 0,
         ),
         Rule(
             "self.job == oldSelf.job && has(self.volume) == has(oldSelf.volume) && "
@@ -94,7 +106,7 @@ class SavepointStatus:
         choices=("Pending", "Taking", "Ready", "Failed", "Deleting"),
         always_written=True,
     )
-    conditions: tuple[Condition, ...] = option((), "Accepted and Ready.")
+    conditions: tuple[Condition, ...] = option((), "Accepted, Ready and Paused.")
     taken: tuple[TakenStatus, ...] = option(
         (), "Completed savepoints, latest first. More than one only with a schedule."
     )

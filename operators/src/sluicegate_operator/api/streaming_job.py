@@ -287,6 +287,14 @@ class StreamingJobSpec:
         "When a batch job (trigger AvailableNow or Once) runs. Without a schedule it runs once.",
         restarts_driver=False,
     )
+    ttl_seconds_after_finished: int | None = option(
+        None,
+        "Time after which a job that has ended, because it is Finished or Failed, is deleted, as with "
+        "kubectl delete. A job that is suspended, or that another spec or restartNonce has started "
+        "again, is not deleted. By default no job is.",
+        at_least=0,
+        restarts_driver=False,
+    )
     upgrade_mode: str = option(
         LAST_STATE,
         "How a changed spec takes effect. LastState: the driver is stopped and the new one continues "
@@ -344,6 +352,11 @@ class StreamingJobSpec:
             "!has(self.schedule) || self.trigger != 'Interval'",
             "a schedule needs a trigger that ends by itself: AvailableNow or Once",
             lambda spec: spec.schedule is None or spec.trigger != INTERVAL,
+        ),
+        Rule(
+            "!has(self.schedule) || !has(self.ttlSecondsAfterFinished)",
+            "a job with a schedule runs again, so ttlSecondsAfterFinished cannot be set",
+            lambda spec: spec.schedule is None or spec.ttl_seconds_after_finished is None,
         ),
         Rule(
             "self.trigger == 'Interval' || self.upgradeMode != 'Savepoint'",

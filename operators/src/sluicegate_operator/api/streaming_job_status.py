@@ -198,7 +198,8 @@ class StreamingJobStatus:
         always_written=True,
     )
     conditions: tuple[Condition, ...] = option(
-        (), "Accepted, Ready, VolumeReady, Failed, Fenced, NodeLost, RolledBack and UpgradeQueued."
+        (),
+        "Accepted, Ready, VolumeReady, Failed, Fenced, NodeLost, RolledBack, UpgradeQueued and Paused.",
     )
     accepted: AcceptedSpecStatus | None = option(
         None, "The newest valid spec. It differs from spec while that is invalid."
@@ -267,3 +268,8 @@ class StreamingJobStatus:
         None, "Scheduled time of the latest run of a job with a schedule."
     )
     finished: bool = option(default=False, text="Whether the batch job's run is complete.")
+    finish_time: Instant | None = option(
+        None,
+        "Time at which the job became Finished or Failed. Absent while it runs, is suspended or is to be "
+        "started again.",
+    )

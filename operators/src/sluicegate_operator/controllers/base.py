@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from sluicegate.errors import SettingsInvalid, SluicegateError
+from sluicegate_operator.api import labels
 from sluicegate_operator.api.codec import render
 from sluicegate_operator.api.crds import Kind
 from sluicegate_operator.controllers.caches import Cache, Caches
@@ -28,6 +29,7 @@ from sluicegate_operator.kube.work_queue import WorkQueue
 from sluicegate_operator.kube.writes import write_finalizers, write_status
 from sluicegate_operator.reconcile.actions import AddFinalizer, EmitEvent, RemoveFinalizer
 from sluicegate_operator.reconcile.context import Outcome, reject_spec
+from sluicegate_operator.reconcile.pause import reconcile_pause
 from sluicegate_operator.storage_tasks.queue import TaskSlots
 
 RESYNC_S = 600.0
@@ -110,7 +112,7 @@ class Controller(ABC, Generic[ResourceT]):
             return
         began, now = time.monotonic(), self.clock()
         try:
-            outcome = await self._decide(resource, now)
+            outcome = _pause(resource, now) or await self._decide(resource, now)
         except SettingsInvalid as error:
             outcome = reject_spec(resource.status, resource.meta.generation, error, now)
         if outcome.status != resource.status:
@@ -196,3 +198,12 @@ class Controller(ABC, Generic[ResourceT]):
         kind, change = self.KIND.resource, {"add" if present else "remove": self.FINALIZER}
         self._cache.put(await write_finalizers(self.api, kind, resource.meta, **change))
         return True
+
+
+def _pause(resource: Resource[Any, Any], now: float) -> Outcome[Any, Any] | None:
+    """Return what is done with a resource that is or was paused; None: it is reconciled."""
+    meta = resource.meta
+    paused = meta.annotation(labels.PAUSED) == "true"
+    return reconcile_pause(
+        resource.status, meta.generation, now, paused=paused, deleted=meta.deleted
+    )

@@ -32,7 +32,12 @@ from sluicegate_operator.controllers.savepoint import (
 )
 from sluicegate_operator.kube.client import ApiError
 from sluicegate_operator.kube.resource import NETWORK_POLICIES, PODS, SERVICE_ACCOUNTS, Json, Key
-from sluicegate_operator.kube.writes import create_or_get, delete_object, remove_finalizer
+from sluicegate_operator.kube.writes import (
+    create_or_get,
+    delete_object,
+    delete_version,
+    remove_finalizer,
+)
 from sluicegate_operator.pods.driver import driver_pod, validate
 from sluicegate_operator.pods.network import network_policy
 from sluicegate_operator.pods.privileges import accounts_of, validate_account
@@ -234,6 +239,15 @@ class JobController(Controller[JobResource]):
                     await delete_upgrade_savepoint(self.api, job, found)
             case do.DeleteCheckpoint():
                 self._start_deletion(key, job)
+            case do.DeleteJob():
+                await self._delete_expired(resource)
+
+    async def _delete_expired(self, resource: JobResource) -> None:
+        """Delete a job that has expired; one that was edited since it was read is reconciled first."""
+        if await delete_version(self.api, self.KIND.resource, resource.meta):
+            ttl_s = _job(resource).spec.ttl_seconds_after_finished
+            message = f"deleted: it ended ttlSecondsAfterFinished ({ttl_s}) ago"
+            await self._emit_event(resource.key, do.EmitEvent("Expired", message))
 
     async def _create_driver(self, job: Job, action: do.CreateDriver) -> None:
         """Create a driver's pod; if that is refused, the next reconciliation observes why.

@@ -56,14 +56,28 @@ async def delete_object(
     grace_period_s: float | None = None,
 ) -> None:
     """Delete an object with this UID. It succeeds if the object is gone or has been replaced."""
-    body: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+    options: Json = {"preconditions": {"uid": uid}}
     if grace_period_s is not None:
-        body["gracePeriodSeconds"] = int(grace_period_s)
+        options["gracePeriodSeconds"] = int(grace_period_s)
+    await _delete(api, resource_type.path(namespace, name), options)
+
+
+async def delete_version(api: Api, resource_type: ResourceType, meta: Meta) -> bool:
+    """Delete an object unless it has changed since it was read; return whether it was deleted."""
+    preconditions = {"uid": meta.uid, "resourceVersion": meta.version}
+    path = resource_type.path(meta.namespace, meta.name)
+    return await _delete(api, path, {"preconditions": preconditions})
+
+
+async def _delete(api: Api, path: str, options: Json) -> bool:
+    """Delete an object; return False if it is gone, or not the one of the preconditions."""
     try:
-        await api.request("DELETE", resource_type.path(namespace, name), body)
+        await api.request("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
     except ApiError as error:
         if not (error.missing or error.conflict):
             raise
+        return False
+    return True
 
 
 async def remove_finalizer(

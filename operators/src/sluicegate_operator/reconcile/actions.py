@@ -103,6 +103,11 @@ class DeleteCheckpoint:
     job_uid: str
 
 
+@dataclass(frozen=True)
+class DeleteJob:
+    """Delete the StreamingJob itself, if it is still the version that was read: it has expired."""
+
+
 JobAction = (
     AddFinalizer
     | RemoveFinalizer
@@ -114,6 +119,7 @@ JobAction = (
     | CreateSavepoint
     | DeleteSavepoint
     | DeleteCheckpoint
+    | DeleteJob
 )
 
 

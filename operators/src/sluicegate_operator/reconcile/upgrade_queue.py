@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+from sluicegate_operator.api.conditions import FALSE, TRUE
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
+from sluicegate_operator.reconcile.pause import PAUSED
 
 UPGRADE_QUEUED = "UpgradeQueued"
 """Type of the condition of a job that waits; its transition time is since when."""
@@ -24,20 +26,21 @@ def is_under_way(spec: StreamingJobSpec, status: StreamingJobStatus) -> bool:
     """Return whether a job that is not being deleted counts against the limit.
 
     One whose upgrade cannot go on by itself does not, or a few of them would stop all upgrades: it is
-    suspended or failed, its node does not respond, or its volume is not ready.
+    suspended, paused or failed, its node does not respond, or its volume is not ready.
     """
     if status.upgrade is None or spec.suspend or status.failure_reason:
         return False
     now = {one.type: one.status for one in status.conditions}
-    return now.get("NodeLost") != "True" and now.get("VolumeReady") != "False"
+    halted = TRUE in (now.get("NodeLost"), now.get(PAUSED))
+    return not halted and now.get("VolumeReady") != FALSE
 
 
 def waiting_since(spec: StreamingJobSpec, status: StreamingJobStatus) -> float | None:
     """Return since when a job that is not being deleted waits for its turn; None: it does not."""
     if spec.suspend or status.upgrade is not None:
         return None
-    found = (one for one in status.conditions if one.type == UPGRADE_QUEUED)
-    return next((one.last_transition_time for one in found if one.status == "True"), None)
+    since = {one.type: one.last_transition_time for one in status.conditions if one.status == TRUE}
+    return None if PAUSED in since else since.get(UPGRADE_QUEUED)
 
 
 def next_in_order(

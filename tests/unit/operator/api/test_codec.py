@@ -91,6 +91,11 @@ def test_available_now_is_an_interval_in_the_library() -> None:
         ({"mainFile": "x.py"}, "set exactly one of mainFile and mainModule"),
         ({"schedule": {"cron": "0 3 * * *"}}, "a schedule needs a trigger that ends by itself"),
         ({"trigger": "Once", "upgradeMode": "Savepoint"}, "upgraded between its runs"),
+        (
+            {"trigger": "Once", "schedule": {"cron": "0 3 * * *"}, "ttlSecondsAfterFinished": 0},
+            "so ttlSecondsAfterFinished cannot be set",
+        ),
+        ({"ttlSecondsAfterFinished": -1}, "ttlSecondsAfterFinished is -1; it must be at least 0"),
     ],
 )
 def test_an_invalid_field_is_rejected_by_name(changes: dict[str, Any], says: str) -> None:
@@ -112,6 +117,7 @@ def test_an_invalid_field_is_rejected_by_name(changes: dict[str, Any], says: str
             {"job": "a", "stop": True, "schedule": {"cron": "0 3 * * *"}},
             "exclude each",
         ),
+        (SavepointSpec, {"job": "a", "historyMaxAgeSeconds": 60}, "only a Savepoint with a sch"),
         (CheckpointVolumeSpec, {"bucket": "store", "reclaimPolicy": "Delete"}, "needs a prefix"),
         (
             CheckpointVolumeSpec,
@@ -137,6 +143,7 @@ def test_the_rules_of_the_other_kinds_are_checked(
         ({"progressDeadlineSeconds": 5}, False),
         ({"restart": {"attempts": 9}}, False),
         ({"upgradeMode": "Stateless"}, False),
+        ({"ttlSecondsAfterFinished": 60}, False),
     ],
 )
 def test_only_fields_that_the_driver_sees_change_the_hash(

@@ -37,14 +37,17 @@ class ScriptedApi:
         self.refuse: ApiError | None = None
         self.requests: list[tuple[str, str]] = []
         self.events: list[str] = []
+        self.preconditions: list[dict[str, str]] = []
         self.version = 100
 
     async def request(self, method: str, path: str, body: Any = None, **_: Any) -> dict[str, Any]:
         self.requests.append((method, path))
         if path.endswith("/events"):
             self.events.append(body["reason"])
-        if path.endswith("/events") or method == "DELETE":
+        if path.endswith("/events"):
             return {}
+        if method == "DELETE":
+            return self._delete(path, body["preconditions"])
         if method == "GET" and path.endswith("/pods"):
             return {"metadata": {"resourceVersion": str(self.version)}, "items": []}
         if "/serviceaccounts/" in path or path.endswith("/networkpolicies"):
@@ -67,6 +70,13 @@ class ScriptedApi:
             stored["metadata"]["resourceVersion"] = str(self.version)
             return copy.deepcopy(stored)
         raise AssertionError((method, path))
+
+    def _delete(self, path: str, preconditions: dict[str, str]) -> dict[str, Any]:
+        self.preconditions.append(preconditions)
+        meta = self.objects.get(path, {}).get("metadata", {})
+        if preconditions.get("resourceVersion", "") not in ("", meta.get("resourceVersion")):
+            raise ApiError(409, "Conflict", "the object has been modified")
+        return {}
 
     async def patch(self, path: str, body: Any) -> dict[str, Any]:
         self.requests.append(("PATCH", path))
@@ -149,6 +159,14 @@ class Shop:
         body["status"] = {**body["status"], **(status or {})}
         body["metadata"]["generation"] += 1
         body["metadata"]["resourceVersion"] = str(self.api.version)
+        self.caches.jobs.put(copy.deepcopy(body))
+
+    def annotate(self, annotations: dict[str, str], **meta: Any) -> None:
+        """Set the job's annotations, and other metadata."""
+        body = self.api.objects[STREAMING_JOB.resource.path(*KEY)]
+        self.api.version += 1
+        changed = {"annotations": annotations, "resourceVersion": str(self.api.version)}
+        body["metadata"] |= changed | meta
         self.caches.jobs.put(copy.deepcopy(body))
 
     def lose_driver(self) -> None:

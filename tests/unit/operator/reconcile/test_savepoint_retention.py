@@ -41,6 +41,15 @@ TICK = NOW
 AT_8 = f"{FOLDER}-20270115T0800Z"
 DAILY = spec(schedule=HOURLY, history=2)
 
+AGING = spec(schedule=HOURLY, history_max_age_s=3600.0, reclaim_policy="Delete")
+
+
+def aged(*ages_s: int) -> SavepointStatus:
+    """Return the status of a schedule with savepoints of these ages, which are their names."""
+    taken = tuple(completed(str(age), completion_time=NOW - age) for age in ages_s)
+    return ready(taken=taken, last_schedule_time=TICK)
+
+
 SCHEDULES = (
     RuleCase(
         "a scheduled savepoint is taken when it is due",
@@ -99,6 +108,72 @@ SCHEDULES = (
         ["RunTask"],
         tasks=[Dispose((f"{FOLDER}/a",))],
         status={"pending_deletion": (f"{FOLDER}/a",)},
+    ),
+    RuleCase(
+        "savepoints beyond the history stay while a job may be restored from one of them",
+        savepoint(
+            spec(schedule=HOURLY, history=1, reclaim_policy="Delete"),
+            ready(taken=(completed("c"), completed("b"), completed("a")), last_schedule_time=TICK),
+            has_finalizer=True,
+        ),
+        observed(needed_by=("orders",)),
+        "Ready",
+        status={"taken": (completed("c"), completed("b"), completed("a")), "pending_deletion": ()},
+    ),
+    RuleCase(
+        "Retain: they stay in the status too, or the volume's retention could delete their data",
+        savepoint(
+            spec(schedule=HOURLY, history=1),
+            ready(taken=(completed("c"), completed("b")), last_schedule_time=TICK),
+            has_finalizer=True,
+        ),
+        observed(needed_by=("orders",)),
+        "Ready",
+        status={"taken": (completed("c"), completed("b"))},
+    ),
+    RuleCase(
+        "even then their number is limited",
+        savepoint(
+            spec(schedule=HOURLY, history=1),
+            ready(taken=tuple(completed(str(n)) for n in range(101)), last_schedule_time=TICK),
+            has_finalizer=True,
+        ),
+        observed(needed_by=("orders",)),
+        "Ready",
+        status={"taken": tuple(completed(str(n)) for n in range(100))},
+    ),
+    RuleCase(
+        "savepoints that are too old are dropped, and the next one is dropped in time",
+        savepoint(AGING, aged(60, 3599, 3600), has_finalizer=True),
+        observed(),
+        "Ready",
+        ["RunTask"],
+        tasks=[Dispose((f"{FOLDER}/3600",))],
+        status={"taken": aged(60, 3599).taken, "pending_deletion": (f"{FOLDER}/3600",)},
+        requeue_in=1,
+    ),
+    RuleCase(
+        "the newest savepoint is kept whatever its age",
+        savepoint(AGING, aged(9000, 9001), has_finalizer=True),
+        observed(),
+        "Ready",
+        ["RunTask"],
+        tasks=[Dispose((f"{FOLDER}/9001",))],
+        status={"taken": aged(9000).taken},
+    ),
+    RuleCase(
+        "without a limit of their age old savepoints are kept",
+        savepoint(spec(schedule=HOURLY), aged(9000, 9001)),
+        observed(),
+        "Ready",
+        status={"taken": aged(9000, 9001).taken},
+    ),
+    RuleCase(
+        "old savepoints stay while a job may be restored from one of them",
+        savepoint(AGING, aged(60, 9000), has_finalizer=True),
+        observed(needed_by=("orders",)),
+        "Ready",
+        status={"taken": aged(60, 9000).taken},
     ),
     RuleCase(
         "deleted data is removed from the status",

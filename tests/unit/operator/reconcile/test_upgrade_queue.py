@@ -9,6 +9,7 @@ import pytest
 
 from sluicegate_operator.api.conditions import Condition
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus, UpgradeStatus
+from sluicegate_operator.reconcile.pause import reconcile_pause
 from sluicegate_operator.reconcile.upgrade_queue import (
     UPGRADE_QUEUED,
     is_under_way,
@@ -94,6 +95,15 @@ def test_a_suspended_job_does_not_wait() -> None:
     assert waiting_since(dataclasses.replace(NEW, suspend=True), queued()) is None
 
 
+def test_a_paused_job_does_not_wait_and_keeps_its_place() -> None:
+    paused = reconcile_pause(queued(), 1, NOW + 60, paused=True, deleted=False)
+    assert paused is not None
+    assert waiting_since(NEW, paused.status) is None
+    resumed = reconcile_pause(paused.status, 1, NOW + 90, paused=False, deleted=False)
+    assert resumed is not None
+    assert waiting_since(NEW, resumed.status) == NOW
+
+
 def has(kind: str, status: str) -> tuple[Condition, ...]:
     """Return conditions with one."""
     return (Condition(type=kind, status=status, reason="X", last_transition_time=NOW),)
@@ -108,8 +118,19 @@ def has(kind: str, status: str) -> tuple[Condition, ...]:
         (False, {"failure_reason": "ConfigInvalid"}, False),
         (False, {"conditions": has("NodeLost", "True")}, False),
         (False, {"conditions": has("VolumeReady", "False")}, False),
+        (False, {"conditions": has("Paused", "True")}, False),
+        (False, {"conditions": has("Paused", "False")}, True),
     ],
-    ids=["running", "volume ready", "suspended", "failed", "node lost", "volume not ready"],
+    ids=[
+        "running",
+        "volume ready",
+        "suspended",
+        "failed",
+        "node lost",
+        "volume not ready",
+        "paused",
+        "resumed",
+    ],
 )
 def test_only_an_upgrade_that_can_go_on_holds_a_slot(
     suspend: object, status: dict[str, Any], counts: object

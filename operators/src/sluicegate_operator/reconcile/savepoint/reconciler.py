@@ -33,6 +33,10 @@ _DISPOSE_TIMEOUT_S = 1800.0
 _REFUSED = SavepointRefused.__name__
 _LISTED_JOBS = 5
 
+_KEPT_FOR_JOBS = 100
+"""How many savepoints of a schedule are kept, if its history is shorter, while a job may be restored from
+one: every write of the status carries them all."""
+
 SavepointOutcome = Outcome[SavepointStatus, StorageAction]
 
 
@@ -121,15 +125,34 @@ def _assign_folder(context: SavepointContext, tick: float | None) -> None:
 
 def _trim_history(context: SavepointContext) -> None:
     """Drop savepoints beyond the history of a schedule, and delete their data if configured."""
-    taken, history = context.status.taken, context.spec.history
-    if context.spec.schedule is not None and len(taken) > history:
-        dropped = tuple(one.location for one in taken[history:])
-        context.set(taken=taken[:history])
+    taken = context.status.taken
+    kept = len(taken) if context.spec.schedule is None else _history(context)
+    if kept < len(taken):
+        dropped = tuple(one.location for one in taken[kept:])
+        context.set(taken=taken[:kept])
         if context.spec.reclaim_policy == DELETE:
             context.set(pending_deletion=(*context.status.pending_deletion, *dropped))
     pending = context.status.pending_deletion
     if pending:
         _dispose(context, Dispose(locations=pending, force=context.savepoint.force))
+
+
+def _history(context: SavepointContext) -> int:
+    """Return how many savepoints of a schedule are kept, the newest ones.
+
+    A driver is restored from the one that was the newest when the driver was created.
+    """
+    spec, taken = context.spec, context.status.taken
+    if context.observed.needed_by:
+        return max(spec.history, _KEPT_FOR_JOBS)
+    kept = min(spec.history, len(taken))
+    while spec.history_max_age_s and kept > 1:
+        expires_at = taken[kept - 1].completion_time + spec.history_max_age_s
+        if context.now < expires_at:
+            context.requeue_at(expires_at)
+            break
+        kept -= 1
+    return kept
 
 
 def _dispose(context: SavepointContext, task: Dispose) -> tuple[str, str]:

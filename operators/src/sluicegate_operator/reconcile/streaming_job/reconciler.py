@@ -18,6 +18,7 @@ from sluicegate_operator.reconcile.streaming_job.acceptance import accept
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.deletion import finalize
 from sluicegate_operator.reconcile.streaming_job.desired_driver import reconcile_driver
+from sluicegate_operator.reconcile.streaming_job.expiry import expire
 from sluicegate_operator.reconcile.streaming_job.status import update_status
 
 JobOutcome = Outcome[StreamingJobStatus, JobAction]
@@ -45,6 +46,7 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
     driver_lifecycle.enforce_stop(context)
     startup.forget_if_idle(context)
     update_status(context, job.status)
+    expire(context, job.status)
     return Outcome(
         context.status, tuple(context.actions), context.requeue_time, tuple(context.new_failures)
     )
@@ -52,7 +54,7 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
 
 def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatus:
     driver = limit_to_now(status.driver, now, "request_time", "stop_time")
-    status = limit_to_now(status, now, "trial_start_time", "last_schedule_time")
+    status = limit_to_now(status, now, "trial_start_time", "last_schedule_time", "finish_time")
     ahead = status.failures[-1].time - now if status.failures else 0.0
     if status.next_start_time is not None and ahead > 0:
         # the delay counts from the failure, so it moves with it

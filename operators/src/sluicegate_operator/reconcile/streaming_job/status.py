@@ -3,7 +3,7 @@
 Conditions: Accepted (the spec is valid), Ready (a driver runs, or a batch is finished), VolumeReady,
 Failed (no driver is started any more), Fenced (another driver used the checkpoint), NodeLost (a driver
 that cannot be observed may be alive), RolledBack (the last stable spec replaced the resource's),
-UpgradeQueued (the driver runs the former spec until other jobs are upgraded).
+UpgradeQueued (the driver runs the former spec until other jobs are upgraded). `pause` sets Paused.
 """
 
 from __future__ import annotations
