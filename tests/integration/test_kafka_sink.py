@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException
 
 from infra.local_services import Services
 from infra.local_services.kafka import KafkaBroker
@@ -28,7 +29,7 @@ from sluicegate.errors import (
 from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.sinks.contract import PartDecision
 from sluicegate.sinks.kafka.connection import Deadline
-from sluicegate.sinks.kafka.errors import MarkerPending
+from sluicegate.sinks.kafka.errors import MarkerPending, is_fenced
 from sluicegate.sinks.kafka.marker_reader import MarkerReader
 from tests.integration.kafka_crashing_writer import first_decision, staged_rows
 from tests.integration.kafka_reader import read_topic
@@ -216,6 +217,30 @@ def test_rule_13_a_fenced_producer_backs_off_before_it_gives_up(topic: Topic) ->
     )  # the same writer, once more
     assert topic.values() == HUNDRED_VALUES
     fenced.close()
+    second_writer.close()
+
+
+def test_rule_13_a_record_after_the_fatal_error_says_that_the_producer_is_fenced(
+    topic: Topic,
+) -> None:
+    """It learns of that in the background; librdkafka then refuses each record with "fatal error"."""
+    sink = topic.sink()
+    writer = sink.open(0)
+    fenced = writer._producer
+    assert fenced is not None
+    fenced.begin()
+    second_writer = sink.open(0)
+    deadline = Deadline(10)
+
+    def rows() -> Iterator[tuple[bytes, None]]:
+        while not deadline.passed():
+            yield b"row", None
+            time.sleep(0.05)
+
+    with pytest.raises(KafkaException) as raised:
+        fenced.produce(topic.name, rows(), deadline)
+    assert is_fenced(raised.value)
+    writer.close()
     second_writer.close()
 
 

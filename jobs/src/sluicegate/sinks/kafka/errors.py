@@ -95,6 +95,11 @@ def is_fenced(raised: KafkaException | Undelivered) -> bool:
     return error_of(raised).name() in _FENCED
 
 
+def is_fatal(raised: KafkaException) -> bool:
+    """Return whether librdkafka only says that the producer has a fatal error, not which."""
+    return error_of(raised).name() == "_FATAL"
+
+
 def is_definite(raised: KafkaException | Undelivered) -> bool:
     """Return whether the broker answered; then an abort does not have to wait for it."""
     error = error_of(raised)

@@ -148,14 +148,19 @@ class TransactionalProducer:
             Undelivered: a record that was queued earlier was not delivered.
         """
         produce, poll, serve = self._producer.produce, self._producer.poll, self._serve
-        for count, row in enumerate(rows, 1):
-            try:
-                produce(topic, *row)
-            except BufferError:
-                self._produce_when_free(topic, row, deadline)
-            if count % _POLL_EVERY == 0:
-                serve(poll, 0)
-                self.check()
+        try:
+            for count, row in enumerate(rows, 1):
+                try:
+                    produce(topic, *row)
+                except BufferError:
+                    self._produce_when_free(topic, row, deadline)
+                if count % _POLL_EVERY == 0:
+                    serve(poll, 0)
+                    self.check()
+        except KafkaException as raised:
+            if errors.is_fatal(raised):
+                self._raise_fatal_cause()
+            raise
 
     def _produce_when_free(self, topic: str, row: tuple[Any, ...], deadline: Deadline) -> None:
         while not deadline.passed():
@@ -192,8 +197,15 @@ class TransactionalProducer:
         except SystemError as raised:
             if isinstance(raised.__cause__, KafkaException):
                 raise raised.__cause__ from None
-            self._producer.begin_transaction()  # after a fatal error every call raises it
+            self._raise_fatal_cause()
             raise
+
+    def _raise_fatal_cause(self) -> None:
+        """Raise the fatal error of this producer, such as being fenced, if it has one.
+
+        After one every call of the transactional API raises it; `produce` says only that there is one.
+        """
+        self._producer.begin_transaction()
 
     def check(self) -> None:
         """Raise Undelivered if a record of this producer was not delivered."""
