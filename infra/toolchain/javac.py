@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ _DAWN: Final = (1980, 1, 1, 0, 0, 0)
 
 def build(sources: Path = SOURCES) -> Path:
     """Compile unless the jar of these sources and jars is there; return it."""
-    compiler, beside = maven.fetch("compiler"), maven.fetch("spark")
+    beside = maven.fetch("spark")
     files = sorted(sources.rglob("*.java"))
     target = beside / f"{_NAME}-{_identity(sources, files)}.jar"
     if target.is_file():
@@ -34,7 +35,8 @@ def build(sources: Path = SOURCES) -> Path:
     print("Compiling Sluicegate's own Java classes ...", flush=True)
     with scratch_folder("java") as scratch:
         classes = scratch / "classes"
-        _compile(compiler, beside, files, classes)
+        theirs = [*sorted(maven.pyspark_jars().glob("*.jar")), *sorted(beside.glob("*.jar"))]
+        compile_files(files, (jar for jar in theirs if not jar.name.startswith(_NAME)), classes)
         made = scratch / target.name
         _pack(classes, made)
         for old in beside.glob(f"{_NAME}-*.jar"):
@@ -53,9 +55,14 @@ def _identity(sources: Path, files: list[Path]) -> str:
     return digest.hexdigest()[:12]
 
 
-def _compile(compiler: Path, beside: Path, files: list[Path], classes: Path) -> None:
-    theirs = [*sorted(maven.pyspark_jars().glob("*.jar")), *sorted(beside.glob("*.jar"))]
-    path = os.pathsep.join(str(jar) for jar in theirs if not jar.name.startswith(_NAME))
+def compile_files(files: Iterable[Path], jars: Iterable[Path], classes: Path) -> None:
+    """Compile Java files against jars into a folder of classes.
+
+    Raises:
+        JarError: they do not compile, or Maven did not give the compiler.
+    """
+    compiler = maven.fetch("compiler")
+    path = os.pathsep.join(map(str, jars))
     argv = [java_command(), "-cp", f"{compiler}/*", "org.eclipse.jdt.internal.compiler.batch.Main"]
     argv += ["--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-failOnWarning"]
     argv += ["-warn:-resource"]  # a file system is Hadoop's to close, a stream its caller's
@@ -63,7 +70,7 @@ def _compile(compiler: Path, beside: Path, files: list[Path], classes: Path) -> 
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         output = done.stdout + done.stderr
-        raise maven.JarError(f"{SOURCES} does not compile, so nothing was installed:\n{output}")
+        raise maven.JarError(f"Java files do not compile, so nothing was installed:\n{output}")
 
 
 def _pack(classes: Path, jar: Path) -> None:

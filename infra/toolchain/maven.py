@@ -130,6 +130,10 @@ SETS: Final = {
             f"io.strimzi:crd-generator:{versions.STRIMZI}",
         ),
     ),
+    # Flink's connector; its own jars are in a Python package (requirements/flink.txt).
+    "flink": JarSet(
+        alone=_jars(f"org.apache.flink:flink-sql-connector-kafka:{versions.FLINK_KAFKA}"),
+    ),
     "mariadb-linux64": _mariadb("linux64"),
     "mariadb-macos-arm64": _mariadb("macos-arm64"),
 }

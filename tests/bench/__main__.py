@@ -78,7 +78,9 @@ class Bench:
                 turn = Turn(workload, contender, round_)
                 source = self._sources[workload.name]
                 self._add_run(
-                    throughput.run(turn, source, self._services, self._folder), "records_s"
+                    throughput.run(turn, source, self._services, self._folder),
+                    "records_s",
+                    "append_records_s",
                 )
         pace = self._results.pace
         if pace is None:
@@ -95,7 +97,9 @@ class Bench:
         if run.anomaly:
             _print(f"    ANOMALY, no number: {run.anomaly}")
         else:
-            _print("    " + ", ".join(f"{name} {run.figures[name]:,.0f}" for name in shown))
+            _print(
+                "    " + ", ".join(f"{n} {run.figures[n]:,.0f}" for n in shown if n in run.figures)
+            )
 
 
 async def _operator(results: Results, round_: int, folder: Path) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from sluicegate.tracing import TRACE_FILE_VARIABLE
 from tests.bench.contender import RESULT
 
 TRACES = "traces.jsonl"
+LOG = "contender.log"
 
 
 class RunFailed(Exception):
@@ -39,13 +40,24 @@ def running(
     }
     if mysql is not None:
         environment[MYSQL_VARIABLE] = mysql.url  # not in the order: it holds a password
-    with (folder / f"{module.rpartition('.')[2]}.log").open("wb") as log:
+    command = [sys.executable, "-m", module, str(folder)]
+    log = folder / f"{module.rpartition('.')[2]}.log"
+    with running_command(command, log, environment) as process:
+        yield process
+
+
+@contextmanager
+def running_command(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] = os.environ
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command with its output in a log file; kill its process group when the block exits."""
+    with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, str(folder)],
+            command,
             cwd=CHECKOUT,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -100,7 +112,7 @@ def result(folder: Path) -> Mapping[str, Any]:
     file = folder / RESULT
     if not file.exists():
         raise RunFailed(
-            f"the contender exited without a result; the end of its log: {_last_words(folder)}"
+            f"the contender exited without a result; the end of its log: {last_words(folder)}"
         )
     content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     if content["error"]:
@@ -116,13 +128,10 @@ def _error(folder: Path) -> str:
     return "no error was written"
 
 
-def _last_words(folder: Path) -> str:
-    lines = [
-        line.strip()
-        for log in folder.glob("contender.log")
-        for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
-        if line.strip()
-    ]
+def last_words(folder: Path) -> str:
+    """Return the end of a contender's log."""
+    text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " / ".join(lines[-3:])[:300] or "nothing"
 
 

@@ -1,7 +1,7 @@
 """The comparisons with their sizes and their order. Pure.
 
 All contenders of a workload have the same source, source options, trigger, epoch size and session
-settings. They differ only in how they write to the sinks.
+settings. They differ only in how they write to the sinks. Flink has the same source and broker.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ BARE: Final = "sluicegate-bare"
 MEASURED: Final = (SLUICEGATE, OVERLAP, BARE)
 """Our contenders: the report shows their phases and compares them with the rivals."""
 RIVALS: Final = (SPARK, NAIVE)
+FLINK: Final = "flink"
+FLINK_AT_LEAST_ONCE: Final = "flink-at-least-once"
+FLINKS: Final = (FLINK, FLINK_AT_LEAST_ONCE)
+"""Not on Spark: they have no epochs, so only the records in the sink are compared."""
 
 PASS_THROUGH: Final = "pass-through"
 IP_COUNT: Final = "ip_count"
@@ -63,7 +67,7 @@ class Workload:
     value_bytes: int
     records: int
     epoch_records: int
-    contenders: tuple[str, ...] = (SLUICEGATE, OVERLAP, SPARK, NAIVE)
+    contenders: tuple[str, ...]
     note: str = ""
     apply_wait_s: float = 0.0
 
@@ -73,9 +77,11 @@ class Workload:
         return Workload(**{**self.__dict__, "records": records, "epoch_records": per_epoch})
 
 
+_PASS_THROUGH: Final = (SLUICEGATE, OVERLAP, SPARK, NAIVE, *FLINKS)
+
 WORKLOADS: Final = (
-    Workload("pass-through-100", PASS_THROUGH, 100, 3_000_000, 200_000),
-    Workload("pass-through-1k", PASS_THROUGH, 1000, 1_000_000, 100_000),
+    Workload("pass-through-100", PASS_THROUGH, 100, 3_000_000, 200_000, _PASS_THROUGH),
+    Workload("pass-through-1k", PASS_THROUGH, 1000, 1_000_000, 100_000, _PASS_THROUGH),
     Workload(
         "ip_count",
         IP_COUNT,

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.local_services import MySQLEndpoint
 
@@ -44,20 +44,30 @@ class Content:
         )
 
 
-def values_in(bootstrap: str, topic: str) -> Content:
-    """Return the number of records in a topic and the sum of their values' checksums."""
+def values_in(bootstrap: str, topic: str, times: list[int] | None = None) -> Content:
+    """Return the number of records in a topic and the sum of their values' checksums.
+
+    Args:
+        bootstrap: Kafka's bootstrap servers.
+        topic: the topic.
+        times: if given, it gets the time of each record in milliseconds since 1970, ascending.
+    """
     rows = total = 0
-    for value in committed_values(bootstrap, topic):
+    for message in committed(bootstrap, topic):
         rows += 1
-        total += zlib.crc32(value)
+        total += zlib.crc32(message.value() or b"")
+        if times is not None:
+            times.append(message.timestamp()[1])
+    if times is not None:
+        times.sort()
     return Content(rows, total)
 
 
 def counts_in(bootstrap: str, topic: str) -> Content:
     """Return the number of windows and addresses in a topic and the sum of their last counts."""
     last: dict[tuple[str, str], int] = {}
-    for value in committed_values(bootstrap, topic):
-        row = json.loads(value)
+    for message in committed(bootstrap, topic):
+        row = json.loads(message.value() or b"")
         last[row["window_start"], row["ip"]] = int(row["hits"])
     return Content(len(last), sum(last.values()))
 
@@ -74,8 +84,8 @@ def counts_in_table(mysql: MySQLEndpoint, table: str) -> Content:
     return Content(int(rows), int(hits))
 
 
-def committed_values(bootstrap: str, topic: str) -> Iterator[bytes]:
-    """Yield the committed values of a topic, in order within each partition.
+def committed(bootstrap: str, topic: str) -> Iterator[Message]:
+    """Yield the committed records of a topic, in order within each partition.
 
     Raises:
         TimeoutError: a transaction stays open, or the end of the topic cannot be reached.
@@ -92,7 +102,7 @@ def committed_values(bootstrap: str, topic: str) -> Iterator[bytes]:
                 error = message.error()
                 if error is None:
                     end = time.monotonic() + _TIMEOUT_S
-                    yield message.value() or b""
+                    yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(message.partition() or 0)
                 else:

@@ -13,6 +13,7 @@ from tests.bench.machine import Machine
 from tests.bench.operator import report
 from tests.bench.plan import (
     COMPRESSION,
+    FLINKS,
     LATENCY,
     LATENCY_VALUE_BYTES,
     MEASURED,
@@ -25,6 +26,8 @@ from tests.bench.plan import (
     Workload,
 )
 from tests.bench.produce import PARTITIONS
+
+_NONE = Spread(0, 0, 0, 0)
 
 
 @dataclass
@@ -82,25 +85,40 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         yield f"  ({workload.note}.)"
     yield (
         f"  {'':<24}{'records/s median (min - max)':>34}{'epoch p50 ms':>14}{'p99 ms':>8}"
-        f"{'CPU us/record':>15}{'whole run s':>13}{'sound':>8}"
+        f"{'CPU us/record':>15}{'whole run s':>13}{'appended/s':>14}{'sound':>8}"
     )
     for contender in workload.contenders:
         spreads = {
             name: spread(results.runs, workload.name, contender, name)
-            for name in ("records_s", "epoch_p50_ms", "epoch_p99_ms", "cpu_us", "whole_s")
+            for name in (
+                "records_s",
+                "append_records_s",
+                "epoch_p50_ms",
+                "epoch_p99_ms",
+                "cpu_us",
+                "whole_s",
+            )
         }
-        rate = spreads["records_s"]
+        rate, appended = spreads["records_s"], spreads["append_records_s"]
+        rate_text = "has no epochs" if contender in FLINKS else _rate(rate)
         yield (
-            f"  {contender:<24}{_rate(rate):>34}{_median(spreads['epoch_p50_ms']):>14}"
+            f"  {contender:<24}{rate_text:>34}{_median(spreads['epoch_p50_ms']):>14}"
             f"{_median(spreads['epoch_p99_ms']):>8}{_median(spreads['cpu_us'], 2):>15}"
             f"{_median(spreads['whole_s'], 1):>13}"
-            f"{rate.count if rate else 0:>5}/{results.rounds}"
+            f"{_median(appended):>14}{(rate or appended or _NONE).count:>5}/{results.rounds}"
         )
     own_contenders = [name for name in workload.contenders if name in MEASURED]
     rivals = [name for name in workload.contenders if name in RIVALS]
     pairs = list(itertools.product(own_contenders, rivals)) or [(OVERLAP, SLUICEGATE)]
     yield from _ratios(results, workload.name, "records_s", pairs, "records/s, more is better")
     yield from _ratios(results, workload.name, "cpu_us", pairs, "CPU, less is better")
+    flinks = list(
+        itertools.product(own_contenders, [c for c in workload.contenders if c in FLINKS])
+    )
+    if flinks:
+        pairs = flinks + pairs
+        meaning = "records/s appended by the brokers, the middle 80 %, more is better"
+        yield from _ratios(results, workload.name, "append_records_s", pairs, meaning)
     for contender in own_contenders:
         yield from _phases(results.runs, workload.name, contender)
 

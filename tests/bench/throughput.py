@@ -15,8 +15,18 @@ from tests.bench import child, cpu, readback
 from tests.bench.child import RunFailed
 from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
 from tests.bench.figures import Run, percentile
+from tests.bench.flink import job, program
 from tests.bench.phases import phase_times, repeated
-from tests.bench.plan import IP_COUNT, OVERLAP, SLUICEGATE, SPARK, WARM_UP_EPOCHS, Order, Workload
+from tests.bench.plan import (
+    FLINKS,
+    IP_COUNT,
+    OVERLAP,
+    SLUICEGATE,
+    SPARK,
+    WARM_UP_EPOCHS,
+    Order,
+    Workload,
+)
 from tests.bench.produce import PARTITIONS
 from tests.bench.readback import Content
 
@@ -52,8 +62,9 @@ def run(turn: Turn, source: Source, services: Services, base: Path) -> Run:
     order = _order(turn, source, services)
     order.write(folder)
     _make_sinks(order, services)
+    measured = _flink_measured if turn.contender in FLINKS else _measured
     try:
-        return _measured(turn, order, source.expected, services, folder)
+        return measured(turn, order, source.expected, services, folder)
     except (RunFailed, TimeoutError) as error:
         return Run(turn.workload.name, turn.contender, turn.round_, anomaly=str(error))
     finally:
@@ -88,11 +99,12 @@ def _measured(turn: Turn, order: Order, expected: Content, services: Services, f
     epochs = read_epochs(child.result(folder)["progress"])
     spans = list(child.spans(folder))
     rate = steady_rate(epochs)
+    wrong, appends = _read_back(turn, order, expected, services)
     for problem in (
         irregular(epochs, turn.workload.records),
         repeated(spans),
         "" if rate else f"{len(epochs)} epochs are too few to measure",
-        _wrong_content(turn, order, expected, services),
+        wrong,
     ):
         if problem:
             raise RunFailed(problem)
@@ -100,7 +112,12 @@ def _measured(turn: Turn, order: Order, expected: Content, services: Services, f
         turn.workload.name,
         turn.contender,
         turn.round_,
-        figures={"records_s": rate or 0.0, "whole_s": whole_s, **_figures(epochs, samples)},
+        figures={
+            "records_s": rate or 0.0,
+            "whole_s": whole_s,
+            **_figures(epochs, samples),
+            **append_figures(appends),
+        },
         phases=phase_times(spans, epochs),
         detail={"epochs": [asdict(epoch) for epoch in epochs]},
     )
@@ -119,9 +136,57 @@ def _figures(epochs: Sequence[Epoch], samples: Sequence[cpu.Sample]) -> dict[str
     return figures
 
 
-def _wrong_content(turn: Turn, order: Order, expected: Content, services: Services) -> str:
+def _flink_measured(
+    turn: Turn, order: Order, expected: Content, services: Services, folder: Path
+) -> Run:
+    start = time.monotonic()
+    command = job.command(program.install(), order, folder)
+    with (
+        child.running_command(command, folder / child.LOG) as process,
+        cpu.sampling(process.pid) as samples,
+    ):
+        child.await_exit(process, RUN_TIMEOUT_S, "Flink")
+    whole_s = time.monotonic() - start
+    if process.returncode != 0:
+        raise RunFailed(
+            f"Flink ended with exit code {process.returncode}: {child.last_words(folder)}"
+        )
+    wrong, appends = _read_back(turn, order, expected, services)
+    if wrong:
+        raise RunFailed(wrong)
+    figures = {"whole_s": whole_s, **append_figures(appends)}
+    begin_ms, end_ms, records = _middle(appends)
+    used_s = cpu.spent_s(samples, begin_ms, end_ms)
+    if used_s is not None:
+        figures["cpu_us"] = used_s * 1e6 / records
+    return Run(turn.workload.name, turn.contender, turn.round_, figures=figures)
+
+
+def _middle(appends: Sequence[int]) -> tuple[int, int, int]:
+    """Return begin and end in milliseconds of the middle 80 % of the records, and their number."""
+    begin, end = len(appends) // 10, len(appends) * 9 // 10
+    return appends[begin], appends[end], end - begin
+
+
+def append_figures(appends: Sequence[int]) -> dict[str, float]:
+    """Return the rate at which the brokers appended the middle 80 % of the records, if there is one.
+
+    It needs nothing from the contender, so it compares those that are not on Spark.
+    """
+    if not appends:
+        return {}
+    begin_ms, end_ms, records = _middle(appends)
+    return {"append_records_s": records * 1000 / (end_ms - begin_ms)} if end_ms > begin_ms else {}
+
+
+def _read_back(
+    turn: Turn, order: Order, expected: Content, services: Services
+) -> tuple[str, list[int]]:
+    """Return what is wrong with the sinks, empty if nothing is, and the append times of values."""
     if turn.workload.kind != IP_COUNT:
-        return readback.values_in(order.bootstrap, order.sink).differs("the topic", expected)
+        appends: list[int] = []
+        content = readback.values_in(order.bootstrap, order.sink, appends)
+        return content.differs("the topic", expected), appends
     problem = readback.counts_in(order.bootstrap, order.sink).differs("the topic", expected)
     if not problem and turn.contender != SPARK:
         problem = readback.counts_in_table(services.mysql, order.table).differs(
@@ -130,11 +195,11 @@ def _wrong_content(turn: Turn, order: Order, expected: Content, services: Servic
     if not problem and turn.contender in (SLUICEGATE, OVERLAP):
         dead_letters = readback.values_in(order.bootstrap, order.dead_letters)
         problem = dead_letters.differs("the dead-letter topic", Content(0, 0))
-    return problem
+    return problem, []
 
 
 def _make_sinks(order: Order, services: Services) -> None:
-    services.kafka.create_topic(order.sink, PARTITIONS)
+    services.kafka.create_topic(order.sink, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
     if order.kind == IP_COUNT:
         services.kafka.create_topic(order.dead_letters, PARTITIONS)
         _execute(services, table_ddl(order.table, TABLE_COLUMNS))

@@ -1,0 +1,42 @@
+"""Flink runs with the guarantee that its contender names, on the input and output of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.flink import job
+from tests.bench.flink.program import Flink
+from tests.bench.plan import FLINK, FLINK_AT_LEAST_ONCE, PASS_THROUGH, SESSION, Order
+from tests.bench.throughput import append_figures
+
+
+def _order(contender: str) -> Order:
+    return Order(PASS_THROUGH, contender, "host:1", "in", "out", "", "", 10, "available-now")
+
+
+@pytest.mark.parametrize(
+    ("contender", "guarantee"),
+    [(FLINK, "exactly-once"), (FLINK_AT_LEAST_ONCE, "at-least-once")],
+)
+def test_the_sink_has_the_guarantee_of_the_contender(contender: str, guarantee: str) -> None:
+    _, sink, _ = job.statements(_order(contender))
+    assert f"'sink.delivery-guarantee' = '{guarantee}'" in sink
+
+
+def test_the_heap_is_that_of_the_other_contenders(tmp_path: Path) -> None:
+    assert f"-Xmx{SESSION['spark.driver.memory']}" in job.command(
+        Flink("jars/*"), _order(FLINK), tmp_path
+    )
+
+
+def test_the_rate_is_that_of_the_middle_80_percent() -> None:
+    """Start and end, where a contender warms up or waits, do not count."""
+    appends = [0] * 10 + [5000 + 10 * number for number in range(81)] + [90_000] * 9
+    assert append_figures(appends) == {"append_records_s": 100.0}
+
+
+def test_records_that_were_appended_at_once_have_no_rate() -> None:
+    assert append_figures([7] * 100) == {}
+    assert append_figures([]) == {}
