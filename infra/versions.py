@@ -61,7 +61,7 @@ OTELCOL_SUM: Final = "eeb18badb7604ae93a3ba27dd32cf524e4239a128584e95f16988f1a0a
 # The operator whose CRDs charts/kafka renders objects for (tests/integration/charts/strimzi_crds.py).
 STRIMZI: Final = "1.2.0"
 
-# The Kafka connector of Flink, a peer that `make bench` runs beside the jobs (requirements/flink.in).
+# The Kafka connector of Flink, a peer in `make bench` (requirements/flink.in).
 FLINK_KAFKA: Final = "5.0.0-2.2"
 
 # The oldest Go that the modules above accept.
