@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +55,7 @@ def _identity(sources: Path, files: list[Path]) -> str:
     return digest.hexdigest()[:12]
 
 
-def compile_files(files: Iterable[Path], jars: Iterable[Path], classes: Path) -> None:
+def compile_files(files: Sequence[Path], jars: Iterable[Path], classes: Path) -> None:
     """Compile Java files against jars into a folder of classes.
 
     Raises:
@@ -70,7 +70,8 @@ def compile_files(files: Iterable[Path], jars: Iterable[Path], classes: Path) ->
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         output = done.stdout + done.stderr
-        raise maven.JarError(f"Java files do not compile, so nothing was installed:\n{output}")
+        where = os.path.commonpath([file.parent for file in files])
+        raise maven.JarError(f"Java in {where} does not compile, nothing was installed:\n{output}")
 
 
 def _pack(classes: Path, jar: Path) -> None:
