@@ -96,9 +96,9 @@ _DRIVER_OR_STANDBY = """
 import os, sys, time
 from sluicegate.cli import driver_process
 driver_process.stop_without_supervisor()
-driver_process.warm_up = lambda spark: print(f"standby {os.getpid()}", flush=True)
 if driver_process.is_standby():
-    assert driver_process.await_turn(None)
+    print(f"standby {os.getpid()}", flush=True)
+    assert driver_process.await_turn()
 print(f"driver {os.getpid()}", flush=True)
 driver_process.report_started()
 time.sleep(float(sys.argv[1]))

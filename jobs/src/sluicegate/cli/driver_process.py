@@ -10,17 +10,11 @@ import logging
 import os
 import signal
 import subprocess
-import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from sluicegate.deployment.environment import DriverVariable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger("sluicegate.run")
 
@@ -130,39 +124,12 @@ def is_standby() -> bool:
     return bool(os.environ.get(DriverVariable.TURN))
 
 
-def await_turn(spark: SparkSession) -> bool:
-    """Wait, as a standby, until the driver before this one has ended; warm up meanwhile.
+def await_turn() -> bool:
+    """Wait, as a standby, until the driver before this one has ended.
 
     Returns:
         Whether this driver is to run; False if the supervisor has ended.
     """
     descriptor = int(os.environ.pop(DriverVariable.TURN))
-    warm_up(spark)
     log.info("the standby is ready")
     return bool(os.read(descriptor, 1))
-
-
-def warm_up(spark: SparkSession) -> None:
-    """Run a small query with state and Python workers, so that the first epoch of a job need not load them.
-
-    It reads and writes nothing of the job: its input is generated and its checkpoint temporary.
-    """
-
-    def same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        yield from batches
-
-    def count(batch: DataFrame, _epoch: int) -> None:
-        batch.mapInArrow(same, "value bigint, count bigint").collect()
-
-    with tempfile.TemporaryDirectory() as folder:
-        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 8).load()
-        query = (
-            rows.groupBy("value")
-            .count()
-            .writeStream.outputMode("update")
-            .option("checkpointLocation", folder)
-            .trigger(once=True)
-            .foreachBatch(count)
-            .start()
-        )
-        query.awaitTermination()

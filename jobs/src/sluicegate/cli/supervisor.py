@@ -177,6 +177,7 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     it, which is the same unless `on_cancel` is 'delete'.
     """
     from sluicegate.spark.session import session  # noqa: PLC0415 - only a driver needs Spark
+    from sluicegate.spark.warm_up import warm_up  # noqa: PLC0415
 
     stop_without_supervisor()
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -184,7 +185,8 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     try:
         spark = session(job.name)
         if is_standby():
-            if not await_turn(spark):
+            warm_up(spark)
+            if not await_turn():
                 return 0
             started = time.monotonic()
         with _queue_signals(signals):
