@@ -206,9 +206,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        number="{:,}".format, age=_age, duration=_duration, when=_when, size=_size
-    )
+    environment.filters.update(number=_number, age=_age, duration=_duration, when=_when, size=_size)
     return environment
 
 
@@ -221,9 +219,18 @@ def _sink_colors(epoch: Epoch | None) -> list[tuple[str, str]]:
     return [(sink, f"sink{i % charts.COLORS}") for i, sink in enumerate(sinks)]
 
 
+def _number(value: object) -> str:
+    """Return a number for people; what a manifest has in the place of one is shown as it is."""
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _when(time_ms: float) -> str:
     """Return a time in ms since 1970 in UTC."""
-    return dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        time = dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC)
+    except (OverflowError, TypeError, ValueError):
+        return f"at {time_ms}, which is no time"
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _age(time_ms: float, now_ms: float) -> str:

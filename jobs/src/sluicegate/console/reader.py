@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, count, pairwise
+from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.savepoints.catalog import Savepoint, read_savepoint
 from sluicegate.savepoints.manifest import MANIFEST, TAKING
 from sluicegate.storage.epoch_log import StoredEpochLog
-from sluicegate.storage.epoch_report import read_report
+from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import Lineage, read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
 
@@ -39,6 +40,9 @@ _RETRY_S = 5.0
 """A store that does not answer is a message on the page, and soon."""
 _UNREADABLE = (SluicegateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What parsers of stored objects raise for content that is not theirs."""
+
+_LATEST_MS = 253_402_300_800_000
+"""The end of the year 9999; later times cannot be shown."""
 
 T = TypeVar("T")
 
@@ -96,8 +100,8 @@ class Reader:
         try:
             savepoints = self._pool.map(lambda at: read_savepoint(_open(at)), found.savepoints)
             own = tuple(s for s in savepoints if _is_of(s, facts.lineage))
-        except SluicegateError as error:
-            note = f"savepoints are not shown: {error.what}"
+        except _UNREADABLE as error:
+            note = f"savepoints are not shown: {_problem(error, 'one of them').what}"
             return replace(facts, notes=(*facts.notes, note))
         return replace(facts, savepoints=own)
 
@@ -166,7 +170,7 @@ class Reader:
 
     def _facts(self, facts: JobFacts, store: ObjectStore) -> JobFacts:
         problems: list[Problem] = []
-        lineage = _guarded(lambda: read_lineage(store), "lineage.json", problems)
+        lineage = _guarded(lambda: _lineage(store), "lineage.json", problems)
         names = {name.removeprefix("epochs/") for name in store.entries("epochs/")}
         numbers = sorted(int(name) for name in names if name.isdecimal())
         stored = StoredEpochLog(store)
@@ -216,7 +220,7 @@ class Reader:
             if epoch is None:
                 return None
             try:
-                epoch = replace(epoch, report=read_report(store, number))
+                epoch = replace(epoch, report=_report(store, number))
             except ValueError as error:
                 notes.append(str(error))
             if number in final:
@@ -237,14 +241,33 @@ def _below(address: str, folder: str) -> str:
 
 def _key(address: str, folder: str, taken: dict[str, str]) -> str:
     """Return a key that is not taken: the path below the address, or the address's last part."""
-    key = folder.rstrip("/") or address.rstrip("/").rpartition("/")[2] or "checkpoint"
-    same = sum(other == key or other.startswith(f"{key}~") for other in taken)
-    return f"{key}~{same + 1}" if same else key
+    whole = address if "://" in address else str(Path(address).resolve())
+    path = folder.rstrip("/") or whole.rstrip("/").rpartition("/")[2] or "checkpoint"
+    keys = chain([path], (f"{path}~{number}" for number in count(2)))
+    return next(key for key in keys if key not in taken)
 
 
 def _epoch(store: ObjectStore, number: int) -> Epoch | None:
     record = StoredEpochLog(store).read_any(number)
     return Epoch.of(record) if isinstance(record, EpochRecord) else None
+
+
+def _lineage(store: ObjectStore) -> Lineage | None:
+    lineage = read_lineage(store)
+    if lineage is not None:
+        # JSON without a digest: any field may be of any type
+        fields = (lineage.id, str), (lineage.job, str), (lineage.first_epoch, int)
+        if not all(isinstance(value, kind) for value, kind in fields):
+            raise TypeError("a field of the lineage has another type")
+    return lineage
+
+
+def _report(store: ObjectStore, number: int) -> EpochReport | None:
+    report = read_report(store, number)
+    steps = report.steps if report else ()
+    if not all(0 <= ms < _LATEST_MS for step in steps for ms in (step.start_ms, step.duration_ms)):
+        raise ValueError(f"epochs/{number}.report has times that no clock shows")
+    return report
 
 
 def _numbers(store: ObjectStore, prefix: str) -> list[int]:
@@ -259,7 +282,8 @@ def _planned(store: ObjectStore) -> tuple[int | None, int]:
         return None, 0
     try:
         metadata = json.loads((store.read(f"offsets/{numbers[-1]}") or b"").splitlines()[1])
-        return numbers[-1], int(metadata["batchTimestampMs"])
+        planned_at_ms = int(metadata["batchTimestampMs"])
+        return numbers[-1], planned_at_ms if 0 <= planned_at_ms < _LATEST_MS else 0
     except (LookupError, TypeError, ValueError):  # Spark's own format, which may change
         return numbers[-1], 0
 
