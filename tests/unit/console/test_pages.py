@@ -211,6 +211,28 @@ def test_a_sealed_job_shows_its_seal_and_its_savepoint(tmp_path: Path, console: 
 
 
 @pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("savepoint.json", '"epoch": 1', '"epoch": "<b>"'),
+        ("savepoint.json", '"created_at_ms": ', '"created_at_ms": 99999999'),
+        ("savepoint.json", "{", "["),
+        ("moved.json", "", "[]"),
+    ],
+)
+def test_a_damaged_savepoint_hides_nothing_of_its_job(
+    tmp_path: Path, console: ASGIApp, name: str, old: str, new: str
+) -> None:
+    checkpoint = savepoints.checkpoint(tmp_path / "c" / "job", 2)
+    taken = LocalObjectStore(Path(savepoints.take(checkpoint, str(tmp_path / "s")).url))
+    content = (taken.read(name) or b"").decode()
+    assert old in content
+    taken.put(name, [content.replace(old, new, 1).encode() if old else new.encode()])
+    job = request(console, "/job/c/job")
+    assert job.status == 200
+    assert "memory.t 1 has its 10 rows" in job.text
+
+
+@pytest.mark.parametrize(
     "path",
     [
         "/job/../secret",

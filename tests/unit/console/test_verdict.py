@@ -63,10 +63,16 @@ def test_applies_that_overlap_the_next_stage_bound_a_job_together() -> None:
     assert verdict(every(170.0, *steps)).sink == MYSQL
 
 
-def test_one_slow_epoch_and_a_restart_change_nothing() -> None:
-    reports = every(170.0, STAGE, DECIDE, apply(KAFKA, 50.0))
-    reports += [report(5, ("stage", "", None, 10.0), apply(KAFKA, 9e5), start_ms=9e6)]
-    assert verdict(reports).bound == "stage"
+@pytest.mark.parametrize(
+    ("bound", "stage_ms", "apply_ms"), [("stage", 100.0, 50.0), ("apply", 50.0, 100.0)]
+)
+def test_one_slow_epoch_after_a_restart_changes_nothing(
+    bound: str, stage_ms: float, apply_ms: float
+) -> None:
+    steps = ("stage", "", None, stage_ms), apply(KAFKA, apply_ms)
+    slow = ("stage", "", None, apply_ms * 1e4), apply(KAFKA, stage_ms * 1e4)
+    reports = [*every(160.0, *steps), report(5, *slow, start_ms=9e6)]
+    assert verdict(reports).bound == bound
 
 
 def test_repeated_applies_are_counted() -> None:

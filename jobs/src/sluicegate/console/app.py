@@ -228,7 +228,7 @@ def _when(time_ms: float) -> str:
     """Return a time in ms since 1970 in UTC."""
     try:
         time = dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC)
-    except (OverflowError, TypeError, ValueError):
+    except (OSError, OverflowError, TypeError, ValueError):  # by the size of the number
         return f"at {time_ms}, which is no time"
     return time.strftime("%Y-%m-%d %H:%M:%S UTC")
 
