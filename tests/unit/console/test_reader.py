@@ -113,6 +113,26 @@ def test_what_a_driver_writes_is_seen_by_the_next_read(tmp_path: Path, reading: 
     assert tries(reader, "a") == [1, 3, 1]
 
 
+def test_a_record_is_read_once(
+    tmp_path: Path, reading: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows may be in it, and a page that is open asks every few seconds."""
+    checkpoint(LocalObjectStore(tmp_path / "a"), 0, 1, 2)
+    names: list[str] = []
+    read = LocalObjectStore.read
+
+    def recording(store: LocalObjectStore, name: str) -> bytes | None:
+        names.append(name)
+        return read(store, name)
+
+    monkeypatch.setattr(LocalObjectStore, "read", recording)
+    reader = reading(tmp_path)
+    for _ in range(3):
+        reader.job("a")
+    assert [names.count(f"epochs/{epoch}") for epoch in range(3)] == [1, 1, 1]
+    assert [names.count(f"epochs/{epoch}.report") for epoch in range(3)] == [1, 3, 3]
+
+
 def test_another_history_in_the_same_folder_is_not_mistaken_for_the_first(
     tmp_path: Path, reading: Open
 ) -> None:

@@ -6,7 +6,8 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, count, pairwise
 from pathlib import Path
 from threading import Lock
@@ -44,7 +45,12 @@ _UNREADABLE = (SluicegateError, ArithmeticError, AttributeError, LookupError, Ty
 _LATEST_MS = 253_402_300_800_000
 """The end of the year 9999; later times cannot be shown."""
 
+_CACHED = 20_000
+"""How many epochs are remembered."""
+
 T = TypeVar("T")
+_Key = tuple[str, str, int]
+"""Address, lineage and epoch: another history in the same folder has another lineage."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,8 @@ class Found:
 class Reader:
     """Reads the checkpoints below some addresses.
 
-    Records never change, and reports only as long as their epoch may be replayed. All but the newest two
-    of each job are therefore read once.
+    Records never change, and may be megabytes, so each is read once. Reports change as long as their
+    epoch may be replayed, so those of the newest two epochs of a job are read each time.
 
     Args:
         addresses: of checkpoints, or of folders or prefixes of checkpoints and savepoints.
@@ -69,7 +75,8 @@ class Reader:
     def __init__(self, addresses: Sequence[str]) -> None:
         self.addresses = tuple(addresses)
         self._pool = ThreadPoolExecutor(_REQUESTS, "console")
-        self._epochs: LRUCache[tuple[str, str, int], Epoch] = LRUCache(20_000)
+        self._decisions: LRUCache[_Key, Epoch | Seal] = LRUCache(_CACHED)
+        self._reports: LRUCache[_Key, EpochReport | None] = LRUCache(_CACHED)
         self._found: TTLCache[Any, Found] = TTLCache(1, _FIND_EVERY_S)
         self._lock = Lock()
 
@@ -114,11 +121,11 @@ class Reader:
         for epoch in job.epochs:
             if epoch.number == number:
                 return epoch
-        problems: list[Problem] = []
-        store, history = _open(job.address), job.lineage.id if job.lineage else ""
-        found = self._read_epochs(store, history, [number], problems, [])
-        if problems:
-            raise EpochLogBroken(problems[0].what, data=problems[0].data, do=problems[0].do)
+        log = _Log(_open(job.address), job.lineage)
+        found = self._read_epochs(log, [number])
+        if log.problems:
+            first = log.problems[0]
+            raise EpochLogBroken(first.what, data=first.data, do=first.do)
         return found[0] if found else None
 
     def offsets(self, job: JobFacts, epoch: int) -> tuple[bytes | None, bytes | None]:
@@ -170,24 +177,19 @@ class Reader:
 
     def _facts(self, facts: JobFacts, store: ObjectStore) -> JobFacts:
         problems: list[Problem] = []
-        lineage = _guarded(lambda: _lineage(store), "lineage.json", problems)
+        log = _Log(store, _guarded(lambda: _lineage(store), "lineage.json", problems), problems)
         names = {name.removeprefix("epochs/") for name in store.entries("epochs/")}
         numbers = sorted(int(name) for name in names if name.isdecimal())
-        stored = StoredEpochLog(store)
-        seal: Seal | None = None
-        if numbers:
-            end = _guarded(lambda: stored.read_any(numbers[-1]), f"epochs/{numbers[-1]}", problems)
-            if isinstance(end, Seal):
-                seal = end
-                numbers.pop()
+        seal = self._decision(log, numbers[-1]) if numbers else None
+        if isinstance(seal, Seal):
+            numbers.pop()
         problems += _missing(numbers[-EPOCHS:])
-        history = lineage.id if lineage else ""
-        notes: list[str] = []
-        epochs = self._read_epochs(store, history, numbers[-EPOCHS:], problems, notes)
+        epochs = self._read_epochs(log, numbers[-EPOCHS:])
         planned, planned_at_ms = _planned(store)
+        stored = StoredEpochLog(store)
         return replace(
             facts,
-            lineage=lineage,
+            lineage=log.lineage,
             epochs=epochs,
             numbers=tuple(numbers),
             planned=planned,
@@ -195,40 +197,65 @@ class Reader:
             committed=frozenset(_numbers(store, "commits/")[-EPOCHS:]),
             marked=frozenset(n for n in numbers if f"{n}.applied" in names),
             discarded={n: stored.discarded(n) for n in numbers if f"{n}.discard/" in names},
-            seal=seal,
+            seal=seal if isinstance(seal, Seal) else None,
             problems=tuple({problem.what: problem for problem in problems}.values()),
-            notes=tuple(notes),
+            notes=tuple(log.notes),
         )
 
-    def _read_epochs(
-        self,
-        store: ObjectStore,
-        history: str,
-        numbers: Sequence[int],
-        problems: list[Problem],
-        notes: list[str],
-    ) -> tuple[Epoch, ...]:
-        final = frozenset(numbers[:-2]) if history else frozenset()
+    def _read_epochs(self, log: _Log, numbers: Sequence[int]) -> tuple[Epoch, ...]:
+        """Return those epochs that have a readable record."""
+        may_change = frozenset(numbers[-2:])
 
         def read(number: int) -> Epoch | None:
-            key = (store.url, history, number)
-            with self._lock:
-                known = self._epochs.get(key) if number in final else None
-            if known is not None:
-                return known
-            epoch = _guarded(lambda: _epoch(store, number), f"epochs/{number}", problems)
-            if epoch is None:
+            epoch = self._decision(log, number)
+            if not isinstance(epoch, Epoch):
                 return None
-            try:
-                epoch = replace(epoch, report=_report(store, number))
-            except ValueError as error:
-                notes.append(str(error))
-            if number in final:
-                with self._lock:
-                    self._epochs[key] = epoch
-            return epoch
+            return replace(epoch, report=self._report(log, number, cache=number not in may_change))
 
         return tuple(epoch for epoch in self._pool.map(read, numbers) if epoch is not None)
+
+    def _decision(self, log: _Log, number: int) -> Epoch | Seal | None:
+        """Return what decides an epoch, None if nothing or nothing readable does."""
+        with self._lock:
+            known = self._decisions.get(log.key(number))
+        if known is not None:
+            return known
+        read = partial(StoredEpochLog(log.store).read_any, number)
+        stored = _guarded(read, f"epochs/{number}", log.problems)
+        decision = Epoch.of(stored) if isinstance(stored, EpochRecord) else stored
+        if decision is not None and log.lineage is not None:
+            with self._lock:
+                self._decisions[log.key(number)] = decision
+        return decision
+
+    def _report(self, log: _Log, number: int, *, cache: bool) -> EpochReport | None:
+        key = log.key(number)
+        with self._lock:
+            if cache and key in self._reports:
+                return self._reports[key]
+        try:
+            report = _report(log.store, number)
+        except ValueError as error:
+            log.notes.append(str(error))
+            return None
+        if cache and log.lineage is not None:
+            with self._lock:
+                self._reports[key] = report
+        return report
+
+
+@dataclass(frozen=True)
+class _Log:
+    """The epoch log of a checkpoint that is being read, and what could not be."""
+
+    store: ObjectStore
+    lineage: Lineage | None
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def key(self, epoch: int) -> _Key:
+        """Return the key of an epoch in caches."""
+        return self.store.url, self.lineage.id if self.lineage else "", epoch
 
 
 def _open(address: str) -> ObjectStore:
@@ -245,11 +272,6 @@ def _key(address: str, folder: str, taken: dict[str, str]) -> str:
     path = folder.rstrip("/") or whole.rstrip("/").rpartition("/")[2] or "checkpoint"
     keys = chain([path], (f"{path}~{number}" for number in count(2)))
     return next(key for key in keys if key not in taken)
-
-
-def _epoch(store: ObjectStore, number: int) -> Epoch | None:
-    record = StoredEpochLog(store).read_any(number)
-    return Epoch.of(record) if isinstance(record, EpochRecord) else None
 
 
 def _lineage(store: ObjectStore) -> Lineage | None:
