@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
 
 from sluicegate import failpoints
 from sluicegate.errors import SinkUnavailable, StoreUnavailable
-from sluicegate.protocol.job import Job
-from sluicegate.protocol.record import Chunk
-from sluicegate.sinks.memory import MemorySink, committed
-from sluicegate.spark.apply import close_writers
-from sluicegate.spark.epoch_runner import EpochRunner
-from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
-from sluicegate.spark.staging import StagedPart
-from sluicegate.storage.arrow_encoding import encode_batches
+from sluicegate.sinks.memory import committed
+from sluicegate.spark.ports import EpochTimings
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import read_report
 from sluicegate.storage.object_store import LocalObjectStore
-from sluicegate.tracing import Tracing
-
-ROWS = pa.record_batch({"n": [1, 2, 3]})
-
-
-class OneChunk(BatchPlan):
-    """A plan whose only task stages `ROWS` in the record, so that the driver itself applies them."""
-
-    def _run_tasks(self, epoch: int, attempt: str) -> list[StagedPart]:
-        del epoch, attempt
-        content = encode_batches(ROWS.schema, [ROWS])
-        (sink,) = self._context.sinks
-        digest = hashlib.sha256(content).hexdigest()
-        chunk = Chunk(sink, 0, (0, 0), ROWS.num_rows, len(content), digest, inline=content)
-        return [StagedPart(0, 1, chunk, refused=1, kinds={"null": 1})]
+from tests.unit.spark.memory_epochs import ROWS, run
 
 
 class ReadOnlyReports(LocalObjectStore):
@@ -47,40 +23,6 @@ class ReadOnlyReports(LocalObjectStore):
 
     def put(self, name: str, content: Iterable[bytes]) -> None:
         raise StoreUnavailable(f"no permission to write {name}, {list(content)}")
-
-
-def runner(store: LocalObjectStore, *, overlap: bool = False) -> EpochRunner:
-    """Return the runner of a job with one sink, whose store has the name of the test's folder."""
-    lineage = Path(store.url).name
-    bound = MemorySink(lineage).bind(ROWS.schema, lineage=lineage, apply_timeout_s=5.0)
-    context = QueryContext(
-        job=Job("j", lineage, {bound.id: bound.binding}, overlap=overlap, backoff_s=0.001),
-        outputs=cast("Any", None),
-        sinks={bound.id: bound},
-        dead_letters="letters",
-        checkpoint=store.url,
-        store=store,
-        tracing=Tracing("j"),
-        inline_bytes=1 << 20,
-        max_part_bytes=1 << 20,
-    )
-
-    def plan(batch: DataFrame, timings: EpochTimings) -> BatchPlan:
-        return OneChunk(None, context, batch, timings)
-
-    return EpochRunner(cast("Any", None), context, 0.0, plan)
-
-
-def run(store: LocalObjectStore, *, overlap: bool = False) -> None:
-    """Run epoch 0 until every sink has it."""
-    store.create("offsets/0", b"v1\n{}\n{}")
-    running = runner(store, overlap=overlap)
-    try:
-        running.run(cast("Any", None), 0)
-        running.background.wait()
-    finally:
-        running.background.close()
-        close_writers(Path(store.url).name)
 
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["at once", "overlapped"])

@@ -249,3 +249,18 @@ def test_put_leaves_no_object_when_its_pieces_fail(large: ObjectStore) -> None:
         large.put("a/b", failing())
     assert large.read("a/b") is None
     assert list(large.names("a/")) == []
+
+
+def test_entries_are_the_objects_and_folders_directly_below(large: ObjectStore) -> None:
+    for name in ("a/b/c", "a/d", "a/e/f/g", "ab/h", "i"):
+        large.create(name, b"x")
+    assert sorted(large.entries("")) == ["a/", "ab/", "i"]
+    assert sorted(large.entries("a/")) == ["a/b/", "a/d", "a/e/"]
+    assert list(large.entries("nowhere/")) == []
+
+
+def test_entries_follow_no_link_to_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "link").symlink_to(tmp_path / "outside")
+    assert list(open_store(str(tmp_path / "inside")).entries("")) == []

@@ -1,4 +1,4 @@
-"""The command line: run, stop, targets, generate, verify, epochs, savepoint, dead-letters, tail.
+"""The command line: run, stop, targets, generate, verify, epochs, savepoint, dead-letters, tail, ui.
 
 Exit codes: 0 for success, 1 if a check found a problem, otherwise `exit_code` of the error.
 """
@@ -17,6 +17,7 @@ from sluicegate.cli.options import JobGroup
 from sluicegate.cli.savepoints import savepoint, stop
 from sluicegate.cli.supervisor import drive, supervise
 from sluicegate.cli.tail import tail
+from sluicegate.cli.ui import ui
 from sluicegate.deployment import termination
 from sluicegate.errors import SluicegateError
 from sluicegate.packaged_job import PackagedJob
@@ -123,5 +124,6 @@ for _command in (
     savepoint,
     stop,
     dead_letters,
+    ui,
 ):
     app.add_command(_command)

@@ -29,11 +29,12 @@ def list_savepoints(folder: str) -> list[Savepoint]:
     folder = folder.rstrip("/")
     names = (name.rpartition("/") for name in open_store(folder).names(""))
     heads = {head for head, _, file in names if file in (MANIFEST, TAKING) and "/" not in head}
-    savepoints = [_read(open_store(f"{folder}/{head}".rstrip("/"))) for head in heads]
+    savepoints = [read_savepoint(open_store(f"{folder}/{head}".rstrip("/"))) for head in heads]
     return sorted(savepoints, key=lambda s: s.manifest.created_at_ms if s.manifest else 1 << 62)
 
 
-def _read(store: ObjectStore) -> Savepoint:
+def read_savepoint(store: ObjectStore) -> Savepoint:
+    """Return the savepoint in a folder, without its manifest if it is incomplete or unreadable."""
     try:
         manifest = read_manifest(store)
     except SavepointInvalid:

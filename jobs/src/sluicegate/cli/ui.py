@@ -1,0 +1,84 @@
+"""`sluicegate ui`: serves the console, pages that say what every job is doing and why."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+
+import click
+
+from sluicegate.errors import SettingsInvalid
+
+
+@click.command()
+@click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    help="Address to listen on. Anyone who reaches it can read the pages: there is no login.",
+)
+@click.option(
+    "--port",
+    default=8321,
+    type=click.IntRange(0, 65_535),
+    help="Port to listen on; 0: any free one.",
+)
+@click.option(
+    "--refresh-s",
+    default=3.0,
+    type=click.FloatRange(min=0.5),
+    help="How often an open page asks for its new content, in seconds.",
+)
+def ui(addresses: tuple[str, ...], host: str, port: int, refresh_s: float) -> None:
+    """Serve the console: what every job is doing and why, read from checkpoints alone.
+
+    ADDRESS is a checkpoint, or a folder or s3:// prefix with checkpoints and savepoints below it; the
+    default is `checkpoints`. The console writes nothing. It needs `sluicegate[ui]`.
+    """
+    try:
+        import uvicorn  # noqa: PLC0415 - an extra
+
+        from sluicegate.console.app import LOCAL_NAMES, create_app  # noqa: PLC0415 - an extra
+        from sluicegate.console.reader import Reader  # noqa: PLC0415 - goes with the extra
+    except ModuleNotFoundError as error:
+        raise SettingsInvalid(
+            f"the console needs the Python package {error.name}, which is not installed",
+            data="nothing was read or written",
+            do="run `pip install 'sluicegate[ui]'`",
+        ) from error
+    hosts = LOCAL_NAMES if _is_local(host) else ("*",)
+    if hosts == ("*",):
+        click.echo(f"anyone who reaches {host} can read the console: it has no login", err=True)
+    reader = Reader(addresses or ("checkpoints",))
+    try:
+        with _listen(host, port) as listener:
+            app = create_app(reader, hosts=hosts, refresh_s=refresh_s)
+            config = uvicorn.Config(
+                app, log_config=None, log_level="warning", access_log=False, server_header=False
+            )
+            shown = f"[{host}]" if ":" in host else host
+            click.echo(f"http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)")
+            with contextlib.suppress(KeyboardInterrupt):  # which ends it, as it says
+                uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        reader.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise SettingsInvalid(
+            f"the console cannot listen on {host}, port {port}: {error.strerror}",
+            data="nothing was read or written",
+            do="choose another --port, or 0 for any free one",
+        ) from error
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

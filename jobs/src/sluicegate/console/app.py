@@ -1,0 +1,254 @@
+"""The console's web application: pages of a `Reader`, safe to open next to a browser's other tabs.
+
+It answers only to known host names, so that no other page can read it through a name that it points at
+this machine, and allows no script, style or request but its own.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sluicegate.console import charts
+from sluicegate.console.model import (
+    Epoch,
+    JobFacts,
+    Problem,
+    condition,
+    dead_letters,
+    ladder,
+    ledger,
+)
+from sluicegate.console.offsets import sources
+from sluicegate.console.reader import Reader
+from sluicegate.console.verdict import verdict
+from sluicegate.errors import SluicegateError
+
+LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+"""The host names of a console that only this machine can reach."""
+
+_HERE = Path(__file__).parent
+_HEADERS = {
+    b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; "
+    b"img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    b"frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cache-control": b"no-cache",
+}
+_USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
+_FLEET_RIBBON = 20
+_VERDICT_EPOCHS = 20
+_NOT_FOUND = 404
+
+
+class Console:
+    """The pages.
+
+    Args:
+        reader: reads the checkpoints.
+        refresh_s: how often an open page asks for its new content.
+    """
+
+    def __init__(self, reader: Reader, refresh_s: float) -> None:
+        self._reader, self._refresh_ms = reader, int(refresh_s * 1000)
+        self._templates = _templates()
+
+    def fleet(self, request: Request) -> Response:
+        """Return the page of all jobs, the most urgent first."""
+        now_ms = _now_ms()
+        jobs = [(job, condition(job, now_ms)) for job in self._reader.jobs()]
+        jobs.sort(key=lambda each: (each[1].state.urgency, each[1].since_ms, each[0].key))
+        rows = [(job, of, charts.ribbon(job.epochs[-_FLEET_RIBBON:])) for job, of in jobs]
+        found = self._reader.found()
+        return self._page(
+            request, "fleet", jobs=rows, problems=found.problems, addresses=self._reader.addresses
+        )
+
+    def job(self, request: Request) -> Response:
+        """Return the page of a job."""
+        job = self._job(request)
+        return self._page(
+            request,
+            "job",
+            job=job,
+            condition=condition(job, _now_ms()),
+            verdict=verdict(job.reports[-_VERDICT_EPOCHS:]),
+            ladder=ladder(job),
+            ribbon=charts.ribbon(job.epochs),
+            sinks=_sink_colors(job.newest),
+            ledger=ledger(job.epochs),
+            dead_letters=dead_letters(job.epochs),
+        )
+
+    def epoch(self, request: Request) -> Response:
+        """Return the page of an epoch."""
+        job, number = self._job(request), int(request.path_params["epoch"])
+        epoch = self._reader.epoch(job, number)
+        if epoch is None:
+            what = f"epoch {number} of {job.name} has no record: it is undecided or was pruned"
+            raise HTTPException(_NOT_FOUND, what)
+        return self._page(
+            request,
+            "epoch",
+            job=job,
+            epoch=epoch,
+            is_applied=job.is_applied(epoch),
+            discarded=job.discarded.get(number, frozenset()),
+            previous=number - 1 if number - 1 in job.numbers else None,
+            following=number + 1 if number + 1 in job.numbers else None,
+            waterfall=charts.waterfall(epoch.report) if epoch.report else [],
+            sources=sources(*self._reader.offsets(job, number)),
+        )
+
+    def unavailable(self, request: Request, error: Exception) -> Response:
+        """Return the page for an error of the library, in its three parts."""
+        assert isinstance(error, SluicegateError)
+        problem = Problem(error.what, error.data, error.do)
+        return self._page(request, "error", status=503, problem=problem)
+
+    def http_error(self, request: Request, error: Exception) -> Response:
+        """Return the page for an address that does not exist."""
+        assert isinstance(error, HTTPException)
+        problem = Problem(error.detail, "", "the start page lists what was found")
+        return self._page(request, "error", status=error.status_code, problem=problem)
+
+    def failed(self, request: Request, error: Exception) -> Response:
+        """Return the page for a defect of the console; starlette logs the traceback."""
+        what = f"the console failed with {type(error).__name__}; its log has the details"
+        problem = Problem(what, "no checkpoint was changed", "report it, with the log")
+        return self._page(request, "error", status=500, problem=problem)
+
+    def _job(self, request: Request) -> JobFacts:
+        key = request.path_params["key"]
+        job = self._reader.job(key)
+        if job is None:
+            raise HTTPException(_NOT_FOUND, f"no checkpoint {key} was found")
+        return job
+
+    def _page(self, request: Request, template: str, *, status: int = 200, **view: Any) -> Response:  # noqa: ANN401 - of any type
+        page = self._templates.get_template(f"{template}.html.j2").render(
+            view, now_ms=_now_ms(), refresh_ms=self._refresh_ms
+        )
+        etag = f'"{hashlib.sha256(page.encode()).hexdigest()[:32]}"'
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers={"etag": etag})
+        return HTMLResponse(page, status, {"etag": etag} if status == 200 else None)  # noqa: PLR2004
+
+
+def create_app(reader: Reader, *, hosts: Sequence[str], refresh_s: float) -> ASGIApp:
+    """Return the application.
+
+    Args:
+        reader: reads the checkpoints.
+        hosts: the names by which browsers may address it; '*': any.
+        refresh_s: how often an open page asks for its new content.
+    """
+    console = Console(reader, refresh_s)
+    app = Starlette(
+        routes=[
+            Route("/", console.fleet),
+            Route("/job/{key:path}/epoch/{epoch:int}", console.epoch),
+            Route("/job/{key:path}", console.job),
+            Mount("/static", StaticFiles(directory=_HERE / "static")),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
+        exception_handlers={
+            SluicegateError: console.unavailable,
+            HTTPException: console.http_error,
+            Exception: console.failed,
+        },
+    )
+    return _with_headers(app)
+
+
+def _with_headers(app: ASGIApp) -> ASGIApp:
+    """Return an application whose every response has the headers, those of failures too."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS.items()]
+            await send(message)
+
+        await app(scope, receive, send_with_headers)
+
+    return answer
+
+
+def without_user_info(value: Any) -> Any:  # noqa: ANN401 - jinja2 passes each value through this
+    """Return a value for a page, without the user and password of any URL in it."""
+    return type(value)(_USER_INFO.sub("", value)) if isinstance(value, str) else value
+
+
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=without_user_info,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=_number, age=_age, duration=_duration, when=_when, size=_size)
+    return environment
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _sink_colors(epoch: Epoch | None) -> list[tuple[str, str]]:
+    sinks = epoch.sinks if epoch else {}
+    return [(sink, f"sink{i % charts.COLORS}") for i, sink in enumerate(sinks)]
+
+
+def _number(value: object) -> str:
+    """Return a number for people; what a manifest has in the place of one is shown as it is."""
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _when(time_ms: float) -> str:
+    """Return a time in ms since 1970 in UTC."""
+    try:
+        time = dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC)
+    except (OSError, OverflowError, TypeError, ValueError):  # by the size of the number
+        return f"at {time_ms}, which is no time"
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _age(time_ms: float, now_ms: float) -> str:
+    """Return how long ago a time was, in its largest unit."""
+    seconds = max(0, int((now_ms - time_ms) / 1000))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def _duration(ms: float) -> str:
+    return f"{ms / 1000:,.2f} s" if ms >= 1000 else f"{ms:,.1f} ms"  # noqa: PLR2004 - ms in a second
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:  # noqa: PLR2004
+            return f"{number:,.0f} {unit}"
+        number /= 1000
+    return f"{number:,.1f} GB"

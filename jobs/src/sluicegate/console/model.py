@@ -1,0 +1,331 @@
+"""What a checkpoint says about its job, and what follows from it. Pure: no I/O and no clock.
+
+The markers in the sinks are not read. While a decided epoch may not be in every sink, it is therefore in
+doubt for each sink that it writes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+
+from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, EpochRecord, Seal, SinkBinding
+from sluicegate.savepoints.catalog import Savepoint
+from sluicegate.settings.epoch import AT_MOST_ONCE
+from sluicegate.storage.epoch_report import EpochReport
+from sluicegate.storage.lineage import Lineage
+
+_REFUSED = "refused"
+"""A key of `EpochRecord.counts`: rows that became dead letters and are in no other sink."""
+
+_PATIENCE_MS = 60_000
+_PATIENCE_INTERVALS = 5
+"""A job is late after a minute, or after this many of its usual intervals if they are longer."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that could not be read, in the three parts of an error."""
+
+    what: str
+    data: str = ""
+    do: str = ""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A decided epoch: its record without the rows, and its report if there is one."""
+
+    number: int
+    attempt: str
+    decided_at_ms: int
+    delivery: str
+    overlapped: bool
+    sinks: Mapping[str, SinkBinding]
+    rows: Mapping[str, int]
+    chunks: int
+    bytes: int
+    counts: Mapping[str, int]
+    offsets_digest: str
+    traceparent: str
+    report: EpochReport | None = None
+
+    @classmethod
+    def of(cls, record: EpochRecord) -> Epoch:
+        """Return the facts of a record, without its inline rows."""
+        return cls(
+            number=record.epoch,
+            attempt=record.attempt,
+            decided_at_ms=record.decided_at_ms,
+            delivery=record.delivery,
+            overlapped=record.overlapped,
+            sinks=record.sinks,
+            rows={sink: record.rows(sink) for sink in record.sinks},
+            chunks=len(record.chunks),
+            bytes=sum(chunk.size for chunk in record.chunks),
+            counts=record.counts,
+            offsets_digest=record.offsets_digest,
+            traceparent=record.traceparent,
+        )
+
+    @property
+    def dead_letters(self) -> dict[str, int]:
+        """The number of dead letters by kind."""
+        return {
+            name.removeprefix(DEAD_LETTERS): number
+            for name, number in self.counts.items()
+            if name.startswith(DEAD_LETTERS)
+        }
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether its driver reported that every sink has this very attempt."""
+        return self.report is not None and self.report.attempt == self.attempt
+
+
+class State(enum.Enum):
+    """The state of a job, the most urgent first."""
+
+    DAMAGED = "damaged"
+    IN_DOUBT = "in doubt"
+    UNDECIDED = "undecided"
+    QUIET = "quiet"
+    RUNNING = "running"
+    NEW = "new"
+    SEALED = "sealed"
+
+    @property
+    def urgency(self) -> int:
+        """The position in a list of jobs, 0 first."""
+        return list(State).index(self)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The state of a job, in a word and in a sentence; `since_ms` is since when, 0 if unknown."""
+
+    state: State
+    sentence: str
+    since_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A step of the ladder: who has which epoch."""
+
+    who: str
+    epoch: int | None
+    note: str
+    since_ms: int = 0
+    in_doubt: bool = False
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """What a sink got of the rows that came in."""
+
+    sink: str
+    target: str
+    rows: int
+    difference: int | None
+    """Rows in, less those of the sink and those refused; None if the rows in were not counted."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The rows of several epochs; `rows_in` is None unless each of them was counted."""
+
+    first: int
+    last: int
+    rows_in: int | None
+    refused: int
+    lines: tuple[LedgerLine, ...]
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What a checkpoint says.
+
+    Args:
+        key: its path in the console.
+        address: where it is.
+        lineage: None if it has none, or an unreadable one.
+        epochs: the newest decided epochs, oldest first.
+        numbers: the epochs that the log retains, in order.
+        planned: the newest epoch in Spark's offset log, whose input is fixed.
+        planned_at_ms: when Spark planned it, 0 if unknown.
+        committed: the epochs among the newest ones that Spark has committed.
+        marked: those that are marked as applied.
+        discarded: epoch -> the sinks that never get its rows.
+        seal: the end of the lineage.
+        problems: what could not be read and matters for the data.
+        notes: what could not be read and is information only.
+        savepoints: those of its lineage that were found.
+    """
+
+    key: str
+    address: str
+    lineage: Lineage | None = None
+    epochs: tuple[Epoch, ...] = ()
+    numbers: tuple[int, ...] = ()
+    planned: int | None = None
+    planned_at_ms: int = 0
+    committed: frozenset[int] = frozenset()
+    marked: frozenset[int] = frozenset()
+    discarded: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    seal: Seal | None = None
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+    savepoints: tuple[Savepoint, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The job's name; that of the folder if no lineage says it."""
+        return self.lineage.job if self.lineage else self.key
+
+    @property
+    def newest(self) -> Epoch | None:
+        """The newest decided epoch."""
+        return self.epochs[-1] if self.epochs else None
+
+    @property
+    def reports(self) -> list[EpochReport]:
+        """The reports of the newest epochs, oldest first."""
+        return [epoch.report for epoch in self.epochs if epoch.report is not None]
+
+    @cached_property
+    def in_doubt(self) -> Epoch | None:
+        """The decided epoch that a sink may lack; at most one exists."""
+        newest = self.newest
+        return None if newest is None or self.is_applied(newest) else newest
+
+    @property
+    def every_sink_has(self) -> int | None:
+        """The last epoch that is certainly in every sink, None if there is none."""
+        if self.newest is None:
+            return None
+        last = self.newest.number - (self.in_doubt is not None)
+        return last if last >= (self.lineage.first_epoch if self.lineage else 0) else None
+
+    @property
+    def applied_at_ms(self) -> int:
+        """When every sink had its last epoch, or when that was decided; 0 if unknown."""
+        epoch = next((e for e in reversed(self.epochs) if e.number == self.every_sink_has), None)
+        if epoch is None:
+            return 0
+        steps = epoch.report.steps if epoch.report else ()
+        # steps of a part are timed by another machine, whose clock may differ
+        ends = [step.start_ms + step.duration_ms for step in steps if step.part is None]
+        return int(max(ends, default=epoch.decided_at_ms))
+
+    @property
+    def interval_ms(self) -> float:
+        """The usual time between two decisions, 0 if it is unknown."""
+        times = [epoch.decided_at_ms for epoch in self.epochs]
+        return median([b - a for a, b in pairwise(times)]) if len(times) > 1 else 0.0
+
+    def is_applied(self, epoch: Epoch) -> bool:
+        """Return whether the checkpoint proves that every sink has a decided epoch.
+
+        A later decision, Spark's commit of an epoch without overlap, a mark, or a report does.
+        """
+        if self.newest is not None and epoch.number < self.newest.number:
+            return True
+        committed = epoch.number in self.committed and not epoch.overlapped
+        return committed or epoch.number in self.marked or epoch.is_reported
+
+
+def condition(job: JobFacts, now_ms: int) -> Condition:
+    """Return the state of a job. Whether a driver runs is unknown: a checkpoint cannot say it."""
+    newest = job.newest
+    if job.problems:
+        return Condition(State.DAMAGED, f"Not readable: {job.problems[0].what}.")
+    if job.seal is not None:
+        what = f"Sealed before epoch {job.seal.epoch}: {job.seal.why}."
+        return Condition(State.SEALED, what, job.seal.sealed_at_ms)
+    waiting = _unfinished(job)
+    patience_ms = max(_PATIENCE_MS, _PATIENCE_INTERVALS * job.interval_ms)
+    if waiting is not None and now_ms - waiting.since_ms > patience_ms:
+        return waiting
+    if newest is None:
+        what = "Nothing is decided yet." if job.lineage else "No job of Sluicegate has run on it."
+        return Condition(State.NEW, what, job.planned_at_ms)
+    if waiting is not None or now_ms - newest.decided_at_ms <= patience_ms:
+        return Condition(State.RUNNING, "Its last epoch is recent.", newest.decided_at_ms)
+    what = "Every decided epoch is in every sink, and no new one came: no input, or no driver runs."
+    return Condition(State.QUIET, what, job.applied_at_ms)
+
+
+def _unfinished(job: JobFacts) -> Condition | None:
+    """Return the condition of a job that stays as it is: an epoch is decided, or planned, and not more."""
+    newest, doubt = job.newest, job.in_doubt
+    if doubt is not None:
+        what = f"Epoch {doubt.number} is decided, and nothing shows that every sink has it."
+        return Condition(State.IN_DOUBT, what, doubt.decided_at_ms)
+    if job.planned is None or (newest is not None and job.planned <= newest.number):
+        return None
+    what = f"Epoch {job.planned} has its input and is not decided: it is staged, or no driver runs."
+    since_ms = job.planned_at_ms or (newest.decided_at_ms if newest else 0)
+    return Condition(State.UNDECIDED, what, since_ms)
+
+
+def ladder(job: JobFacts) -> list[Rung]:
+    """Return who has which epoch, from the plan to Spark's commit."""
+    newest, doubt = job.newest, job.in_doubt
+    rungs = []
+    if job.planned is not None:
+        open_ = newest is None or job.planned > newest.number
+        note = "its input is fixed; it is not decided" if open_ else "its input is fixed"
+        rungs.append(Rung("planned by Spark", job.planned, note, job.planned_at_ms))
+    if newest is None:
+        return rungs
+    rungs.append(Rung("decided", newest.number, newest.delivery, newest.decided_at_ms))
+    for sink, rows in newest.rows.items():
+        if sink in job.discarded.get(newest.number, ()):
+            rungs.append(Rung(sink, newest.number, f"DISCARDED: never gets its {rows:,} rows"))
+        elif not rows:
+            rungs.append(Rung(sink, newest.number, "no rows for it"))
+        elif doubt is None:
+            rungs.append(Rung(sink, newest.number, f"has its {rows:,} rows"))
+        else:
+            first = newest.number == (job.lineage.first_epoch if job.lineage else 0)
+            before = "has none" if first else f"has {newest.number - 1}"
+            before += f", or {newest.number} too"
+            lost = "; not retried if its driver died" if doubt.delivery == AT_MOST_ONCE else ""
+            rungs.append(
+                Rung(sink, newest.number, before + lost, doubt.decided_at_ms, in_doubt=True)
+            )
+    committed = max(job.committed, default=None)
+    note = "may be ahead of the sinks (overlap)" if newest.overlapped else ""
+    rungs.append(Rung("committed by Spark", committed, note))
+    return rungs
+
+
+def ledger(epochs: Sequence[Epoch]) -> Ledger | None:
+    """Return what became of the rows of some epochs; None without epochs."""
+    if not epochs:
+        return None
+    counted = all(ROWS_IN in epoch.counts for epoch in epochs)
+    rows_in = sum(epoch.counts[ROWS_IN] for epoch in epochs) if counted else None
+    refused = sum(epoch.counts.get(_REFUSED, 0) for epoch in epochs)
+    rows = sum((Counter(dict(epoch.rows)) for epoch in epochs), Counter[str]())
+    lines = tuple(
+        LedgerLine(
+            sink,
+            binding.target,
+            rows[sink],
+            None if rows_in is None else rows_in - refused - rows[sink],
+        )
+        for sink, binding in epochs[-1].sinks.items()
+    )
+    return Ledger(epochs[0].number, epochs[-1].number, rows_in, refused, lines)
+
+
+def dead_letters(epochs: Sequence[Epoch]) -> list[tuple[str, int]]:
+    """Return the kinds of dead letters in some epochs with their numbers, most first."""
+    return sum((Counter(epoch.dead_letters) for epoch in epochs), Counter[str]()).most_common()

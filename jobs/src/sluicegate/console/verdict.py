@@ -1,0 +1,145 @@
+"""The verdict: what bounds a job, from the reports of its last epochs. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from sluicegate.storage.epoch_report import APPLY, EpochReport
+
+STAGE, DECIDE = "stage", "decide"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What bounds a job.
+
+    Args:
+        sentence: for people.
+        bound: 'stage', 'decide', 'apply', 'wait', or '' if no report says it.
+        sink: the sink whose apply bounds it.
+        step: the longest step of that apply; empty: most of it is outside of the writer.
+    """
+
+    sentence: str
+    bound: str = ""
+    sink: str = ""
+    step: str = ""
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Median durations in ms; `period` is the time from one stage to the next, 0 if unknown."""
+
+    stage: float
+    decide: float
+    apply: Mapping[str, float]
+    period: float
+    overlap: bool
+
+    @property
+    def applies(self) -> float:
+        """All applies of an epoch: they run one after another."""
+        return sum(self.apply.values())
+
+    @property
+    def busy(self) -> float:
+        """How long an epoch takes, or the longer of its halves if they run at the same time."""
+        before = self.stage + self.decide
+        return max(before, self.applies) if self.overlap else before + self.applies
+
+
+def verdict(reports: Iterable[EpochReport]) -> Verdict:
+    """Return what bounds a job: its input, the stage, the decision, or a sink and one of its steps.
+
+    Medians, so that one slow epoch or a restart between two of them does not count.
+    """
+    staged = [r for r in reports if any(step.name == STAGE for step in r.steps)]
+    if not staged:
+        return Verdict(
+            "What bounds it is unknown: no epoch with a report of its steps is retained."
+        )
+    times = _times(staged)
+    of = max(times.period, times.busy)
+    idle_ms = of - times.busy
+    tries = _tries(staged)
+    before = {STAGE: times.stage, DECIDE: times.decide}
+    sink = max(times.apply, key=lambda sink: times.apply[sink], default="")
+    apply_ms = times.apply.get(sink, 0.0)
+    if idle_ms > max(apply_ms, *before.values()):
+        text = f"It waits for input, its trigger or Spark's planning: {_share(idle_ms, of)}."
+        return Verdict(text + tries, "wait")
+    applies_bound = times.overlap and times.applies > times.stage + times.decide
+    if sink and (applies_bound or apply_ms > max(before.values())):
+        step, step_ms = _longest_step(staged, sink, apply_ms)
+        most = f"most of it in {step} ({_ms(step_ms)})" if step else "most of it around the writers"
+        text = f"Bound by sink {sink}: its apply takes {_share(apply_ms, of)}, {most}."
+        return Verdict(text + tries, APPLY, sink, step)
+    if times.decide > times.stage:
+        text = f"Bound by the checkpoint's store: the decision takes {_share(times.decide, of)}."
+        return Verdict(text + tries, DECIDE)
+    text = f"Bound by the plan: its stage takes {_share(times.stage, of)}."
+    return Verdict(text + tries, STAGE)
+
+
+def _times(reports: Sequence[EpochReport]) -> _Times:
+    following = [(a, b) for a, b in pairwise(reports) if b.epoch == a.epoch + 1]
+    starts = [_start(b) - _start(a) for a, b in following]
+    sinks = reports[-1].sinks
+    return _Times(
+        stage=median(_total(report, STAGE) for report in reports),
+        decide=median(_total(report, DECIDE) for report in reports),
+        apply={sink: median(_total(report, APPLY, sink) for report in reports) for sink in sinks},
+        period=max(0.0, median(starts)) if starts else 0.0,
+        overlap=any(_end(a) > _start(b) for a, b in following),
+    )
+
+
+def _total(report: EpochReport, name: str, sink: str = "") -> float:
+    return sum(s.duration_ms for s in report.steps if (s.name, s.sink) == (name, sink))
+
+
+def _start(report: EpochReport) -> float:
+    return min(step.start_ms for step in report.steps if step.name == STAGE)
+
+
+def _end(report: EpochReport) -> float:
+    # only steps that the driver timed: the clock of an executor may differ
+    return max(step.start_ms + step.duration_ms for step in report.steps if step.part is None)
+
+
+def _longest_step(reports: Sequence[EpochReport], sink: str, apply_ms: float) -> tuple[str, float]:
+    """Return the longest step of a sink's writers, '' if the time outside of them is longer.
+
+    Parts run at the same time, so that the longest part of a step counts.
+    """
+    longest: dict[str, list[float]] = defaultdict(list)
+    for report in reports:
+        parts: dict[tuple[str, int], float] = defaultdict(float)
+        for step in report.steps:
+            if step.sink == sink and step.part is not None:
+                parts[step.name, step.part] += step.duration_ms
+        for name in {name for name, _ in parts}:
+            longest[name].append(max(ms for (of, _), ms in parts.items() if of == name))
+    steps = {name: median(times) for name, times in longest.items()}
+    outside = apply_ms - sum(steps.values())
+    name = max(steps, key=lambda name: steps[name], default="")
+    return (name, steps[name]) if name and steps[name] >= outside else ("", outside)
+
+
+def _tries(reports: Sequence[EpochReport]) -> str:
+    """Return a sentence about applies that were repeated, empty if none was."""
+    repeated = [(report, of.tries) for report in reports for of in report.sinks.values()]
+    again = {report.epoch for report, tries in repeated if tries > 1}
+    return f" {len(again)} of {len(reports)} epochs had to be tried again." if again else ""
+
+
+def _share(ms: float, of: float) -> str:
+    return f"{_ms(ms)} of {_ms(of)} ({ms / of:.0%})" if of else _ms(ms)
+
+
+def _ms(ms: float) -> str:
+    return f"{ms / 1000:,.1f} s" if ms >= 1000 else f"{ms:.0f} ms"  # noqa: PLR2004 - ms in a second

@@ -1,0 +1,1 @@
+"""Tests of `sluicegate.console`, on checkpoints that the real storage code wrote."""

@@ -1,0 +1,128 @@
+"""What follows from the facts of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sluicegate.console.charts import ribbon, waterfall
+from sluicegate.console.model import (
+    JobFacts,
+    Problem,
+    State,
+    condition,
+    dead_letters,
+    ladder,
+    ledger,
+)
+from sluicegate.console.offsets import Range, sources
+from sluicegate.protocol.record import Seal
+from tests.unit.console.builders import HOUR_MS, KAFKA, MYSQL, NOW_MS, epoch, job, report
+
+OLD_MS = NOW_MS - HOUR_MS
+SEAL = Seal("s", "l", "orders", 2, "moved", NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("facts", "state"),
+    [
+        (job(), State.NEW),
+        (job(epoch(0), planned=0), State.RUNNING),
+        (job(epoch(0, at_ms=OLD_MS), planned=0), State.IN_DOUBT),
+        (job(epoch(0, at_ms=OLD_MS), planned=0, committed=0), State.QUIET),
+        (job(epoch(0, at_ms=OLD_MS), planned=1, committed=0), State.UNDECIDED),
+        (job(planned=0), State.UNDECIDED),
+        (replace(job(epoch(1), committed=1), seal=SEAL), State.SEALED),
+        (replace(job(epoch(1)), problems=(Problem("torn"),)), State.DAMAGED),
+    ],
+)
+def test_the_state_of_a_job(facts: JobFacts, state: State) -> None:
+    assert condition(facts, NOW_MS).state is state
+
+
+def test_a_job_with_hourly_epochs_is_not_quiet_after_a_minute() -> None:
+    hourly = job(epoch(0, at_ms=NOW_MS - 3 * HOUR_MS), epoch(1, at_ms=OLD_MS), committed=1)
+    assert condition(hourly, NOW_MS).state is State.RUNNING
+
+
+def test_a_decided_epoch_is_in_doubt_until_the_checkpoint_proves_it_applied() -> None:
+    facts = job(epoch(6), epoch(7), committed=6)
+    assert (facts.every_sink_has, facts.in_doubt) == (6, facts.newest)
+    assert job(epoch(7), committed=7).every_sink_has == 7
+    assert replace(facts, marked=frozenset({7})).every_sink_has == 7
+    assert job(epoch(7, report=report(7))).every_sink_has == 7
+    assert job(epoch(7, report=replace(report(7), attempt="other"))).every_sink_has == 6
+
+
+def test_sparks_commit_proves_nothing_about_an_overlapped_epoch() -> None:
+    assert job(epoch(7, overlapped=True), committed=7).every_sink_has == 6
+
+
+def test_the_first_epoch_in_doubt_leaves_no_epoch_that_every_sink_has() -> None:
+    facts = job(epoch(0))
+    assert facts.every_sink_has is None
+    assert [rung.note for rung in ladder(facts) if rung.in_doubt] == ["has none, or 0 too"]
+
+
+def test_the_ladder_says_which_sinks_are_in_doubt_and_since_when() -> None:
+    rungs = {rung.who: rung for rung in ladder(job(epoch(7, at_ms=OLD_MS), planned=7, committed=6))}
+    assert (rungs[KAFKA].in_doubt, rungs[KAFKA].since_ms) == (True, OLD_MS)
+    assert rungs[KAFKA].note == "has 6, or 7 too"
+    assert (rungs[MYSQL].in_doubt, rungs[MYSQL].note) == (False, "no rows for it")
+    assert (rungs["decided"].epoch, rungs["committed by Spark"].epoch) == (7, 6)
+
+
+def test_the_ladder_names_discarded_rows() -> None:
+    facts = replace(job(epoch(7), committed=7), discarded={7: frozenset({KAFKA})})
+    assert "DISCARDED: never gets its 10 rows" in [rung.note for rung in ladder(facts)]
+
+
+def test_the_ledger_accounts_for_each_row_that_came_in() -> None:
+    counts = {"rows_in": 12, "refused": 2, "dead_letters_null": 2}
+    found = ledger([epoch(0, counts=counts), epoch(1, counts=counts)])
+    assert found is not None
+    assert (found.first, found.last, found.rows_in, found.refused) == (0, 1, 24, 4)
+    assert [(line.sink, line.rows, line.difference) for line in found.lines] == [
+        (KAFKA, 20, 0),
+        (MYSQL, 0, 20),
+    ]
+
+
+def test_the_ledger_has_no_difference_if_rows_in_were_not_always_counted() -> None:
+    found = ledger([epoch(0, counts={"rows_in": 12}), epoch(1)])
+    assert found is not None
+    assert (found.rows_in, found.lines[0].difference) == (None, None)
+
+
+def test_dead_letters_are_added_up_by_kind() -> None:
+    first = epoch(0, counts={"dead_letters_null": 1, "dead_letters_late": 3})
+    assert dead_letters([first, epoch(1, counts={"dead_letters_null": 4})]) == [
+        ("null", 5),
+        ("late", 3),
+    ]
+
+
+def test_the_longest_epoch_of_a_ribbon_has_the_full_height() -> None:
+    stage, apply = ("stage", "", None, 30.0), ("apply", KAFKA, None, 10.0)
+    short, long = epoch(0, report=report(0, apply)), epoch(1, report=report(1, stage, apply))
+    bars = ribbon([short, long, epoch(2)])
+    assert [sum(segment.length for segment in bar.segments) for bar in bars] == [25.0, 100.0, 0.0]
+    assert [segment.css for segment in bars[1].segments] == ["stage", "sink0"]
+    assert bars[2].label.endswith("no report")
+
+
+def test_a_waterfall_is_as_wide_as_its_steps() -> None:
+    lines = waterfall(report(0, ("stage", "", None, 60.0), ("apply", KAFKA, None, 40.0)))
+    assert [(line.segment.start, line.segment.length) for line in lines] == [(0, 60), (60, 40)]
+
+
+def test_offsets_of_kafka_are_shown_by_partition() -> None:
+    def stored(line: str) -> bytes:
+        return f'v1\n{{"conf":{{"secret":"s"}}}}\n{line}'.encode()
+
+    (of,) = sources(stored('{"t":{"0":5}}'), stored('{"t":{"0":9,"1":3}}'))
+    assert of.ranges == (Range("t", "0", 5, 9), Range("t", "1", None, 3))
+    (other,) = sources(None, stored('{"logOffset":3}'))
+    assert (other.text, other.ranges) == ('{"logOffset":3}', ())
+    assert sources(None, None) == []

@@ -1,0 +1,322 @@
+"""The pages of the console, requested as a browser does, on checkpoints of the real runner."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp
+
+from sluicegate import failpoints
+from sluicegate.console.app import LOCAL_NAMES, create_app, without_user_info
+from sluicegate.console.reader import Reader
+from sluicegate.protocol.record import EpochRecord, Seal
+from sluicegate.sinks.memory import forget
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.lineage import Lineage, create_lineage
+from sluicegate.storage.object_store import LocalObjectStore
+from tests.unit.savepoints import builders as savepoints
+from tests.unit.spark.memory_epochs import run
+
+EPOCHS = 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response: `text` is what a reader sees of it."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+
+    @property
+    def text(self) -> str:
+        without_tags = re.sub(r"<[^>]+>", " ", self.body)
+        return " ".join(html.unescape(without_tags).split())
+
+
+def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
+    """Return the answer to a GET request."""
+    sent: list[Any] = []
+    pairs = {"host": host, **headers}
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in pairs.items()],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return await asyncio.Future()  # the browser waits
+
+    async def send(message: Any) -> None:  # noqa: ANN401 - of starlette's
+        sent.append(message)
+
+    async def answer() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(answer())
+    body = b"".join(message.get("body", b"") for message in sent)
+    raw = sent[0]["headers"]
+    return Answer(sent[0]["status"], {k.decode(): v.decode() for k, v in raw}, body.decode())
+
+
+def new(root: Path, name: str) -> LocalObjectStore:
+    """Return a checkpoint in which nothing is decided."""
+    folder = name.rpartition("/")[2]
+    forget(folder)
+    store = LocalObjectStore(root / name)
+    create_lineage(store, Lineage(folder, "orders"))
+    return store
+
+
+def finished(root: Path, name: str, epochs: int = EPOCHS) -> LocalObjectStore:
+    """Run a job until its last epoch is in every sink and committed."""
+    store = new(root, name)
+    run(store, epochs)
+    for epoch in range(epochs):
+        store.create(f"commits/{epoch}", b"v1\n{}")
+    return store
+
+
+@pytest.fixture
+def apps() -> Iterator[list[Reader]]:
+    readers: list[Reader] = []
+    yield readers
+    for reader in readers:
+        reader.close()
+
+
+@pytest.fixture
+def console(tmp_path: Path, apps: list[Reader]) -> ASGIApp:
+    """Return a console of what is below the test's folder."""
+    apps.append(Reader([str(tmp_path)]))
+    return create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=3.0)
+
+
+def content(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_the_pages_of_a_job_name_its_epochs_sinks_and_steps(
+    tmp_path: Path, console: ASGIApp
+) -> None:
+    finished(tmp_path, "shop/pages")
+    fleet = request(console, "/")
+    assert "epoch 2" in fleet.text
+    assert "/job/shop/pages/epoch/2" in fleet.body
+    job = request(console, "/job/shop/pages")
+    assert "memory.pages 2 has its 3 rows" in job.text
+    assert "null 3" in job.text, "dead letters of three epochs"
+    assert "Bound by" in job.text or "It waits" in job.text
+    epoch = request(console, "/job/shop/pages/epoch/1")
+    assert "Every sink has it." in epoch.text
+    for step in ("stage", "decide", "begin", "write", "flush", "commit", "apply"):
+        assert re.search(rf'<th scope="row">{step} ', epoch.body), step
+
+
+def test_pages_change_nothing_in_a_checkpoint(tmp_path: Path, console: ASGIApp) -> None:
+    finished(tmp_path, "shop/readonly")
+    before = content(tmp_path)
+    for path in ("/", "/job/shop/readonly", "/job/shop/readonly/epoch/0", "/job/nowhere"):
+        request(console, path)
+    assert content(tmp_path) == before
+
+
+def test_a_decided_epoch_of_a_dead_driver_is_in_doubt(tmp_path: Path, console: ASGIApp) -> None:
+    store = new(tmp_path, "doubt")
+    failpoints.arm("after-decide@0=raise")
+    try:
+        with pytest.raises(failpoints.FailpointHit):
+            run(store)
+    finally:
+        failpoints.arm("")
+    job = request(console, "/job/doubt")
+    assert "memory.doubt 0 in doubt: has none, or 0 too" in job.text
+    assert "IN DOUBT" in request(console, "/job/doubt/epoch/0").text
+    run(store)
+    assert "memory.doubt 0 has its 3 rows" in request(console, "/job/doubt").text
+
+
+@pytest.mark.parametrize("name", ["lineage.json", "epochs/1", "epochs/2"])
+@pytest.mark.parametrize("damage", [b"", b"torn", b"[1]", b"null", b"\xff\xfe"])
+def test_a_damaged_object_is_named_and_the_rest_is_shown(
+    tmp_path: Path, console: ASGIApp, name: str, damage: bytes
+) -> None:
+    finished(tmp_path, "broken").put(name, [damage])
+    finished(tmp_path, "healthy")
+    job = request(console, "/job/broken")
+    assert job.status == 200
+    assert "damaged" in job.text
+    assert name in job.text
+    assert "Traceback" not in job.body
+    fleet = request(console, "/")
+    assert fleet.text.index("broken") < fleet.text.index("healthy"), "what is wrong comes first"
+    number = name.removeprefix("epochs/")
+    if number.isdecimal():
+        answer = request(console, f"/job/broken/epoch/{number}")
+        assert answer.status == 503
+        assert name in answer.text
+
+
+def test_a_missing_record_between_two_is_damage(tmp_path: Path, console: ASGIApp) -> None:
+    finished(tmp_path, "gap").delete("epochs/1")
+    assert "epochs/1 is missing, but epochs/2 exists" in request(console, "/job/gap").text
+
+
+@pytest.mark.parametrize("damage", [b"", b"torn", b'{"epoch":1}', b"[]"])
+def test_a_damaged_report_is_only_a_note(tmp_path: Path, console: ASGIApp, damage: bytes) -> None:
+    finished(tmp_path, "noted").put("epochs/1.report", [damage])
+    job = request(console, "/job/noted")
+    assert "Note: epochs/1.report is damaged or of another version" in job.text
+    assert "No report" in request(console, "/job/noted/epoch/1").text
+
+
+def test_a_store_that_cannot_be_read_is_said_on_the_page(
+    tmp_path: Path, apps: list[Reader]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    apps.append(Reader([str(tmp_path / "file"), "ftp://host/x"]))
+    app = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=3.0)
+    fleet = request(app, "/")
+    assert fleet.status == 200
+    assert "the checkpoint store did not list" in fleet.text
+    assert "unknown scheme" in fleet.text
+
+
+def test_a_folder_without_checkpoints_is_said_on_the_page(console: ASGIApp) -> None:
+    assert "No checkpoint was found below" in request(console, "/").text
+
+
+def test_a_sealed_job_shows_its_seal_and_its_savepoint(tmp_path: Path, console: ASGIApp) -> None:
+    checkpoint = savepoints.checkpoint(tmp_path / "checkpoints" / "moved", 2)
+    savepoints.take(checkpoint, str(tmp_path / "savepoints"), seal=True)
+    job = request(console, "/job/checkpoints/moved")
+    assert "Sealed before epoch 2" in job.text
+    assert "epoch 1" in job.text.partition("Savepoints")[2]
+    assert "sealed for a move" in job.text
+    assert "/job/savepoints" not in request(console, "/").body, "a savepoint is no job"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("savepoint.json", '"epoch": 1', '"epoch": "<b>"'),
+        ("savepoint.json", '"created_at_ms": ', '"created_at_ms": 99999999'),
+        ("savepoint.json", "{", "["),
+        ("moved.json", "", "[]"),
+    ],
+)
+def test_a_damaged_savepoint_hides_nothing_of_its_job(
+    tmp_path: Path, console: ASGIApp, name: str, old: str, new: str
+) -> None:
+    checkpoint = savepoints.checkpoint(tmp_path / "c" / "job", 2)
+    taken = LocalObjectStore(Path(savepoints.take(checkpoint, str(tmp_path / "s")).url))
+    content = (taken.read(name) or b"").decode()
+    assert old in content
+    taken.put(name, [content.replace(old, new, 1).encode() if old else new.encode()])
+    job = request(console, "/job/c/job")
+    assert job.status == 200
+    assert "memory.t 1 has its 10 rows" in job.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/job/../secret",
+        "/job/shop/../../secret",
+        "/job//etc",
+        "/job/shop/safe/epoch/99",
+        "/job/shop/safe/../safe",
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/nowhere",
+    ],
+)
+def test_what_was_not_found_by_the_reader_is_not_served(
+    tmp_path: Path, apps: list[Reader], path: str
+) -> None:
+    finished(tmp_path, "inside/shop/safe", 1)
+    finished(tmp_path, "secret", 1)
+    apps.append(Reader([str(tmp_path / "inside")]))
+    answer = request(create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=3.0), path)
+    assert answer.status == 404
+    assert "sluicegate.console" not in answer.body
+
+
+def rewrite(store: LocalObjectStore, epoch: int, **fields: Any) -> None:  # noqa: ANN401
+    """Replace a record, by one with some other fields."""
+    log = StoredEpochLog(store)
+    record = log.read(epoch)
+    assert isinstance(record, EpochRecord)
+    store.delete(f"epochs/{epoch}")
+    log.create(replace(record, **fields))
+
+
+def test_what_a_checkpoint_says_is_escaped(tmp_path: Path, console: ASGIApp) -> None:
+    script = "<script>alert(1)</script>"
+    store = finished(tmp_path, "shop&<b>", 1)
+    store.put("lineage.json", [json.dumps({"id": script, "job": script}).encode()])
+    rewrite(store, 0, counts={f"dead_letters_{script}": 1}, traceparent=script, attempt=script)
+    store.put("offsets/0", [f"v1\n{{}}\n{script}".encode()])
+    StoredEpochLog(store).create_seal(Seal("s", "l", "j", 1, script, 0))
+    for path in ("/", "/job/shop&<b>", "/job/shop&<b>/epoch/0", f"/job/{script}"):
+        answer = request(console, path)
+        assert "alert(1)" in answer.body
+        assert "<script>alert" not in answer.body
+        assert "<b>" not in answer.body.partition("<nav")[2].partition("</nav>")[0]
+
+
+def test_no_page_has_the_password_of_a_url(tmp_path: Path, console: ASGIApp) -> None:
+    store = finished(tmp_path, "secrets", 1)
+    record = StoredEpochLog(store).read(0)
+    assert record is not None
+    target = "table mysql://root:hunter2@db:3306/shop"
+    bound = {sink: replace(binding, target=target) for sink, binding in record.sinks.items()}
+    rewrite(store, 0, sinks=bound)
+    StoredEpochLog(store).create_seal(Seal("s", "l", "j", 1, f"moved to {target}", 0))
+    for path in ("/", "/job/secrets", "/job/secrets/epoch/0"):
+        answer = request(console, path)
+        assert answer.status == 200
+        assert "hunter2" not in answer.body
+    assert "mysql://db:3306/shop" in request(console, "/job/secrets").text
+    assert without_user_info("a://u:p@s@h/x?y b://c") == "a://h/x?y b://c"
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere", "/static/console.css", "/static/console.js"])
+def test_every_answer_allows_only_the_consoles_own_files(console: ASGIApp, path: str) -> None:
+    answer = request(console, path)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    inline = re.findall(r"<script(?![^>]*src=)|\sstyle=|\son\w+=|https?://", answer.body)
+    assert inline == [], "the policy forbids these"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", ""])
+def test_a_request_by_another_name_is_refused(console: ASGIApp, host: str) -> None:
+    assert request(console, "/", host=host).status == 400
+
+
+@pytest.mark.parametrize("host", ["localhost:8321", "127.0.0.1", "[::1]:8321"])
+def test_a_request_by_a_name_of_this_machine_is_answered(console: ASGIApp, host: str) -> None:
+    assert request(console, "/", host=host).status == 200
+
+
+def test_a_page_that_has_not_changed_is_not_sent_again(console: ASGIApp) -> None:
+    etag = request(console, "/").headers["etag"]
+    again = request(console, "/", if_none_match=etag)
+    assert (again.status, again.body) == (304, "")

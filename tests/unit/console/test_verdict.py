@@ -1,0 +1,91 @@
+"""What bounds a job, from its reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluicegate.console.verdict import verdict
+from sluicegate.storage.epoch_report import EpochReport
+from tests.unit.console.builders import KAFKA, MYSQL, report
+
+Step = tuple[str, str, int | None, float]
+
+STAGE: Step = ("stage", "", None, 100.0)
+DECIDE: Step = ("decide", "", None, 10.0)
+
+
+def apply(sink: str, ms: float) -> Step:
+    return ("apply", sink, None, ms)
+
+
+def every(period_ms: float, *steps: Step, epochs: int = 5) -> list[EpochReport]:
+    return [report(n, *steps, start_ms=n * period_ms) for n in range(epochs)]
+
+
+def test_a_job_that_waits_most_of_its_time_is_bound_by_its_input() -> None:
+    of = verdict(every(1000.0, STAGE, DECIDE, apply(KAFKA, 50.0)))
+    assert (of.bound, of.sink) == ("wait", "")
+    assert "840 ms of 1.0 s (84%)" in of.sentence
+
+
+def test_a_slow_plan_is_named() -> None:
+    of = verdict(every(170.0, STAGE, DECIDE, apply(KAFKA, 50.0)))
+    assert of.bound == "stage"
+    assert of.sentence == "Bound by the plan: its stage takes 100 ms of 170 ms (59%)."
+
+
+def test_a_slow_store_is_named() -> None:
+    of = verdict(every(300.0, STAGE, ("decide", "", None, 200.0)))
+    assert of.bound == "decide"
+
+
+@pytest.mark.parametrize("slow", ["begin", "write", "flush", "commit"])
+def test_the_slow_sink_and_its_longest_step_are_named(slow: str) -> None:
+    parts = [
+        (step, MYSQL, part, 400.0 if (step, part) == (slow, 1) else 20.0)
+        for part in (0, 1)
+        for step in ("begin", "write", "flush", "commit")
+    ]
+    of = verdict(every(650.0, STAGE, DECIDE, apply(KAFKA, 50.0), *parts, apply(MYSQL, 480.0)))
+    assert (of.bound, of.sink, of.step) == ("apply", MYSQL, slow)
+    assert f"most of it in {slow} (400 ms)" in of.sentence
+
+
+def test_an_apply_whose_writers_are_quick_is_bound_around_them() -> None:
+    of = verdict(every(520.0, STAGE, DECIDE, ("write", KAFKA, 0, 20.0), apply(KAFKA, 400.0)))
+    assert (of.sink, of.step) == (KAFKA, "")
+
+
+def test_applies_that_overlap_the_next_stage_bound_a_job_together() -> None:
+    """Each of them is shorter than the stage, but only both together fill the time."""
+    steps = (STAGE, DECIDE, apply(KAFKA, 80.0), apply(MYSQL, 90.0))
+    assert verdict(every(280.0, *steps)).bound == "stage"
+    assert verdict(every(170.0, *steps)).sink == MYSQL
+
+
+@pytest.mark.parametrize(
+    ("bound", "stage_ms", "apply_ms"), [("stage", 100.0, 50.0), ("apply", 50.0, 100.0)]
+)
+def test_one_slow_epoch_after_a_restart_changes_nothing(
+    bound: str, stage_ms: float, apply_ms: float
+) -> None:
+    steps = ("stage", "", None, stage_ms), apply(KAFKA, apply_ms)
+    slow = ("stage", "", None, apply_ms * 1e4), apply(KAFKA, stage_ms * 1e4)
+    reports = [*every(160.0, *steps), report(5, *slow, start_ms=9e6)]
+    assert verdict(reports).bound == bound
+
+
+def test_repeated_applies_are_counted() -> None:
+    reports = every(170.0, STAGE, DECIDE, apply(KAFKA, 50.0), epochs=2)
+    reports.append(report(2, STAGE, DECIDE, apply(KAFKA, 50.0), start_ms=340.0, tries=3))
+    assert verdict(reports).sentence.endswith("1 of 3 epochs had to be tried again.")
+
+
+def test_without_reports_the_bound_is_unknown() -> None:
+    replay = report(0, apply(KAFKA, 5.0))
+    for reports in ([], [replay]):
+        assert verdict(reports).bound == ""
+
+
+def test_steps_without_a_duration_divide_by_nothing() -> None:
+    assert verdict([report(0, ("stage", "", None, 0.0))]).bound == "stage"
