@@ -122,18 +122,19 @@ def metrics_page() -> str:
             "The operator serves them at `/metrics`, port 8080. Only the leader shows jobs. "
             "[Health and metrics](../kubernetes/metrics.md) explains how to read them."
         ),
-        table(head, sorted(_metrics(Metrics()))),
+        table(head, sorted(metric_rows(Metrics()))),
         "## A driver",
         paragraph(
             "A driver serves them at `/metrics`, at the port that `metrics-port` sets, with the "
             "`process_*` metrics of its Python process. [Metrics of a job](../operations/metrics.md) "
             "explains how to read them."
         ),
-        table(head, sorted(_metrics(DriverMetrics()))),
+        table(head, sorted(metric_rows(DriverMetrics()))),
     )
 
 
-def _metrics(metrics: Metrics | DriverMetrics) -> Iterator[tuple[str, ...]]:
+def metric_rows(metrics: Metrics | DriverMetrics) -> Iterator[tuple[str, ...]]:
+    """Yield the name, type, labels and meaning of each metric, which need no sample."""
     for collector in vars(metrics).values():
         if collector is metrics.registry or not hasattr(collector, "collect"):
             continue

@@ -13,6 +13,8 @@ from tests.integration.charts.rendering import Charts, vendored_charts
 from tests.integration.operator.api import Api
 from tests.integration.operator.conftest import server_or_skip
 
+_PROMETHEUS_KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
+
 
 def _monitor(kind: str) -> dict[str, Any]:
     """Return a CRD of the Prometheus operator that accepts anything."""
@@ -57,7 +59,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         api = Api(server)
         api.install_crds()
         definitions = [yaml.safe_load(path.read_text("utf-8")) for path in strimzi_crds.crds()]
-        for definition in (*map(_monitor, ("ServiceMonitor", "PodMonitor")), *definitions):
+        for definition in (*map(_monitor, _PROMETHEUS_KINDS), *definitions):
             api.request(
                 "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
             )

@@ -56,6 +56,7 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "metrics": {
             "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
             "dashboard": {"enabled": True},
+            "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
         },
     },
     "job": {
@@ -63,7 +64,10 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "account": {"create": True},
         "savepoint": {"enabled": True},
         "connections": {"mysql": {"authority": "mysql-tls"}},
-        "metrics": {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+        "metrics": {
+            "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+            "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
+        },
         "spec": {
             "restartNonce": 1763780000,
             "upgradeMode": "Savepoint",

@@ -1,21 +1,16 @@
-"""The operator's chart: permissions, flags, probes, CustomResourceDefinitions and dashboard."""
+"""The operator's chart: permissions, flags, probes and CustomResourceDefinitions."""
 
 import itertools
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import generate_latest
 
 from infra import manifests
 from infra.chart_docs import helm
-from infra.workspace import CHECKOUT
 from sluicegate_operator.api.crds import KINDS
-from sluicegate_operator.controllers.metrics import Metrics
 from sluicegate_operator.pods.names import DEFAULT_SERVICE_ACCOUNT
 from tests.integration.charts.rendering import (
     Charts,
@@ -309,7 +304,7 @@ def names_of(documents: list[Document], without: set[str]) -> set[tuple[str, str
     }
 
 
-# --- CRDs and dashboard ----------------------------------------------------------------------------
+# --- CRDs -----------------------------------------------------------------------------------------
 
 
 def test_no_release_contains_the_crds(charts: Charts) -> None:
@@ -342,50 +337,8 @@ def test_security_h10_a_namespaced_platform_may_read_the_volumes_keys_and_not_ro
     assert readable == [f"{store}-user-checkpoints", f"{store}-tls"]
 
 
-def load_dashboard() -> Document:
-    path = helm.FOLDER / "operator" / "files" / "dashboard.json"
-    document: Document = json.loads(path.read_text())
-    return document
-
-
-def expressions() -> list[str]:
-    return [target["expr"] for panel in load_dashboard()["panels"] for target in panel["targets"]]
-
-
-def queried_metrics() -> set[str]:
-    """Return the metrics in the dashboard's expressions, without the suffix of histogram buckets."""
-    names = set().union(*(re.findall(r"sluicegate_[a-z_]+", text) for text in expressions()))
-    return {name.removesuffix("_bucket") for name in names}
-
-
-def test_the_dashboard_uses_documented_metrics() -> None:
-    table = Path(CHECKOUT / "docs" / "kubernetes" / "metrics.md").read_text()
-    documented = set(re.findall(r"`(sluicegate_[a-z_]+)`", table))
-    assert queried_metrics() <= documented
-
-
-def test_the_dashboard_uses_metrics_that_the_operator_exports() -> None:
-    text = generate_latest(Metrics().registry).decode()
-    exported = set(re.findall(r"# TYPE (sluicegate_[a-z_]+)", text))
-    assert queried_metrics() <= exported
-
-
-def test_panels_of_the_dashboard_do_not_overlap() -> None:
-    cells = [
-        (x, y)
-        for panel in load_dashboard()["panels"]
-        for place in [panel["gridPos"]]
-        for x, y in itertools.product(
-            range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"])
-        )
-    ]
-    assert len(cells) == len(set(cells))
-
-
-def test_monitor_and_dashboard_are_rendered_only_if_enabled(charts: Charts) -> None:
+def test_the_monitor_is_rendered_only_if_enabled(charts: Charts) -> None:
     assert of_kind(render_operator(charts), "ServiceMonitor") == []
-    enabled = {"serviceMonitor": {"enabled": True}, "dashboard": {"enabled": True}}
-    documents = render_operator(charts, {"metrics": enabled})
-    assert only_of_kind(documents, "ServiceMonitor")["spec"]["endpoints"][0]["path"] == "/metrics"
-    config_map = only_of_kind(documents, "ConfigMap", "sluicegate-operator-dashboard")
-    assert json.loads(config_map["data"]["sluicegate.json"]) == load_dashboard()
+    documents = render_operator(charts, {"metrics": {"serviceMonitor": {"enabled": True}}})
+    (endpoint,) = only_of_kind(documents, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["path"] == "/metrics"

@@ -13,6 +13,7 @@ PAGES: Final = tuple(
         "upgrades",
         "runbook",
         "metrics",
+        "alerts",
         "streamingjob",
         "checkpointvolume",
         "savepoint",
