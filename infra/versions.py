@@ -63,6 +63,8 @@ STRIMZI: Final = "1.2.0"
 
 # The Kafka connector of Flink, a peer in `make bench` (requirements/flink.in).
 FLINK_KAFKA: Final = "5.0.0-2.2"
+# Kafka Streams, another peer; its own release, because a peer runs on what its users have.
+KAFKA_STREAMS: Final = "4.3.1"
 
 # The oldest Go that the modules above accept.
 GO_OLDEST: Final = "1.26.3"

@@ -134,6 +134,13 @@ SETS: Final = {
     "flink": JarSet(
         alone=_jars(f"org.apache.flink:flink-sql-connector-kafka:{versions.FLINK_KAFKA}"),
     ),
+    "kafka-streams": JarSet(
+        roots=_jars(
+            f"org.apache.kafka:kafka-streams:{versions.KAFKA_STREAMS}",
+            f"org.slf4j:slf4j-simple:{versions.SLF4J}",
+        ),
+        exclude=("rocksdbjni",),  # 70 MB of state stores that a copy does not open
+    ),
     "mariadb-linux64": _mariadb("linux64"),
     "mariadb-macos-arm64": _mariadb("macos-arm64"),
 }
