@@ -41,6 +41,9 @@ HELM: Final = "4.3.1"
 HELM_SUM: Final = "h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g="
 KIND: Final = "0.33.0"
 KIND_SUM: Final = "h1:AjvDv3vOygb/VKLVQW87lfktIBzkxR8Ump9DjxC8+Lk="
+# Prometheus 3.15 by its number as a module. promtool fires the alerts of the charts in tests.
+PROMETHEUS: Final = "0.315.0"
+PROMETHEUS_SUM: Final = "h1:sFGZWmC2Hk9N1NBJGCnXYZb5hyLCq8yuAMoEjLAg6ac="
 
 # The other programs of the cluster's node (infra/offline/kind_node/programs.py), Go modules too. containerd,
 # the CNI plugins, etcd and CoreDNS have the versions of kind's stock node image.
