@@ -70,6 +70,13 @@ FLINK_KAFKA: Final = "5.0.0-2.2"
 # The oldest Go that the modules above accept.
 GO_OLDEST: Final = "1.26.3"
 
+# Serves Kafka's JMX metrics to Prometheus, in the JVM of the node.
+JMX_EXPORTER: Final = "1.0.1"
+
+# Serves MySQL's metrics to Prometheus: a Go module in the mysql image.
+MYSQLD_EXPORTER: Final = "0.19.0"
+MYSQLD_EXPORTER_SUM: Final = "h1:0V9oxdoltX9bclyT7cooF2E50ktUiz6AK0IQm4+rCS0="
+
 # Kafka 4.4.0 depends on these two in a version that was never published to Maven.
 KAFKA_TOOLS: Final = "4.3.1"
 

@@ -137,6 +137,18 @@ COLLECTOR: Final = Program(
     built_by="make images",
 )
 
+MYSQLD_EXPORTER: Final = Program(
+    name="mysqld_exporter",
+    module="github.com/prometheus/mysqld_exporter",
+    version=versions.MYSQLD_EXPORTER,
+    checksum=versions.MYSQLD_EXPORTER_SUM,
+    package=".",
+    opt_out_variable="",
+    linker_flags="-s -w -X github.com/prometheus/common/version.Version="
+    + versions.MYSQLD_EXPORTER,
+    system="linux",
+    built_by="make images",
+)
 PROMTOOL: Final = Program(
     name="promtool",
     module="github.com/prometheus/prometheus",
@@ -156,7 +168,14 @@ CONTROL_PLANE: Final = (ETCD, API_SERVER)
 
 PROGRAMS: Final[Mapping[str, Program]] = {
     program.name: program
-    for program in (*CLI_TOOLS.values(), *CONTROL_PLANE, VERSITYGW, COLLECTOR, PROMTOOL)
+    for program in (
+        *CLI_TOOLS.values(),
+        *CONTROL_PLANE,
+        VERSITYGW,
+        COLLECTOR,
+        MYSQLD_EXPORTER,
+        PROMTOOL,
+    )
 }
 
 _VERSION_ARGUMENTS: Final = {
