@@ -154,7 +154,7 @@ class _PartStager:
     def _rows_of(self, batch: pa.RecordBatch, i: int) -> tuple[pa.Array, pa.RecordBatch]:
         """Return a sink's rows of a batch, and their positions in the batch."""
         struct = batch.column(i)
-        at = pa.array(range(batch.num_rows), pa.int64())
+        at = pa.arange(0, batch.num_rows)
         if struct.null_count:
             valid = struct.is_valid()
             struct, at = struct.filter(valid), at.filter(valid)
