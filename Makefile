@@ -161,4 +161,4 @@ apiserver: environment
 
 # What the tests of charts and of the operator's page run; without one of them these are left out.
 clients: environment
-	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl
+	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl promtool

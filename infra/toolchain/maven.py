@@ -123,6 +123,10 @@ SETS: Final = {
             f"org.apache.kafka:kafka_{versions.SCALA}:{versions.KAFKA_TOOLS}",
         ),
     ),
+    # A Java agent of the kafka image, which contains what it needs under names of its own.
+    "kafka-metrics": JarSet(
+        alone=_jars(f"io.prometheus.jmx:jmx_prometheus_javaagent:{versions.JMX_EXPORTER}"),
+    ),
     # Strimzi's API and the generator of its CRDs, which contains what it needs.
     "strimzi": JarSet(
         alone=_jars(
