@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -47,7 +47,7 @@ class RunReport:
 
     run: dict[str, Any]
     seconds: float = 0.0
-    cells: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    cells: dict[str, dict[str, int]] = field(default_factory=dict)
     recovery: dict[str, Spread] = field(default_factory=dict)
     reader_wait: dict[str, Spread] = field(default_factory=dict)
     single: int = 0
@@ -66,7 +66,7 @@ class RunReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        return {**asdict(self), "cells": {a: dict(c) for a, c in self.cells.items()}}
+        return {**asdict(self), "passed": self.passed}
 
 
 def summarize(history: Iterable[Event]) -> RunReport:
@@ -80,7 +80,8 @@ def summarize(history: Iterable[Event]) -> RunReport:
         match event["event"]:
             case "fault":
                 actor = event["actor"]
-                report.cells[actor][event["place"]] += 1
+                cells = report.cells.setdefault(actor, {})
+                cells[event["place"]] = cells.get(event["place"], 0) + 1
                 report.single += not event["second"]
                 report.double += bool(event["second"])
                 report.changed += bool(event["change"])
@@ -129,7 +130,7 @@ def as_markdown(report: RunReport) -> str:
     places = sorted({place for cells in report.cells.values() for place in cells})
     lines += ["", f"| place | {' | '.join(actors)} |", "|---|" + "---|" * len(actors)]
     lines += [
-        f"| {place} | {' | '.join(str(report.cells[a][place] or '') for a in actors)} |"
+        f"| {place} | {' | '.join(str(report.cells[a].get(place, '')) for a in actors)} |"
         for place in places
     ]
     return "\n".join(lines) + "\n"
