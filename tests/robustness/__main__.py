@@ -12,12 +12,14 @@ import os
 import random
 import shutil
 import sys
+from contextlib import ExitStack
 
 from infra.local_services import Services
 from infra.toolchain.maven import folder as jars_folder
 from infra.workspace import work_folder
 from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.spark.session import JARS_VARIABLE
+from tests.robustness.failpoints.s3_proxy import proxied
 from tests.robustness.history.recorder import read_history
 from tests.robustness.report.run_report import as_markdown, summarize
 from tests.robustness.scenarios.long_run import JOBS, LongRun, RunOptions
@@ -27,12 +29,18 @@ def main() -> int:
     """Run, print the report and return the exit code."""
     options = _options()
     os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
-    folder = work_folder() / "robustness" / f"{options.job}-{options.delivery}-{options.seed}"
+    name = f"{options.job}-{options.delivery}{'-store' if options.store else ''}-{options.seed}"
+    folder = work_folder() / "robustness" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print(f"SEED={options.seed} repeats these faults. Writing to {folder}", flush=True)  # noqa: T201
-    with Services() as services:
-        LongRun(services, folder, options).run()
+    with Services(s3=options.store) as services, ExitStack() as stack:
+        proxy = None
+        if options.store:
+            endpoint = services.store.endpoint
+            os.environ.update(endpoint.environment())  # for the judgment, which needs no proxy
+            proxy = stack.enter_context(proxied(endpoint))
+        LongRun(services, folder, options, proxy).run()
     report = summarize(read_history(folder / "history.jsonl"))
     page = as_markdown(report)
     (folder / "report.md").write_text(page, encoding="utf-8")
@@ -56,6 +64,11 @@ def _options() -> RunOptions:
         help="a weaker one shows that the checker finds what it breaks (default: %(default)s)",
     )
     parser.add_argument("--rate", type=float, default=40, help="records a second")
+    parser.add_argument(
+        "--store",
+        action="store_true",
+        help="keep the checkpoint in an S3 whose requests fail; needs versitygw (make store)",
+    )
     given = parser.parse_args()
     if given.seed is None:
         given.seed = random.SystemRandom().randrange(1 << 32)

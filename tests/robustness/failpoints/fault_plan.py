@@ -35,12 +35,36 @@ class Actor(StrEnum):
     MYSQL_KILLED = "MySQL killed"
     MYSQL_PAUSED = "MySQL paused"
     MYSQL_CUT = "MySQL connections cut"
+    STORE_REFUSES = "store refuses (403)"
+    STORE_UNAVAILABLE = "store unavailable (503)"
+    STORE_SLOW = "store slow"
+    STORE_LOSES_REPLY = "store loses its reply"
 
+
+STORE_EFFECTS = {
+    Actor.STORE_REFUSES: "refuse",
+    Actor.STORE_UNAVAILABLE: "unavailable",
+    Actor.STORE_SLOW: "slow",
+    Actor.STORE_LOSES_REPLY: "lose-reply",
+}
+"""Actors that fail at one request, with the effect of the proxy (`s3_proxy.Fault`)."""
+
+OBJECTS = {
+    "offset log": r"/offsets/\d+$",
+    "upload of a part": r"/staging/",
+    "decide": r"/epochs/\d+$",
+    "epoch report": r"/epochs/\d+\.report$",
+    "commit log": r"/commits/\d+$",
+}
+"""Places of these actors: the creation of an object, with the pattern of its name."""
+
+ACTORS = tuple(actor for actor in Actor if actor not in STORE_EFFECTS)
+"""Actors that fail at a failpoint or at any moment."""
 
 DRIVER_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.WORKERS, Actor.ZOMBIE})
 """Actors after which another driver starts."""
 
-SECOND_ACTORS = tuple(actor for actor in Actor if actor is not Actor.ZOMBIE)
+SECOND_ACTORS = tuple(actor for actor in ACTORS if actor is not Actor.ZOMBIE)
 
 
 @dataclass(frozen=True)
@@ -48,7 +72,7 @@ class Strike:
     """One failure: a place and an actor.
 
     Args:
-        point: a failpoint, or ANY_MOMENT.
+        point: a failpoint, ANY_MOMENT, or a key of OBJECTS.
         sink: one of SINKS if the failpoint is passed once for each sink, otherwise empty.
         actor: what fails.
         length_s: how long a paused server stays paused, and a killed one down.
@@ -118,16 +142,30 @@ def places() -> list[tuple[str, str]]:
     return found
 
 
-def draw_plan(seed: int, faults: int) -> list[PlannedFault]:
-    """Return the faults of a seed; more faults continue the same plan."""
+def draw_plan(seed: int, faults: int, *, store: bool = False) -> list[PlannedFault]:
+    """Return the faults of a seed; more faults continue the same plan.
+
+    Args:
+        seed: any number.
+        faults: how many.
+        store: draw faults of an object store. Double faults still strike at failpoints.
+    """
     rng = random.Random(seed)
-    cells = _dealt(rng)
+    cells = _dealt(rng, cells_of(store=store))
     return [_draw(rng, number, *next(cells)) for number in range(1, faults + 1)]
 
 
-def _dealt(rng: random.Random) -> Iterator[tuple[tuple[str, str], Actor]]:
+def cells_of(*, store: bool) -> list[tuple[tuple[str, str], Actor]]:
+    """Return the matrix: every place with every actor."""
+    if store:
+        return [((name, ""), actor) for name in OBJECTS for actor in STORE_EFFECTS]
+    return [(place, actor) for place in places() for actor in ACTORS]
+
+
+def _dealt(
+    rng: random.Random, cells: list[tuple[tuple[str, str], Actor]]
+) -> Iterator[tuple[tuple[str, str], Actor]]:
     """Yield every cell in a random order, then again in another one."""
-    cells = [(place, actor) for place in places() for actor in Actor]
     while True:
         yield from rng.sample(cells, len(cells))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from infra.local_services import Services
-from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, Actor, Strike
+from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, STORE_EFFECTS, Actor, Strike
 from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob
 
 EXIT_TIMEOUT_S = 120.0
@@ -51,7 +51,8 @@ class Strikes:
             outcomes[strike.actor](driver)
             return "survived" if driver.code is None else f"exit code {driver.code}"
         assert strike.actor not in DRIVER_ACTORS
-        self._strike_server(strike, driver)
+        if strike.actor not in STORE_EFFECTS:  # the proxy has done it
+            self._strike_server(strike, driver)
         return "survived"
 
     def _strike_server(self, strike: Strike, driver: Driver) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import product
+import pytest
 
-from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, Actor, draw_plan, places
+from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, cells_of, draw_plan
 
-CELLS = len(places()) * len(Actor)
+CELLS = len(cells_of(store=False))
 
 
 def test_a_seed_draws_the_same_plan_again() -> None:
@@ -22,9 +22,12 @@ def test_more_faults_continue_the_plan_of_the_seed() -> None:
     assert draw_plan(7, CELLS + 20)[:20] == draw_plan(7, 20)
 
 
-def test_every_cell_comes_once_before_one_comes_twice() -> None:
-    cells = [((f.strike.point, f.strike.sink), f.strike.actor) for f in draw_plan(7, CELLS)]
-    assert sorted(cells) == sorted(product(places(), Actor))
+@pytest.mark.parametrize("store", [False, True])
+def test_every_cell_comes_once_before_one_comes_twice(*, store: bool) -> None:
+    matrix = cells_of(store=store)
+    plan = draw_plan(7, len(matrix), store=store)
+    cells = [((f.strike.point, f.strike.sink), f.strike.actor) for f in plan]
+    assert sorted(cells) == sorted(matrix)
 
 
 def test_double_faults_and_changed_settings_are_drawn() -> None:

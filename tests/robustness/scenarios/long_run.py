@@ -20,12 +20,15 @@ from sluicegate_jobs import ip_count, two_sinks
 from tests.robustness.failpoints.fault_plan import (
     ANY_MOMENT,
     DRIVER_ACTORS,
+    OBJECTS,
+    STORE_EFFECTS,
     Actor,
     Change,
     PlannedFault,
     Strike,
     draw_plan,
 )
+from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
 from tests.robustness.failpoints.strikes import Strikes, Violated
 from tests.robustness.history.recorder import Recorder
 from tests.robustness.traffic.ip_count_harness import command_of, start
@@ -76,6 +79,7 @@ class RunOptions:
         job: a key of JOBS.
         delivery: another guarantee than exactly-once shows that the checker finds what it breaks.
         rate: records per second.
+        store: keep the checkpoint in an object store, whose requests fail.
     """
 
     seed: int
@@ -84,6 +88,7 @@ class RunOptions:
     job: str
     delivery: str
     rate: float
+    store: bool
 
 
 class Stuck(Exception):
@@ -91,9 +96,19 @@ class Stuck(Exception):
 
 
 class LongRun:
-    """A run on servers of its own."""
+    """A run on servers of its own.
 
-    def __init__(self, services: Services, folder: Path, options: RunOptions) -> None:
+    Args:
+        services: servers that it may kill.
+        folder: of its files.
+        options: what it does.
+        proxy: of the object store; None for a checkpoint in the folder.
+    """
+
+    def __init__(
+        self, services: Services, folder: Path, options: RunOptions, proxy: S3Proxy | None
+    ) -> None:
+        self._proxy = proxy
         self._options, self._services = options, services
         run_job = JOBS[options.job]
         self._scenario = new_job_scenario(
@@ -106,6 +121,8 @@ class LongRun:
             timeout_s=120.0,
             apply_timeout_s=30.0,
             delivery=options.delivery,
+            # otherwise the rows are in the record of the epoch, and no part is uploaded
+            **({"checkpoint": f"{proxy.endpoint.url}/run", "inline_bytes": 0} if proxy else {}),
         )
         settings = self._scenario.settings
         sinks = {
@@ -132,10 +149,11 @@ class LongRun:
         self._history.add("run", **dataclasses.asdict(options))
         self._traffic.start()
         self._readers.start()
-        self._job = LongLivedJob(self._scenario, self._armed)
+        variables = self._proxy.endpoint.environment() if self._proxy else {}
+        self._job = LongLivedJob(self._scenario, self._armed, variables)
         try:
             self._await_rows(time.monotonic())
-            for fault in draw_plan(options.seed, options.faults):
+            for fault in draw_plan(options.seed, options.faults, store=options.store):
                 if self._history.now_s() > options.minutes * 60:
                     break
                 self._inject(fault)
@@ -217,8 +235,22 @@ class LongRun:
         """Wait until the driver is stopped at the place of a strike; return whether it is."""
         if strike.point == ANY_MOMENT:
             return True
+        if strike.actor in STORE_EFFECTS:
+            return self._await_request(strike)
         self._armed.arm(strike)
         return self._await_stopped(strike)
+
+    def _await_request(self, strike: Strike) -> bool:
+        """Let the next creation of an object fail, and wait for it; return whether there was one."""
+        assert self._proxy is not None
+        fault = Fault("PUT", OBJECTS[strike.point], STORE_EFFECTS[strike.actor])
+        self._proxy.faults.append(fault)
+        deadline = time.monotonic() + REACH_TIMEOUT_S
+        while not fault.met and time.monotonic() < deadline:
+            self._keep_running()
+            time.sleep(_TICK_S)
+        self._proxy.faults.remove(fault)
+        return bool(fault.met)
 
     def _await_stopped(self, strike: Strike) -> bool:
         deadline = time.monotonic() + REACH_TIMEOUT_S

@@ -143,10 +143,18 @@ class Driver:
 
 
 class LongLivedJob:
-    """Starts the drivers of a scenario, one log a driver."""
+    """Starts the drivers of a scenario, one log a driver.
 
-    def __init__(self, scenario: JobScenario, armed: ArmedFailpoints) -> None:
-        self.scenario, self.armed = scenario, armed
+    Args:
+        scenario: the job; its settings may change before a restart.
+        armed: its failpoints.
+        variables: more variables of a driver, such as the endpoint of its object store.
+    """
+
+    def __init__(
+        self, scenario: JobScenario, armed: ArmedFailpoints, variables: Mapping[str, str]
+    ) -> None:
+        self.scenario, self._variables = scenario, {VARIABLE: armed.setting, **variables}
         self.started = 0
         """How many drivers were started."""
         self.driver = self._start()
@@ -159,4 +167,4 @@ class LongLivedJob:
         self.started += 1
         command = command_of(self.scenario.job.name, self.scenario.settings)
         log = self.scenario.folder / f"driver-{self.started:04}.log"
-        return Driver(start(command, log, {VARIABLE: self.armed.setting}))
+        return Driver(start(command, log, self._variables))
