@@ -142,6 +142,7 @@ class LongRun:
             (settings.table, run_job.amount),
         )
         self._job: LongLivedJob
+        self._number = 0  # of the fault that is being injected
 
     def run(self) -> None:
         """Run to the end; the outcome is in the history."""
@@ -156,10 +157,13 @@ class LongRun:
             for fault in draw_plan(options.seed, options.faults, store=options.store):
                 if self._history.now_s() > options.minutes * 60:
                     break
+                self._number = fault.number
+                self._history.add("begin", **_described(fault))
                 self._inject(fault)
+            self._number = 0
             self._judge()
         except Stuck as error:
-            self._anomaly(f"stuck: {error}")
+            self._anomaly(f"stuck: {error}", **({"fault": self._number} if self._number else {}))
         finally:
             self._job.driver.kill()
             self._readers.close()
@@ -183,12 +187,14 @@ class LongRun:
         except Violated as violation:
             outcome = "violated"
             self._anomaly(str(violation), fault=fault.number)
+            if fault.second is not None:
+                self._armed.disarm(fault.second)
             if self._job.driver.code is not None:
                 after_kill()
         baseline = time.monotonic()
         recovered = self._await_rows(baseline if fault.second else struck + _SETTLE_S)
         ended = time.monotonic()
-        wait_s = self._readers.longest_wait(began, ended)
+        wait_s = self._readers.waits.longest(began, ended)
         self._history.add(
             "fault",
             **_described(fault),

@@ -27,6 +27,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 _TICK_S = 0.2
 _QUIET = {"log_level": 0}
 
+Partition = tuple[str, int]
+"""A topic and the number of a partition."""
+
 
 @dataclass
 class Seen:
@@ -40,11 +43,11 @@ class Seen:
     amount: int = 0
     changed: list[float] = field(default_factory=list)
 
-    def see(self, amount: int) -> None:
+    def see(self, amount: int, now: float) -> None:
         """Note what is visible now."""
         if amount != self.amount:
             self.amount = amount
-            self.changed.append(time.monotonic())
+            self.changed.append(now)
 
     def first_after(self, start: float) -> float | None:
         """Return when rows appeared first after a time."""
@@ -55,7 +58,6 @@ class Seen:
 class Wait:
     """A time in which the last stable offset of a partition stood still below the high watermark."""
 
-    partition: tuple[str, int]
     offset: int
     begin: float
     end: float
@@ -64,6 +66,30 @@ class Wait:
     def seconds(self) -> float:
         """Its length."""
         return self.end - self.begin
+
+
+class Waits:
+    """How long read_committed readers of some partitions waited for an open transaction."""
+
+    def __init__(self) -> None:
+        self._ended: list[Wait] = []
+        self._open: dict[Partition, Wait] = {}
+
+    def see(self, partition: Partition, stable: int, end: int, now: float) -> None:
+        """Note the last stable offset of a partition, and its high watermark."""
+        wait = self._open.pop(partition, None)
+        if wait is not None:
+            wait.end = now
+            if wait.offset != stable or stable >= end:
+                self._ended.append(wait)
+                wait = None
+        if stable < end:
+            self._open[partition] = wait or Wait(stable, now, now)
+
+    def longest(self, begin: float, end: float) -> float:
+        """Return the longest wait that overlaps a time span, in seconds."""
+        waits = [*self._ended, *self._open.values()]
+        return max((w.seconds for w in waits if w.end >= begin and w.begin <= end), default=0.0)
 
 
 class SinkReaders:
@@ -80,8 +106,7 @@ class SinkReaders:
         self, bootstrap: str, url: str, topics: tuple[str, ...], table: tuple[str, str]
     ) -> None:
         self.seen: Mapping[str, Seen] = {"topic": Seen(), "table": Seen()}
-        self.waits: list[Wait] = []
-        self._open: dict[tuple[str, int], Wait] = {}
+        self.waits = Waits()
         self._bootstrap, self._url, self._topics, self._table = bootstrap, url, topics, table
         self._ended = threading.Event()
         self._threads = [
@@ -100,11 +125,6 @@ class SinkReaders:
         for thread in self._threads:
             thread.join()
 
-    def longest_wait(self, begin: float, end: float) -> float:
-        """Return the longest wait that overlaps a time span, in seconds."""
-        waits = [*self.waits, *self._open.values()]
-        return max((w.seconds for w in waits if w.end >= begin and w.begin <= end), default=0.0)
-
     def _read_topic(self) -> None:
         topic, total = self._topics[0], 0
         settings: dict[str, Any] = {
@@ -121,7 +141,7 @@ class SinkReaders:
             while not self._ended.is_set():
                 messages = consumer.consume(1000, timeout=_TICK_S)
                 total += sum(message.error() is None for message in messages)
-                self.seen["topic"].see(total)
+                self.seen["topic"].see(total, time.monotonic())
 
     def _read_table(self) -> None:
         connection = None
@@ -135,7 +155,7 @@ class SinkReaders:
             except pymysql.MySQLError:
                 connection = None  # the server is down or has cut the connection
                 continue
-            self.seen["table"].see(int(row[0] or 0) if row else 0)
+            self.seen["table"].see(int(row[0] or 0) if row else 0, time.monotonic())
 
     def _read_offsets(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._bootstrap, **_QUIET})
@@ -149,17 +169,7 @@ class SinkReaders:
             except KafkaException:
                 continue  # the broker is down: nobody reads
             for partition in partitions:
-                self._note(partition, stable[partition], end[partition])
-
-    def _note(self, partition: tuple[str, int], stable: int, end: int) -> None:
-        now, wait = time.monotonic(), self._open.pop(partition, None)
-        if wait is not None:
-            wait.end = now
-            if wait.offset != stable or stable >= end:
-                self.waits.append(wait)
-                wait = None
-        if stable < end:
-            self._open[partition] = wait or Wait(partition, stable, now, now)
+                self.waits.see(partition, stable[partition], end[partition], time.monotonic())
 
 
 def _connect(url: str) -> pymysql.connections.Connection[Any]:
@@ -177,8 +187,8 @@ def _connect(url: str) -> pymysql.connections.Connection[Any]:
 
 
 def _offsets(
-    admin: AdminClient, partitions: list[tuple[str, int]], isolation: IsolationLevel
-) -> dict[tuple[str, int], int]:
+    admin: AdminClient, partitions: list[Partition], isolation: IsolationLevel
+) -> dict[Partition, int]:
     latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     asked = {TopicPartition(t, p): latest for t, p in partitions}
     answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=2.0)
