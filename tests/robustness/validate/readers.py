@@ -74,21 +74,24 @@ class Waits:
     def __init__(self) -> None:
         self._ended: list[Wait] = []
         self._open: dict[Partition, Wait] = {}
+        self._lock = threading.Lock()
 
     def see(self, partition: Partition, stable: int, end: int, now: float) -> None:
         """Note the last stable offset of a partition, and its high watermark."""
-        wait = self._open.pop(partition, None)
-        if wait is not None:
-            wait.end = now
-            if wait.offset != stable or stable >= end:
-                self._ended.append(wait)
-                wait = None
-        if stable < end:
-            self._open[partition] = wait or Wait(stable, now, now)
+        with self._lock:
+            wait = self._open.pop(partition, None)
+            if wait is not None:
+                wait.end = now
+                if wait.offset != stable or stable >= end:
+                    self._ended.append(wait)
+                    wait = None
+            if stable < end:
+                self._open[partition] = wait or Wait(stable, now, now)
 
     def longest(self, begin: float, end: float) -> float:
         """Return the longest wait that overlaps a time span, in seconds."""
-        waits = [*self._ended, *self._open.values()]
+        with self._lock:
+            waits = [*self._ended, *self._open.values()]
         return max((w.seconds for w in waits if w.end >= begin and w.begin <= end), default=0.0)
 
 
@@ -110,7 +113,7 @@ class SinkReaders:
         self._bootstrap, self._url, self._topics, self._table = bootstrap, url, topics, table
         self._ended = threading.Event()
         self._threads = [
-            threading.Thread(target=read, daemon=True)
+            threading.Thread(target=read, name=read.__name__, daemon=True)
             for read in (self._read_topic, self._read_table, self._read_offsets)
         ]
 
@@ -120,10 +123,17 @@ class SinkReaders:
             thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading.
+
+        Raises:
+            RuntimeError: one had ended before, so that what it did not see proves nothing.
+        """
+        failed = [thread.name for thread in self._threads if not thread.is_alive()]
         self._ended.set()
         for thread in self._threads:
             thread.join()
+        if failed:
+            raise RuntimeError(f"readers of the sinks ended early: {', '.join(failed)}")
 
     def _read_topic(self) -> None:
         topic, total = self._topics[0], 0
