@@ -19,6 +19,7 @@ from sluicegate.console.app import LOCAL_NAMES, create_app, without_user_info
 from sluicegate.console.reader import Reader
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.sinks.memory import forget
+from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.object_store import LocalObjectStore
@@ -304,6 +305,21 @@ def test_every_answer_allows_only_the_consoles_own_files(console: ASGIApp, path:
     assert answer.headers["x-content-type-options"] == "nosniff"
     inline = re.findall(r"<script(?![^>]*src=)|\sstyle=|\son\w+=|https?://", answer.body)
     assert inline == [], "the policy forbids these"
+
+
+def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIApp) -> None:
+    store = finished(tmp_path, "failed", 1)
+    table = "mysql://root:hunter2@db:3306/shop"
+    older = DriverFailure(1, 2.5, 75, "EpochTimeout", f"late for {table}", "none lost", "restart")
+    write_failure(store.url, older)
+    write_failure(store.url, DriverFailure(2, 2.5, -9, then="restart in 1 s"))
+    job = request(console, "/job/failed")
+    shown = job.text.partition("Failed drivers")[2]
+    assert "Data none lost Do restart" in shown
+    assert shown.index("killed by signal 9") < shown.index("EpochTimeout"), "the newest first"
+    assert "hunter2" not in job.body
+    store.put("failures/3", [b"torn"])
+    assert "failures/3 is damaged" in request(console, "/job/failed").text
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", ""])

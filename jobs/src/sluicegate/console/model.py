@@ -17,6 +17,7 @@ from statistics import median
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, EpochRecord, Seal, SinkBinding
 from sluicegate.savepoints.catalog import Savepoint
 from sluicegate.settings.epoch import AT_MOST_ONCE
+from sluicegate.storage.driver_failure import DriverFailure
 from sluicegate.storage.epoch_report import EpochReport
 from sluicegate.storage.lineage import Lineage
 
@@ -166,6 +167,7 @@ class JobFacts:
         problems: what could not be read and matters for the data.
         notes: what could not be read and is information only.
         savepoints: those of its lineage that were found.
+        failures: the last drivers that failed, newest first.
     """
 
     key: str
@@ -182,6 +184,7 @@ class JobFacts:
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     savepoints: tuple[Savepoint, ...] = ()
+    failures: tuple[DriverFailure, ...] = ()
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from sluicegate.errors import EpochLogBroken, SluicegateError, StoreUnavailable
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.savepoints.catalog import Savepoint, read_savepoint
 from sluicegate.savepoints.manifest import MANIFEST, TAKING
+from sluicegate.storage.driver_failure import FOLDER, read_failure
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import Lineage, read_lineage
@@ -103,7 +104,7 @@ class Reader:
         found = self.found()
         if key not in found.checkpoints:
             return None
-        facts = self._job(key, found.checkpoints[key])
+        facts = self._with_failures(self._job(key, found.checkpoints[key]))
         try:
             savepoints = self._pool.map(lambda at: read_savepoint(_open(at)), found.savepoints)
             own = tuple(s for s in savepoints if _is_of(s, facts.lineage))
@@ -111,6 +112,18 @@ class Reader:
             note = f"savepoints are not shown: {_problem(error, 'one of them').what}"
             return replace(facts, notes=(*facts.notes, note))
         return replace(facts, savepoints=own)
+
+    def _with_failures(self, facts: JobFacts) -> JobFacts:
+        """Return the facts with the failures of drivers; one that cannot be read becomes a note."""
+        try:
+            store = _open(facts.address)
+            names = sorted(store.entries(FOLDER), reverse=True)
+            failures = self._pool.map(lambda name: read_failure(store, name), names)
+            return replace(facts, failures=tuple(f for f in failures if f is not None))
+        except (ValueError, SluicegateError) as error:
+            return replace(
+                facts, notes=(*facts.notes, f"failures of drivers are not shown: {error}")
+            )
 
     def epoch(self, job: JobFacts, number: int) -> Epoch | None:
         """Return any epoch that the log of a job retains, None if it does not.
