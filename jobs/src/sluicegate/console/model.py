@@ -227,6 +227,18 @@ class JobFacts:
         return int(max(ends, default=epoch.decided_at_ms))
 
     @property
+    def behind_since_ms(self) -> int:
+        """Since when input is planned that some sink lacks, 0 if there is none or it is unknown.
+
+        Input that Spark has not planned yet is in no checkpoint and does not count.
+        """
+        doubt, newest = self.in_doubt, self.newest
+        if doubt is not None:
+            return min(doubt.decided_at_ms, self.planned_at_ms or doubt.decided_at_ms)
+        planned = self.planned is not None and (newest is None or self.planned > newest.number)
+        return self.planned_at_ms if planned else 0
+
+    @property
     def interval_ms(self) -> float:
         """The usual time between two decisions, 0 if it is unknown."""
         times = [epoch.decided_at_ms for epoch in self.epochs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,7 +29,9 @@ from sluicegate.storage.object_store import ObjectStore, open_store
 log = logging.getLogger(__name__)
 
 EPOCHS = 40
-"""Number of newest epochs that are read of each job."""
+"""Number of newest epochs that are read for the page of a job."""
+BRIEF = 12
+"""Number of newest epochs that are read of each job for the start page."""
 
 _DEPTH = 5
 """How far below an address checkpoints are searched: a volume has namespaces, jobs and more."""
@@ -37,6 +39,8 @@ _FOLDERS = 2_000
 """How many folders below an address are listed at most."""
 _REQUESTS = 16
 """How many requests are under way at the same time."""
+_BATCH = 64
+"""How many jobs are read before the page may show them."""
 _FIND_EVERY_S = 15.0
 _RETRY_S = 5.0
 """A store that does not answer is a message on the page, and soon."""
@@ -46,7 +50,7 @@ _UNREADABLE = (SluicegateError, ArithmeticError, AttributeError, LookupError, Ty
 _LATEST_MS = 253_402_300_800_000
 """The end of the year 9999; later times cannot be shown."""
 
-_CACHED = 20_000
+_CACHED = 2_000
 """How many epochs are remembered."""
 
 T = TypeVar("T")
@@ -89,12 +93,20 @@ class Reader:
         """Return what is below the addresses, which are listed again every 15 s."""
         return cached(self._found, lock=self._lock)(self._find)()
 
-    def jobs(self) -> list[JobFacts]:
-        """Return the facts of every job that was found."""
-        checkpoints = self.found().checkpoints
+    def briefs(self, found: Found, known: Mapping[str, JobFacts]) -> Iterator[JobFacts]:
+        """Yield the facts of every job with its last few epochs, without the steps of parts.
+
+        Args:
+            found: what is below the addresses.
+            known: what was read before, by key: what cannot have changed is not read again.
+        """
         # not in the pool, whose threads read the epochs of a job: waiting for itself would be a deadlock
         with ThreadPoolExecutor(_REQUESTS, "console jobs") as pool:
-            return list(pool.map(self._job, checkpoints, checkpoints.values()))
+            for start in range(0, len(found.checkpoints), _BATCH):
+                keys = list(found.checkpoints)[start : start + _BATCH]
+                yield from pool.map(
+                    lambda key: self._job(key, found.checkpoints[key], known.get(key), BRIEF), keys
+                )
 
     def job(self, key: str) -> JobFacts | None:
         """Return the facts of a job with its savepoints, None if no checkpoint of that key was found.
@@ -181,23 +193,33 @@ class Reader:
             if not level:
                 break
 
-    def _job(self, key: str, address: str) -> JobFacts:
+    def _job(
+        self, key: str, address: str, known: JobFacts | None = None, limit: int = EPOCHS
+    ) -> JobFacts:
         facts = JobFacts(key, address)
         try:
-            return self._facts(facts, _open(address))
+            return self._facts(facts, _open(address), known, limit)
         except SluicegateError as error:
             return replace(facts, problems=(_problem(error),))
 
-    def _facts(self, facts: JobFacts, store: ObjectStore) -> JobFacts:
+    def _facts(
+        self, facts: JobFacts, store: ObjectStore, known: JobFacts | None, limit: int
+    ) -> JobFacts:
         problems: list[Problem] = []
         log = _Log(store, _guarded(lambda: _lineage(store), "lineage.json", problems), problems)
         names = {name.removeprefix("epochs/") for name in store.entries("epochs/")}
         numbers = sorted(int(name) for name in names if name.isdecimal())
-        seal = self._decision(log, numbers[-1]) if numbers else None
+        before = {}
+        if known is not None and known.lineage == log.lineage:
+            before = {epoch.number: epoch for epoch in known.epochs}
+        seal = self._decision(log, numbers[-1]) if numbers and numbers[-1] not in before else None
         if isinstance(seal, Seal):
             numbers.pop()
-        problems += _missing(numbers[-EPOCHS:])
-        epochs = self._read_epochs(log, numbers[-EPOCHS:])
+        problems += _missing(numbers[-limit:])
+        if limit == BRIEF:
+            epochs = self._read_brief(log, numbers[-limit:], before)
+        else:
+            epochs = self._read_epochs(log, numbers[-limit:])
         planned, planned_at_ms = _planned(store)
         stored = StoredEpochLog(store)
         return replace(
@@ -226,6 +248,21 @@ class Reader:
             return replace(epoch, report=self._report(log, number, cache=number not in may_change))
 
         return tuple(epoch for epoch in self._pool.map(read, numbers) if epoch is not None)
+
+    def _read_brief(
+        self, log: _Log, numbers: Sequence[int], before: Mapping[int, Epoch]
+    ) -> tuple[Epoch, ...]:
+        """Return epochs without the steps of parts; those that were read before are taken over."""
+        epochs = []
+        for number in numbers:
+            epoch = before.get(number) or self._decision(log, number)
+            if not isinstance(epoch, Epoch):
+                continue
+            if number not in before or number in numbers[-2:]:  # as in `_read_epochs`
+                report = self._report(log, number, cache=False)
+                epoch = replace(epoch, report=report and report.without_parts())
+            epochs.append(epoch)
+        return tuple(epochs)
 
     def _decision(self, log: _Log, number: int) -> Epoch | Seal | None:
         """Return what decides an epoch, None if nothing or nothing readable does."""

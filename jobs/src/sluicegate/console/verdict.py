@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -22,12 +22,14 @@ class Verdict:
         bound: 'stage', 'decide', 'apply', 'wait', or '' if no report says it.
         sink: the sink whose apply bounds it.
         step: the longest step of that apply; empty: most of it is outside of the writer.
+        busy: the share of its time in which an epoch is under way, None if that is unknown.
     """
 
     sentence: str
     bound: str = ""
     sink: str = ""
     step: str = ""
+    busy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ def verdict(reports: Iterable[EpochReport]) -> Verdict:
             "What bounds it is unknown: no epoch with a report of its steps is retained."
         )
     times = _times(staged)
+    busy = min(1.0, times.busy / times.period) if times.period else None
+    return replace(_bound(staged, times), busy=busy)
+
+
+def _bound(staged: Sequence[EpochReport], times: _Times) -> Verdict:
     of = max(times.period, times.busy)
     idle_ms = of - times.busy
     tries = _tries(staged)
