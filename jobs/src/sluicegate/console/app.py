@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.console import charts
 from sluicegate.console.fleet import Fleet
+from sluicegate.console.history import history
 from sluicegate.console.model import (
     Epoch,
     JobFacts,
@@ -110,6 +111,7 @@ class Console:
             sinks=_sink_colors(job.newest),
             ledger=ledger(job.epochs),
             dead_letters=dead_letters(job.epochs),
+            history=history(job, self._fleet.snapshot().jobs, job.savepoints),
         )
 
     def epoch(self, request: Request) -> Response:

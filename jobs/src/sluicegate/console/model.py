@@ -166,7 +166,7 @@ class JobFacts:
         seal: the end of the lineage.
         problems: what could not be read and matters for the data.
         notes: what could not be read and is information only.
-        savepoints: those of its lineage that were found.
+        savepoints: those of any job that were found.
         failures: the last drivers that failed, newest first.
     """
 

@@ -18,7 +18,7 @@ from cachetools import LRUCache, TTLCache, cached
 from sluicegate.console.model import Epoch, JobFacts, Problem
 from sluicegate.errors import EpochLogBroken, SluicegateError, StoreUnavailable
 from sluicegate.protocol.record import EpochRecord, Seal
-from sluicegate.savepoints.catalog import Savepoint, read_savepoint
+from sluicegate.savepoints.catalog import read_savepoint
 from sluicegate.savepoints.manifest import MANIFEST, TAKING
 from sluicegate.storage.driver_failure import FOLDER, read_failure
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -109,7 +109,7 @@ class Reader:
                 )
 
     def job(self, key: str) -> JobFacts | None:
-        """Return the facts of a job with its savepoints, None if no checkpoint of that key was found.
+        """Return the facts of a job and all savepoints, None if no checkpoint of that key was found.
 
         A key is never made into an address.
         """
@@ -119,11 +119,13 @@ class Reader:
         facts = self._with_failures(self._job(key, found.checkpoints[key]))
         try:
             savepoints = self._pool.map(lambda at: read_savepoint(_open(at)), found.savepoints)
-            own = tuple(s for s in savepoints if _is_of(s, facts.lineage))
+            readable = tuple(
+                s for s in savepoints if s.manifest and isinstance(s.manifest.epoch, int)
+            )
         except _UNREADABLE as error:
             note = f"savepoints are not shown: {_problem(error, 'one of them').what}"
             return replace(facts, notes=(*facts.notes, note))
-        return replace(facts, savepoints=own)
+        return replace(facts, savepoints=readable)
 
     def _with_failures(self, facts: JobFacts) -> JobFacts:
         """Return the facts with the failures of drivers; one that cannot be read becomes a note."""
@@ -371,11 +373,6 @@ def _missing(numbers: Sequence[int]) -> list[Problem]:
         for before, after in pairwise(numbers)
         if after != before + 1
     ]
-
-
-def _is_of(savepoint: Savepoint, lineage: Lineage | None) -> bool:
-    manifest = savepoint.manifest
-    return manifest is not None and lineage is not None and manifest.ancestry.lineage == lineage.id
 
 
 def _guarded(read: Callable[[], T], name: str, problems: list[Problem]) -> T | None:
