@@ -6,6 +6,7 @@ import asyncio
 import html
 import json
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +16,13 @@ import pytest
 from starlette.types import ASGIApp
 
 from sluicegate import failpoints
+from sluicegate.console import app
 from sluicegate.console.app import LOCAL_NAMES, create_app, without_user_info
+from sluicegate.console.model import JobFacts
 from sluicegate.console.reader import Reader
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.sinks.memory import forget
+from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.object_store import LocalObjectStore
@@ -103,7 +107,7 @@ def apps() -> Iterator[list[Reader]]:
 def console(tmp_path: Path, apps: list[Reader]) -> ASGIApp:
     """Return a console of what is below the test's folder."""
     apps.append(Reader([str(tmp_path)]))
-    return create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=3.0)
+    return create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0)
 
 
 def content(root: Path) -> dict[Path, bytes]:
@@ -116,7 +120,7 @@ def test_the_pages_of_a_job_name_its_epochs_sinks_and_steps(
     finished(tmp_path, "shop/pages")
     fleet = request(console, "/")
     assert "epoch 2" in fleet.text
-    assert "/job/shop/pages/epoch/2" in fleet.body
+    assert 'href="/job/shop/pages"' in fleet.body
     job = request(console, "/job/shop/pages")
     assert "memory.pages 2 has its 3 rows" in job.text
     assert "null 3" in job.text, "dead letters of three epochs"
@@ -189,7 +193,7 @@ def test_a_store_that_cannot_be_read_is_said_on_the_page(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     apps.append(Reader([str(tmp_path / "file"), "ftp://host/x"]))
-    app = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=3.0)
+    app = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0)
     fleet = request(app, "/")
     assert fleet.status == 200
     assert "the checkpoint store did not list" in fleet.text
@@ -251,7 +255,7 @@ def test_what_was_not_found_by_the_reader_is_not_served(
     finished(tmp_path, "inside/shop/safe", 1)
     finished(tmp_path, "secret", 1)
     apps.append(Reader([str(tmp_path / "inside")]))
-    answer = request(create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=3.0), path)
+    answer = request(create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0), path)
     assert answer.status == 404
     assert "sluicegate.console" not in answer.body
 
@@ -306,6 +310,21 @@ def test_every_answer_allows_only_the_consoles_own_files(console: ASGIApp, path:
     assert inline == [], "the policy forbids these"
 
 
+def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIApp) -> None:
+    store = finished(tmp_path, "failed", 1)
+    table = "mysql://root:hunter2@db:3306/shop"
+    older = DriverFailure(1, 2.5, 75, "EpochTimeout", f"late for {table}", "none lost", "restart")
+    write_failure(store.url, older)
+    write_failure(store.url, DriverFailure(2, 2.5, -9, then="restart in 1 s"))
+    job = request(console, "/job/failed")
+    shown = job.text.partition("Failed drivers")[2]
+    assert "Data none lost Do restart" in shown
+    assert shown.index("killed by signal 9") < shown.index("EpochTimeout"), "the newest first"
+    assert "hunter2" not in job.body
+    store.put("failures/3", [b"torn"])
+    assert "failures/3 is damaged" in request(console, "/job/failed").text
+
+
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", ""])
 def test_a_request_by_another_name_is_refused(console: ASGIApp, host: str) -> None:
     assert request(console, "/", host=host).status == 400
@@ -316,7 +335,49 @@ def test_a_request_by_a_name_of_this_machine_is_answered(console: ASGIApp, host:
     assert request(console, "/", host=host).status == 200
 
 
-def test_a_page_that_has_not_changed_is_not_sent_again(console: ASGIApp) -> None:
-    etag = request(console, "/").headers["etag"]
-    again = request(console, "/", if_none_match=etag)
-    assert (again.status, again.body) == (304, "")
+def test_a_page_that_has_not_changed_is_not_sent_again(
+    tmp_path: Path, console: ASGIApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = finished(tmp_path, "same", 1)
+    shown = {path: request(console, path) for path in ("/", "/job/same")}
+    later = app._now_ms() + 7_000
+    monkeypatch.setattr(app, "_now_ms", lambda: later)
+    for path, answer in shown.items():
+        again = request(console, path, if_none_match=answer.headers["etag"])
+        assert (again.status, again.body) == (304, ""), "only ages differ, which the browser counts"
+    write_failure(store.url, DriverFailure(1, 2.5, 75))
+    etag = shown["/job/same"].headers["etag"]
+    assert request(console, "/job/same", if_none_match=etag).status == 200
+
+
+def test_a_page_is_made_once_for_all_who_look_at_it(tmp_path: Path, apps: list[Reader]) -> None:
+    store = finished(tmp_path, "seen", 1)
+    apps.append(Reader([str(tmp_path)]))
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=600.0, wait_s=30.0)
+    first = request(console, "/job/seen")
+    store.delete("lineage.json")
+    assert request(console, "/job/seen").body == first.body
+
+
+def test_jobs_that_are_still_being_read_do_not_delay_the_others(
+    tmp_path: Path, apps: list[Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(tmp_path, "quick", 1)
+    finished(tmp_path, "slow", 1)
+    apps.append(Reader([str(tmp_path)]))
+    answers = threading.Event()
+    read = apps[0].briefs
+
+    def hanging(*given: Any) -> Iterator[JobFacts]:  # noqa: ANN401 - handed on
+        for facts in read(*given):
+            if facts.key == "slow":
+                answers.wait(30.0)
+            yield facts
+
+    monkeypatch.setattr(apps[0], "briefs", hanging)
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=1.0)
+    fleet = request(console, "/")
+    assert 'href="/job/quick"' in fleet.body
+    assert "1 of 2 jobs are still being read" in fleet.text
+    answers.set()
+    assert 'href="/job/slow"' in request(console, "/").body

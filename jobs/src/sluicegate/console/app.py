@@ -10,11 +10,14 @@ import datetime as dt
 import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import jinja2
+from cachetools import TTLCache
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -26,10 +29,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.console import charts
+from sluicegate.console.fleet import Fleet
+from sluicegate.console.history import history
 from sluicegate.console.model import (
     Epoch,
     JobFacts,
     Problem,
+    State,
     condition,
     dead_letters,
     ladder,
@@ -53,8 +59,10 @@ _HEADERS = {
     b"cache-control": b"no-cache",
 }
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
-_FLEET_RIBBON = 20
+_AGE = re.compile(r"""(<time[^>]*>)[^<]*|data-now-ms="\d*\"""")
 _VERDICT_EPOCHS = 20
+_PAGES = 64
+"""How many pages are remembered while they are fresh."""
 _NOT_FOUND = 404
 
 
@@ -63,29 +71,37 @@ class Console:
 
     Args:
         reader: reads the checkpoints.
+        fleet: the jobs of the start page.
         refresh_s: how often an open page asks for its new content.
     """
 
-    def __init__(self, reader: Reader, refresh_s: float) -> None:
-        self._reader, self._refresh_ms = reader, int(refresh_s * 1000)
+    def __init__(self, reader: Reader, fleet: Fleet, refresh_s: float) -> None:
+        self._reader, self._fleet, self._refresh_ms = reader, fleet, int(refresh_s * 1000)
         self._templates = _templates()
 
-    def fleet(self, request: Request) -> Response:
+    def fleet(self, _request: Request) -> Response:
         """Return the page of all jobs, the most urgent first."""
         now_ms = _now_ms()
-        jobs = [(job, condition(job, now_ms)) for job in self._reader.jobs()]
+        snapshot = self._fleet.snapshot()
+        jobs = [(job, condition(job, now_ms)) for job in snapshot.jobs]
         jobs.sort(key=lambda each: (each[1].state.urgency, each[1].since_ms, each[0].key))
-        rows = [(job, of, charts.ribbon(job.epochs[-_FLEET_RIBBON:])) for job, of in jobs]
-        found = self._reader.found()
+        rows = [
+            (job, of, verdict(job.reports).busy, charts.sparkline(job.epochs)) for job, of in jobs
+        ]
+        states = Counter(of.state for _, of in jobs)
         return self._page(
-            request, "fleet", jobs=rows, problems=found.problems, addresses=self._reader.addresses
+            "fleet",
+            jobs=rows,
+            states=[(state, states[state]) for state in State if states[state]],
+            unread=snapshot.found - len(jobs),
+            problems=snapshot.problems,
+            addresses=self._reader.addresses,
         )
 
     def job(self, request: Request) -> Response:
         """Return the page of a job."""
         job = self._job(request)
         return self._page(
-            request,
             "job",
             job=job,
             condition=condition(job, _now_ms()),
@@ -95,6 +111,7 @@ class Console:
             sinks=_sink_colors(job.newest),
             ledger=ledger(job.epochs),
             dead_letters=dead_letters(job.epochs),
+            history=history(job, self._fleet.snapshot().jobs, job.savepoints),
         )
 
     def epoch(self, request: Request) -> Response:
@@ -105,7 +122,6 @@ class Console:
             what = f"epoch {number} of {job.name} has no record: it is undecided or was pruned"
             raise HTTPException(_NOT_FOUND, what)
         return self._page(
-            request,
             "epoch",
             job=job,
             epoch=epoch,
@@ -117,23 +133,23 @@ class Console:
             sources=sources(*self._reader.offsets(job, number)),
         )
 
-    def unavailable(self, request: Request, error: Exception) -> Response:
+    def unavailable(self, _request: Request, error: Exception) -> Response:
         """Return the page for an error of the library, in its three parts."""
         assert isinstance(error, SluicegateError)
         problem = Problem(error.what, error.data, error.do)
-        return self._page(request, "error", status=503, problem=problem)
+        return self._page("error", status=503, problem=problem)
 
-    def http_error(self, request: Request, error: Exception) -> Response:
+    def http_error(self, _request: Request, error: Exception) -> Response:
         """Return the page for an address that does not exist."""
         assert isinstance(error, HTTPException)
         problem = Problem(error.detail, "", "the start page lists what was found")
-        return self._page(request, "error", status=error.status_code, problem=problem)
+        return self._page("error", status=error.status_code, problem=problem)
 
-    def failed(self, request: Request, error: Exception) -> Response:
+    def failed(self, _request: Request, error: Exception) -> Response:
         """Return the page for a defect of the console; starlette logs the traceback."""
         what = f"the console failed with {type(error).__name__}; its log has the details"
         problem = Problem(what, "no checkpoint was changed", "report it, with the log")
-        return self._page(request, "error", status=500, problem=problem)
+        return self._page("error", status=500, problem=problem)
 
     def _job(self, request: Request) -> JobFacts:
         key = request.path_params["key"]
@@ -142,30 +158,65 @@ class Console:
             raise HTTPException(_NOT_FOUND, f"no checkpoint {key} was found")
         return job
 
-    def _page(self, request: Request, template: str, *, status: int = 200, **view: Any) -> Response:  # noqa: ANN401 - of any type
+    def _page(self, template: str, *, status: int = 200, **view: Any) -> Response:  # noqa: ANN401 - of any type
         page = self._templates.get_template(f"{template}.html.j2").render(
             view, now_ms=_now_ms(), refresh_ms=self._refresh_ms
         )
-        etag = f'"{hashlib.sha256(page.encode()).hexdigest()[:32]}"'
-        if request.headers.get("if-none-match") == etag:
-            return Response(status_code=304, headers={"etag": etag})
-        return HTMLResponse(page, status, {"etag": etag} if status == 200 else None)  # noqa: PLR2004
+        # the browser counts ages itself: a page whose ages alone differ is the same
+        digest = hashlib.sha256(_AGE.sub(r"\1", page).encode()).hexdigest()
+        return HTMLResponse(page, status, {"etag": f'W/"{digest[:32]}"'})
 
 
-def create_app(reader: Reader, *, hosts: Sequence[str], refresh_s: float) -> ASGIApp:
+class PageCache:
+    """Makes a page once for all who look at it at the same time.
+
+    Args:
+        max_age_s: how old a page may be.
+    """
+
+    def __init__(self, max_age_s: float) -> None:
+        self._pages: TTLCache[str, Response] = TTLCache(_PAGES, max_age_s)
+        self._guard = Lock()
+        self._locks = tuple(Lock() for _ in range(_PAGES))
+
+    def __call__(self, make: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        """Return an endpoint that answers with a page that was made before, if it is fresh."""
+
+        def endpoint(request: Request) -> Response:
+            path = request.url.path
+            with self._locks[hash(path) % _PAGES]:
+                with self._guard:
+                    page = self._pages.get(path)
+                if page is None:
+                    page = make(request)
+                    with self._guard:
+                        self._pages[path] = page
+            etag = page.headers["etag"]
+            if request.headers.get("if-none-match") == etag:
+                return Response(status_code=304, headers={"etag": etag})
+            return page
+
+        return endpoint
+
+
+def create_app(
+    reader: Reader, *, hosts: Sequence[str], refresh_s: float, wait_s: float = 0.4
+) -> ASGIApp:
     """Return the application.
 
     Args:
         reader: reads the checkpoints.
         hosts: the names by which browsers may address it; '*': any.
         refresh_s: how often an open page asks for its new content.
+        wait_s: how long the start page waits until every job is read; it then shows those that are.
     """
-    console = Console(reader, refresh_s)
+    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s), refresh_s)
+    cache = PageCache(refresh_s / 2)
     app = Starlette(
         routes=[
-            Route("/", console.fleet),
-            Route("/job/{key:path}/epoch/{epoch:int}", console.epoch),
-            Route("/job/{key:path}", console.job),
+            Route("/", cache(console.fleet)),
+            Route("/job/{key:path}/epoch/{epoch:int}", cache(console.epoch)),
+            Route("/job/{key:path}", cache(console.job)),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],

@@ -3,6 +3,7 @@
 
 const refreshMs = Number(document.body.dataset.refreshMs);
 let etag = "";
+const serverAheadMs = Number(document.body.dataset.nowMs) - Date.now();
 
 async function refresh() {
   if (document.hidden) return;
@@ -23,13 +24,26 @@ async function refresh() {
 function replaceMain(page) {
   const main = document.getElementById("main");
   const next = page.getElementById("main");
-  if (!next || next.innerHTML === main.innerHTML) return;
+  if (!next) return;
+  const opened = new Map([...main.querySelectorAll("details[id]")].map((box) => [box.id, box.open]));
   const focused = main.contains(document.activeElement) ? document.activeElement.id : "";
   const scrolled = [...main.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
   main.replaceChildren(...next.childNodes);
   main.querySelectorAll(".scroll").forEach((box, i) => (box.scrollLeft = scrolled[i] || 0));
+  main.querySelectorAll("details[id]").forEach((box) => (box.open = opened.get(box.id) ?? box.open));
   document.title = page.title;
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+// Counts the ages, which alone do not make a page new. As `_age` of the console writes them.
+function countAges() {
+  const now = Date.now() + serverAheadMs;
+  for (const time of document.querySelectorAll("time[data-ms]")) {
+    const seconds = Math.max(0, Math.floor((now - Number(time.dataset.ms)) / 1000));
+    const unit = [["d", 86400], ["h", 3600], ["min", 60]].find(([, length]) => seconds >= 2 * length);
+    const text = unit ? `${Math.floor(seconds / unit[1])} ${unit[0]}` : `${seconds} s`;
+    if (time.textContent !== text) time.textContent = text;
+  }
 }
 
 // The arrow keys go to the epoch before and after.
@@ -41,3 +55,4 @@ document.addEventListener("keydown", (event) => {
 
 document.addEventListener("visibilitychange", refresh);
 if (refreshMs > 0) setInterval(refresh, refreshMs);
+setInterval(countAges, 1000);
