@@ -35,7 +35,7 @@ class Strikes:
         """Let an actor fail; a driver that stands at a failpoint continues, or is replaced.
 
         Returns:
-            What became of the driver: an exit code, or 'survived' if the fault was none of the driver.
+            What became of the driver so far: an exit code, or that it still runs.
 
         Raises:
             Violated: processes were left, or a driver went on without its other half.
@@ -49,11 +49,11 @@ class Strikes:
         }
         if strike.actor in outcomes:
             outcomes[strike.actor](driver)
-            return "survived" if driver.code is None else f"exit code {driver.code}"
+            return "still running" if driver.code is None else f"exit code {driver.code}"
         assert strike.actor not in DRIVER_ACTORS
         if strike.actor not in STORE_EFFECTS:  # the proxy has done it
             self._strike_server(strike, driver)
-        return "survived"
+        return "still running"
 
     def _strike_server(self, strike: Strike, driver: Driver) -> None:
         broker, database = self._services.broker, self._services.database

@@ -130,6 +130,7 @@ class LongRun:
             "table": f"mysql.{settings.table}",
             "letters": f"kafka.{settings.dead_letters}",
         }
+        _await_topics(services, settings.source, settings.topic, settings.dead_letters)
         self._history = Recorder(folder / "history.jsonl")
         self._armed = ArmedFailpoints(folder / "armed", sinks)
         self._traffic = SteadyTraffic(
@@ -354,9 +355,8 @@ class LongRun:
             self._anomaly(f"late: {report.letters['late']} rows, but the input has none")
         checked = {}
         if self._options.delivery == EXACTLY_ONCE:
-            verify = final.job.verify
-            assert verify is not None
-            outcome = verify(final.settings)
+            assert final.job.verify is not None
+            outcome = final.job.verify(final.settings)
             checked = outcome.checked
             for finding in outcome.findings:
                 self._anomaly(f"{finding.kind}: {finding.count}, {finding.examples[:1]}")
@@ -371,6 +371,15 @@ class LongRun:
 
     def _anomaly(self, text: str, **fields: object) -> None:
         self._history.add("anomaly", text=text, **fields)
+
+
+def _await_topics(services: Services, *topics: str) -> None:
+    """Wait until the broker's metadata has topics that were just created."""
+    deadline = time.monotonic() + REACH_TIMEOUT_S
+    while missing := [topic for topic in topics if not services.kafka.topics().get(topic)]:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"Kafka does not know {', '.join(missing)}")
+        time.sleep(_TICK_S)
 
 
 def _described(fault: PlannedFault) -> dict[str, Any]:
