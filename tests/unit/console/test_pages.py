@@ -7,7 +7,7 @@ import html
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,9 @@ class Answer:
         return " ".join(html.unescape(without_tags).split())
 
 
-def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
-    """Return the answer to a GET request."""
-    sent: list[Any] = []
-    pairs = {"host": host, **headers}
-    scope = {
+def scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+    """Return what a server passes to an application for a GET request."""
+    return {
         "type": "http",
         "http_version": "1.1",
         "method": "GET",
@@ -59,8 +57,16 @@ def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: st
         "raw_path": path.encode(),
         "query_string": b"",
         "root_path": "",
-        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in pairs.items()],
+        "headers": headers,
     }
+
+
+def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
+    """Return the answer to a GET request."""
+    sent: list[Any] = []
+    pairs = [
+        (k.replace("_", "-").encode(), v.encode()) for k, v in {"host": host, **headers}.items()
+    ]
 
     async def receive() -> dict[str, Any]:
         return await asyncio.Future()  # the browser waits
@@ -69,7 +75,7 @@ def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: st
         sent.append(message)
 
     async def answer() -> None:
-        await app(scope, receive, send)
+        await app(scope(path, pairs), receive, send)
 
     asyncio.run(answer())
     body = b"".join(message.get("body", b"") for message in sent)
@@ -381,3 +387,37 @@ def test_jobs_that_are_still_being_read_do_not_delay_the_others(
     assert "1 of 2 jobs are still being read" in fleet.text
     answers.set()
     assert 'href="/job/slow"' in request(console, "/").body
+
+
+def test_an_open_page_learns_that_it_has_changed(tmp_path: Path, apps: list[Reader]) -> None:
+    store = finished(tmp_path, "live", 1)
+    apps.append(Reader([str(tmp_path)]))
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.05, wait_s=30.0)
+    events = asyncio.run(changes(console, "/job/live", lambda: write_failure(store.url, KILLED)))
+    assert len(set(events)) == 2
+    assert events[-1] == request(console, "/job/live").headers["etag"]
+
+
+KILLED = DriverFailure(1, 2.5, -9)
+
+
+async def changes(app: ASGIApp, path: str, change: Callable[[], None]) -> list[str]:
+    """Return the first two events of a page, which changes after the first."""
+    events: list[str] = []
+    ended = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await ended.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:  # noqa: ANN401 - of starlette's
+        body = message.get("body", b"").decode()
+        if body.startswith("data: "):
+            events.append(body.removeprefix("data: ").strip())
+            change()
+        if len(events) == 2:
+            ended.set()
+
+    headers = [(b"host", b"localhost"), (b"accept", b"text/event-stream")]
+    await app(scope(path, headers), receive, send)
+    return events

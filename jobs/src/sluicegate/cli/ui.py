@@ -28,7 +28,7 @@ from sluicegate.errors import SettingsInvalid
     "--refresh-s",
     default=3.0,
     type=click.FloatRange(min=0.5),
-    help="How often an open page asks for its new content, in seconds.",
+    help="How often what an open page shows is read again, in seconds.",
 )
 def ui(addresses: tuple[str, ...], host: str, port: int, refresh_s: float) -> None:
     """Serve the console: what every job is doing and why, read from checkpoints alone.
@@ -55,7 +55,12 @@ def ui(addresses: tuple[str, ...], host: str, port: int, refresh_s: float) -> No
         with _listen(host, port) as listener:
             app = create_app(reader, hosts=hosts, refresh_s=refresh_s)
             config = uvicorn.Config(
-                app, log_config=None, log_level="warning", access_log=False, server_header=False
+                app,
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=1,  # the events of an open page never end
             )
             shown = f"[{host}]" if ":" in host else host
             click.echo(f"http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)")

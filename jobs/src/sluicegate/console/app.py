@@ -11,13 +11,11 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import jinja2
-from cachetools import TTLCache
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -42,6 +40,7 @@ from sluicegate.console.model import (
     ledger,
 )
 from sluicegate.console.offsets import sources
+from sluicegate.console.pages import Pages
 from sluicegate.console.reader import Reader
 from sluicegate.console.verdict import verdict
 from sluicegate.errors import SluicegateError
@@ -61,8 +60,6 @@ _HEADERS = {
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
 _AGE = re.compile(r"""(<time[^>]*>)[^<]*|data-now-ms="\d*\"""")
 _VERDICT_EPOCHS = 20
-_PAGES = 64
-"""How many pages are remembered while they are fresh."""
 _NOT_FOUND = 404
 
 
@@ -72,11 +69,10 @@ class Console:
     Args:
         reader: reads the checkpoints.
         fleet: the jobs of the start page.
-        refresh_s: how often an open page asks for its new content.
     """
 
-    def __init__(self, reader: Reader, fleet: Fleet, refresh_s: float) -> None:
-        self._reader, self._fleet, self._refresh_ms = reader, fleet, int(refresh_s * 1000)
+    def __init__(self, reader: Reader, fleet: Fleet) -> None:
+        self._reader, self._fleet = reader, fleet
         self._templates = _templates()
 
     def fleet(self, _request: Request) -> Response:
@@ -159,44 +155,10 @@ class Console:
         return job
 
     def _page(self, template: str, *, status: int = 200, **view: Any) -> Response:  # noqa: ANN401 - of any type
-        page = self._templates.get_template(f"{template}.html.j2").render(
-            view, now_ms=_now_ms(), refresh_ms=self._refresh_ms
-        )
+        page = self._templates.get_template(f"{template}.html.j2").render(view, now_ms=_now_ms())
         # the browser counts ages itself: a page whose ages alone differ is the same
         digest = hashlib.sha256(_AGE.sub(r"\1", page).encode()).hexdigest()
         return HTMLResponse(page, status, {"etag": f'W/"{digest[:32]}"'})
-
-
-class PageCache:
-    """Makes a page once for all who look at it at the same time.
-
-    Args:
-        max_age_s: how old a page may be.
-    """
-
-    def __init__(self, max_age_s: float) -> None:
-        self._pages: TTLCache[str, Response] = TTLCache(_PAGES, max_age_s)
-        self._guard = Lock()
-        self._locks = tuple(Lock() for _ in range(_PAGES))
-
-    def __call__(self, make: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        """Return an endpoint that answers with a page that was made before, if it is fresh."""
-
-        def endpoint(request: Request) -> Response:
-            path = request.url.path
-            with self._locks[hash(path) % _PAGES]:
-                with self._guard:
-                    page = self._pages.get(path)
-                if page is None:
-                    page = make(request)
-                    with self._guard:
-                        self._pages[path] = page
-            etag = page.headers["etag"]
-            if request.headers.get("if-none-match") == etag:
-                return Response(status_code=304, headers={"etag": etag})
-            return page
-
-        return endpoint
 
 
 def create_app(
@@ -207,16 +169,16 @@ def create_app(
     Args:
         reader: reads the checkpoints.
         hosts: the names by which browsers may address it; '*': any.
-        refresh_s: how often an open page asks for its new content.
+        refresh_s: how often a page is made again while somebody looks at it.
         wait_s: how long the start page waits until every job is read; it then shows those that are.
     """
-    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s), refresh_s)
-    cache = PageCache(refresh_s / 2)
+    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s))
+    page = Pages(refresh_s)
     app = Starlette(
         routes=[
-            Route("/", cache(console.fleet)),
-            Route("/job/{key:path}/epoch/{epoch:int}", cache(console.epoch)),
-            Route("/job/{key:path}", cache(console.job)),
+            Route("/", page(console.fleet)),
+            Route("/job/{key:path}/epoch/{epoch:int}", page(console.epoch)),
+            Route("/job/{key:path}", page(console.job)),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
