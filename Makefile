@@ -17,7 +17,7 @@ DOCS   := $(WORK)/docs
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help release demo services test lint coverage format bench catch-up model docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
+.PHONY: help release demo services test lint coverage format bench catch-up model robustness docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
 
 ##@ Use
 
@@ -90,6 +90,10 @@ catch-up: environment classes ## Copy 10 GiB from Kafka to Kafka in one epoch, o
 model: environment ## Search the Promela model of the commit protocol, with Spin (about a minute)
 	@$(PY) -m tests.robustness.model.promela.check
 
+robustness: environment classes ## Inject the faults of a seed into a running job (SEED=7, FAULTS=100, JOB=ip_count, QUICK=1: below 10 minutes)
+	@$(PY) -m tests.robustness $(if $(QUICK),--minutes 5) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(FAULTS),--faults $(FAULTS)) $(if $(JOB),--job $(JOB)) $(ARGS)
+
 docs: environment $(DOCS)/.installed ## Write docs/reference from the code and build the site in .work/site
 	@$(PY) -m infra.reference_docs
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --site-dir "$(WORK)/site"
@@ -161,4 +165,4 @@ apiserver: environment
 
 # What the tests of charts and of the operator's page run; without one of them these are left out.
 clients: environment
-	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl
+	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl promtool

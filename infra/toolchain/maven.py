@@ -123,6 +123,10 @@ SETS: Final = {
             f"org.apache.kafka:kafka_{versions.SCALA}:{versions.KAFKA_TOOLS}",
         ),
     ),
+    # A Java agent of the kafka image, which contains what it needs under names of its own.
+    "kafka-metrics": JarSet(
+        alone=_jars(f"io.prometheus.jmx:jmx_prometheus_javaagent:{versions.JMX_EXPORTER}"),
+    ),
     # Strimzi's API and the generator of its CRDs, which contains what it needs.
     "strimzi": JarSet(
         alone=_jars(
@@ -133,6 +137,13 @@ SETS: Final = {
     # Flink's connector; its own jars are in a Python package (requirements/flink.txt).
     "flink": JarSet(
         alone=_jars(f"org.apache.flink:flink-sql-connector-kafka:{versions.FLINK_KAFKA}"),
+    ),
+    "kafka-streams": JarSet(
+        roots=_jars(
+            f"org.apache.kafka:kafka-streams:{versions.KAFKA_STREAMS}",
+            f"org.slf4j:slf4j-simple:{versions.SLF4J}",
+        ),
+        exclude=("rocksdbjni",),  # 70 MB of state stores that a copy does not open
     ),
     "mariadb-linux64": _mariadb("linux64"),
     "mariadb-macos-arm64": _mariadb("macos-arm64"),

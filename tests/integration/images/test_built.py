@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from infra import versions
 from infra.images import build, sbom
 from infra.images.catalog import IMAGES, Image
 from infra.images.contents import Entry, Files
@@ -88,6 +89,16 @@ def test_its_sbom_lists_its_packages(built: Built) -> None:
         "collector": "pkg:golang/go.opentelemetry.io/collector/receiver/otlpreceiver@",
     }
     assert any(purl.startswith(expected[built.image.name]) for purl in listed)
+
+
+def test_the_servers_have_what_serves_their_metrics(built: Built) -> None:
+    wanted = {
+        "kafka": f"opt/kafka/agents/jmx_prometheus_javaagent-{versions.JMX_EXPORTER}.jar",
+        "mysql": "usr/bin/mysqld_exporter",
+    }
+    if built.image.name not in wanted:
+        pytest.skip("of the servers with metrics only")
+    assert wanted[built.image.name] in built.files
 
 
 def test_it_does_not_exceed_its_size_limit(built: Built) -> None:

@@ -29,7 +29,7 @@ class Snapshot:
 
 
 class Fleet:
-    """Reads all jobs over and over while somebody looks at them, once for all who look.
+    """Reads all jobs over and over while somebody views them, once for all viewers.
 
     Args:
         reader: reads the checkpoints.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +13,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from tests.robustness.validate.checker.history import Record
 
 _WAIT_S = 30.0
+_BATCH_S = 0.2
+"""A batch is returned when it is full or this time is over, even if every partition has ended."""
 
 
 def read_topic(bootstrap: str, topic: str) -> tuple[Record, ...]:
@@ -30,9 +33,12 @@ def read_topic(bootstrap: str, topic: str) -> tuple[Record, ...]:
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
         records: list[Record] = []
         unread = set(partitions)
+        deadline = time.monotonic() + _WAIT_S
         while unread:
-            messages = consumer.consume(1000, timeout=_WAIT_S)
-            if not messages:
+            messages = consumer.consume(1000, timeout=_BATCH_S)
+            if messages:
+                deadline = time.monotonic() + _WAIT_S
+            elif time.monotonic() > deadline:
                 raise TimeoutError(
                     f"no record of topic {topic} for {_WAIT_S:g} s: {sorted(unread)}"
                 )

@@ -27,6 +27,33 @@ MARKERS_PARTITIONS = 64
 LOG = logging.getLogger("sluicegate.sinks.kafka")
 RDKAFKA_LOG = logging.getLogger("sluicegate.sinks.kafka.librdkafka")
 
+
+class RepeatedFailures(logging.Filter):
+    """Drops a failure that a client of librdkafka logged within the last EVERY_S seconds.
+
+    A client without its broker tries again 80 times a second, idle or not, whatever
+    reconnect.backoff.max.ms is, and its lines arrive together when it is used again.
+    """
+
+    EVERY_S = 10.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is logged."""
+        text = record.getMessage()
+        if not text.startswith("FAIL "):
+            return True
+        failure, _, _ = text.partition(" (after ")  # the rest is a time
+        now = time.monotonic()
+        self._logged = {f: at for f, at in self._logged.items() if at > now - self.EVERY_S}
+        return self._logged.setdefault(failure, now) == now
+
+
+RDKAFKA_LOG.addFilter(RepeatedFailures())
+
 RESERVED_SETTINGS = frozenset(
     {
         "acks",
