@@ -169,7 +169,7 @@ def create_app(
     Args:
         reader: reads the checkpoints.
         hosts: the names by which browsers may address it; '*': any.
-        refresh_s: how often a page is made again while somebody looks at it.
+        refresh_s: how often a page is made again while somebody views it.
         wait_s: how long the start page waits until every job is read; it then shows those that are.
     """
     console = Console(reader, Fleet(reader, refresh_s / 2, wait_s))

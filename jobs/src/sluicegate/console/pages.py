@@ -1,4 +1,4 @@
-"""How a page is served: made once for all who look at it, and as a stream of its changes."""
+"""How a page is served: made once for all viewers, and as a stream of its changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pages:
     whenever the page has changed; the browser then fetches the page.
 
     Args:
-        refresh_s: how often a page is made again while somebody looks at it.
+        refresh_s: how often a page is made again while somebody views it.
     """
 
     def __init__(self, refresh_s: float) -> None:
@@ -52,9 +52,9 @@ class Pages:
             return known
 
         async def endpoint(request: Request) -> Response:
-            made = await run_in_threadpool(page, request)
             if request.headers.get("accept") == EVENTS:
                 return StreamingResponse(self._events(page, request), media_type=EVENTS)
+            made = await run_in_threadpool(page, request)
             etag = made.headers["etag"]
             if request.headers.get("if-none-match") == etag:
                 return Response(status_code=304, headers={"etag": etag})
