@@ -331,6 +331,18 @@ def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIAp
     assert "failures/3 is damaged" in request(console, "/job/failed").text
 
 
+def test_a_traced_epoch_links_to_its_trace(tmp_path: Path, apps: list[Reader]) -> None:
+    store, trace = finished(tmp_path, "traced", 2), "0af7651916cd43dd8448eb211c80319c"
+    rewrite(store, 0, traceparent=f"00-{trace}-b7ad6b7169203331-01")
+    rewrite(store, 1, traceparent="javascript:alert(1)")
+    apps.append(Reader([str(tmp_path)]))
+    jaeger = "http://jaeger:16686/trace/{trace_id}"
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, trace_url=jaeger)
+    traced = request(console, "/job/traced/epoch/0")
+    assert f'href="http://jaeger:16686/trace/{trace}"' in traced.body
+    assert "open the trace" not in request(console, "/job/traced/epoch/1").text
+
+
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", ""])
 def test_a_request_by_another_name_is_refused(console: ASGIApp, host: str) -> None:
     assert request(console, "/", host=host).status == 400

@@ -48,6 +48,9 @@ from sluicegate.errors import SluicegateError
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 """The host names of a console that only this machine can reach."""
 
+TRACE_ID = "{trace_id}"
+"""What the id of a trace replaces in `trace_url`."""
+
 _HERE = Path(__file__).parent
 _HEADERS = {
     b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -58,6 +61,7 @@ _HEADERS = {
     b"cache-control": b"no-cache",
 }
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _AGE = re.compile(r"""(<time[^>]*>)[^<]*|data-now-ms="\d*\"""")
 _VERDICT_EPOCHS = 20
 _NOT_FOUND = 404
@@ -69,10 +73,11 @@ class Console:
     Args:
         reader: reads the checkpoints.
         fleet: the jobs of the start page.
+        trace_url: address of a trace, with TRACE_ID in the place of its id; empty: no links.
     """
 
-    def __init__(self, reader: Reader, fleet: Fleet) -> None:
-        self._reader, self._fleet = reader, fleet
+    def __init__(self, reader: Reader, fleet: Fleet, trace_url: str = "") -> None:
+        self._reader, self._fleet, self._trace_url = reader, fleet, trace_url
         self._templates = _templates()
 
     def fleet(self, _request: Request) -> Response:
@@ -121,6 +126,7 @@ class Console:
             "epoch",
             job=job,
             epoch=epoch,
+            trace_url=_trace_of(epoch, self._trace_url),
             is_applied=job.is_applied(epoch),
             discarded=job.discarded.get(number, frozenset()),
             previous=number - 1 if number - 1 in job.numbers else None,
@@ -162,7 +168,12 @@ class Console:
 
 
 def create_app(
-    reader: Reader, *, hosts: Sequence[str], refresh_s: float, wait_s: float = 0.4
+    reader: Reader,
+    *,
+    hosts: Sequence[str],
+    refresh_s: float,
+    wait_s: float = 0.4,
+    trace_url: str = "",
 ) -> ASGIApp:
     """Return the application.
 
@@ -171,8 +182,9 @@ def create_app(
         hosts: the names by which browsers may address it; '*': any.
         refresh_s: how often a page is made again while somebody views it.
         wait_s: how long the start page waits until every job is read; it then shows those that are.
+        trace_url: see `Console`.
     """
-    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s))
+    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s), trace_url)
     page = Pages(refresh_s)
     app = Starlette(
         routes=[
@@ -230,6 +242,12 @@ def _now_ms() -> int:
 def _sink_colors(epoch: Epoch | None) -> list[tuple[str, str]]:
     sinks = epoch.sinks if epoch else {}
     return [(sink, f"sink{i % charts.COLORS}") for i, sink in enumerate(sinks)]
+
+
+def _trace_of(epoch: Epoch, trace_url: str) -> str:
+    """Return the address of an epoch's trace, empty if it has none or no store of traces is named."""
+    traced = _TRACEPARENT.fullmatch(epoch.traceparent)
+    return trace_url.replace(TRACE_ID, traced[1]) if traced and trace_url else ""
 
 
 def _number(value: object) -> str:
