@@ -401,6 +401,30 @@ def test_jobs_that_are_still_being_read_do_not_delay_the_others(
     assert 'href="/job/slow"' in request(console, "/").body
 
 
+def test_addresses_that_are_still_being_listed_are_not_said_to_be_empty(
+    tmp_path: Path, apps: list[Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(tmp_path, "there", 1)
+    apps.append(Reader([str(tmp_path)]))
+    answers, find = threading.Event(), apps[0].found
+    monkeypatch.setattr(apps[0], "found", lambda: answers.wait(30.0) and find())
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=0.1)
+    shown = request(console, "/").text
+    answers.set()
+    assert "still being listed" in shown
+    assert "No checkpoint was found" not in shown
+
+
+def test_a_defect_in_the_background_is_said_on_the_page(
+    tmp_path: Path, apps: list[Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apps.append(Reader([str(tmp_path)]))
+    monkeypatch.setattr(apps[0], "found", lambda: 1 / 0)
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0)
+    with pytest.raises(ZeroDivisionError):  # which starlette raises again after the answer
+        request(console, "/")
+
+
 def test_an_open_page_learns_that_it_has_changed(tmp_path: Path, apps: list[Reader]) -> None:
     store = finished(tmp_path, "live", 1)
     apps.append(Reader([str(tmp_path)]))

@@ -94,7 +94,7 @@ class Console:
             "fleet",
             jobs=rows,
             states=[(state, states[state]) for state in State if states[state]],
-            unread=snapshot.found - len(jobs),
+            unread=None if snapshot.found is None else snapshot.found - len(jobs),
             problems=snapshot.problems,
             addresses=self._reader.addresses,
         )
