@@ -220,6 +220,16 @@ def test_a_sealed_job_shows_its_seal_and_its_savepoint(tmp_path: Path, console: 
     assert "/job/savepoints" not in request(console, "/").body, "a savepoint is no job"
 
 
+def test_a_restored_job_shows_where_it_comes_from(tmp_path: Path, console: ASGIApp) -> None:
+    checkpoint = savepoints.checkpoint(tmp_path / "old", 2)
+    taken = savepoints.take(checkpoint, str(tmp_path / "savepoints"), seal=True)
+    savepoints.restore(taken.url, str(tmp_path / "new"))
+    job = request(console, "/job/new")
+    tree = job.text.partition("Savepoints")[2]
+    assert tree.index("savepoint of epoch 1") < tree.index("moved here before epoch 2")
+    assert 'href="/job/old"' in job.body
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
