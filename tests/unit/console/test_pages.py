@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import html
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,104 +12,15 @@ import pytest
 from starlette.types import ASGIApp
 
 from sluicegate import failpoints
-from sluicegate.console import app
 from sluicegate.console.app import LOCAL_NAMES, create_app, without_user_info
-from sluicegate.console.model import JobFacts
 from sluicegate.console.reader import Reader
 from sluicegate.protocol.record import EpochRecord, Seal
-from sluicegate.sinks.memory import forget
 from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.epoch_log import StoredEpochLog
-from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.object_store import LocalObjectStore
+from tests.unit.console.browser import finished, new, request
 from tests.unit.savepoints import builders as savepoints
 from tests.unit.spark.memory_epochs import run
-
-EPOCHS = 3
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A response: `text` is what a reader sees of it."""
-
-    status: int
-    headers: dict[str, str]
-    body: str
-
-    @property
-    def text(self) -> str:
-        without_tags = re.sub(r"<[^>]+>", " ", self.body)
-        return " ".join(html.unescape(without_tags).split())
-
-
-def scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
-    """Return what a server passes to an application for a GET request."""
-    return {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": headers,
-    }
-
-
-def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
-    """Return the answer to a GET request."""
-    sent: list[Any] = []
-    pairs = [
-        (k.replace("_", "-").encode(), v.encode()) for k, v in {"host": host, **headers}.items()
-    ]
-
-    async def receive() -> dict[str, Any]:
-        return await asyncio.Future()  # the browser waits
-
-    async def send(message: Any) -> None:  # noqa: ANN401 - of starlette's
-        sent.append(message)
-
-    async def answer() -> None:
-        await app(scope(path, pairs), receive, send)
-
-    asyncio.run(answer())
-    body = b"".join(message.get("body", b"") for message in sent)
-    raw = sent[0]["headers"]
-    return Answer(sent[0]["status"], {k.decode(): v.decode() for k, v in raw}, body.decode())
-
-
-def new(root: Path, name: str) -> LocalObjectStore:
-    """Return a checkpoint in which nothing is decided."""
-    folder = name.rpartition("/")[2]
-    forget(folder)
-    store = LocalObjectStore(root / name)
-    create_lineage(store, Lineage(folder, "orders"))
-    return store
-
-
-def finished(root: Path, name: str, epochs: int = EPOCHS) -> LocalObjectStore:
-    """Run a job until its last epoch is in every sink and committed."""
-    store = new(root, name)
-    run(store, epochs)
-    for epoch in range(epochs):
-        store.create(f"commits/{epoch}", b"v1\n{}")
-    return store
-
-
-@pytest.fixture
-def apps() -> Iterator[list[Reader]]:
-    readers: list[Reader] = []
-    yield readers
-    for reader in readers:
-        reader.close()
-
-
-@pytest.fixture
-def console(tmp_path: Path, apps: list[Reader]) -> ASGIApp:
-    """Return a console of what is below the test's folder."""
-    apps.append(Reader([str(tmp_path)]))
-    return create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0)
 
 
 def content(root: Path) -> dict[Path, bytes]:
@@ -361,109 +268,3 @@ def test_a_request_by_another_name_is_refused(console: ASGIApp, host: str) -> No
 @pytest.mark.parametrize("host", ["localhost:8321", "127.0.0.1", "[::1]:8321"])
 def test_a_request_by_a_name_of_this_machine_is_answered(console: ASGIApp, host: str) -> None:
     assert request(console, "/", host=host).status == 200
-
-
-def test_a_page_that_has_not_changed_is_not_sent_again(
-    tmp_path: Path, console: ASGIApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = finished(tmp_path, "same", 1)
-    shown = {path: request(console, path) for path in ("/", "/job/same")}
-    later = app._now_ms() + 7_000
-    monkeypatch.setattr(app, "_now_ms", lambda: later)
-    for path, answer in shown.items():
-        again = request(console, path, if_none_match=answer.headers["etag"])
-        assert (again.status, again.body) == (304, ""), "only ages differ, which the browser counts"
-    write_failure(store.url, DriverFailure(1, 2.5, 75))
-    etag = shown["/job/same"].headers["etag"]
-    assert request(console, "/job/same", if_none_match=etag).status == 200
-
-
-def test_a_page_is_made_once_for_all_who_look_at_it(tmp_path: Path, apps: list[Reader]) -> None:
-    store = finished(tmp_path, "seen", 1)
-    apps.append(Reader([str(tmp_path)]))
-    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=600.0, wait_s=30.0)
-    first = request(console, "/job/seen")
-    store.delete("lineage.json")
-    assert request(console, "/job/seen").body == first.body
-
-
-def test_jobs_that_are_still_being_read_do_not_delay_the_others(
-    tmp_path: Path, apps: list[Reader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finished(tmp_path, "quick", 1)
-    finished(tmp_path, "slow", 1)
-    apps.append(Reader([str(tmp_path)]))
-    answers = threading.Event()
-    read = apps[0].briefs
-
-    def hanging(*given: Any) -> Iterator[JobFacts]:  # noqa: ANN401 - handed on
-        for facts in read(*given):
-            if facts.key == "slow":
-                answers.wait(30.0)
-            yield facts
-
-    monkeypatch.setattr(apps[0], "briefs", hanging)
-    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=1.0)
-    fleet = request(console, "/")
-    assert 'href="/job/quick"' in fleet.body
-    assert "1 of 2 jobs are still being read" in fleet.text
-    answers.set()
-    assert 'href="/job/slow"' in request(console, "/").body
-
-
-def test_addresses_that_are_still_being_listed_are_not_said_to_be_empty(
-    tmp_path: Path, apps: list[Reader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finished(tmp_path, "there", 1)
-    apps.append(Reader([str(tmp_path)]))
-    answers, find = threading.Event(), apps[0].found
-    monkeypatch.setattr(apps[0], "found", lambda: answers.wait(30.0) and find())
-    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=0.1)
-    shown = request(console, "/").text
-    answers.set()
-    assert "still being listed" in shown
-    assert "No checkpoint was found" not in shown
-
-
-def test_a_defect_in_the_background_is_said_on_the_page(
-    tmp_path: Path, apps: list[Reader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    apps.append(Reader([str(tmp_path)]))
-    monkeypatch.setattr(apps[0], "found", lambda: 1 / 0)
-    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0)
-    with pytest.raises(ZeroDivisionError):  # which starlette raises again after the answer
-        request(console, "/")
-
-
-def test_an_open_page_learns_that_it_has_changed(tmp_path: Path, apps: list[Reader]) -> None:
-    store = finished(tmp_path, "live", 1)
-    apps.append(Reader([str(tmp_path)]))
-    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.05, wait_s=30.0)
-    events = asyncio.run(changes(console, "/job/live", lambda: write_failure(store.url, KILLED)))
-    assert len(set(events)) == 2
-    assert events[-1] == request(console, "/job/live").headers["etag"]
-
-
-KILLED = DriverFailure(1, 2.5, -9)
-
-
-async def changes(app: ASGIApp, path: str, change: Callable[[], None]) -> list[str]:
-    """Return the first two events of a page, which changes after the first."""
-    events: list[str] = []
-    ended = asyncio.Event()
-
-    async def receive() -> dict[str, Any]:
-        await ended.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:  # noqa: ANN401 - of starlette's
-        body = message.get("body", b"").decode()
-        if body.startswith("data: "):
-            events.append(body.removeprefix("data: ").strip())
-            change()
-        if len(events) == 2:
-            ended.set()
-
-    headers = [(b"host", b"localhost"), (b"accept", b"text/event-stream")]
-    await app(scope(path, headers), receive, send)
-    return events
