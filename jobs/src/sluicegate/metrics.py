@@ -43,8 +43,11 @@ class Timings(Protocol):
     """
 
     steps: dict[str, float]
-    lag: int
     started_ns: int
+
+    @property
+    def lag(self) -> int:
+        """See the class."""
 
 
 class DriverMetrics:
@@ -105,6 +108,11 @@ class DriverMetrics:
         )
         self._staged = self._counter(
             "sluicegate_staged_bytes_total", "Bytes of staged rows of applied epochs, as stored"
+        )
+        self._offset_failures = self._counter(
+            "sluicegate_source_offset_commit_failures_total",
+            "Failed commits of source offsets to the consumer group, by the name of Kafka's error",
+            "reason",
         )
         if lineage:
             self._info.labels(job, lineage).set(1)
@@ -180,6 +188,10 @@ class DriverMetrics:
         newest_ms = max((one.max_ms for one in record.event_times if one.count), default=None)
         if newest_ms is not None:
             self._event_time.labels(job).set(newest_ms / 1000)
+
+    def source_offsets_failed(self, reason: str) -> None:
+        """Record that source offsets could not be committed; only tools that show lag use them."""
+        self._offset_failures.labels(self._job, reason).inc()
 
     def sample(self, read: Callable[[], tuple[bool, Mapping[str, Any] | None]]) -> None:
         """Export what Spark reports of the query, at most every five seconds while it is served.
