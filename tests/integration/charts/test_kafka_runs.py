@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.toolchain import maven
@@ -82,10 +82,18 @@ def run_sluicegate(
     )
 
 
+def committed_offsets(kafka: ChartKafka, group: str) -> int:
+    """Return the sum of a consumer group's offsets."""
+    settings: dict[str, Any] = kafka.settings()
+    admin, asked = AdminClient(settings), ConsumerGroupTopicPartitions(group)
+    answer = admin.list_consumer_group_offsets([asked])[group].result(30)
+    return sum(found.offset for found in answer.topic_partitions)
+
+
 def test_a_job_is_exact_with_the_rights_that_the_chart_grants(
     kafka: ChartKafka, tmp_path: Path
 ) -> None:
-    """Targets, generator, Spark's source, sink, markers and verification.
+    """Targets, generator, Spark's source and its offsets for tools, sink, markers and verification.
 
     With SCRAM, TLS and a client certificate.
     """
@@ -100,6 +108,7 @@ def test_a_job_is_exact_with_the_rights_that_the_chart_grants(
     result = run_sluicegate(kafka, "verify", "kafka_to_kafka", *checkpoint)
     assert result.returncode == 0, (result.stdout, result.stderr)
     assert "EXACT" in result.stdout.upper()
+    assert committed_offsets(kafka, "sluicegate.kafka_to_kafka") == RECORDS
 
 
 def test_the_agent_serves_what_the_page_queries(kafka: ChartKafka) -> None:
