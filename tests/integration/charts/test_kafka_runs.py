@@ -114,7 +114,9 @@ def test_a_job_is_exact_with_the_rights_that_the_chart_grants(
 def test_the_agent_serves_what_the_page_queries(kafka: ChartKafka) -> None:
     topic = "kafka_to_kafka_metrics"
     settings: dict[str, Any] = kafka.settings()
-    AdminClient(settings).create_topics([NewTopic(topic, 1)])[topic].result(30)
+    # bound to a name: a client that is garbage-collected cancels its requests
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
     producer = Producer(settings)
     producer.produce(topic, b"a record")
     assert producer.flush(30) == 0
