@@ -1,7 +1,7 @@
 """The lag of a running job, as its metrics and Kafka's own tools show it.
 
-One job reads a topic in two drivers: the first one stops with records left, the second one catches up.
-Between them somebody resets the consumer group.
+One job reads a topic in three drivers: the first one stops with records left, the second one catches
+up, the third one finds nothing new. Between them somebody resets the consumer group.
 """
 
 from __future__ import annotations
@@ -135,12 +135,13 @@ def wait_until(query: EpochsQuery, condition: Callable[[], bool]) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of the two drivers."""
+    """What was seen of the three drivers."""
 
     backlog: Samples
     backlog_of_group: int | None
     caught_up: Samples
     caught_up_of_group: int | None
+    idle_of_group: int | None
     values: list[int]
 
 
@@ -154,7 +155,11 @@ def seen(spark: SparkSession, services: Services, tmp_path_factory: pytest.TempP
     with job.running("100 milliseconds") as (query, port):
         wait_until(query, lambda: scrape(port).get("sluicegate_source_lag_records") == 0)
         caught_up = scrape(port)
-    return Seen(backlog, backlog_of_group, caught_up, job.lag(), job.values())
+    caught_up_of_group = job.lag()
+    job.reset(1)
+    with job.running("100 milliseconds") as (query, _):
+        wait_until(query, lambda: job.lag() == 0)
+    return Seen(backlog, backlog_of_group, caught_up, caught_up_of_group, job.lag(), job.values())
 
 
 def test_a_backlog_is_the_same_in_the_group_and_in_the_metric(seen: Seen) -> None:
@@ -167,6 +172,11 @@ def test_a_backlog_is_the_same_in_the_group_and_in_the_metric(seen: Seen) -> Non
 def test_a_job_that_has_caught_up_and_ended_has_no_lag_in_either(seen: Seen) -> None:
     assert seen.caught_up["sluicegate_source_lag_records"] == 0
     assert seen.caught_up_of_group == 0
+
+
+def test_a_driver_that_finds_nothing_new_commits_where_the_job_stands(seen: Seen) -> None:
+    """The driver before it may have been killed between an epoch and the commit of its offsets."""
+    assert seen.idle_of_group == 0
 
 
 def test_a_reset_of_the_group_changes_nothing_of_what_is_read(seen: Seen) -> None:

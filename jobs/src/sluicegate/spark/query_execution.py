@@ -4,8 +4,8 @@ Spark has no public API for it. Tests check the names used here against the pinn
 `StreamExecution.lastExecution`, `EventTimeWatermarkExec.eventTimeStats`,
 `StreamingDataSourceV2ScanRelation.endOffset`, `SupportsAdmissionControl.reportLatestOffset`,
 `StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`,
-`MicroBatchExecution.sources` and `getLatestExecutionContext`, `KafkaMicroBatchStream.kafkaOffsetReader`
-and its `driverKafkaParams`.
+`MicroBatchExecution.sources`, `committedOffsets` and `getLatestExecutionContext`,
+`KafkaMicroBatchStream.kafkaOffsetReader` and its `driverKafkaParams`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from sluicegate.errors import RecordOfAnotherJob, StateIncomplete
 from sluicegate.protocol.record import EventTime
@@ -178,6 +179,19 @@ class RunningExecution:
 
     def _watermarks(self) -> list[JavaObject]:
         return [node for node in _nodes(self._root) if _name(node) == "EventTimeWatermarkExec"]
+
+
+def committed_sources(query: StreamingQuery) -> tuple[KafkaSource, ...]:
+    """Return up to where the Kafka sources are read by the epochs that Spark has committed."""
+    running = query._jsq.streamingQuery()  # noqa: SLF001 - no public API
+    sources, committed = running.sources(), running.committedOffsets()
+    found = []
+    for stream in (sources.apply(number) for number in range(sources.size())):
+        end = committed.get(stream)
+        if _name(stream) == "KafkaMicroBatchStream" and end.isDefined():
+            offsets = json.loads(end.get().json())
+            found.append(KafkaSource(int(stream.hashCode()), stream, offsets, lag=0))
+    return tuple(found)
 
 
 def _distance(start: KafkaOffsets, end: KafkaOffsets) -> int:
