@@ -101,6 +101,11 @@ class DriverMetrics:
         self._rows = self._counter(
             "sluicegate_sink_rows_total", "Rows of epochs that were applied to a sink", "sink"
         )
+        self._tries = self._counter(
+            "sluicegate_apply_tries_total",
+            "Applies of an epoch to a sink that were begun; a second one of an epoch is a retry",
+            "sink",
+        )
         self._letters = self._counter(
             "sluicegate_dead_letters_total",
             "Dead letters by the first word of their reason",
@@ -118,6 +123,7 @@ class DriverMetrics:
             self._info.labels(job, lineage).set(1)
         for sink in sinks:
             self._rows.labels(job, sink)
+            self._tries.labels(job, sink)
         self._add_gauges_of_spark()
 
     def _add_gauges_of_spark(self) -> None:
@@ -166,6 +172,10 @@ class DriverMetrics:
     def decided(self, record: EpochRecord) -> None:
         """Record that an epoch is decided: it is in doubt until `applied`. May be repeated."""
         self._epochs.decided(record.epoch, record.decided_at_ms / 1000)
+
+    def apply_tried(self, sink: str) -> None:
+        """Record that an apply of an epoch to a sink begins."""
+        self._tries.labels(self._job, sink).inc()
 
     def applied(self, decided: DecidedEpoch, timings: Timings) -> None:
         """Record that every sink has an epoch."""

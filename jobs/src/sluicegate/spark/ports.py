@@ -140,6 +140,7 @@ class TracedSinks:
     ) -> None:
         tracing = self._context.tracing
         self._context.metrics.decided(record)
+        self._context.metrics.apply_tried(sink)
         orders = [
             PartOrder(
                 checkpoint=self._context.checkpoint,
