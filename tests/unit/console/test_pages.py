@@ -7,7 +7,7 @@ import html
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,9 @@ class Answer:
         return " ".join(html.unescape(without_tags).split())
 
 
-def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
-    """Return the answer to a GET request."""
-    sent: list[Any] = []
-    pairs = {"host": host, **headers}
-    scope = {
+def scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+    """Return what a server passes to an application for a GET request."""
+    return {
         "type": "http",
         "http_version": "1.1",
         "method": "GET",
@@ -59,8 +57,16 @@ def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: st
         "raw_path": path.encode(),
         "query_string": b"",
         "root_path": "",
-        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in pairs.items()],
+        "headers": headers,
     }
+
+
+def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
+    """Return the answer to a GET request."""
+    sent: list[Any] = []
+    pairs = [
+        (k.replace("_", "-").encode(), v.encode()) for k, v in {"host": host, **headers}.items()
+    ]
 
     async def receive() -> dict[str, Any]:
         return await asyncio.Future()  # the browser waits
@@ -69,7 +75,7 @@ def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: st
         sent.append(message)
 
     async def answer() -> None:
-        await app(scope, receive, send)
+        await app(scope(path, pairs), receive, send)
 
     asyncio.run(answer())
     body = b"".join(message.get("body", b"") for message in sent)
@@ -214,6 +220,16 @@ def test_a_sealed_job_shows_its_seal_and_its_savepoint(tmp_path: Path, console: 
     assert "/job/savepoints" not in request(console, "/").body, "a savepoint is no job"
 
 
+def test_a_restored_job_shows_where_it_comes_from(tmp_path: Path, console: ASGIApp) -> None:
+    checkpoint = savepoints.checkpoint(tmp_path / "old", 2)
+    taken = savepoints.take(checkpoint, str(tmp_path / "savepoints"), seal=True)
+    savepoints.restore(taken.url, str(tmp_path / "new"))
+    job = request(console, "/job/new")
+    tree = job.text.partition("Savepoints")[2]
+    assert tree.index("savepoint of epoch 1") < tree.index("moved here before epoch 2")
+    assert 'href="/job/old"' in job.body
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
@@ -325,6 +341,18 @@ def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIAp
     assert "failures/3 is damaged" in request(console, "/job/failed").text
 
 
+def test_a_traced_epoch_links_to_its_trace(tmp_path: Path, apps: list[Reader]) -> None:
+    store, trace = finished(tmp_path, "traced", 2), "0af7651916cd43dd8448eb211c80319c"
+    rewrite(store, 0, traceparent=f"00-{trace}-b7ad6b7169203331-01")
+    rewrite(store, 1, traceparent="javascript:alert(1)")
+    apps.append(Reader([str(tmp_path)]))
+    jaeger = "http://jaeger:16686/trace/{trace_id}"
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, trace_url=jaeger)
+    traced = request(console, "/job/traced/epoch/0")
+    assert f'href="http://jaeger:16686/trace/{trace}"' in traced.body
+    assert "open the trace" not in request(console, "/job/traced/epoch/1").text
+
+
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", ""])
 def test_a_request_by_another_name_is_refused(console: ASGIApp, host: str) -> None:
     assert request(console, "/", host=host).status == 400
@@ -381,3 +409,61 @@ def test_jobs_that_are_still_being_read_do_not_delay_the_others(
     assert "1 of 2 jobs are still being read" in fleet.text
     answers.set()
     assert 'href="/job/slow"' in request(console, "/").body
+
+
+def test_addresses_that_are_still_being_listed_are_not_said_to_be_empty(
+    tmp_path: Path, apps: list[Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(tmp_path, "there", 1)
+    apps.append(Reader([str(tmp_path)]))
+    answers, find = threading.Event(), apps[0].found
+    monkeypatch.setattr(apps[0], "found", lambda: answers.wait(30.0) and find())
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=0.1)
+    shown = request(console, "/").text
+    answers.set()
+    assert "still being listed" in shown
+    assert "No checkpoint was found" not in shown
+
+
+def test_a_defect_in_the_background_is_said_on_the_page(
+    tmp_path: Path, apps: list[Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apps.append(Reader([str(tmp_path)]))
+    monkeypatch.setattr(apps[0], "found", lambda: 1 / 0)
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0)
+    with pytest.raises(ZeroDivisionError):  # which starlette raises again after the answer
+        request(console, "/")
+
+
+def test_an_open_page_learns_that_it_has_changed(tmp_path: Path, apps: list[Reader]) -> None:
+    store = finished(tmp_path, "live", 1)
+    apps.append(Reader([str(tmp_path)]))
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.05, wait_s=30.0)
+    events = asyncio.run(changes(console, "/job/live", lambda: write_failure(store.url, KILLED)))
+    assert len(set(events)) == 2
+    assert events[-1] == request(console, "/job/live").headers["etag"]
+
+
+KILLED = DriverFailure(1, 2.5, -9)
+
+
+async def changes(app: ASGIApp, path: str, change: Callable[[], None]) -> list[str]:
+    """Return the first two events of a page, which changes after the first."""
+    events: list[str] = []
+    ended = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await ended.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:  # noqa: ANN401 - of starlette's
+        body = message.get("body", b"").decode()
+        if body.startswith("data: "):
+            events.append(body.removeprefix("data: ").strip())
+            change()
+        if len(events) == 2:
+            ended.set()
+
+    headers = [(b"host", b"localhost"), (b"accept", b"text/event-stream")]
+    await app(scope(path, headers), receive, send)
+    return events
