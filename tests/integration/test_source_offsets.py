@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import DataFrame, SparkSession
 
@@ -27,6 +26,8 @@ from infra.local_services.endpoints import KafkaEndpoint
 from infra.local_services.process import free_ports
 from sluicegate import EpochSettings, epochs
 from sluicegate.settings.epoch import AVAILABLE_NOW
+from sluicegate.sinks.kafka.connection import Deadline
+from sluicegate.sinks.kafka.errors import TRANSIENT, error_of
 from sluicegate.sinks.memory import MemorySink, committed
 from sluicegate.spark.query import EpochsQuery
 
@@ -61,8 +62,8 @@ class Job:
     def start(self, settings: EpochSettings) -> EpochsQuery:
         rows = self._records().selectExpr("cast(cast(value as string) as int) as n")
         return epochs(
-            {"low": rows.where("n < 10"), "high": rows.where("n >= 10")},
-            sinks=[MemorySink(f"{self.name}.{of}", id=of, of=of) for of in ("low", "high")],
+            {"even": rows.where("n % 2 = 0"), "odd": rows.where("n % 2 = 1")},
+            sinks=[MemorySink(f"{self.name}.{of}", id=of, of=of) for of in ("even", "odd")],
             name=self.name,
             checkpoint=str(self._checkpoint),
             settings=settings,
@@ -79,31 +80,47 @@ class Job:
             query.stop()
 
     def values(self) -> list[int]:
-        rows = [*committed(f"{self.name}.low"), *committed(f"{self.name}.high")]
+        rows = [*committed(f"{self.name}.even"), *committed(f"{self.name}.odd")]
         return sorted(row["n"] for row in rows)
 
-    def offsets(self) -> dict[int, int]:
-        """Return the group's offsets by partition, as Kafka's admin API knows them."""
-        asked = ConsumerGroupTopicPartitions(self.group)
-        admin = self._kafka.admin()
-        answer = admin.list_consumer_group_offsets([asked])[self.group].result(30)
-        return {found.partition: found.offset for found in answer.topic_partitions}
+    def positions(self) -> list[tuple[int, int]]:
+        """Return the group's offset, negative without one, and the end of each partition."""
+        with closing(self.consumer()) as consumer:
+            ends = [consumer.get_watermark_offsets(at, timeout=30)[1] for at in self._at()]
+            deadline = Deadline(DEADLINE_S)
+            while True:
+                try:
+                    found = consumer.committed(self._at(), timeout=30)
+                except KafkaException as raised:  # a new broker first creates its offsets topic
+                    if error_of(raised).name() not in TRANSIENT or deadline.passed():
+                        raise
+                    time.sleep(0.1)
+                    continue
+                return [(at.offset, end) for at, end in zip(found, ends, strict=True)]
 
     def lag(self) -> int | None:
-        """Return the group's lag, None without offsets of each partition."""
-        offsets, admin = self.offsets(), self._kafka.admin()
-        if len(offsets) < 2:
+        """Return the group's lag, None without an offset of each partition."""
+        positions = self.positions()
+        if any(offset < 0 for offset, _ in positions):
             return None
-        end = OffsetSpec.latest()  # type: ignore[no-untyped-call] # confluent_kafka's own
-        ends = admin.list_offsets({TopicPartition(self.name, p): end for p in offsets}).values()
-        return sum(int(answer.result(30).offset) for answer in ends) - sum(offsets.values())
+        return sum(end - offset for offset, end in positions)
 
     def reset(self, offset: int) -> None:
         """Set the group's offsets, as `kafka-consumer-groups.sh --reset-offsets` does."""
-        positions = [TopicPartition(self.name, partition, offset) for partition in (0, 1)]
-        wanted = ConsumerGroupTopicPartitions(self.group, positions)
-        admin = self._kafka.admin()
-        admin.alter_consumer_group_offsets([wanted])[self.group].result(30)
+        with closing(self.consumer()) as consumer:
+            consumer.commit(offsets=self._at(offset), asynchronous=False)
+
+    def consumer(self) -> Consumer:
+        """Return a consumer of the group, which only joins it by a subscription.
+
+        librdkafka's admin client ends the process if it asks for offsets of a group while the
+        coordinator of the group moves.
+        """
+        group = {"group.id": self.group, "enable.auto.commit": False}
+        return Consumer({"bootstrap.servers": self._kafka.bootstrap, **group})
+
+    def _at(self, offset: int = 0) -> list[TopicPartition]:
+        return [TopicPartition(self.name, partition, offset) for partition in (0, 1)]
 
     def _records(self) -> DataFrame:
         return (
@@ -127,9 +144,9 @@ def scrape(port: int) -> Samples:
 
 
 def wait_until(query: EpochsQuery, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = Deadline(DEADLINE_S)
     while not condition():
-        assert time.monotonic() < deadline
+        assert not deadline.passed()
         assert not query.await_end(0.05)
 
 
@@ -188,10 +205,11 @@ def test_metrics_of_a_running_query_are_those_of_its_epochs(seen: Seen) -> None:
     assert (first["sluicegate_epoch_decided"], first["sluicegate_epoch_applied"]) == (0, 0)
     assert second["sluicegate_epoch_applied"] > 0
     assert first["sluicegate_rows_in_total"] + second["sluicegate_rows_in_total"] == RECORDS
-    for sink, rows in (("low", 10), ("high", RECORDS - 10)):
+    for sink, rows in (("even", RECORDS - RECORDS // 2), ("odd", RECORDS // 2)):
         name = f"sluicegate_sink_rows_total {sink}"
         assert first[name] + second[name] == rows
         assert first[f"sluicegate_epoch_step_seconds_count {sink}"] == 1
+        assert first[f"sluicegate_apply_tries_total {sink}"] == 1
     assert first["sluicegate_epoch_seconds_count"] == 1
     assert "sluicegate_epoch_in_doubt_timestamp_seconds" not in first
     assert 0 <= time.time() - first["sluicegate_query_progress_timestamp_seconds"] < 600
@@ -202,16 +220,15 @@ def test_a_group_in_use_by_a_consumer_is_a_warning(
 ) -> None:
     """The job ends as without it, and the consumer's group has no offsets of the job."""
     job = Job(spark, services.kafka, tmp_path)
-    settings = {"bootstrap.servers": services.kafka.bootstrap, "group.id": job.group}
-    with closing(Consumer({**settings, "enable.auto.commit": False})) as consumer:
+    with closing(job.consumer()) as consumer:
         consumer.subscribe([job.name])
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = Deadline(DEADLINE_S)
         while not consumer.assignment():
-            assert time.monotonic() < deadline
+            assert not deadline.passed()
             consumer.poll(0.1)
         with caplog.at_level(logging.WARNING, "sluicegate.offsets"):
             job.start(EpochSettings(interval=AVAILABLE_NOW)).await_end()
-        assert job.offsets() == {}
+        assert all(offset < 0 for offset, _ in job.positions())
     (warning,) = [r.getMessage() for r in caplog.records if r.name == "sluicegate.offsets"]
     assert "(UnknownMemberIdException)" in warning
     assert "stop the consumers that have joined the group" in warning
