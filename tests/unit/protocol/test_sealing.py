@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +21,6 @@ from tests.robustness.model.protocol.world_config import WorldConfig
 from tests.robustness.validate import invariants
 
 KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
-ALL = int(os.environ.get("SLUICEGATE_SIM_EXAMPLES", "0")) >= 1000
 
 
 def small(**changes: Any) -> World:  # noqa: ANN401 - any field
