@@ -77,7 +77,8 @@ def test_deciding_before_the_previous_epoch_is_applied_is_caught(
     world = overlapping()
     driver = world.start("A")
     with pytest.raises(
-        invariants.InvariantBroken, match=r"commit of an unapplied epoch: Spark commits 1; .* not have 0"
+        invariants.InvariantBroken,
+        match=r"commit of an unapplied epoch: Spark commits 1; .* not have 0",
     ):
         until(driver, "log commit", times=3)
 

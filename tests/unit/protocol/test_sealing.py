@@ -218,7 +218,10 @@ def test_sealing_an_unapplied_epoch_is_caught(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sealing, "all_applied", unchecked)
     world = small()
     until(world.start("A"), "open")
-    with pytest.raises(invariants.InvariantBroken, match=r"seal of an unapplied epoch: at 1, and kafka does not have 0"):
+    with pytest.raises(
+        invariants.InvariantBroken,
+        match=r"seal of an unapplied epoch: at 1, and kafka does not have 0",
+    ):
         to_the_end(start_sealer(world))
 
 
@@ -240,7 +243,8 @@ def test_a_store_that_overwrites_a_seal_is_caught(
     until(driver, "CreateRecord", times=2)
     to_the_end(start_sealer(world))
     with pytest.raises(
-        invariants.InvariantBroken, match="decision after the seal: an epoch is decided, sealed at 1"
+        invariants.InvariantBroken,
+        match="decision after the seal: an epoch is decided, sealed at 1",
     ):
         driver.step()
 
