@@ -1,4 +1,4 @@
-"""Plays a generator of effects with answers that a test gives, and records what it asked for."""
+"""Plays a generator of effects with answers that a test gives, and records the effects."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Played:
             except StopIteration as end:
                 self.result = end.value
                 return
-            except Exception as error:  # noqa: BLE001 - the test looks at it
+            except Exception as error:  # noqa: BLE001 - the test checks it
                 self.error = error
                 return
             self.effects.append(effect)

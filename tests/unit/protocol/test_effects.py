@@ -1,4 +1,4 @@
-"""What the protocol asks for, effect by effect: order, arguments, number of attempts and pauses.
+"""What the protocol requests, effect by effect: order, arguments, number of attempts and pauses.
 
 The simulation judges what becomes of an epoch. Nobody can see there how long a driver pauses, what it
 writes into its record for people, or that it passes a failpoint.
@@ -146,13 +146,13 @@ def test_a_record_continues_the_chain_of_the_one_before() -> None:
     assert created.record.prev == {"kafka": {0: Marker(3, "a")}, "mysql": {1: Marker(3, "a")}}
 
 
-@pytest.mark.parametrize(("applied", "looks"), [(3, False), (2, True), (None, True)])
-def test_the_epoch_before_is_looked_for_unless_this_driver_applied_it(
+@pytest.mark.parametrize(("applied", "checks"), [(3, False), (2, True), (None, True)])
+def test_the_epoch_before_is_checked_unless_this_driver_applied_it(
     applied: int | None,
-    looks: bool,  # noqa: FBT001 - a parameter
+    checks: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     played = after(record(overlapped=True), AwaitApplies=applied, IsMarkedApplied=True)
-    assert ("IsMarkedApplied" in played.names) is looks
+    assert ("IsMarkedApplied" in played.names) is checks
 
 
 def test_an_overlapped_epoch_of_another_driver_is_applied_as_a_replay() -> None:
@@ -236,7 +236,7 @@ def test_the_effects_of_a_replay_in_order() -> None:
     assert [effect.discard for effect in played.only(Apply)] == [False, True]
 
 
-def test_a_replay_of_an_epoch_that_is_marked_as_applied_asks_for_nothing_more() -> None:
+def test_a_replay_of_an_epoch_that_is_marked_as_applied_ends_there() -> None:
     played = Played(
         coordinator.apply(JOB, DecidedEpoch(record(), replayed=True)), {IsMarkedApplied: True}
     )

@@ -1,4 +1,4 @@
-"""What a start without a query and a seal ask for, effect by effect. See `test_effects`."""
+"""What a start without a query and a seal request, effect by effect. See `test_effects`."""
 
 from __future__ import annotations
 
