@@ -14,6 +14,7 @@ import pytest
 from sluicegate.errors import (
     AccessDenied,
     DecisionUnknown,
+    EpochLogBroken,
     RecordOfAnotherJob,
     RowsLost,
     SinkRegressed,
@@ -213,6 +214,13 @@ def test_an_epoch_that_a_sink_refuses_is_stuck_at_once(error: Exception) -> None
     )
     assert isinstance(played.error, Stuck)
     assert played.names == ["before-apply", "Apply"]
+
+
+def test_rows_that_are_gone_are_an_error_unless_another_driver_went_on() -> None:
+    steps = coordinator.apply(JOB, DecidedEpoch(record(), replayed=False))
+    played = Played(steps, {Apply: EpochLogBroken("gone"), effects.LatestEpoch: 3})
+    assert isinstance(played.error, EpochLogBroken)
+    assert played.names == ["before-apply", "Apply", "LatestEpoch"]
 
 
 # --- replays and deliveries ------------------------------------------------------------------------
