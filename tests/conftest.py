@@ -14,6 +14,8 @@ from infra.toolchain import go_programs
 from infra.toolchain.maven import folder as jars_folder
 from sluicegate.spark.session import JARS_VARIABLE
 
+pytest_plugins = ["tests.required"]
+
 
 def pytest_configure() -> None:
     """Set the jars for all sessions of this process, because a JVM's class path cannot change.

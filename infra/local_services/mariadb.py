@@ -131,12 +131,16 @@ class MariaDB(Server):
     def _setup(self) -> str:
         """Return the SQL that the server runs at each start as superuser: database and users."""
         lines = [f"CREATE DATABASE IF NOT EXISTS {_DATABASE};"]
-        for end, rights in ((self.endpoint, f"{_DATABASE}.*"), (self.admin, "*.*")):
+        rights_of = (
+            (self.endpoint, f"{_DATABASE}.*", ""),
+            (self.admin, "*.*", " WITH GRANT OPTION"),  # tests create users with few rights
+        )
+        for end, rights, option in rights_of:
             who = f"'{end.user}'@'127.0.0.1'"
             lines += [
                 f"CREATE USER IF NOT EXISTS {who};",
                 f"ALTER USER {who} IDENTIFIED BY '{end.password}';",
-                f"GRANT ALL ON {rights} TO {who};",
+                f"GRANT ALL ON {rights} TO {who}{option};",
             ]
         return "\n".join(lines) + "\n"
 
