@@ -17,7 +17,7 @@ DOCS   := $(WORK)/docs
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help release demo services test lint coverage format bench catch-up model robustness docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
+.PHONY: help release demo services test lint coverage format bench catch-up mutants model robustness docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
 
 ##@ Use
 
@@ -86,6 +86,9 @@ bench: environment classes store apiserver ## Measure jobs and operator side by 
 catch-up: environment classes ## Copy 10 GiB from Kafka to Kafka in one epoch, on a heap of 1 GiB (GIB=2: less)
 	@SLUICEGATE_CATCH_UP_GIB=$(or $(GIB),10) $(PY) -m pytest --numprocesses 0 --log-cli-level INFO \
 	    tests/robustness/scenarios/test_catch_up.py $(ARGS)
+
+mutants: environment ## Change the packages that decide over data, and report what no test notices (ARGS="storage --resume")
+	@nice $(PY) -m tests.mutation $(ARGS)
 
 model: environment ## Search the Promela model of the commit protocol, with Spin (about a minute)
 	@$(PY) -m tests.robustness.model.promela.check

@@ -20,7 +20,7 @@ from xml.sax.saxutils import quoteattr
 
 from infra import versions
 from infra.preflight import java_command, java_gap
-from infra.workspace import scratch_folder, work_folder
+from infra.workspace import making, scratch_folder, work_folder
 
 LOCK: Final = Path(__file__).with_name("jars.lock")
 MIRROR: Final = "SLUICEGATE_MAVEN_MIRROR"
@@ -199,18 +199,22 @@ def fetch(name: str, lock: Path = LOCK) -> Path:
     target = folder(name)
     stamp = target / ".verified"
     pins = "".join(f"{coordinate} {digest}\n" for coordinate, digest in sorted(wanted.items()))
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == pins:
-        return target
+    with making(target):
+        if not (stamp.is_file() and stamp.read_text(encoding="utf-8") == pins):
+            _fetch(name, wanted, lock)
+            stamp.write_text(pins, encoding="utf-8")
+    return target
+
+
+def _fetch(name: str, wanted: dict[Coordinate, str], lock: Path) -> None:
+    target = folder(name)
     print(f"Fetching {len(wanted)} jar(s) of {name} ...", flush=True)
     with scratch_folder("ivy") as scratch:
         pattern = "[artifact]-[revision](-[classifier]).[ext]"
         _ivy(scratch, _module(JarSet(alone=tuple(wanted))), str(scratch / "out" / pattern))
         _verify(scratch / "out", wanted, lock)
-        (scratch / "out" / stamp.name).write_text(pins, encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
         (scratch / "out").rename(target)
-    return target
 
 
 def _verify(out: Path, wanted: dict[Coordinate, str], lock: Path) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 from contextlib import ExitStack
 
@@ -28,6 +29,8 @@ from tests.robustness.scenarios.long_run import JOBS, LongRun, RunOptions
 def main() -> int:
     """Run, print the report and return the exit code."""
     options = _options()
+    # so that `kill` leaves no driver running
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
     name = f"{options.job}-{options.delivery}{'-store' if options.store else ''}-{options.seed}"
     folder = work_folder() / "robustness" / name

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.toolchain import maven
@@ -82,10 +83,18 @@ def run_sluicegate(
     )
 
 
+def committed_offsets(kafka: ChartKafka, group: str, topic: str) -> int:
+    """Return the sum of a consumer group's offsets on a topic of two partitions."""
+    settings: dict[str, Any] = {**kafka.settings(), "group.id": group}
+    with closing(Consumer(settings)) as consumer:
+        asked = [TopicPartition(topic, partition) for partition in (0, 1)]
+        return sum(found.offset for found in consumer.committed(asked, timeout=30))
+
+
 def test_a_job_is_exact_with_the_rights_that_the_chart_grants(
     kafka: ChartKafka, tmp_path: Path
 ) -> None:
-    """Targets, generator, Spark's source, sink, markers and verification.
+    """Targets, generator, Spark's source and its offsets for tools, sink, markers and verification.
 
     With SCRAM, TLS and a client certificate.
     """
@@ -100,12 +109,16 @@ def test_a_job_is_exact_with_the_rights_that_the_chart_grants(
     result = run_sluicegate(kafka, "verify", "kafka_to_kafka", *checkpoint)
     assert result.returncode == 0, (result.stdout, result.stderr)
     assert "EXACT" in result.stdout.upper()
+    source = "kafka_to_kafka_source"
+    assert committed_offsets(kafka, "sluicegate.kafka_to_kafka", source) == RECORDS
 
 
 def test_the_agent_serves_what_the_page_queries(kafka: ChartKafka) -> None:
     topic = "kafka_to_kafka_metrics"
     settings: dict[str, Any] = kafka.settings()
-    AdminClient(settings).create_topics([NewTopic(topic, 1)])[topic].result(30)
+    # bound to a name: a client that is garbage-collected cancels its requests
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
     producer = Producer(settings)
     producer.produce(topic, b"a record")
     assert producer.flush(30) == 0

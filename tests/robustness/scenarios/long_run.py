@@ -293,7 +293,7 @@ class LongRun:
             [NewPartitions(settings.source, partitions)], operation_timeout=30.0
         )
         asked[settings.source].result(timeout=60.0)
-        self._traffic.partitions = partitions
+        self._traffic.grow(partitions)
 
     # --- progress ---------------------------------------------------------------------------
 
@@ -319,6 +319,7 @@ class LongRun:
 
     def _keep_running(self) -> None:
         """Restart a driver that has exited, as its supervisor would."""
+        self._traffic.check()
         driver = self._job.driver
         if driver.code is None:
             return

@@ -14,6 +14,7 @@ from sluicegate_jobs import generators
 
 _TICK_S = 0.1
 _FLUSH_S = 120.0
+_METADATA_S = 30.0
 _BEGIN = datetime(2026, 1, 7, 12, 0, 0, tzinfo=UTC)
 _ENDLESS = 1 << 40
 
@@ -59,30 +60,64 @@ class SteadyTraffic:
                 "log_level": 0,  # refused connections are part of the run
             }
         )
-        self.partitions = len(
-            self._producer.list_topics(topic, timeout=30).topics[topic].partitions
-        )
+        self.partitions = self._known_partitions()
         """Partitions to send to."""
         self.confirmed = 0
         """Records that Kafka has confirmed."""
         self._errors: list[KafkaError] = []
+        self._failure: Exception | None = None
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._send, name="traffic", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
     def start(self) -> None:
         """Start sending."""
         self._thread.start()
 
+    def check(self) -> None:
+        """Check that records are still being sent.
+
+        Raises:
+            RuntimeError: the thread has ended, so that a job without new rows proves nothing.
+        """
+        if self._failure is not None:
+            reason = f"{type(self._failure).__name__}: {self._failure}"
+            raise RuntimeError(f"the traffic ended early: {reason}") from self._failure
+
+    def grow(self, partitions: int) -> None:
+        """Send to partitions that were added too, as soon as the producer knows them.
+
+        Raises:
+            TimeoutError: Kafka does not name them.
+        """
+        deadline = time.monotonic() + _METADATA_S
+        while self._known_partitions() < partitions:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"topic {self._topic} has no {partitions} partitions yet")
+            time.sleep(_TICK_S)
+        self.partitions = partitions
+
     def stop(self) -> int:
         """Stop, wait until Kafka has confirmed everything, and return how many records that are."""
         self._ended.set()
         self._thread.join()
+        self.check()
         unsent = self._producer.flush(_FLUSH_S)
         if unsent or self._errors:
             raise TimeoutError(
                 f"topic {self._topic} did not accept all records: {self._errors[:1]}"
             )
         return self.confirmed
+
+    def _known_partitions(self) -> int:
+        """Ask Kafka for the partitions of the topic, which the producer can send to from then on."""
+        metadata = self._producer.list_topics(self._topic, timeout=_METADATA_S)
+        return len(metadata.topics[self._topic].partitions)
+
+    def _run(self) -> None:
+        try:
+            self._send()
+        except Exception as error:  # noqa: BLE001 - `check` raises it in the thread of the run
+            self._failure = error
 
     def _send(self) -> None:
         began, sent = time.monotonic(), 0

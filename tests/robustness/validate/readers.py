@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import pymysql
 from confluent_kafka import (
@@ -24,8 +23,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from tests.robustness.validate.checker.reading import connect
+
 _TICK_S = 0.2
 _QUIET = {"log_level": 0}
+_MYSQL = {"autocommit": True, "connect_timeout": 2, "read_timeout": 30}
 
 Partition = tuple[str, int]
 """A topic and the number of a partition."""
@@ -158,7 +160,7 @@ class SinkReaders:
         table, amount = self._table
         while not self._ended.wait(_TICK_S):
             try:
-                connection = connection or _connect(self._url)
+                connection = connection or connect(self._url, **_MYSQL)
                 with connection.cursor() as cursor:
                     cursor.execute(f"SELECT {amount} FROM `{table}`")
                     row = cursor.fetchone()
@@ -180,20 +182,6 @@ class SinkReaders:
                 continue  # the broker is down: nobody reads
             for partition in partitions:
                 self.waits.see(partition, stable[partition], end[partition], time.monotonic())
-
-
-def _connect(url: str) -> pymysql.connections.Connection[Any]:
-    parts = urlsplit(url)
-    return pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=parts.username,
-        password=parts.password or "",
-        database=parts.path.lstrip("/"),
-        autocommit=True,
-        connect_timeout=2,
-        read_timeout=30,
-    )
 
 
 def _offsets(

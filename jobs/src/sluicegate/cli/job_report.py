@@ -49,13 +49,12 @@ def table(jobs: Sequence[Resource], now: dt.datetime, *, namespaces: bool) -> li
 
 def why(job: Resource) -> str:
     """Return in one line why a job does not do what its spec asks for; empty if it does."""
-    lines = list(_problems(job))
-    return lines[0] if lines else ""
+    return next(_problems(job), "")
 
 
 def describe(job: Resource, events: Sequence[Resource], now: dt.datetime) -> list[str]:
     """Return what a job does, its problems, its failures and its newest Events."""
-    status = job.get("status") or {}
+    status = _status(job)
     checkpoint = status.get("checkpoint") or {}
     seen = _ago(checkpoint.get("lastEpochTime"), now)
     attempt, restarts = status.get("attempt", 0), status.get("restarts", 0)
@@ -79,12 +78,12 @@ def describe(job: Resource, events: Sequence[Resource], now: dt.datetime) -> lis
 
 def driver_pod(job: Resource) -> str | None:
     """Return the name of the job's newest driver pod, None before the first."""
-    attempt = (job.get("status") or {}).get("attempt", 0)
+    attempt = _status(job).get("attempt", 0)
     return f"{_name(job)}-{attempt}-driver" if attempt else None
 
 
 def _row(job: Resource, now: dt.datetime, *, namespaces: bool) -> tuple[str, ...]:
-    status = job.get("status") or {}
+    status = _status(job)
     checkpoint = status.get("checkpoint") or {}
     cells = (
         _name(job),
@@ -101,15 +100,19 @@ def _name(job: Resource) -> str:
     return str(job["metadata"]["name"])
 
 
+def _status(job: Resource) -> Resource:
+    return job.get("status") or {}
+
+
 def _phase(job: Resource) -> str:
-    return str((job.get("status") or {}).get("phase", "Pending"))
+    return str(_status(job).get("phase", "Pending"))
 
 
 def _problems(job: Resource) -> Iterator[str]:
-    found = {one["type"]: one for one in (job.get("status") or {}).get("conditions") or ()}
+    found = {one["type"]: one for one in _status(job).get("conditions") or ()}
     if not found:
         yield "no operator has written a status yet: does one run, and watch this namespace?"
-    told: set[str] = set()
+    reported: set[str] = set()
     for kind, bad in _PROBLEMS.items():
         condition = found.get(kind)
         if condition is None or condition.get("status") != bad:
@@ -118,13 +121,13 @@ def _problems(job: Resource) -> Iterator[str]:
         if kind == "Ready" and reason in _EXPECTED:
             continue
         text = ": ".join(filter(None, (reason, message)))
-        if text not in told:
+        if text not in reported:
             yield text
-        told.add(text)
+        reported.add(text)
 
 
 def _failures(job: Resource, now: dt.datetime) -> Iterator[str]:
-    for failure in (job.get("status") or {}).get("failures") or ():
+    for failure in _status(job).get("failures") or ():
         count = failure.get("count", 1)
         times = f"{count} of them, the last " if count > 1 else ""
         ago, ran = _ago(failure.get("time"), now) or "?", failure.get("runSeconds", 0)

@@ -12,7 +12,6 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +32,10 @@ class Kubectl:
 
     def read(self, *arguments: str) -> dict[str, Any]:
         """Return the JSON of a command that only reads."""
-        loaded: dict[str, Any] = json.loads(self._output(*arguments, "--output=json"))
+        result = _run(self._command(*arguments, "--output=json"), capture=True)
+        if result.returncode:
+            sys.exit(result.returncode)  # kubectl has printed why
+        loaded: dict[str, Any] = json.loads(result.stdout)
         return loaded
 
     def change(self, *arguments: str, stdin: str | None = None) -> None:
@@ -47,12 +49,6 @@ class Kubectl:
         code = _run(self._command(*arguments), stdin=stdin).returncode
         if code:
             sys.exit(code)
-
-    def _output(self, *arguments: str) -> str:
-        result = _run(self._command(*arguments), capture=True)
-        if result.returncode:
-            sys.exit(result.returncode)  # kubectl has printed why
-        return result.stdout
 
     def _command(self, *arguments: str) -> list[str]:
         return ["kubectl", *self.flags, *arguments]
@@ -78,14 +74,14 @@ def _run(
 @click.group(context_settings={"max_content_width": 110})
 @click.version_option(package_name="sluicegate")
 @click.option("--namespace", "-n", help="The namespace; default: that of the kubectl context.")
-@click.option("--context", help="The kubectl context; default: the current one.")
+@click.option("--context", "cluster", help="The kubectl context; default: the current one.")
 @click.option("--kubeconfig", help="The kubeconfig file; default: that of kubectl.")
 @click.pass_context
 def app(
-    context: click.Context, /, namespace: str | None, kubeconfig: str | None, **more: str | None
+    context: click.Context, namespace: str | None, cluster: str | None, kubeconfig: str | None
 ) -> None:
     """Show what StreamingJobs do and why; suspend, restart and save them."""
-    options = {"namespace": namespace, "kubeconfig": kubeconfig, **more}
+    options = {"namespace": namespace, "context": cluster, "kubeconfig": kubeconfig}
     context.obj = Kubectl(tuple(f"--{name}={value}" for name, value in options.items() if value))
 
 
@@ -163,25 +159,29 @@ def savepoint(kubectl: Kubectl, job: str, name: str | None, *, stop: bool, timeo
         )
 
 
-def _action(name: str, text: str, spec: Callable[[Resource], dict[str, Any]]) -> None:
-    @app.command(name, help=text)
-    @click.argument("job")
-    @click.pass_obj
-    def run(kubectl: Kubectl, job: str) -> None:
-        _patch(kubectl, job, spec(kubectl.read("get", _JOBS, job)["spec"]))
+@app.command()
+@click.argument("job")
+@click.pass_obj
+def suspend(kubectl: Kubectl, job: str) -> None:
+    """Stop the driver at the end of its epoch; the job keeps its checkpoint."""
+    _patch(kubectl, job, {"suspend": True})
 
 
-_action(
-    "suspend",
-    "Stop the driver at the end of its epoch; the job keeps its checkpoint.",
-    lambda _spec: {"suspend": True},
-)
-_action("resume", "Start a suspended job again.", lambda _spec: {"suspend": False})
-_action(
-    "restart",
-    "Replace the driver at the end of its epoch; a failed job starts again.",
-    lambda spec: {"restartNonce": spec.get("restartNonce", 0) + 1},
-)
+@app.command()
+@click.argument("job")
+@click.pass_obj
+def resume(kubectl: Kubectl, job: str) -> None:
+    """Start a suspended job again."""
+    _patch(kubectl, job, {"suspend": False})
+
+
+@app.command()
+@click.argument("job")
+@click.pass_obj
+def restart(kubectl: Kubectl, job: str) -> None:
+    """Replace the driver at the end of its epoch; a failed job starts again."""
+    nonce = kubectl.read("get", _JOBS, job)["spec"].get("restartNonce", 0)
+    _patch(kubectl, job, {"restartNonce": nonce + 1})
 
 
 def _patch(kubectl: Kubectl, job: str, spec: dict[str, Any]) -> None:

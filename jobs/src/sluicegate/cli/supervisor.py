@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -90,7 +89,9 @@ def supervise(job: PackagedJob, settings: JobSettings, *, standby: bool = False)
             )
             level = logging.ERROR if delay_s is None else logging.WARNING
             log.log(level, "%s: %s; %s", failed, reason or "no reason was written", then)
-            recorder.submit(_record, settings.checkpoint, code, failures[-1], reason, then)
+            if settings.checkpoint:
+                failure = DriverFailure.now(code, ended - started, reason, then=then)
+                recorder.submit(write_failure, settings.checkpoint, failure)
             if delay_s is None or stopper.requested.wait(delay_s):
                 return code
 
@@ -107,18 +108,6 @@ def _restart(
     ran_s = failures[-1].ran_s if standby else 0.0
     delay_s = max(0.0, decision.delay_s - ran_s)
     return delay_s, f"restart in {delay_s:.3g} s ({decision.why})"
-
-
-def _record(
-    checkpoint: str, code: int, failure: Failure, reason: termination.Reason | None, then: str
-) -> None:
-    """Record a failure for the console, if the job has a checkpoint of its own."""
-    if not checkpoint:
-        return
-    ended_at_ms = time.time_ns() // 1_000_000
-    parts = asdict(reason) if reason else {}
-    ran_s = round(failure.ran_s, 3)
-    write_failure(checkpoint, DriverFailure(ended_at_ms, ran_s, code, **parts, then=then))
 
 
 def _may_have_no_rival(settings: JobSettings, failure: Failure) -> bool:

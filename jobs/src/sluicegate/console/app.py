@@ -11,13 +11,11 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import jinja2
-from cachetools import TTLCache
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -42,12 +40,16 @@ from sluicegate.console.model import (
     ledger,
 )
 from sluicegate.console.offsets import sources
+from sluicegate.console.pages import Pages
 from sluicegate.console.reader import Reader
 from sluicegate.console.verdict import verdict
 from sluicegate.errors import SluicegateError
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 """The host names of a console that only this machine can reach."""
+
+TRACE_ID = "{trace_id}"
+"""What the id of a trace replaces in `trace_url`."""
 
 _HERE = Path(__file__).parent
 _HEADERS = {
@@ -59,10 +61,9 @@ _HEADERS = {
     b"cache-control": b"no-cache",
 }
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _AGE = re.compile(r"""(<time[^>]*>)[^<]*|data-now-ms="\d*\"""")
 _VERDICT_EPOCHS = 20
-_PAGES = 64
-"""How many pages are remembered while they are fresh."""
 _NOT_FOUND = 404
 
 
@@ -72,11 +73,11 @@ class Console:
     Args:
         reader: reads the checkpoints.
         fleet: the jobs of the start page.
-        refresh_s: how often an open page asks for its new content.
+        trace_url: address of a trace, with TRACE_ID in the place of its id; empty: no links.
     """
 
-    def __init__(self, reader: Reader, fleet: Fleet, refresh_s: float) -> None:
-        self._reader, self._fleet, self._refresh_ms = reader, fleet, int(refresh_s * 1000)
+    def __init__(self, reader: Reader, fleet: Fleet, trace_url: str = "") -> None:
+        self._reader, self._fleet, self._trace_url = reader, fleet, trace_url
         self._templates = _templates()
 
     def fleet(self, _request: Request) -> Response:
@@ -93,7 +94,7 @@ class Console:
             "fleet",
             jobs=rows,
             states=[(state, states[state]) for state in State if states[state]],
-            unread=snapshot.found - len(jobs),
+            unread=None if snapshot.found is None else snapshot.found - len(jobs),
             problems=snapshot.problems,
             addresses=self._reader.addresses,
         )
@@ -125,6 +126,7 @@ class Console:
             "epoch",
             job=job,
             epoch=epoch,
+            trace_url=_trace_of(epoch, self._trace_url),
             is_applied=job.is_applied(epoch),
             discarded=job.discarded.get(number, frozenset()),
             previous=number - 1 if number - 1 in job.numbers else None,
@@ -159,64 +161,36 @@ class Console:
         return job
 
     def _page(self, template: str, *, status: int = 200, **view: Any) -> Response:  # noqa: ANN401 - of any type
-        page = self._templates.get_template(f"{template}.html.j2").render(
-            view, now_ms=_now_ms(), refresh_ms=self._refresh_ms
-        )
+        page = self._templates.get_template(f"{template}.html.j2").render(view, now_ms=_now_ms())
         # the browser counts ages itself: a page whose ages alone differ is the same
         digest = hashlib.sha256(_AGE.sub(r"\1", page).encode()).hexdigest()
         return HTMLResponse(page, status, {"etag": f'W/"{digest[:32]}"'})
 
 
-class PageCache:
-    """Makes a page once for all who look at it at the same time.
-
-    Args:
-        max_age_s: how old a page may be.
-    """
-
-    def __init__(self, max_age_s: float) -> None:
-        self._pages: TTLCache[str, Response] = TTLCache(_PAGES, max_age_s)
-        self._guard = Lock()
-        self._locks = tuple(Lock() for _ in range(_PAGES))
-
-    def __call__(self, make: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        """Return an endpoint that answers with a page that was made before, if it is fresh."""
-
-        def endpoint(request: Request) -> Response:
-            path = request.url.path
-            with self._locks[hash(path) % _PAGES]:
-                with self._guard:
-                    page = self._pages.get(path)
-                if page is None:
-                    page = make(request)
-                    with self._guard:
-                        self._pages[path] = page
-            etag = page.headers["etag"]
-            if request.headers.get("if-none-match") == etag:
-                return Response(status_code=304, headers={"etag": etag})
-            return page
-
-        return endpoint
-
-
 def create_app(
-    reader: Reader, *, hosts: Sequence[str], refresh_s: float, wait_s: float = 0.4
+    reader: Reader,
+    *,
+    hosts: Sequence[str],
+    refresh_s: float,
+    wait_s: float = 0.4,
+    trace_url: str = "",
 ) -> ASGIApp:
     """Return the application.
 
     Args:
         reader: reads the checkpoints.
         hosts: the names by which browsers may address it; '*': any.
-        refresh_s: how often an open page asks for its new content.
+        refresh_s: how often a page is made again while somebody views it.
         wait_s: how long the start page waits until every job is read; it then shows those that are.
+        trace_url: see `Console`.
     """
-    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s), refresh_s)
-    cache = PageCache(refresh_s / 2)
+    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s), trace_url)
+    page = Pages(refresh_s)
     app = Starlette(
         routes=[
-            Route("/", cache(console.fleet)),
-            Route("/job/{key:path}/epoch/{epoch:int}", cache(console.epoch)),
-            Route("/job/{key:path}", cache(console.job)),
+            Route("/", page(console.fleet)),
+            Route("/job/{key:path}/epoch/{epoch:int}", page(console.epoch)),
+            Route("/job/{key:path}", page(console.job)),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
@@ -268,6 +242,12 @@ def _now_ms() -> int:
 def _sink_colors(epoch: Epoch | None) -> list[tuple[str, str]]:
     sinks = epoch.sinks if epoch else {}
     return [(sink, f"sink{i % charts.COLORS}") for i, sink in enumerate(sinks)]
+
+
+def _trace_of(epoch: Epoch, trace_url: str) -> str:
+    """Return the address of an epoch's trace, empty if it has none or no store of traces is named."""
+    traced = _TRACEPARENT.fullmatch(epoch.traceparent)
+    return trace_url.replace(TRACE_ID, traced[1]) if traced and trace_url else ""
 
 
 def _number(value: object) -> str:

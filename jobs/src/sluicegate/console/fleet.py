@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from dataclasses import dataclass
 
 from sluicegate.console.model import JobFacts, Problem
 from sluicegate.console.reader import Reader
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -19,12 +16,13 @@ class Snapshot:
 
     Args:
         jobs: those that were read.
-        found: how many there are; more than `jobs` while they are read for the first time.
+        found: how many there are; more than `jobs` while they are read for the first time. None while
+            the addresses are listed for the first time.
         problems: of the addresses.
     """
 
     jobs: tuple[JobFacts, ...] = ()
-    found: int = 0
+    found: int | None = None
     problems: tuple[Problem, ...] = ()
 
 
@@ -42,18 +40,26 @@ class Fleet:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._jobs: dict[str, JobFacts] = {}
-        self._found, self._problems = 0, tuple[Problem, ...]()
+        self._found: int | None = None
+        self._problems: tuple[Problem, ...] = ()
+        self._error: Exception | None = None
         self._started = self._completed = 0
         self._completed_at = -float("inf")
 
     def snapshot(self) -> Snapshot:
-        """Return the jobs as of now, or as of the last pass if this one takes too long."""
+        """Return the jobs as of now, or as of the last pass if this one takes too long.
+
+        Raises:
+            Exception: the one that ended the last pass. What cannot be read is no exception, but a problem.
+        """
         with self._changed:
             if time.monotonic() - self._completed_at >= self._max_age_s:
                 if self._thread is None:
                     self._start()
                 wanted = self._started
                 self._changed.wait_for(lambda: self._completed >= wanted, self._wait_s)
+            if self._error is not None:
+                raise self._error
             return Snapshot(tuple(self._jobs.values()), self._found, self._problems)
 
     def _start(self) -> None:
@@ -62,13 +68,14 @@ class Fleet:
         self._thread.start()
 
     def _run(self) -> None:
+        error: Exception | None = None
         try:
             self._read()
-        except Exception:
-            log.exception("the jobs were not read; the next page tries again")
+        except Exception as caught:  # noqa: BLE001 - the page raises it
+            error = caught
         finally:
             with self._changed:
-                self._thread = None
+                self._thread, self._error = None, error
                 self._completed, self._completed_at = self._started, time.monotonic()
                 self._changed.notify_all()
 

@@ -11,7 +11,7 @@ import runpy
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -70,9 +70,7 @@ def _recorded(work: Callable[[], int]) -> int:
     file = os.environ.get(DriverVariable.TERMINATION_FILE)
     if code and checkpoint:
         reason = termination.read(Path(file)) if file else None
-        parts = asdict(reason) if reason else {}
-        ended_at_ms, ran_s = time.time_ns() // 1_000_000, round(time.monotonic() - started, 3)
-        write_failure(checkpoint, DriverFailure(ended_at_ms, ran_s, code, **parts))
+        write_failure(checkpoint, DriverFailure.now(code, time.monotonic() - started, reason))
     return code
 
 

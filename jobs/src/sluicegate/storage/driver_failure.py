@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import math
+import time
 from dataclasses import asdict, dataclass
 
+from sluicegate.deployment.termination import Reason
 from sluicegate.errors import CheckpointOfAnotherJob, OwnedByAnother, StoreUnavailable
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
@@ -48,6 +50,14 @@ class DriverFailure:
     data: str = ""
     do: str = ""
     then: str = ""
+
+    @classmethod
+    def now(
+        cls, exit_code: int, ran_s: float, reason: Reason | None, *, then: str = ""
+    ) -> DriverFailure:
+        """Return the failure of a driver that has just ended, with the reason that it wrote."""
+        parts = asdict(reason) if reason else {}
+        return cls(time.time_ns() // 1_000_000, round(ran_s, 3), exit_code, **parts, then=then)
 
 
 def write_failure(address: str, failure: DriverFailure) -> None:

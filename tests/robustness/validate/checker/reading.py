@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pymysql
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from pymysql.connections import Connection
 
 from tests.robustness.validate.checker.history import Record
 
@@ -57,15 +58,20 @@ def read_topic(bootstrap: str, topic: str) -> tuple[Record, ...]:
 
 
 def read_table(url: str, table: str, columns: str) -> tuple[tuple[Any, ...], ...]:
-    """Return the rows of a table; `url` is mysql://user:password@host:port/database."""
+    """Return the rows of a table; `url` as for `connect`."""
+    with closing(connect(url)) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT {columns} FROM `{table}`")
+        return tuple(tuple(row) for row in cursor.fetchall())
+
+
+def connect(url: str, **options: Any) -> Connection[Any]:  # noqa: ANN401 - of pymysql
+    """Connect to MySQL; `url` is mysql://user:password@host:port/database."""
     parts = urlsplit(url)
-    connection = pymysql.connect(
+    return pymysql.connect(
         host=parts.hostname,
         port=parts.port or 3306,
         user=parts.username,
         password=parts.password or "",
         database=parts.path.lstrip("/"),
+        **options,
     )
-    with closing(connection), connection.cursor() as cursor:
-        cursor.execute(f"SELECT {columns} FROM `{table}`")
-        return tuple(tuple(row) for row in cursor.fetchall())

@@ -1,24 +1,39 @@
-// Keeps an open page current: fetches it again and replaces its content, if that has changed.
+// Keeps an open page current: the console sends an event when it has changed, and it is fetched again.
 "use strict";
 
-const refreshMs = Number(document.body.dataset.refreshMs);
 let etag = "";
 const serverAheadMs = Number(document.body.dataset.nowMs) - Date.now();
 
 async function refresh() {
-  if (document.hidden) return;
-  const offline = document.getElementById("offline");
   try {
     const headers = etag ? { "If-None-Match": etag } : {};
     const answer = await fetch(location.href, { headers, cache: "no-store" });
-    offline.hidden = true;
     if (answer.status === 304) return;
     etag = answer.headers.get("etag") || "";
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    replaceMain(page);
+    replaceMain(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch {
-    offline.hidden = false; // the console has ended, or the network has
+    showOffline(true); // the console has ended, or the network has
   }
+}
+
+function showOffline(is) {
+  document.getElementById("offline").hidden = !is;
+}
+
+// A hidden page listens to nothing, so that it costs the store no requests.
+let events = null;
+
+function listen() {
+  events?.close();
+  events = null;
+  if (document.hidden) return;
+  events = new EventSource(location.href);
+  events.onopen = () => showOffline(false);
+  events.onmessage = refresh;
+  events.onerror = () => {
+    showOffline(true);
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+  };
 }
 
 function replaceMain(page) {
@@ -53,6 +68,6 @@ document.addEventListener("keydown", (event) => {
   if (id) document.getElementById(id)?.click();
 });
 
-document.addEventListener("visibilitychange", refresh);
-if (refreshMs > 0) setInterval(refresh, refreshMs);
+document.addEventListener("visibilitychange", listen);
+listen();
 setInterval(countAges, 1000);

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ own topic, a part beyond the partition count would fail after the decision, and 
 erase markers."""
 
 MARKERS_PARTITIONS = 64
+
+_MARKERS_GROUP = re.compile(r"sluicegate\.[0-9a-f]{16}\.")
+"""How each group of markers begins: with the id of a lineage."""
 
 LOG = logging.getLogger("sluicegate.sinks.kafka")
 RDKAFKA_LOG = logging.getLogger("sluicegate.sinks.kafka.librdkafka")
@@ -242,6 +246,11 @@ def transactional_id(lineage: str, sink: str, part: int) -> str:
 def group_id(lineage: str, sink: str) -> str:
     """Return the consumer group whose offsets are the markers of a sink."""
     return f"sluicegate.{lineage}.{sink}"
+
+
+def is_markers_group(group: str) -> bool:
+    """Return whether a consumer group may be that of a sink's markers; see `group_id`."""
+    return _MARKERS_GROUP.match(group) is not None
 
 
 class Deadline:
