@@ -55,9 +55,11 @@ def write(
     output.close()
 
 
-def read(spark: SparkSession, files: Any, path: Path, size: int) -> bytes:  # noqa: ANN401
-    """Read a file as Spark does: with Hadoop, which finds checksums beside some files."""
-    stream = files.open(spark._jvm.org.apache.hadoop.fs.Path(path.as_uri()))  # type: ignore[union-attr]
+def read(spark: SparkSession, path: Path, size: int) -> bytes:
+    """Read a file with Hadoop's FileSystem, which compares it with checksums beside it."""
+    jvm_path = spark._jvm.org.apache.hadoop.fs.Path(path.as_uri())  # type: ignore[union-attr]
+    system = jvm_path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    stream = system.open(jvm_path)
     content = bytes(stream.readNBytes(size))
     stream.close()
     return content
@@ -89,7 +91,7 @@ def test_exactly_one_of_six_racing_writers_wins_in_25_rounds(
             outcomes = list(pool.map(create_file, range(WRITERS), [path] * WRITERS))
             assert Counter(outcomes) == {"in": 1, "FileAlreadyExistsException": WRITERS - 1}
             assert path.read_bytes() == b"%d" % outcomes.index("in")
-            assert read(spark, files, path, 10) == path.read_bytes()
+            assert read(spark, path, 10) == path.read_bytes()
 
 
 def test_a_replaceable_file_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
@@ -97,7 +99,7 @@ def test_a_replaceable_file_is_replaced(spark: SparkSession, tmp_path: Path) -> 
     files = manager(spark, tmp_path)
     for content in (b"one", b"another"):
         write(spark, files, tmp_path / "1.delta", content, replace=True)
-        assert read(spark, files, tmp_path / "1.delta", 10) == content
+        assert read(spark, tmp_path / "1.delta", 10) == content
     assert names(tmp_path) == ["1.delta"]
 
 
@@ -107,9 +109,20 @@ def test_files_of_sparks_own_manager_are_read_and_replaced(
     """A checkpoint of an earlier version goes on."""
     before, files = manager(spark, tmp_path, SPARKS), manager(spark, tmp_path)
     write(spark, before, tmp_path / "1.delta", b"before")
-    assert read(spark, files, tmp_path / "1.delta", 10) == b"before"
+    assert read(spark, tmp_path / "1.delta", 10) == b"before"
     write(spark, files, tmp_path / "1.delta", b"after", replace=True)
-    assert read(spark, before, tmp_path / "1.delta", 10) == b"after"
+    assert read(spark, tmp_path / "1.delta", 10) == b"after"
+
+
+def test_a_file_is_created_beside_checksums_of_an_earlier_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Hadoop would compare the new file with them, and refuse to read it."""
+    before, files = manager(spark, tmp_path, SPARKS), manager(spark, tmp_path)
+    write(spark, before, tmp_path / "1", b"before")
+    (tmp_path / "1").unlink()
+    write(spark, files, tmp_path / "1", b"after")
+    assert read(spark, tmp_path / "1", 10) == b"after"
 
 
 def faults_of_ended_children(spark: SparkSession) -> int:

@@ -14,11 +14,11 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
  * Writes Spark's checkpoint files to a local disk, without starting processes.
  *
  * <p>Hadoop starts ten processes for each file: chmod for the file and for its checksums, and readlink
- * for source and target of their renames; and chmod for each folder. Here a file that replaces another is moved, and one that
- * Spark creates once (offsets/N, commits/N) becomes a hard link of its temporary file: of two drivers
- * one gets FileAlreadyExistsException, where Hadoop first looks and then renames. Files have no
- * checksums of Hadoop. Spark makes one for each log and state store, by the setting
- * spark.sql.streaming.checkpointFileManagerClass.
+ * for source and target of their renames; and chmod for each folder. Here a file that replaces
+ * another is moved, and one that Spark creates once (offsets/N, commits/N) becomes a hard link of its
+ * temporary file: of two drivers one gets FileAlreadyExistsException, where Hadoop first looks and
+ * then renames. Files have no checksums of Hadoop. Spark makes one manager for each log and state
+ * store, by the setting spark.sql.streaming.checkpointFileManagerClass.
  */
 public final class LocalCheckpointFileManager extends FileContextBasedCheckpointFileManager {
   public LocalCheckpointFileManager(Path path, Configuration conf) {
@@ -59,13 +59,13 @@ public final class LocalCheckpointFileManager extends FileContextBasedCheckpoint
 
   private static void rename(java.nio.file.Path from, java.nio.file.Path to, boolean overwrite)
       throws IOException {
-    if (!overwrite) {
-      link(from, to);
-      return;
-    }
     // an earlier version wrote some: with the checksums of its predecessor a file cannot be read
     Files.deleteIfExists(to.resolveSibling("." + to.getFileName() + ".crc"));
-    Files.move(from, to, StandardCopyOption.ATOMIC_MOVE);
+    if (overwrite) {
+      Files.move(from, to, StandardCopyOption.ATOMIC_MOVE);
+    } else {
+      link(from, to);
+    }
   }
 
   private static void link(java.nio.file.Path from, java.nio.file.Path to) throws IOException {
