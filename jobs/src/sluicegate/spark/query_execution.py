@@ -4,7 +4,7 @@ Spark has no public API for it. Tests check the names used here against the pinn
 `StreamExecution.lastExecution`, `EventTimeWatermarkExec.eventTimeStats`,
 `StreamingDataSourceV2ScanRelation.endOffset`, `SupportsAdmissionControl.reportLatestOffset`,
 `StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`,
-`MicroBatchExecution.sources` and `getLatestExecutionContext`.
+`MicroBatchExecution.sources` and `getLatestExecutionContext`, `StreamingRelationV2.extraOptions`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.errors import RecordOfAnotherJob, StateIncomplete
 from sluicegate.protocol.record import EventTime
@@ -156,6 +156,16 @@ class RunningExecution:
 
     def _watermarks(self) -> list[JavaObject]:
         return [node for node in _nodes(self._root) if _name(node) == "EventTimeWatermarkExec"]
+
+
+def kafka_options(rows: DataFrame) -> list[dict[str, str]]:
+    """Return the options of each Kafka source of a streaming DataFrame that is not started."""
+    relations = (
+        node
+        for node in _nodes(rows._jdf.queryExecution().logical())  # noqa: SLF001 - no public API
+        if _name(node) == "StreamingRelationV2" and node.sourceName() == "kafka"
+    )
+    return [dict(node.extraOptions().asCaseSensitiveMap()) for node in relations]
 
 
 def _distance(start: KafkaOffsets, end: KafkaOffsets) -> int:
