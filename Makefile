@@ -17,7 +17,7 @@ DOCS   := $(WORK)/docs
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help release demo services test lint coverage format bench catch-up model docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
+.PHONY: help release demo services test lint coverage format bench catch-up mutants model robustness docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
 
 ##@ Use
 
@@ -87,8 +87,15 @@ catch-up: environment classes ## Copy 10 GiB from Kafka to Kafka in one epoch, o
 	@SLUICEGATE_CATCH_UP_GIB=$(or $(GIB),10) $(PY) -m pytest --numprocesses 0 --log-cli-level INFO \
 	    tests/robustness/scenarios/test_catch_up.py $(ARGS)
 
+mutants: environment ## Change the packages that decide over data, and report what no test notices (ARGS="storage --resume")
+	@nice $(PY) -m tests.mutation $(ARGS)
+
 model: environment ## Search the Promela model of the commit protocol, with Spin (about a minute)
 	@$(PY) -m tests.robustness.model.promela.check
+
+robustness: environment classes ## Inject the faults of a seed into a running job (SEED=7, FAULTS=100, JOB=ip_count, QUICK=1: below 10 minutes)
+	@$(PY) -m tests.robustness $(if $(QUICK),--minutes 5) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(FAULTS),--faults $(FAULTS)) $(if $(JOB),--job $(JOB)) $(ARGS)
 
 docs: environment $(DOCS)/.installed ## Write docs/reference from the code and build the site in .work/site
 	@$(PY) -m infra.reference_docs
@@ -161,4 +168,4 @@ apiserver: environment
 
 # What the tests of charts and of the operator's page run; without one of them these are left out.
 clients: environment
-	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl
+	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl promtool

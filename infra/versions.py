@@ -41,6 +41,9 @@ HELM: Final = "4.3.1"
 HELM_SUM: Final = "h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g="
 KIND: Final = "0.33.0"
 KIND_SUM: Final = "h1:AjvDv3vOygb/VKLVQW87lfktIBzkxR8Ump9DjxC8+Lk="
+# Prometheus 3.15 by its number as a module. promtool fires the alerts of the charts in tests.
+PROMETHEUS: Final = "0.315.0"
+PROMETHEUS_SUM: Final = "h1:sFGZWmC2Hk9N1NBJGCnXYZb5hyLCq8yuAMoEjLAg6ac="
 
 # The other programs of the cluster's node (infra/offline/kind_node/programs.py), Go modules too. containerd,
 # the CNI plugins, etcd and CoreDNS have the versions of kind's stock node image.
@@ -63,9 +66,18 @@ STRIMZI: Final = "1.2.0"
 
 # The Kafka connector of Flink, a peer in `make bench` (requirements/flink.in).
 FLINK_KAFKA: Final = "5.0.0-2.2"
+# Kafka Streams, another peer; its own release, because a peer runs on what its users have.
+KAFKA_STREAMS: Final = "4.3.1"
 
 # The oldest Go that the modules above accept.
 GO_OLDEST: Final = "1.26.3"
+
+# Serves Kafka's JMX metrics to Prometheus, in the JVM of the node.
+JMX_EXPORTER: Final = "1.0.1"
+
+# Serves MySQL's metrics to Prometheus: a Go module in the mysql image.
+MYSQLD_EXPORTER: Final = "0.19.0"
+MYSQLD_EXPORTER_SUM: Final = "h1:0V9oxdoltX9bclyT7cooF2E50ktUiz6AK0IQm4+rCS0="
 
 # Kafka 4.4.0 depends on these two in a version that was never published to Maven.
 KAFKA_TOOLS: Final = "4.3.1"

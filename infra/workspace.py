@@ -41,6 +41,15 @@ def locked(lock: Path, waiting: str = "") -> Iterator[None]:
         yield
 
 
+@contextmanager
+def making(target: Path) -> Iterator[None]:
+    """Hold the lock of a file or folder, so that one process makes it while all others wait for it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = target.with_name(f".{target.name}.lock")
+    with locked(lock, f"Waiting for another process, which makes {target.name} ..."):
+        yield
+
+
 def outdated(files: Iterable[tuple[Path, str]]) -> list[Path]:
     """Return the generated files whose text on the disk is another one, or that do not exist."""
     return [

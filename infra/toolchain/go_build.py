@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from infra.versions import GO_OLDEST
-from infra.workspace import CHECKOUT, cache_folder, locked, work_folder
+from infra.workspace import CHECKOUT, cache_folder, making, work_folder
 
 _PINS: Final = CHECKOUT / "requirements" / "go.txt"
 
@@ -94,12 +94,9 @@ class Program:
         if os.environ.get(self.opt_out_variable):
             raise BuildError(f"{self.opt_out_variable} is set")
         go = _go()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        lock = target.with_name(f".{target.name}.lock")
-        waiting = f"Waiting for another clone, which builds {target.name} ..."
-        with locked(lock, waiting), tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        with making(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
             if target.is_file():
-                return  # another clone built it while this one waited for the lock
+                return  # another process built it while this one waited for the lock
             print(
                 f"Building {self.name} {self.version} ({self.build_time_hint} the first time) ...",
                 flush=True,

@@ -25,7 +25,7 @@ NO_S3: Final = "SLUICEGATE_NO_S3"
 """Set it to build no S3 server."""
 
 NO_CLUSTER: Final = "SLUICEGATE_NO_CLUSTER"
-"""Set it to build neither helm, kind nor the programs of a cluster's node."""
+"""Set it to build neither helm, kind, promtool nor the programs of a cluster's node."""
 
 _SUMS: Final = Path(__file__).parent
 _COLLECTOR_SOURCE: Final = CHECKOUT / "infra" / "images" / "collector"
@@ -137,6 +137,29 @@ COLLECTOR: Final = Program(
     built_by="make images",
 )
 
+MYSQLD_EXPORTER: Final = Program(
+    name="mysqld_exporter",
+    module="github.com/prometheus/mysqld_exporter",
+    version=versions.MYSQLD_EXPORTER,
+    checksum=versions.MYSQLD_EXPORTER_SUM,
+    package=".",
+    opt_out_variable="",
+    linker_flags="-s -w -X github.com/prometheus/common/version.Version="
+    + versions.MYSQLD_EXPORTER,
+    system="linux",
+    built_by="make images",
+)
+PROMTOOL: Final = Program(
+    name="promtool",
+    module="github.com/prometheus/prometheus",
+    version=versions.PROMETHEUS,
+    checksum=versions.PROMETHEUS_SUM,
+    package="./cmd/promtool",
+    opt_out_variable=NO_CLUSTER,
+    # without the clients of thirty clouds, where a server would look for what it scrapes
+    tags="remove_all_sd",
+)
+
 CLI_TOOLS: Final[Mapping[str, Program]] = {tool.name: tool for tool in (HELM, KIND, KUBECTL)}
 """What people and tests call on a cluster."""
 
@@ -144,7 +167,15 @@ CONTROL_PLANE: Final = (ETCD, API_SERVER)
 """What a Kubernetes API server of the tests consists of, the quick one first."""
 
 PROGRAMS: Final[Mapping[str, Program]] = {
-    program.name: program for program in (*CLI_TOOLS.values(), *CONTROL_PLANE, VERSITYGW, COLLECTOR)
+    program.name: program
+    for program in (
+        *CLI_TOOLS.values(),
+        *CONTROL_PLANE,
+        VERSITYGW,
+        COLLECTOR,
+        MYSQLD_EXPORTER,
+        PROMTOOL,
+    )
 }
 
 _VERSION_ARGUMENTS: Final = {

@@ -15,7 +15,7 @@ from typing import Final
 
 from infra.preflight import java_command
 from infra.toolchain import maven
-from infra.workspace import CHECKOUT, scratch_folder
+from infra.workspace import CHECKOUT, making, scratch_folder
 
 SOURCES: Final = CHECKOUT / "jobs" / "java"
 RELEASE: Final = "17"
@@ -30,8 +30,14 @@ def build(sources: Path = SOURCES) -> Path:
     beside = maven.fetch("spark")
     files = sorted(sources.rglob("*.java"))
     target = beside / f"{_NAME}-{_identity(sources, files)}.jar"
-    if target.is_file():
-        return target
+    with making(beside.with_name(_NAME)):
+        if not target.is_file():
+            _build(files, target)
+    return target
+
+
+def _build(files: Sequence[Path], target: Path) -> None:
+    beside = target.parent
     print("Compiling Sluicegate's own Java classes ...", flush=True)
     with scratch_folder("java") as scratch:
         classes = scratch / "classes"
@@ -42,7 +48,6 @@ def build(sources: Path = SOURCES) -> Path:
         for old in beside.glob(f"{_NAME}-*.jar"):
             old.unlink()
         made.rename(target)
-    return target
 
 
 def _identity(sources: Path, files: list[Path]) -> str:

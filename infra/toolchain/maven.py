@@ -20,7 +20,7 @@ from xml.sax.saxutils import quoteattr
 
 from infra import versions
 from infra.preflight import java_command, java_gap
-from infra.workspace import scratch_folder, work_folder
+from infra.workspace import making, scratch_folder, work_folder
 
 LOCK: Final = Path(__file__).with_name("jars.lock")
 MIRROR: Final = "SLUICEGATE_MAVEN_MIRROR"
@@ -123,6 +123,10 @@ SETS: Final = {
             f"org.apache.kafka:kafka_{versions.SCALA}:{versions.KAFKA_TOOLS}",
         ),
     ),
+    # A Java agent of the kafka image, which contains what it needs under names of its own.
+    "kafka-metrics": JarSet(
+        alone=_jars(f"io.prometheus.jmx:jmx_prometheus_javaagent:{versions.JMX_EXPORTER}"),
+    ),
     # Strimzi's API and the generator of its CRDs, which contains what it needs.
     "strimzi": JarSet(
         alone=_jars(
@@ -133,6 +137,13 @@ SETS: Final = {
     # Flink's connector; its own jars are in a Python package (requirements/flink.txt).
     "flink": JarSet(
         alone=_jars(f"org.apache.flink:flink-sql-connector-kafka:{versions.FLINK_KAFKA}"),
+    ),
+    "kafka-streams": JarSet(
+        roots=_jars(
+            f"org.apache.kafka:kafka-streams:{versions.KAFKA_STREAMS}",
+            f"org.slf4j:slf4j-simple:{versions.SLF4J}",
+        ),
+        exclude=("rocksdbjni",),  # 70 MB of state stores that a copy does not open
     ),
     "mariadb-linux64": _mariadb("linux64"),
     "mariadb-macos-arm64": _mariadb("macos-arm64"),
@@ -188,18 +199,22 @@ def fetch(name: str, lock: Path = LOCK) -> Path:
     target = folder(name)
     stamp = target / ".verified"
     pins = "".join(f"{coordinate} {digest}\n" for coordinate, digest in sorted(wanted.items()))
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == pins:
-        return target
+    with making(target):
+        if not (stamp.is_file() and stamp.read_text(encoding="utf-8") == pins):
+            _fetch(name, wanted, lock)
+            stamp.write_text(pins, encoding="utf-8")
+    return target
+
+
+def _fetch(name: str, wanted: dict[Coordinate, str], lock: Path) -> None:
+    target = folder(name)
     print(f"Fetching {len(wanted)} jar(s) of {name} ...", flush=True)
     with scratch_folder("ivy") as scratch:
         pattern = "[artifact]-[revision](-[classifier]).[ext]"
         _ivy(scratch, _module(JarSet(alone=tuple(wanted))), str(scratch / "out" / pattern))
         _verify(scratch / "out", wanted, lock)
-        (scratch / "out" / stamp.name).write_text(pins, encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
         (scratch / "out").rename(target)
-    return target
 
 
 def _verify(out: Path, wanted: dict[Coordinate, str], lock: Path) -> None:

@@ -1,7 +1,7 @@
 """The comparisons with their sizes and their order. Pure.
 
 All contenders of a workload have the same source, source options, trigger, epoch size and session
-settings. They differ only in how they write to the sinks. Flink has the same source and broker.
+settings. They differ only in how they write to the sinks. Other engines have the same source and broker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ MEASURED: Final = (SLUICEGATE, OVERLAP, BARE)
 RIVALS: Final = (SPARK, NAIVE)
 FLINK: Final = "flink"
 FLINK_AT_LEAST_ONCE: Final = "flink-at-least-once"
-FLINKS: Final = (FLINK, FLINK_AT_LEAST_ONCE)
+KAFKA_STREAMS: Final = "kafka-streams"
+"""With `exactly_once_v2`."""
+OTHER_ENGINES: Final = (FLINK, FLINK_AT_LEAST_ONCE, KAFKA_STREAMS)
 """Not on Spark: they have no epochs, so only the records in the sink are compared."""
 
 PASS_THROUGH: Final = "pass-through"
@@ -77,7 +79,7 @@ class Workload:
         return Workload(**{**self.__dict__, "records": records, "epoch_records": per_epoch})
 
 
-_PASS_THROUGH: Final = (SLUICEGATE, OVERLAP, SPARK, NAIVE, *FLINKS)
+_PASS_THROUGH: Final = (SLUICEGATE, OVERLAP, SPARK, NAIVE, *OTHER_ENGINES)
 
 WORKLOADS: Final = (
     Workload("pass-through-100", PASS_THROUGH, 100, 3_000_000, 200_000, _PASS_THROUGH),

@@ -13,10 +13,10 @@ from tests.bench.machine import Machine
 from tests.bench.operator import report
 from tests.bench.plan import (
     COMPRESSION,
-    FLINKS,
     LATENCY,
     LATENCY_VALUE_BYTES,
     MEASURED,
+    OTHER_ENGINES,
     OVERLAP,
     RIVALS,
     SLUICEGATE,
@@ -100,7 +100,7 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
             )
         }
         rate, appended = spreads["records_s"], spreads["append_records_s"]
-        rate_text = "has no epochs" if contender in FLINKS else _rate(rate)
+        rate_text = "has no epochs" if contender in OTHER_ENGINES else _rate(rate)
         yield (
             f"  {contender:<24}{rate_text:>34}{_median(spreads['epoch_p50_ms']):>14}"
             f"{_median(spreads['epoch_p99_ms']):>8}{_median(spreads['cpu_us'], 2):>15}"
@@ -112,11 +112,9 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
     pairs = list(itertools.product(own_contenders, rivals)) or [(OVERLAP, SLUICEGATE)]
     yield from _ratios(results, workload.name, "records_s", pairs, "records/s, more is better")
     yield from _ratios(results, workload.name, "cpu_us", pairs, "CPU, less is better")
-    flinks = list(
-        itertools.product(own_contenders, [c for c in workload.contenders if c in FLINKS])
-    )
-    if flinks:
-        pairs = flinks + pairs
+    engines = [name for name in workload.contenders if name in OTHER_ENGINES]
+    if engines:
+        pairs = [*itertools.product(own_contenders, engines), *pairs]
         meaning = "records/s appended by the brokers, the middle 80 %, more is better"
         yield from _ratios(results, workload.name, "append_records_s", pairs, meaning)
     for contender in own_contenders:

@@ -15,11 +15,14 @@ from tests.bench import child, cpu, readback
 from tests.bench.child import RunFailed
 from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
 from tests.bench.figures import Run, percentile
-from tests.bench.flink import job, program
+from tests.bench.flink import job as flink
+from tests.bench.flink import program as flink_program
+from tests.bench.kafka_streams import job as kafka_streams
 from tests.bench.phases import phase_times, repeated
 from tests.bench.plan import (
-    FLINKS,
     IP_COUNT,
+    KAFKA_STREAMS,
+    OTHER_ENGINES,
     OVERLAP,
     SLUICEGATE,
     SPARK,
@@ -62,7 +65,7 @@ def run(turn: Turn, source: Source, services: Services, base: Path) -> Run:
     order = _order(turn, source, services)
     order.write(folder)
     _make_sinks(order, services)
-    measured = _flink_measured if turn.contender in FLINKS else _measured
+    measured = _engine_measured if turn.contender in OTHER_ENGINES else _measured
     try:
         return measured(turn, order, source.expected, services, folder)
     except (RunFailed, TimeoutError) as error:
@@ -136,20 +139,20 @@ def _figures(epochs: Sequence[Epoch], samples: Sequence[cpu.Sample]) -> dict[str
     return figures
 
 
-def _flink_measured(
+def _engine_measured(
     turn: Turn, order: Order, expected: Content, services: Services, folder: Path
 ) -> Run:
+    command = _engine_command(order, folder)
     start = time.monotonic()
-    command = job.command(program.install(), order, folder)
     with (
         child.running_command(command, folder / child.LOG) as process,
         cpu.sampling(process.pid) as samples,
     ):
-        child.await_exit(process, RUN_TIMEOUT_S, "Flink")
+        child.await_exit(process, RUN_TIMEOUT_S, turn.contender)
     whole_s = time.monotonic() - start
     if process.returncode != 0:
         raise RunFailed(
-            f"Flink ended with exit code {process.returncode}: {child.last_words(folder)}"
+            f"{turn.contender} ended with exit code {process.returncode}: {child.last_words(folder)}"
         )
     wrong, appends = _read_back(turn, order, expected, services)
     if wrong:
@@ -160,6 +163,13 @@ def _flink_measured(
     if used_s is not None:
         figures["cpu_us"] = used_s * 1e6 / records
     return Run(turn.workload.name, turn.contender, turn.round_, figures=figures)
+
+
+def _engine_command(order: Order, folder: Path) -> list[str]:
+    """Install another engine and return the command line of its run."""
+    if order.contender == KAFKA_STREAMS:
+        return kafka_streams.command(kafka_streams.install(), order, folder)
+    return flink.command(flink_program.install(), order, folder)
 
 
 def _middle(appends: Sequence[int]) -> tuple[int, int, int]:

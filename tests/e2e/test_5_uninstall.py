@@ -21,6 +21,8 @@ def test_an_uninstall_is_refused_while_jobs_exist(platform: Platform) -> None:
     platform.cluster.apply(ip_count(platform, "still-there", suspend=True))
     with pytest.raises(CommandFailed):
         platform.cluster.helm("uninstall", RELEASE, "--timeout", "60s")
+    selector = f"app.kubernetes.io/instance={RELEASE}"
+    assert platform.cluster.list_objects("statefulsets", selector), "the servers were removed"
     platform.cluster.run("delete", "streamingjob", "still-there", "--timeout=120s")
 
 

@@ -52,7 +52,7 @@ def test_rule_17_a_zombie_is_harmless_to_sinks(scenario: Scenario, point: str, s
 def test_rule_18_an_epoch_beyond_its_timeout_is_restarted(scenario: Scenario) -> None:
     """The process exits with code 75, the supervisor restarts it, and the result is exact."""
     failpoint = f"after-stage@{EPOCH}=hang~{scenario.folder / 'hung'}"
-    supervised = scenario.with_settings(timeout_s=40.0, restart_attempts=1, restart_delay_s=0.2)
+    supervised = scenario.with_settings(timeout_s=20.0, restart_attempts=1, restart_delay_s=0.2)
     result = supervised.run(failpoint, supervised=True)
     assert result.code == 0, result.log
     assert (

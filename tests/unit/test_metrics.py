@@ -20,6 +20,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.record import Chunk, DecidedEpoch, EpochRecord, EventTime, SinkBinding
 from sluicegate.spark.ports import EpochTimings
+from sluicegate.spark.query_execution import KafkaSource
 
 Samples = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -113,7 +114,8 @@ def one(name: str, **labels: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def timings(**steps: float) -> EpochTimings:
-    return EpochTimings({step.replace("_", " "): ms for step, ms in steps.items()}, lag=9)
+    sources = (KafkaSource(1, None, {}, 4), KafkaSource(2, None, {}, 5))
+    return EpochTimings({step.replace("_", " "): ms for step, ms in steps.items()}, sources=sources)
 
 
 def test_an_applied_epoch_is_in_the_next_scrape() -> None:

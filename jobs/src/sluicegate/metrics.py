@@ -43,8 +43,11 @@ class Timings(Protocol):
     """
 
     steps: dict[str, float]
-    lag: int
     started_ns: int
+
+    @property
+    def lag(self) -> int:
+        """See the class."""
 
 
 class DriverMetrics:
@@ -98,6 +101,11 @@ class DriverMetrics:
         self._rows = self._counter(
             "sluicegate_sink_rows_total", "Rows of epochs that were applied to a sink", "sink"
         )
+        self._tries = self._counter(
+            "sluicegate_apply_tries_total",
+            "Applies of an epoch to a sink that were begun; a second one of an epoch is a retry",
+            "sink",
+        )
         self._letters = self._counter(
             "sluicegate_dead_letters_total",
             "Dead letters by the first word of their reason",
@@ -106,10 +114,16 @@ class DriverMetrics:
         self._staged = self._counter(
             "sluicegate_staged_bytes_total", "Bytes of staged rows of applied epochs, as stored"
         )
+        self._offset_failures = self._counter(
+            "sluicegate_source_offset_commit_failures_total",
+            "Failed commits of source offsets to the consumer group, by the name of Kafka's error",
+            "reason",
+        )
         if lineage:
             self._info.labels(job, lineage).set(1)
         for sink in sinks:
             self._rows.labels(job, sink)
+            self._tries.labels(job, sink)
         self._add_gauges_of_spark()
 
     def _add_gauges_of_spark(self) -> None:
@@ -159,6 +173,10 @@ class DriverMetrics:
         """Record that an epoch is decided: it is in doubt until `applied`. May be repeated."""
         self._epochs.decided(record.epoch, record.decided_at_ms / 1000)
 
+    def apply_tried(self, sink: str) -> None:
+        """Record that an apply of an epoch to a sink begins."""
+        self._tries.labels(self._job, sink).inc()
+
     def applied(self, decided: DecidedEpoch, timings: Timings) -> None:
         """Record that every sink has an epoch."""
         record, job = decided.record, self._job
@@ -180,6 +198,10 @@ class DriverMetrics:
         newest_ms = max((one.max_ms for one in record.event_times if one.count), default=None)
         if newest_ms is not None:
             self._event_time.labels(job).set(newest_ms / 1000)
+
+    def source_offsets_failed(self, reason: str) -> None:
+        """Record that source offsets could not be committed; only tools that show lag use them."""
+        self._offset_failures.labels(self._job, reason).inc()
 
     def sample(self, read: Callable[[], tuple[bool, Mapping[str, Any] | None]]) -> None:
         """Export what Spark reports of the query, at most every five seconds while it is served.

@@ -12,6 +12,11 @@ from sluicegate_jobs.dead_letters import letter_columns
 
 _CORRUPT = "_corrupt"
 
+_POLL_RECORDS = 10_000
+"""Most records that a poll returns, 500 by default in Kafka. After each poll Spark asks the broker for the
+first and the last offset of the partition, so few records per poll mean many requests. A poll returns
+only what is fetched already, so memory stays bounded by max.partition.fetch.bytes."""
+
 
 def kafka_source(
     spark: SparkSession, topic: str, bootstrap: str, max_records: int, *, headers: bool = False
@@ -34,6 +39,7 @@ def kafka_source(
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.max.poll.records", _POLL_RECORDS)
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", max_records)
         .option("includeHeaders", headers)

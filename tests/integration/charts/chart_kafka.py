@@ -43,8 +43,9 @@ class ChartKafka(Server):
 
     def __init__(self, folder: Path, documents: list[Document]) -> None:
         super().__init__(folder)
-        self._ports = dict(zip(("9092", "9093", "9094"), free_ports(3), strict=True))
+        self._ports = dict(zip(("9092", "9093", "9094", "9404"), free_ports(4), strict=True))
         self.servers = f"127.0.0.1:{self._ports['9092']}"
+        self.metrics_url = f"http://127.0.0.1:{self._ports['9404']}/metrics"
         self.tools_log = folder / "tools.log"
         for name in (*_MOUNTS.values(), "client"):
             (folder / name).mkdir()
@@ -120,11 +121,12 @@ class ChartKafka(Server):
         host = r"(@POD_NAME@|sluicegate-kafka-0)\.sluicegate-kafka-headless\.sluicegate\.svc"
         text = re.sub(host, "127.0.0.1", text).replace("@NODE_ID@", "0")
         for port, local_port in self._ports.items():
-            text = text.replace(f":{port}", f":{local_port}")
+            text = re.sub(rf"([:=]){port}\b", rf"\g<1>{local_port}", text)
         for path, folder in _MOUNTS.items():
             text = text.replace(path, str(self._folder / folder))
         text = text.replace("/opt/kafka/libs", str(maven.folder("kafka")))
         text = text.replace("/opt/kafka/tools", str(maven.folder("kafka-tools")))
+        text = text.replace("/opt/kafka/agents", str(maven.folder("kafka-metrics")))
         return text.replace("/opt/sluicegate", str(self._folder))
 
     def _environment(self) -> Mapping[str, str]:
@@ -138,6 +140,7 @@ class ChartKafka(Server):
     def _prepare(self) -> list[str]:
         maven.fetch("kafka")
         maven.fetch("kafka-tools")
+        maven.fetch("kafka-metrics")
         data = only_of_kind(self._documents, "ConfigMap", "sluicegate-kafka")["data"]
         (self._folder / "given.properties").write_text(self._localize(data["server.properties"]))
         return ["/bin/sh", str(self._folder / "kafka-server")]

@@ -1,15 +1,22 @@
-"""Which metrics and labels an expression of PromQL uses, and which ones our programs export."""
+"""Which metrics and labels an expression of PromQL uses, and which ones a program exports."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Final
 
 import promql_parser
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
 from infra.reference_docs.kubernetes import metric_rows
+from infra.workspace import CHECKOUT
 from sluicegate.metrics import DriverMetrics
 from sluicegate_operator.controllers.metrics import Metrics
+
+SERVERS_PAGE: Final = CHECKOUT / "docs" / "kubernetes" / "metrics.md"
+"""The page with the queries about the bundled servers."""
 
 TARGET_LABELS: Final = frozenset({"namespace", "pod"})
 """What a ServiceMonitor and a PodMonitor add to each series."""
@@ -33,6 +40,22 @@ def exported() -> dict[str, frozenset[str]]:
             else:
                 series[name] = own
     return {name: labels | TARGET_LABELS for name, labels in series.items()}
+
+
+def server_queries(prefix: str) -> list[str]:
+    """Return the queries of the page about a bundled server, whose metrics begin with a prefix."""
+    section = SERVERS_PAGE.read_text().partition("## Metrics of the bundled servers")[2]
+    table = section.partition("| question | query |")[2].partition("\n\n")[0]
+    return [code for code in re.findall(r"`([^`]+)`", table) if prefix in code]
+
+
+def scraped(text: str) -> dict[str, frozenset[str]]:
+    """Return the series of what a server answered to a scrape, each with its labels."""
+    series: dict[str, frozenset[str]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            series[sample.name] = series.get(sample.name, frozenset()) | sample.labels.keys()
+    return series
 
 
 def used(expression: str) -> dict[str, set[str]]:
@@ -62,9 +85,14 @@ def used(expression: str) -> dict[str, set[str]]:
     return found
 
 
-def unknown(expression: str) -> list[str]:
-    """Return the metrics of an expression that nothing exports, or not with these labels."""
-    series = exported()
+def unknown(expression: str, series: Mapping[str, frozenset[str]] | None = None) -> list[str]:
+    """Return the metrics of an expression that are not in `series`, or not with these labels.
+
+    Args:
+        expression: a query.
+        series: default: what the operator and a driver export.
+    """
+    series = exported() if series is None else series
     return [
         f"{name}{sorted(labels)}"
         for name, labels in used(expression).items()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,6 +58,17 @@ class Charts:
         """Return helm's arguments for a chart and its values."""
         options = [f"--set-json={key}={json.dumps(value)}" for key, value in (values or {}).items()]
         return [str(self.folder / chart), *(["--values", str(file)] if file else []), *options]
+
+    def names_after(self, command: str) -> set[str]:
+        """Return the kind and the name of each object that the release of `helm upgrade ...` has."""
+        words = shlex.split(command)
+        release, chart = words[2], words[3].removeprefix("charts/")
+        given = [value for option, value in itertools.pairwise(words) if option == "--set"]
+        values = {path: yaml.safe_load(text) for path, _, text in (v.partition("=") for v in given)}
+        return {
+            f"{document['kind']} {document['metadata']['name']}"
+            for document in self.render(chart, values, release=release)
+        }
 
     def refusal(self, chart: str, values: Mapping[str, Any]) -> str:
         """Return helm's error for values that it rejects."""

@@ -13,7 +13,7 @@ from typing import Final
 from infra.preflight import java_command, java_major
 from infra.toolchain import maven
 from infra.versions import STRIMZI
-from infra.workspace import CHECKOUT, cache_folder, locked
+from infra.workspace import CHECKOUT, cache_folder, making
 
 _OLDEST_JAVA: Final = 21
 _PINS: Final = CHECKOUT / "requirements" / "java.txt"
@@ -32,11 +32,7 @@ def crds() -> list[Path]:
         JarError: Maven did not give the jars, or gave others than the pinned ones.
     """
     target = cache_folder() / "strimzi" / STRIMZI
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(
-        target.with_name(f".{target.name}.lock"),
-        "Waiting for another clone, which generates CRDs ...",
-    ):
+    with making(target):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=target.parent) as folder:
                 _generate(Path(folder))

@@ -39,6 +39,7 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"},
         "config": {"binlog_expire_logs_seconds": 1000000000},
         "backup": {"enabled": True, "existingClaim": "backups"},
+        "metrics": {"enabled": True, "podMonitor": {"enabled": True}},
         "upgrade": {"allow": True},
     },
     "kafka": {
@@ -46,6 +47,7 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "scram": {"enabled": True},
         "tls": {"existingSecret": "mine", "enabled": True},
         "topics": [{"name": "clicks", "partitions": 4, "config": {"retention.ms": 1000000000}}],
+        "metrics": {"enabled": True, "podMonitor": {"enabled": True}},
     },
     "collector": {"replicas": 2, "export": {"otlp": "tempo:4317", "insecure": True}},
     "operator": {

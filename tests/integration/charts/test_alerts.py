@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from infra.workspace import CHECKOUT
 from sluicegate_operator.api.streaming_job_status import PHASES
@@ -130,21 +127,9 @@ def test_a_threshold_is_that_of_its_alert(
 
 def test_the_commands_of_the_page_switch_on_what_it_says(charts: Charts) -> None:
     lines = re.findall(r"^helm upgrade .*$", PAGE.read_text(), re.MULTILINE)
-    platform, job = (_rendered_names(charts, line) for line in lines)
+    platform, job = (charts.names_after(line) for line in lines)
     operator = "sluicegate-operator"
     assert f"ServiceMonitor {operator}" in platform
     assert f"PrometheusRule {operator}" in platform
     assert f"ConfigMap {operator}-dashboards" in platform
     assert {"PodMonitor ip-count", "PrometheusRule ip-count"} <= job
-
-
-def _rendered_names(charts: Charts, command: str) -> set[str]:
-    """Return the kind and the name of each object that the release of a command has."""
-    words = shlex.split(command)
-    release, chart = words[2], words[3].removeprefix("charts/")
-    given = [value for option, value in itertools.pairwise(words) if option == "--set"]
-    values = {path: yaml.safe_load(text) for path, _, text in (v.partition("=") for v in given)}
-    return {
-        f"{document['kind']} {document['metadata']['name']}"
-        for document in charts.render(chart, values, release=release)
-    }

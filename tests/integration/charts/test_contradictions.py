@@ -80,6 +80,21 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
         "topics.clicks.replicationFactor is 3, but there are 1 nodes",
     ),
     ("kafka", {"replicas": 2}, "value must be one of 1, 3, 5"),
+    (
+        "kafka",
+        {"metrics": {"podMonitor": {"enabled": True}}},
+        "kafka: metrics.podMonitor.enabled is true and no metrics are served",
+    ),
+    (
+        "kafka",
+        {"mode": "strimzi", "metrics": {"enabled": True}},
+        "these nodes are not this chart's",
+    ),
+    (
+        "mysql",
+        {"metrics": {"podMonitor": {"enabled": True}}},
+        "mysql: metrics.podMonitor.enabled is true and no metrics are served",
+    ),
     ("mysql", {"backup": {"enabled": True}}, "backups have no place"),
     (
         "mysql",

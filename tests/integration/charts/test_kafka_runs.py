@@ -8,18 +8,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from infra.toolchain import maven
 from sluicegate.errors import AccessDenied
 from tests.integration.charts.chart_kafka import ChartKafka
 from tests.integration.charts.hook_jobs import with_secrets
+from tests.integration.charts.promql import scraped, server_queries, unknown
 from tests.integration.charts.rendering import Charts, Document
 from tests.integration.operator.api import Api
 
@@ -34,6 +37,7 @@ def values(*users: str, topics: tuple[str, ...] = ("kafka_to_kafka_*",)) -> dict
         "scram": {"enabled": True, "users": list(users), "topics": list(topics)},
         "tls": {"enabled": True},
         "topics": [{"name": "kafka_to_kafka_source", "partitions": 2}],
+        "metrics": {"enabled": True},
         # as Strimzi's listener: Python's and Spark's clients must show a certificate
         "config": {"listener.name.client.ssl.client.auth": "required"},
     }
@@ -79,10 +83,18 @@ def run_sluicegate(
     )
 
 
+def committed_offsets(kafka: ChartKafka, group: str, topic: str) -> int:
+    """Return the sum of a consumer group's offsets on a topic of two partitions."""
+    settings: dict[str, Any] = {**kafka.settings(), "group.id": group}
+    with closing(Consumer(settings)) as consumer:
+        asked = [TopicPartition(topic, partition) for partition in (0, 1)]
+        return sum(found.offset for found in consumer.committed(asked, timeout=30))
+
+
 def test_a_job_is_exact_with_the_rights_that_the_chart_grants(
     kafka: ChartKafka, tmp_path: Path
 ) -> None:
-    """Targets, generator, Spark's source, sink, markers and verification.
+    """Targets, generator, Spark's source and its offsets for tools, sink, markers and verification.
 
     With SCRAM, TLS and a client certificate.
     """
@@ -97,6 +109,27 @@ def test_a_job_is_exact_with_the_rights_that_the_chart_grants(
     result = run_sluicegate(kafka, "verify", "kafka_to_kafka", *checkpoint)
     assert result.returncode == 0, (result.stdout, result.stderr)
     assert "EXACT" in result.stdout.upper()
+    source = "kafka_to_kafka_source"
+    assert committed_offsets(kafka, "sluicegate.kafka_to_kafka", source) == RECORDS
+
+
+def test_the_agent_serves_what_the_page_queries(kafka: ChartKafka) -> None:
+    topic = "kafka_to_kafka_metrics"
+    settings: dict[str, Any] = kafka.settings()
+    # bound to a name: a client that is garbage-collected cancels its requests
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+    producer = Producer(settings)
+    producer.produce(topic, b"a record")
+    assert producer.flush(30) == 0
+    with urllib.request.urlopen(kafka.metrics_url, timeout=30) as answer:
+        text = answer.read().decode()
+    series = scraped(text)
+    queries = server_queries("kafka_")
+    assert len(queries) > 1
+    assert [found for query in queries for found in unknown(query, series)] == []
+    assert f'kafka_server_brokertopicmetrics_messagesin_total{{topic="{topic}"}} 1.0\n' in text
+    assert "jmx_scrape_error 0.0" in text
 
 
 def denial(kafka: ChartKafka, doing: str) -> str:

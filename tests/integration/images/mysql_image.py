@@ -48,12 +48,15 @@ class MySQLImage(Server):
         super().__init__(folder)
         self.root = root
         (self.port,) = free_ports(1)
-        jobs, self._backup, self._restore, self._administrator = self._stored_secrets(
-            "passwords", 16, 16, 16, 16
+        jobs, self._backup, self._restore, self._administrator, metrics = self._stored_secrets(
+            "passwords", 16, 16, 16, 16, 16
         )
         self.endpoint = MySQLEndpoint("127.0.0.1", self.port, "sluicegate", jobs, DATABASE)
         self.restorer = MySQLEndpoint(
             "127.0.0.1", self.port, "sluicegate-restore", self._restore, "mysql"
+        )
+        self.metrics_reader = MySQLEndpoint(
+            "127.0.0.1", self.port, "sluicegate-metrics", metrics, "information_schema"
         )
 
     @property
@@ -77,7 +80,7 @@ class MySQLImage(Server):
             **environment,
         }
         return subprocess.run(
-            [*self._inside(variables), f"/opt/sluicegate/{script}"],
+            [*self.inside(variables), f"/opt/sluicegate/{script}"],
             capture_output=True,
             text=True,
             check=False,
@@ -91,7 +94,7 @@ class MySQLImage(Server):
         )
         login.write_text(password)
         return subprocess.run(
-            [*self._inside({}), "bash", "-o", "pipefail", "-c", command],
+            [*self.inside({}), "bash", "-o", "pipefail", "-c", command],
             capture_output=True,
             text=True,
             check=False,
@@ -118,10 +121,12 @@ class MySQLImage(Server):
             "MYSQL_PASSWORD": self.endpoint.password,
             "MYSQL_BACKUP_PASSWORD": self._backup,
             "MYSQL_RESTORE_PASSWORD": self._restore,
+            "MYSQL_METRICS_PASSWORD": self.metrics_reader.password,
         }
-        return [*self._inside(variables), "/opt/sluicegate/mysql-server"]
+        return [*self.inside(variables), "/opt/sluicegate/mysql-server"]
 
-    def _inside(self, variables: Mapping[str, str]) -> list[str]:
+    def inside(self, variables: Mapping[str, str]) -> list[str]:
+        """Return the command that runs another one as a container of the image does."""
         path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
         pairs = [f"{name}={value}" for name, value in variables.items()]
         return ["chroot", f"--userspec={_USER}", str(self.root), "env", "-i", path, *pairs]

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from infra import versions
 from infra.images import build, sbom
 from infra.images.catalog import IMAGES, Image
 from infra.images.contents import Entry, Files
@@ -90,6 +91,18 @@ def test_its_sbom_lists_its_packages(built: Built) -> None:
     assert any(purl.startswith(expected[built.image.name]) for purl in listed)
 
 
+@pytest.mark.parametrize(
+    ("built", "exporter"),
+    [
+        ("kafka", f"opt/kafka/agents/jmx_prometheus_javaagent-{versions.JMX_EXPORTER}.jar"),
+        ("mysql", "usr/bin/mysqld_exporter"),
+    ],
+    indirect=["built"],
+)
+def test_the_servers_have_what_serves_their_metrics(built: Built, exporter: str) -> None:
+    assert exporter in built.files
+
+
 def test_it_does_not_exceed_its_size_limit(built: Built) -> None:
     size = sum(entry.content.length for entry in built.files.values() if entry.content)
     assert size <= built.image.at_most
@@ -118,9 +131,8 @@ def _names_of_this_machine() -> Iterator[Path | str]:
                 yield host
 
 
+@pytest.mark.parametrize("built", ["jobs"], indirect=True)
 def test_the_jobs_image_has_the_jars_of_a_session(built: Built) -> None:
-    if built.image.name != "jobs":
-        pytest.skip("of the jobs image only")
     variables = dict(variable.split("=", 1) for variable in built.config["Env"])
     folder = variables["SLUICEGATE_JARS"].lstrip("/")
     names = [p.rpartition("/")[2] for p in built.files if p.startswith(f"{folder}/")]
@@ -131,10 +143,9 @@ def test_the_jobs_image_has_the_jars_of_a_session(built: Built) -> None:
     assert any(p.startswith(f"{home}/jars/spark-kubernetes_") for p in built.files)
 
 
+@pytest.mark.parametrize("built", ["jobs", "operator"], indirect=True)
 def test_bytecode_exists_and_is_checked_by_hash(built: Built) -> None:
     """The root is read-only, so a container cannot keep byte code; see PEP 552 for the flags."""
-    if built.image.name not in ("jobs", "operator"):
-        pytest.skip("without Python")
     packages = "usr/local/lib/python3.11/dist-packages"
     for module in ("sluicegate/__init__", "requests/__init__"):
         folder, _, name = module.rpartition("/")

@@ -48,6 +48,8 @@ FULL_JOB: Final[Object] = {
         "stateBackend": "HDFS",
         "inlineBytes": 1024,
         "metricsPort": 9464,
+        "commitSourceOffsets": False,
+        "sourceGroup": "orders-lag",
         "maxPartBytes": 1073741824,
         "applyTimeoutSeconds": 30.5,
         "overlap": True,

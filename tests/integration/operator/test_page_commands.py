@@ -34,6 +34,8 @@ EXAMPLES: Final = sorted((CHECKOUT / "operators" / "examples").glob("*.yaml"))
 
 _FEED: Final = next(line for line in commands("kubectl") if line.startswith("kubectl run feed "))
 
+KINDS: Final = sorted((CHECKOUT / "operators" / "crds").glob("*.yaml"))
+
 INSTALL: Final = "kubectl apply -f .work/manifests/sluicegate-operator.yaml"
 
 NOT_RUN: Final = {
@@ -88,6 +90,11 @@ class Shell:
         assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
         return result.stdout
 
+    def serves_the_kinds(self) -> bool:
+        """Return whether the API server offers the kinds, which it does a moment after their CRDs."""
+        names = self.run("kubectl api-resources --api-group=sluicegate.dev -o name")
+        return len(names.split()) == len(KINDS)
+
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
@@ -100,6 +107,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
         created = Shell(server, folder)
         make_manifests("make manifests")
         created.run(INSTALL)
+        eventually(created.serves_the_kinds, within_s=TIMEOUT_S)
         yield created
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,10 @@ NOTHING_LISTED = (
     b'<?xml version="1.0"?><ListBucketResult><KeyCount>0</KeyCount>'
     b"<IsTruncated>false</IsTruncated></ListBucketResult>"
 )
+SLOW_DOWN = (
+    b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>by the test</Message></Error>'
+)
+SLOW_S = 5.0
 ACCESS_DENIED = (
     b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>by the test</Message></Error>'
 )
@@ -47,7 +52,8 @@ class Fault:
     Args:
         kind: kind of the requests, as in `Request.kind`.
         name: regular expression for the object's name.
-        effect: 'refuse' answers 403; 'lose-reply' forwards the request and closes the connection;
+        effect: 'refuse' answers 403; 'unavailable' answers 503; 'slow' forwards the request after
+            SLOW_S; 'lose-reply' forwards the request and closes the connection;
             'say-created' answers 200 if the store answered 412; 'say-empty' lists nothing; 'hang'
             does not answer until the proxy stops.
         times: number of requests that fail.
@@ -141,6 +147,11 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "refuse":
             self._answer(403, [("content-type", "application/xml")], ACCESS_DENIED)
             return
+        if fault == "unavailable":
+            self._answer(503, [("content-type", "application/xml")], SLOW_DOWN)
+            return
+        if fault == "slow":
+            time.sleep(SLOW_S)
         if fault == "say-empty":
             self._answer(200, [("content-type", "application/xml")], NOTHING_LISTED)
             return

@@ -148,6 +148,7 @@ def test_an_epoch_that_a_killed_driver_decided_is_applied_without_a_query(pod: P
     sink = str(pod.folder / "sink")
     killed = pod.run(number=1, KEPT_STORE=sink, **{VARIABLE: "after-decide@0=kill-group"})
     assert killed.code == -signal.SIGKILL, killed.log
+    assert "started" in killed.log.splitlines()
     result = pod.run(SLUICEGATE_MODE="apply-only", KEPT_STORE=sink)
     assert result.code == 0, result.log
     assert "started" not in result.log.splitlines()

@@ -252,7 +252,8 @@ def test_an_epoch_makes_at_most_35_requests(
     Excludes the log of this test's file source, because the Kafka source has none.
     """
     setting = "spark.sql.streaming.minBatchesToRetain"
-    add_epochs(hits, 30)
+    first, last = 2 * RETAINED, 2 * RETAINED + 10  # every tenth epoch prunes the epoch log
+    add_epochs(hits, last)
     start = len(proxy.requests)
     with monkeypatch.context() as patch:
         patch.setattr(StoredEpochLog.__init__, "__kwdefaults__", {"retained": RETAINED})
@@ -267,7 +268,6 @@ def test_an_epoch_makes_at_most_35_requests(
         for i, request in enumerate(requests)
         if request.method == "PUT" and "/commits/" in request.name
     ]
-    first, last = 2 * RETAINED, 2 * RETAINED + 20
     measured = requests[commit_indexes[first] + 1 : commit_indexes[last] + 1]
     per_epoch = len(measured) / (last - first)
     counts_by_kind = Counter(f"{request.kind:6} {_object_kind(request)}" for request in measured)

@@ -97,7 +97,7 @@ def test_treating_an_epoch_without_a_record_as_applied_is_caught() -> None:
         return run
 
     with pytest.raises(
-        invariants.InvariantBroken, match=r"commit: Spark commits epoch 0, which is undecided"
+        invariants.InvariantBroken, match="commit of an undecided epoch: Spark commits epoch 0"
     ):
         search_rivals(config_of_one_sink(), broken)
 

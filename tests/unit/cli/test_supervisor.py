@@ -19,6 +19,9 @@ from sluicegate.cli.app import app
 from sluicegate.cli.driver_process import DriverProcess, stop_without_supervisor
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.errors import ExitCode
+from sluicegate.storage.driver_failure import FOLDER, read_failure
+from sluicegate.storage.lineage import Lineage, create_lineage
+from sluicegate.storage.object_store import LocalObjectStore
 from sluicegate_jobs.restart_demo import JOB, RestartDemoSettings
 
 _DRIVER = """
@@ -90,6 +93,29 @@ def test_a_driver_that_was_fenced_is_started_again_once(
     monkeypatch.setattr(supervisor._Stopper, "run", lambda _stopper, *given: drivers.run(*given))
     assert supervisor.supervise(JOB, settings) == code
     assert drivers.started == started
+
+
+def test_why_a_driver_failed_is_recorded_in_its_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = LocalObjectStore(tmp_path)
+    create_lineage(store, Lineage("l", JOB.name))
+    drivers = _Drivers("DecisionUnknown", "Sealed")
+    settings = RestartDemoSettings(
+        checkpoint=store.url, restart="fixed-delay", restart_delay_s=0.01
+    )
+    monkeypatch.setattr(supervisor._Stopper, "__enter__", lambda stopper: stopper)
+    monkeypatch.setattr(supervisor._Stopper, "run", lambda _stopper, *given: drivers.run(*given))
+    supervisor.supervise(JOB, settings)
+    recorded = [read_failure(store, name) for name in sorted(store.entries(FOLDER))]
+    assert [(f.kind, f.what, f.exit_code) for f in recorded if f] == [
+        ("DecisionUnknown", "it was overtaken", ExitCode.FAILED),
+        ("Sealed", "it was overtaken", ExitCode.SUPERSEDED),
+    ]
+    assert recorded[0] is not None
+    assert recorded[0].then.startswith("restart in 0.01 s")
+    assert recorded[1] is not None
+    assert recorded[1].then == "a restart cannot help"
 
 
 _DRIVER_OR_STANDBY = """

@@ -45,3 +45,10 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(app, ["ui"])
     assert result.exit_code == 64
     assert "pip install 'sluicegate[ui]'" in result.output
+
+
+@pytest.mark.parametrize("url", ["javascript:alert({trace_id})", "http://jaeger/trace"])
+def test_an_address_of_traces_that_cannot_be_one_is_refused(url: str) -> None:
+    result = CliRunner().invoke(app, ["ui", "--trace-url", url])
+    assert result.exit_code == 2
+    assert "no http address with {trace_id}" in result.output

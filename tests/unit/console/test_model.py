@@ -126,3 +126,10 @@ def test_offsets_of_kafka_are_shown_by_partition() -> None:
     (other,) = sources(None, stored('{"logOffset":3}'))
     assert (other.text, other.ranges) == ('{"logOffset":3}', ())
     assert sources(None, None) == []
+
+
+def test_a_job_is_behind_since_the_oldest_input_that_a_sink_lacks() -> None:
+    done = epoch(0, at_ms=NOW_MS)
+    assert job(done, committed=0).behind_since_ms == 0
+    assert job(done, planned=1, committed=0).behind_since_ms == NOW_MS - HOUR_MS
+    assert job(done).behind_since_ms == NOW_MS, "it is in doubt since its decision"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import html
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,92 +15,12 @@ from sluicegate import failpoints
 from sluicegate.console.app import LOCAL_NAMES, create_app, without_user_info
 from sluicegate.console.reader import Reader
 from sluicegate.protocol.record import EpochRecord, Seal
-from sluicegate.sinks.memory import forget
+from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.epoch_log import StoredEpochLog
-from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.object_store import LocalObjectStore
+from tests.unit.console.browser import finished, new, request
 from tests.unit.savepoints import builders as savepoints
 from tests.unit.spark.memory_epochs import run
-
-EPOCHS = 3
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A response: `text` is what a reader sees of it."""
-
-    status: int
-    headers: dict[str, str]
-    body: str
-
-    @property
-    def text(self) -> str:
-        without_tags = re.sub(r"<[^>]+>", " ", self.body)
-        return " ".join(html.unescape(without_tags).split())
-
-
-def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
-    """Return the answer to a GET request."""
-    sent: list[Any] = []
-    pairs = {"host": host, **headers}
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in pairs.items()],
-    }
-
-    async def receive() -> dict[str, Any]:
-        return await asyncio.Future()  # the browser waits
-
-    async def send(message: Any) -> None:  # noqa: ANN401 - of starlette's
-        sent.append(message)
-
-    async def answer() -> None:
-        await app(scope, receive, send)
-
-    asyncio.run(answer())
-    body = b"".join(message.get("body", b"") for message in sent)
-    raw = sent[0]["headers"]
-    return Answer(sent[0]["status"], {k.decode(): v.decode() for k, v in raw}, body.decode())
-
-
-def new(root: Path, name: str) -> LocalObjectStore:
-    """Return a checkpoint in which nothing is decided."""
-    folder = name.rpartition("/")[2]
-    forget(folder)
-    store = LocalObjectStore(root / name)
-    create_lineage(store, Lineage(folder, "orders"))
-    return store
-
-
-def finished(root: Path, name: str, epochs: int = EPOCHS) -> LocalObjectStore:
-    """Run a job until its last epoch is in every sink and committed."""
-    store = new(root, name)
-    run(store, epochs)
-    for epoch in range(epochs):
-        store.create(f"commits/{epoch}", b"v1\n{}")
-    return store
-
-
-@pytest.fixture
-def apps() -> Iterator[list[Reader]]:
-    readers: list[Reader] = []
-    yield readers
-    for reader in readers:
-        reader.close()
-
-
-@pytest.fixture
-def console(tmp_path: Path, apps: list[Reader]) -> ASGIApp:
-    """Return a console of what is below the test's folder."""
-    apps.append(Reader([str(tmp_path)]))
-    return create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=3.0)
 
 
 def content(root: Path) -> dict[Path, bytes]:
@@ -116,7 +33,7 @@ def test_the_pages_of_a_job_name_its_epochs_sinks_and_steps(
     finished(tmp_path, "shop/pages")
     fleet = request(console, "/")
     assert "epoch 2" in fleet.text
-    assert "/job/shop/pages/epoch/2" in fleet.body
+    assert 'href="/job/shop/pages"' in fleet.body
     job = request(console, "/job/shop/pages")
     assert "memory.pages 2 has its 3 rows" in job.text
     assert "null 3" in job.text, "dead letters of three epochs"
@@ -189,7 +106,7 @@ def test_a_store_that_cannot_be_read_is_said_on_the_page(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     apps.append(Reader([str(tmp_path / "file"), "ftp://host/x"]))
-    app = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=3.0)
+    app = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0)
     fleet = request(app, "/")
     assert fleet.status == 200
     assert "the checkpoint store did not list" in fleet.text
@@ -208,6 +125,16 @@ def test_a_sealed_job_shows_its_seal_and_its_savepoint(tmp_path: Path, console: 
     assert "epoch 1" in job.text.partition("Savepoints")[2]
     assert "sealed for a move" in job.text
     assert "/job/savepoints" not in request(console, "/").body, "a savepoint is no job"
+
+
+def test_a_restored_job_shows_where_it_comes_from(tmp_path: Path, console: ASGIApp) -> None:
+    checkpoint = savepoints.checkpoint(tmp_path / "old", 2)
+    taken = savepoints.take(checkpoint, str(tmp_path / "savepoints"), seal=True)
+    savepoints.restore(taken.url, str(tmp_path / "new"))
+    job = request(console, "/job/new")
+    tree = job.text.partition("Savepoints")[2]
+    assert tree.index("savepoint of epoch 1") < tree.index("moved here before epoch 2")
+    assert 'href="/job/old"' in job.body
 
 
 @pytest.mark.parametrize(
@@ -251,7 +178,7 @@ def test_what_was_not_found_by_the_reader_is_not_served(
     finished(tmp_path, "inside/shop/safe", 1)
     finished(tmp_path, "secret", 1)
     apps.append(Reader([str(tmp_path / "inside")]))
-    answer = request(create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=3.0), path)
+    answer = request(create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0), path)
     assert answer.status == 404
     assert "sluicegate.console" not in answer.body
 
@@ -306,6 +233,33 @@ def test_every_answer_allows_only_the_consoles_own_files(console: ASGIApp, path:
     assert inline == [], "the policy forbids these"
 
 
+def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIApp) -> None:
+    store = finished(tmp_path, "failed", 1)
+    table = "mysql://root:hunter2@db:3306/shop"
+    older = DriverFailure(1, 2.5, 75, "EpochTimeout", f"late for {table}", "none lost", "restart")
+    write_failure(store.url, older)
+    write_failure(store.url, DriverFailure(2, 2.5, -9, then="restart in 1 s"))
+    job = request(console, "/job/failed")
+    shown = job.text.partition("Failed drivers")[2]
+    assert "Data none lost Do restart" in shown
+    assert shown.index("killed by signal 9") < shown.index("EpochTimeout"), "the newest first"
+    assert "hunter2" not in job.body
+    store.put("failures/3", [b"torn"])
+    assert "failures/3 is damaged" in request(console, "/job/failed").text
+
+
+def test_a_traced_epoch_links_to_its_trace(tmp_path: Path, apps: list[Reader]) -> None:
+    store, trace = finished(tmp_path, "traced", 2), "0af7651916cd43dd8448eb211c80319c"
+    rewrite(store, 0, traceparent=f"00-{trace}-b7ad6b7169203331-01")
+    rewrite(store, 1, traceparent="javascript:alert(1)")
+    apps.append(Reader([str(tmp_path)]))
+    jaeger = "http://jaeger:16686/trace/{trace_id}"
+    console = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, trace_url=jaeger)
+    traced = request(console, "/job/traced/epoch/0")
+    assert f'href="http://jaeger:16686/trace/{trace}"' in traced.body
+    assert "open the trace" not in request(console, "/job/traced/epoch/1").text
+
+
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", ""])
 def test_a_request_by_another_name_is_refused(console: ASGIApp, host: str) -> None:
     assert request(console, "/", host=host).status == 400
@@ -314,9 +268,3 @@ def test_a_request_by_another_name_is_refused(console: ASGIApp, host: str) -> No
 @pytest.mark.parametrize("host", ["localhost:8321", "127.0.0.1", "[::1]:8321"])
 def test_a_request_by_a_name_of_this_machine_is_answered(console: ASGIApp, host: str) -> None:
     assert request(console, "/", host=host).status == 200
-
-
-def test_a_page_that_has_not_changed_is_not_sent_again(console: ASGIApp) -> None:
-    etag = request(console, "/").headers["etag"]
-    again = request(console, "/", if_none_match=etag)
-    assert (again.status, again.body) == (304, "")

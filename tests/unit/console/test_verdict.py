@@ -89,3 +89,25 @@ def test_without_reports_the_bound_is_unknown() -> None:
 
 def test_steps_without_a_duration_divide_by_nothing() -> None:
     assert verdict([report(0, ("stage", "", None, 0.0))]).bound == "stage"
+
+
+@pytest.mark.parametrize(
+    ("steps", "executors"),
+    [
+        ((STAGE, DECIDE, apply(KAFKA, 50.0)), "help if its input has more partitions"),
+        ((STAGE, ("decide", "", None, 200.0)), "would not help"),
+        ((STAGE, ("write", KAFKA, 0, 400.0), apply(KAFKA, 400.0)), "writes one part"),
+        (
+            (STAGE, *(("write", KAFKA, n, 400.0) for n in (0, 1)), apply(KAFKA, 400.0)),
+            "up to 2 cores",
+        ),
+    ],
+)
+def test_it_says_whether_more_executors_would_help(steps: tuple[Step, ...], executors: str) -> None:
+    busy_ms = sum(ms for _, _, part, ms in steps if part is None)
+    assert executors in verdict(every(busy_ms, *steps)).executors
+
+
+def test_the_busy_share_is_that_of_the_time_between_two_epochs() -> None:
+    assert verdict(every(500.0, STAGE, apply(KAFKA, 150.0))).busy == pytest.approx(0.5)
+    assert verdict([report(0, STAGE)]).busy is None, "one epoch has no distance to the next"

@@ -28,7 +28,10 @@ def test_an_error_is_written_with_its_three_parts(file: Path) -> None:
         "do": "keep one",
     }
     assert termination.written()
-    assert termination.read(file) == "Fenced: epoch 3 was overtaken"
+    reason = termination.read(file)
+    assert reason is not None
+    assert (reason.data, reason.do) == ("nothing was written", "keep one")
+    assert str(reason) == "Fenced: epoch 3 was overtaken" == termination.parse(file.read_text())
 
 
 @pytest.mark.parametrize("character", ["x", "ü", "\U0001f600"])

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.failpoints import VARIABLE
+from sluicegate.storage.driver_failure import FOLDER, read_failure
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import LocalObjectStore
 from tests.unit.savepoints.builders import checkpoint, run_epoch, take
@@ -159,6 +160,10 @@ def test_a_driver_does_not_end_with_0_while_an_epoch_is_unapplied(pod: Pod) -> N
     assert ended.code == 1, ended.log
     assert ended.reason["kind"] == "EpochUnfinished"
     assert "epoch 0" in ended.reason["what"]
+    store = LocalObjectStore(pod.checkpoint)
+    (recorded,) = (read_failure(store, name) for name in store.entries(FOLDER))
+    assert recorded is not None
+    assert recorded.what == ended.reason["what"], "the console shows it"
 
 
 # --- apply-only ------------------------------------------------------------------------------------

@@ -28,10 +28,11 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self._folder, self.data = folder, folder / "data"
         self.calls, self.options = folder / "calls", folder / "options"
+        self.java = folder / "java"
         self.settings = folder / "tmp" / "server.properties"
-        for name in ("bin", "scripts", "tmp"):
+        for name in ("agents", "bin", "scripts", "tmp"):
             (folder / name).mkdir()
-        self._program("java", "echo started")
+        self._program("java", f'echo "$@" >>{self.java}; echo started')
         self._program(
             "kafka-tool",
             f'echo "$@" >>{self.calls}; cat {self._folder}/tmp/format-options >{self.options}\n'
@@ -83,6 +84,7 @@ class Node:
     def _localize(self, text: str) -> str:
         text = text.replace("/tmp/", f"{self._folder}/tmp/")
         text = text.replace("/etc/kafka/scripts", str(self._folder / "scripts"))
+        text = text.replace("/opt/kafka/agents", str(self._folder / "agents"))
         return text.replace("/opt/sluicegate", str(self._folder / "bin"))
 
 
@@ -131,6 +133,25 @@ def test_a_data_folder_is_formatted_once(node: Node) -> None:
     for _ in range(2):
         assert node.start(ONE).returncode == 0
     assert len(node.calls.read_text().splitlines()) == 1
+
+
+def test_metrics_are_served_only_if_their_rules_are_named(node: Node, tmp_path: Path) -> None:
+    agent = tmp_path / "agents" / "jmx_prometheus_javaagent-1.0.jar"
+    agent.touch()
+    rules = tmp_path / "metrics.yaml"
+    rules.touch()
+    for named in ("", str(rules)):
+        assert node.start(ONE, {"KAFKA_METRICS_CONFIG": named}).returncode == 0
+    without, with_agent = node.java.read_text().splitlines()
+    assert "-javaagent" not in without
+    assert f"-javaagent:{agent}=9404:{rules} " in with_agent
+
+
+def test_unreadable_rules_of_metrics_end_the_start_with_its_reason(node: Node) -> None:
+    refused = node.start(ONE, {"KAFKA_METRICS_CONFIG": "/none.yaml"})
+    assert refused.returncode == 64
+    assert "KAFKA_METRICS_CONFIG names /none.yaml" in refused.stderr
+    assert not node.data.exists()
 
 
 def test_an_unreadable_password_ends_the_start_with_its_reason(node: Node) -> None:

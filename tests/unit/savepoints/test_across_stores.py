@@ -41,6 +41,10 @@ class Below:
         names = list(BUCKET.names(self._prefix + prefix))
         return (name.removeprefix(self._prefix) for name in names)
 
+    def entries(self, prefix: str) -> Iterator[str]:
+        names = list(BUCKET.entries(self._prefix + prefix))
+        return (name.removeprefix(self._prefix) for name in names)
+
     def delete(self, name: str) -> None:
         BUCKET.delete(self._prefix + name)
 

@@ -304,7 +304,7 @@ def test_a_sealed_savepoint_moves_once_and_branches_on_request(
 ) -> None:
     savepoint = take(parent, folder, seal=True)
     assert restore(savepoint.url, str(tmp_path / "moved")).moved
-    with pytest.raises(SavepointRefused, match="moved"):
+    with pytest.raises(SavepointRefused, match="was moved already: it was restored into"):
         restore(savepoint.url, str(tmp_path / "again"))
     assert not restore(savepoint.url, str(tmp_path / "branch"), branch=True).moved
 

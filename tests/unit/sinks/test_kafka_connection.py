@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from infra.local_services.process import free_ports
 from sluicegate.errors import SettingsInvalid
 from sluicegate.sinks.kafka import connection
 from sluicegate.sinks.kafka.connection import Connection
@@ -101,3 +104,17 @@ def test_missing_servers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(connection.SERVERS_VARIABLE, raising=False)
     with pytest.raises(SettingsInvalid, match="no Kafka servers"):
         connection.servers_of()
+
+
+def test_a_client_without_its_broker_logs_each_failure_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It tries again 80 times a second, also while nobody uses it."""
+    (port,) = free_ports(1)
+    settings = Connection.of(f"127.0.0.1:{port}").settings(group_id="g")
+    with closing(Consumer(settings, logger=connection.RDKAFKA_LOG)) as consumer:
+        with pytest.raises(KafkaException):
+            consumer.committed([TopicPartition("t", 0)], timeout=0.5)
+        consumer.poll(0)
+    (failure,) = [record for record in caplog.records if "Connection refused" in record.message]
+    assert str(port) in failure.message

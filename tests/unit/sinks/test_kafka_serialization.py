@@ -1,4 +1,4 @@
-"""The time of a staged row: as an argument of `produce`, and when the topic would refuse it."""
+"""Columns of the rows as staged, and as arguments of `produce`; when the topic would refuse a time."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def test_a_timestamp_column_is_converted_to_milliseconds() -> None:
     assert row.timestamp("at") == "unix_millis(`at`)"
     assert row.timestamp("ms") == "cast(`ms` as bigint)"
     assert row.timestamp("ms + 1") == "cast(ms + 1 as bigint)"
+
+
+def test_a_binary_column_is_staged_without_a_copy_in_the_plan() -> None:
+    row = RowExpressions(pa.schema([("raw", pa.binary()), ("text", pa.string())]), "t")
+    assert row.value("raw") == "`raw`"
+    assert row.value("text") == "cast(concat(`text`) as binary)"
 
 
 def test_a_time_too_far_ahead_is_refused_before_the_decision() -> None:

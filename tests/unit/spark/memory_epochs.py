@@ -6,6 +6,7 @@ The lineage and the sink's store have the name of the checkpoint's folder.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,8 @@ from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.apply import close_writers
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
+from sluicegate.spark.query_execution import KafkaSource
+from sluicegate.spark.source_offsets import SourceOffsets
 from sluicegate.spark.staging import StagedPart
 from sluicegate.storage.arrow_encoding import encode_batches
 from sluicegate.storage.object_store import LocalObjectStore
@@ -38,8 +41,17 @@ class OneChunk(BatchPlan):
         return [StagedPart(0, 1, chunk, refused=1, kinds={"null": 1})]
 
 
-def runner(store: LocalObjectStore, *, overlap: bool = False) -> EpochRunner:
-    """Return the runner of a job with one sink, whose store has the name of the test's folder."""
+def runner(
+    store: LocalObjectStore,
+    *,
+    overlap: bool = False,
+    source_offsets: SourceOffsets | None = None,
+    sources: Sequence[KafkaSource] = (),
+) -> EpochRunner:
+    """Return the runner of a job with one sink, whose store has the name of the test's folder.
+
+    Each epoch ends at the given offsets of `sources`.
+    """
     lineage = Path(store.url).name
     bound = MemorySink(lineage).bind(ROWS.schema, lineage=lineage, apply_timeout_s=5.0)
     context = QueryContext(
@@ -52,9 +64,11 @@ def runner(store: LocalObjectStore, *, overlap: bool = False) -> EpochRunner:
         tracing=Tracing("j"),
         inline_bytes=1 << 20,
         max_part_bytes=1 << 20,
+        source_offsets=source_offsets,
     )
 
     def plan(batch: DataFrame, timings: EpochTimings) -> BatchPlan:
+        timings.sources = tuple(sources)
         return OneChunk(None, context, batch, timings)
 
     return EpochRunner(cast("Any", None), context, 0.0, plan)

@@ -11,11 +11,13 @@ import pytest
 from pyspark.sql import DataFrame
 
 from sluicegate import failpoints
+from sluicegate.errors import SinkUnavailable
 from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.job import Job
 from sluicegate.protocol.record import Chunk
+from sluicegate.sinks.contract import Receipt
 from sluicegate.sinks.memory import MemorySink
-from sluicegate.spark.apply import close_writers
+from sluicegate.spark.apply import PartOrder, apply_part, close_writers
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
 from sluicegate.spark.staging import StagedPart
@@ -106,3 +108,18 @@ def test_an_epoch_that_was_not_applied_is_in_doubt(tmp_path: Path, *, overlap: b
     assert in_doubt_s is not None
     again = run(tmp_path, overlap=overlap)
     assert (value(again, "sluicegate_epoch_applied"), value(again, IN_DOUBT)) == (0, None)
+
+
+def test_each_try_of_an_apply_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outages = [SinkUnavailable("away"), SinkUnavailable("still away")]
+
+    def unreliable(order: PartOrder) -> Receipt:
+        if outages:
+            raise outages.pop()
+        return apply_part(order)
+
+    monkeypatch.setattr("sluicegate.spark.apply.apply_part", unreliable)
+    metrics = run(tmp_path)
+    sink = f"memory.{tmp_path.name}"
+    assert value(metrics, "sluicegate_apply_tries_total", sink=sink) == 3
+    assert value(metrics, "sluicegate_epoch_seconds_count") == 1

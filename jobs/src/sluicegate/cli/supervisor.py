@@ -15,7 +15,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from sluicegate.deployment import termination
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.packaged_job import JobSettings, PackagedJob
 from sluicegate.settings.restart import Failure, next_restart
+from sluicegate.storage.driver_failure import DriverFailure, write_failure
 
 log = logging.getLogger("sluicegate.run")
 
@@ -53,7 +55,11 @@ def supervise(job: PackagedJob, settings: JobSettings, *, standby: bool = False)
     """
     failures: list[Failure] = []
     was_fenced = False
-    with _Stopper(standby=standby) as stopper, tempfile.TemporaryDirectory() as folder:
+    with (
+        ThreadPoolExecutor(1, "failures") as recorder,  # no restart waits for the store
+        _Stopper(standby=standby) as stopper,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         termination_file = Path(folder) / "termination"
         environment = {
             **os.environ,
@@ -69,29 +75,39 @@ def supervise(job: PackagedJob, settings: JobSettings, *, standby: bool = False)
                 return code
             ended = time.monotonic()
             failures.append(Failure(ended, ended - started))
+            reason = termination.read(termination_file)
+            fenced = reason is not None and reason.kind == errors.Fenced.__name__
+            once_more = fenced and not was_fenced and _may_have_no_rival(settings, failures[-1])
+            was_fenced = fenced
+            delay_s, then = (
+                (0.0, "restart once, in case the other driver has ended")
+                if once_more
+                else _restart(settings, failures, code, standby=standby)
+            )
             failed = f"attempt {len(failures)} failed after {ended - started:.0f} s with " + (
                 f"signal {-code}" if code < 0 else f"exit code {code}"
             )
-            why = termination.read(termination_file) or "no reason was written"
-            fenced = why.startswith(f"{errors.Fenced.__name__}: ")
-            if fenced and not was_fenced and _may_have_no_rival(settings, failures[-1]):
-                log.warning("%s: %s; restart once, in case the other driver has ended", failed, why)
-                was_fenced = True
-                continue
-            was_fenced = fenced
-            if code in errors.FINAL_EXIT_CODES:
-                log.error("%s: %s; a restart cannot help", failed, why)
+            level = logging.ERROR if delay_s is None else logging.WARNING
+            log.log(level, "%s: %s; %s", failed, reason or "no reason was written", then)
+            if settings.checkpoint:
+                failure = DriverFailure.now(code, ended - started, reason, then=then)
+                recorder.submit(write_failure, settings.checkpoint, failure)
+            if delay_s is None or stopper.requested.wait(delay_s):
                 return code
-            decision = next_restart(settings, failures, random.random)
-            if decision.delay_s is None:
-                log.error("%s: %s; no restart (%s)", failed, why, decision.why)
-                return code
-            delay_s = max(
-                0.0, decision.delay_s - failures[-1].ran_s if standby else decision.delay_s
-            )
-            log.warning("%s: %s; restart in %.3g s (%s)", failed, why, delay_s, decision.why)
-            if stopper.requested.wait(delay_s):
-                return code
+
+
+def _restart(
+    settings: JobSettings, failures: Sequence[Failure], code: int, *, standby: bool
+) -> tuple[float | None, str]:
+    """Return the delay of the restart in seconds, None for no restart, and what is done, for people."""
+    if code in errors.FINAL_EXIT_CODES:
+        return None, "a restart cannot help"
+    decision = next_restart(settings, failures, random.random)
+    if decision.delay_s is None:
+        return None, f"no restart ({decision.why})"
+    ran_s = failures[-1].ran_s if standby else 0.0
+    delay_s = max(0.0, decision.delay_s - ran_s)
+    return delay_s, f"restart in {delay_s:.3g} s ({decision.why})"
 
 
 def _may_have_no_rival(settings: JobSettings, failure: Failure) -> bool:

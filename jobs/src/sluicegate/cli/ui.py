@@ -28,9 +28,16 @@ from sluicegate.errors import SettingsInvalid
     "--refresh-s",
     default=3.0,
     type=click.FloatRange(min=0.5),
-    help="How often an open page asks for its new content, in seconds.",
+    help="How often what an open page shows is read again, in seconds.",
 )
-def ui(addresses: tuple[str, ...], host: str, port: int, refresh_s: float) -> None:
+@click.option(
+    "--trace-url",
+    default="",
+    callback=lambda _context, _option, url: _checked_trace_url(url),
+    help="Address of a trace in Jaeger, Tempo or another store, with {trace_id} in the place of its id, "
+    "such as http://localhost:16686/trace/{trace_id}. Each traced epoch then links to it.",
+)
+def ui(addresses: tuple[str, ...], host: str, port: int, refresh_s: float, trace_url: str) -> None:
     """Serve the console: what every job is doing and why, read from checkpoints alone.
 
     ADDRESS is a checkpoint, or a folder or s3:// prefix with checkpoints and savepoints below it; the
@@ -53,9 +60,14 @@ def ui(addresses: tuple[str, ...], host: str, port: int, refresh_s: float) -> No
     reader = Reader(addresses or ("checkpoints",))
     try:
         with _listen(host, port) as listener:
-            app = create_app(reader, hosts=hosts, refresh_s=refresh_s)
+            app = create_app(reader, hosts=hosts, refresh_s=refresh_s, trace_url=trace_url)
             config = uvicorn.Config(
-                app, log_config=None, log_level="warning", access_log=False, server_header=False
+                app,
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=1,  # the events of an open page never end
             )
             shown = f"[{host}]" if ":" in host else host
             click.echo(f"http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)")
@@ -63,6 +75,12 @@ def ui(addresses: tuple[str, ...], host: str, port: int, refresh_s: float) -> No
                 uvicorn.Server(config).run(sockets=[listener])
     finally:
         reader.close()
+
+
+def _checked_trace_url(url: str) -> str:
+    if url and not (url.startswith(("http://", "https://")) and "{trace_id}" in url):
+        raise click.BadParameter("it is no http address with {trace_id} in it")
+    return url
 
 
 def _listen(host: str, port: int) -> socket.socket:

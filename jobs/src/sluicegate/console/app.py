@@ -10,6 +10,7 @@ import datetime as dt
 import hashlib
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,22 +27,29 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.console import charts
+from sluicegate.console.fleet import Fleet
+from sluicegate.console.history import history
 from sluicegate.console.model import (
     Epoch,
     JobFacts,
     Problem,
+    State,
     condition,
     dead_letters,
     ladder,
     ledger,
 )
 from sluicegate.console.offsets import sources
+from sluicegate.console.pages import Pages
 from sluicegate.console.reader import Reader
 from sluicegate.console.verdict import verdict
 from sluicegate.errors import SluicegateError
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 """The host names of a console that only this machine can reach."""
+
+TRACE_ID = "{trace_id}"
+"""What the id of a trace replaces in `trace_url`."""
 
 _HERE = Path(__file__).parent
 _HEADERS = {
@@ -53,7 +61,8 @@ _HEADERS = {
     b"cache-control": b"no-cache",
 }
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
-_FLEET_RIBBON = 20
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_AGE = re.compile(r"""(<time[^>]*>)[^<]*|data-now-ms="\d*\"""")
 _VERDICT_EPOCHS = 20
 _NOT_FOUND = 404
 
@@ -63,29 +72,37 @@ class Console:
 
     Args:
         reader: reads the checkpoints.
-        refresh_s: how often an open page asks for its new content.
+        fleet: the jobs of the start page.
+        trace_url: address of a trace, with TRACE_ID in the place of its id; empty: no links.
     """
 
-    def __init__(self, reader: Reader, refresh_s: float) -> None:
-        self._reader, self._refresh_ms = reader, int(refresh_s * 1000)
+    def __init__(self, reader: Reader, fleet: Fleet, trace_url: str = "") -> None:
+        self._reader, self._fleet, self._trace_url = reader, fleet, trace_url
         self._templates = _templates()
 
-    def fleet(self, request: Request) -> Response:
+    def fleet(self, _request: Request) -> Response:
         """Return the page of all jobs, the most urgent first."""
         now_ms = _now_ms()
-        jobs = [(job, condition(job, now_ms)) for job in self._reader.jobs()]
+        snapshot = self._fleet.snapshot()
+        jobs = [(job, condition(job, now_ms)) for job in snapshot.jobs]
         jobs.sort(key=lambda each: (each[1].state.urgency, each[1].since_ms, each[0].key))
-        rows = [(job, of, charts.ribbon(job.epochs[-_FLEET_RIBBON:])) for job, of in jobs]
-        found = self._reader.found()
+        rows = [
+            (job, of, verdict(job.reports).busy, charts.sparkline(job.epochs)) for job, of in jobs
+        ]
+        states = Counter(of.state for _, of in jobs)
         return self._page(
-            request, "fleet", jobs=rows, problems=found.problems, addresses=self._reader.addresses
+            "fleet",
+            jobs=rows,
+            states=[(state, states[state]) for state in State if states[state]],
+            unread=None if snapshot.found is None else snapshot.found - len(jobs),
+            problems=snapshot.problems,
+            addresses=self._reader.addresses,
         )
 
     def job(self, request: Request) -> Response:
         """Return the page of a job."""
         job = self._job(request)
         return self._page(
-            request,
             "job",
             job=job,
             condition=condition(job, _now_ms()),
@@ -95,6 +112,7 @@ class Console:
             sinks=_sink_colors(job.newest),
             ledger=ledger(job.epochs),
             dead_letters=dead_letters(job.epochs),
+            history=history(job, self._fleet.snapshot().jobs, job.savepoints),
         )
 
     def epoch(self, request: Request) -> Response:
@@ -105,10 +123,10 @@ class Console:
             what = f"epoch {number} of {job.name} has no record: it is undecided or was pruned"
             raise HTTPException(_NOT_FOUND, what)
         return self._page(
-            request,
             "epoch",
             job=job,
             epoch=epoch,
+            trace_url=_trace_of(epoch, self._trace_url),
             is_applied=job.is_applied(epoch),
             discarded=job.discarded.get(number, frozenset()),
             previous=number - 1 if number - 1 in job.numbers else None,
@@ -117,23 +135,23 @@ class Console:
             sources=sources(*self._reader.offsets(job, number)),
         )
 
-    def unavailable(self, request: Request, error: Exception) -> Response:
+    def unavailable(self, _request: Request, error: Exception) -> Response:
         """Return the page for an error of the library, in its three parts."""
         assert isinstance(error, SluicegateError)
         problem = Problem(error.what, error.data, error.do)
-        return self._page(request, "error", status=503, problem=problem)
+        return self._page("error", status=503, problem=problem)
 
-    def http_error(self, request: Request, error: Exception) -> Response:
+    def http_error(self, _request: Request, error: Exception) -> Response:
         """Return the page for an address that does not exist."""
         assert isinstance(error, HTTPException)
         problem = Problem(error.detail, "", "the start page lists what was found")
-        return self._page(request, "error", status=error.status_code, problem=problem)
+        return self._page("error", status=error.status_code, problem=problem)
 
-    def failed(self, request: Request, error: Exception) -> Response:
+    def failed(self, _request: Request, error: Exception) -> Response:
         """Return the page for a defect of the console; starlette logs the traceback."""
         what = f"the console failed with {type(error).__name__}; its log has the details"
         problem = Problem(what, "no checkpoint was changed", "report it, with the log")
-        return self._page(request, "error", status=500, problem=problem)
+        return self._page("error", status=500, problem=problem)
 
     def _job(self, request: Request) -> JobFacts:
         key = request.path_params["key"]
@@ -142,30 +160,37 @@ class Console:
             raise HTTPException(_NOT_FOUND, f"no checkpoint {key} was found")
         return job
 
-    def _page(self, request: Request, template: str, *, status: int = 200, **view: Any) -> Response:  # noqa: ANN401 - of any type
-        page = self._templates.get_template(f"{template}.html.j2").render(
-            view, now_ms=_now_ms(), refresh_ms=self._refresh_ms
-        )
-        etag = f'"{hashlib.sha256(page.encode()).hexdigest()[:32]}"'
-        if request.headers.get("if-none-match") == etag:
-            return Response(status_code=304, headers={"etag": etag})
-        return HTMLResponse(page, status, {"etag": etag} if status == 200 else None)  # noqa: PLR2004
+    def _page(self, template: str, *, status: int = 200, **view: Any) -> Response:  # noqa: ANN401 - of any type
+        page = self._templates.get_template(f"{template}.html.j2").render(view, now_ms=_now_ms())
+        # the browser counts ages itself: a page whose ages alone differ is the same
+        digest = hashlib.sha256(_AGE.sub(r"\1", page).encode()).hexdigest()
+        return HTMLResponse(page, status, {"etag": f'W/"{digest[:32]}"'})
 
 
-def create_app(reader: Reader, *, hosts: Sequence[str], refresh_s: float) -> ASGIApp:
+def create_app(
+    reader: Reader,
+    *,
+    hosts: Sequence[str],
+    refresh_s: float,
+    wait_s: float = 0.4,
+    trace_url: str = "",
+) -> ASGIApp:
     """Return the application.
 
     Args:
         reader: reads the checkpoints.
         hosts: the names by which browsers may address it; '*': any.
-        refresh_s: how often an open page asks for its new content.
+        refresh_s: how often a page is made again while somebody views it.
+        wait_s: how long the start page waits until every job is read; it then shows those that are.
+        trace_url: see `Console`.
     """
-    console = Console(reader, refresh_s)
+    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s), trace_url)
+    page = Pages(refresh_s)
     app = Starlette(
         routes=[
-            Route("/", console.fleet),
-            Route("/job/{key:path}/epoch/{epoch:int}", console.epoch),
-            Route("/job/{key:path}", console.job),
+            Route("/", page(console.fleet)),
+            Route("/job/{key:path}/epoch/{epoch:int}", page(console.epoch)),
+            Route("/job/{key:path}", page(console.job)),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
@@ -217,6 +242,12 @@ def _now_ms() -> int:
 def _sink_colors(epoch: Epoch | None) -> list[tuple[str, str]]:
     sinks = epoch.sinks if epoch else {}
     return [(sink, f"sink{i % charts.COLORS}") for i, sink in enumerate(sinks)]
+
+
+def _trace_of(epoch: Epoch, trace_url: str) -> str:
+    """Return the address of an epoch's trace, empty if it has none or no store of traces is named."""
+    traced = _TRACEPARENT.fullmatch(epoch.traceparent)
+    return trace_url.replace(TRACE_ID, traced[1]) if traced and trace_url else ""
 
 
 def _number(value: object) -> str:

@@ -17,6 +17,7 @@ from statistics import median
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, EpochRecord, Seal, SinkBinding
 from sluicegate.savepoints.catalog import Savepoint
 from sluicegate.settings.epoch import AT_MOST_ONCE
+from sluicegate.storage.driver_failure import DriverFailure
 from sluicegate.storage.epoch_report import EpochReport
 from sluicegate.storage.lineage import Lineage
 
@@ -165,7 +166,8 @@ class JobFacts:
         seal: the end of the lineage.
         problems: what could not be read and matters for the data.
         notes: what could not be read and is information only.
-        savepoints: those of its lineage that were found.
+        savepoints: those of any job that were found.
+        failures: the last drivers that failed, newest first.
     """
 
     key: str
@@ -182,6 +184,7 @@ class JobFacts:
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     savepoints: tuple[Savepoint, ...] = ()
+    failures: tuple[DriverFailure, ...] = ()
 
     @property
     def name(self) -> str:
@@ -222,6 +225,18 @@ class JobFacts:
         # steps of a part are timed by another machine, whose clock may differ
         ends = [step.start_ms + step.duration_ms for step in steps if step.part is None]
         return int(max(ends, default=epoch.decided_at_ms))
+
+    @property
+    def behind_since_ms(self) -> int:
+        """Since when input is planned that some sink lacks, 0 if there is none or it is unknown.
+
+        Input that Spark has not planned yet is in no checkpoint and does not count.
+        """
+        doubt, newest = self.in_doubt, self.newest
+        if doubt is not None:
+            return min(doubt.decided_at_ms, self.planned_at_ms or doubt.decided_at_ms)
+        planned = self.planned is not None and (newest is None or self.planned > newest.number)
+        return self.planned_at_ms if planned else 0
 
     @property
     def interval_ms(self) -> float:

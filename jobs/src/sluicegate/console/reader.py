@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,8 +18,9 @@ from cachetools import LRUCache, TTLCache, cached
 from sluicegate.console.model import Epoch, JobFacts, Problem
 from sluicegate.errors import EpochLogBroken, SluicegateError, StoreUnavailable
 from sluicegate.protocol.record import EpochRecord, Seal
-from sluicegate.savepoints.catalog import Savepoint, read_savepoint
+from sluicegate.savepoints.catalog import read_savepoint
 from sluicegate.savepoints.manifest import MANIFEST, TAKING
+from sluicegate.storage.driver_failure import FOLDER, read_failure
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import Lineage, read_lineage
@@ -28,7 +29,9 @@ from sluicegate.storage.object_store import ObjectStore, open_store
 log = logging.getLogger(__name__)
 
 EPOCHS = 40
-"""Number of newest epochs that are read of each job."""
+"""Number of newest epochs that are read for the page of a job."""
+BRIEF = 12
+"""Number of newest epochs that are read of each job for the start page."""
 
 _DEPTH = 5
 """How far below an address checkpoints are searched: a volume has namespaces, jobs and more."""
@@ -36,6 +39,8 @@ _FOLDERS = 2_000
 """How many folders below an address are listed at most."""
 _REQUESTS = 16
 """How many requests are under way at the same time."""
+_BATCH = 64
+"""How many jobs are read before the page may show them."""
 _FIND_EVERY_S = 15.0
 _RETRY_S = 5.0
 """A store that does not answer is a message on the page, and soon."""
@@ -45,7 +50,7 @@ _UNREADABLE = (SluicegateError, ArithmeticError, AttributeError, LookupError, Ty
 _LATEST_MS = 253_402_300_800_000
 """The end of the year 9999; later times cannot be shown."""
 
-_CACHED = 20_000
+_CACHED = 2_000
 """How many epochs are remembered."""
 
 T = TypeVar("T")
@@ -88,29 +93,51 @@ class Reader:
         """Return what is below the addresses, which are listed again every 15 s."""
         return cached(self._found, lock=self._lock)(self._find)()
 
-    def jobs(self) -> list[JobFacts]:
-        """Return the facts of every job that was found."""
-        checkpoints = self.found().checkpoints
+    def briefs(self, found: Found, known: Mapping[str, JobFacts]) -> Iterator[JobFacts]:
+        """Yield the facts of every job with its last few epochs, without the steps of parts.
+
+        Args:
+            found: what is below the addresses.
+            known: what was read before, by key: what cannot have changed is not read again.
+        """
         # not in the pool, whose threads read the epochs of a job: waiting for itself would be a deadlock
         with ThreadPoolExecutor(_REQUESTS, "console jobs") as pool:
-            return list(pool.map(self._job, checkpoints, checkpoints.values()))
+            for start in range(0, len(found.checkpoints), _BATCH):
+                keys = list(found.checkpoints)[start : start + _BATCH]
+                yield from pool.map(
+                    lambda key: self._job(key, found.checkpoints[key], known.get(key), BRIEF), keys
+                )
 
     def job(self, key: str) -> JobFacts | None:
-        """Return the facts of a job with its savepoints, None if no checkpoint of that key was found.
+        """Return the facts of a job and all savepoints, None if no checkpoint of that key was found.
 
         A key is never made into an address.
         """
         found = self.found()
         if key not in found.checkpoints:
             return None
-        facts = self._job(key, found.checkpoints[key])
+        facts = self._with_failures(self._job(key, found.checkpoints[key]))
         try:
             savepoints = self._pool.map(lambda at: read_savepoint(_open(at)), found.savepoints)
-            own = tuple(s for s in savepoints if _is_of(s, facts.lineage))
+            readable = tuple(
+                s for s in savepoints if s.manifest and isinstance(s.manifest.epoch, int)
+            )
         except _UNREADABLE as error:
             note = f"savepoints are not shown: {_problem(error, 'one of them').what}"
             return replace(facts, notes=(*facts.notes, note))
-        return replace(facts, savepoints=own)
+        return replace(facts, savepoints=readable)
+
+    def _with_failures(self, facts: JobFacts) -> JobFacts:
+        """Return the facts with the failures of drivers; one that cannot be read becomes a note."""
+        try:
+            store = _open(facts.address)
+            names = sorted(store.entries(FOLDER), reverse=True)
+            failures = self._pool.map(lambda name: read_failure(store, name), names)
+            return replace(facts, failures=tuple(f for f in failures if f is not None))
+        except (ValueError, SluicegateError) as error:
+            return replace(
+                facts, notes=(*facts.notes, f"failures of drivers are not shown: {error}")
+            )
 
     def epoch(self, job: JobFacts, number: int) -> Epoch | None:
         """Return any epoch that the log of a job retains, None if it does not.
@@ -168,23 +195,33 @@ class Reader:
             if not level:
                 break
 
-    def _job(self, key: str, address: str) -> JobFacts:
+    def _job(
+        self, key: str, address: str, known: JobFacts | None = None, limit: int = EPOCHS
+    ) -> JobFacts:
         facts = JobFacts(key, address)
         try:
-            return self._facts(facts, _open(address))
+            return self._facts(facts, _open(address), known, limit)
         except SluicegateError as error:
             return replace(facts, problems=(_problem(error),))
 
-    def _facts(self, facts: JobFacts, store: ObjectStore) -> JobFacts:
+    def _facts(
+        self, facts: JobFacts, store: ObjectStore, known: JobFacts | None, limit: int
+    ) -> JobFacts:
         problems: list[Problem] = []
         log = _Log(store, _guarded(lambda: _lineage(store), "lineage.json", problems), problems)
         names = {name.removeprefix("epochs/") for name in store.entries("epochs/")}
         numbers = sorted(int(name) for name in names if name.isdecimal())
-        seal = self._decision(log, numbers[-1]) if numbers else None
+        before = {}
+        if known is not None and known.lineage == log.lineage:
+            before = {epoch.number: epoch for epoch in known.epochs}
+        seal = self._decision(log, numbers[-1]) if numbers and numbers[-1] not in before else None
         if isinstance(seal, Seal):
             numbers.pop()
-        problems += _missing(numbers[-EPOCHS:])
-        epochs = self._read_epochs(log, numbers[-EPOCHS:])
+        problems += _missing(numbers[-limit:])
+        if limit == BRIEF:
+            epochs = self._read_brief(log, numbers[-limit:], before)
+        else:
+            epochs = self._read_epochs(log, numbers[-limit:])
         planned, planned_at_ms = _planned(store)
         stored = StoredEpochLog(store)
         return replace(
@@ -213,6 +250,21 @@ class Reader:
             return replace(epoch, report=self._report(log, number, cache=number not in may_change))
 
         return tuple(epoch for epoch in self._pool.map(read, numbers) if epoch is not None)
+
+    def _read_brief(
+        self, log: _Log, numbers: Sequence[int], before: Mapping[int, Epoch]
+    ) -> tuple[Epoch, ...]:
+        """Return epochs without the steps of parts; those that were read before are taken over."""
+        epochs = []
+        for number in numbers:
+            epoch = before.get(number) or self._decision(log, number)
+            if not isinstance(epoch, Epoch):
+                continue
+            if number not in before or number in numbers[-2:]:  # as in `_read_epochs`
+                report = self._report(log, number, cache=False)
+                epoch = replace(epoch, report=report and report.without_parts())
+            epochs.append(epoch)
+        return tuple(epochs)
 
     def _decision(self, log: _Log, number: int) -> Epoch | Seal | None:
         """Return what decides an epoch, None if nothing or nothing readable does."""
@@ -321,11 +373,6 @@ def _missing(numbers: Sequence[int]) -> list[Problem]:
         for before, after in pairwise(numbers)
         if after != before + 1
     ]
-
-
-def _is_of(savepoint: Savepoint, lineage: Lineage | None) -> bool:
-    manifest = savepoint.manifest
-    return manifest is not None and lineage is not None and manifest.ancestry.lineage == lineage.id
 
 
 def _guarded(read: Callable[[], T], name: str, problems: list[Problem]) -> T | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -22,12 +22,16 @@ class Verdict:
         bound: 'stage', 'decide', 'apply', 'wait', or '' if no report says it.
         sink: the sink whose apply bounds it.
         step: the longest step of that apply; empty: most of it is outside of the writer.
+        executors: whether more executors would help, in a sentence; empty: no report says it.
+        busy: the share of its time in which an epoch is under way, None if that is unknown.
     """
 
     sentence: str
     bound: str = ""
     sink: str = ""
     step: str = ""
+    executors: str = ""
+    busy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,26 @@ def verdict(reports: Iterable[EpochReport]) -> Verdict:
             "What bounds it is unknown: no epoch with a report of its steps is retained."
         )
     times = _times(staged)
+    busy = min(1.0, times.busy / times.period) if times.period else None
+    found = _bound(staged, times)
+    return replace(found, executors=_executors(found, staged), busy=busy)
+
+
+def _executors(found: Verdict, reports: Sequence[EpochReport]) -> str:
+    """Return whether more executors would help a job that is bound so."""
+    if found.bound == STAGE:
+        return "More executors help if its input has more partitions than they have cores."
+    if found.bound in ("", DECIDE, "wait"):
+        return "More executors would not help." if found.bound else ""
+    parts = {s.part for report in reports for s in report.steps if s.sink == found.sink} - {None}
+    if not parts:
+        return "No report says whether more executors would help."
+    if len(parts) == 1:
+        return "It writes one part, so more executors would not help; more parts may."
+    return f"It writes {len(parts)} parts: more executors help up to {len(parts)} cores."
+
+
+def _bound(staged: Sequence[EpochReport], times: _Times) -> Verdict:
     of = max(times.period, times.busy)
     idle_ms = of - times.busy
     tries = _tries(staged)

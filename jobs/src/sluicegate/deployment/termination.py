@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from sluicegate.deployment.environment import DriverVariable
@@ -18,6 +19,20 @@ log = logging.getLogger("sluicegate.termination")
 
 _MAX_BYTES = 4000
 """Kubernetes truncates a termination message at 4096 bytes, which would leave invalid JSON."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a driver ended: the name of an error and its three parts."""
+
+    kind: str
+    what: str
+    data: str = ""
+    do: str = ""
+
+    def __str__(self) -> str:
+        """Return the name and what happened, in one line."""
+        return f"{self.kind}: {self.what}".strip()
 
 
 def write(error: SluicegateError) -> None:
@@ -50,23 +65,27 @@ def written() -> bool:
         return False
 
 
-def read(path: Path) -> str:
-    """Return the reason in a file, in one line; empty if the driver wrote none."""
+def read(path: Path) -> Reason | None:
+    """Return the reason in a file, None if the driver wrote none."""
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return _parsed(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return ""
+        return None
 
 
 def parse(message: str) -> str:
     """Return the reason in a termination message, in one line; empty if a driver did not write it."""
+    return str(_parsed(message) or "")
+
+
+def _parsed(message: str) -> Reason | None:
     try:
         reason = json.loads(message)
     except (ValueError, RecursionError):
-        return ""  # anything may be written to the file, also text that nests too deep to parse
+        return None  # anything may be written to the file, also text that nests too deep to parse
     if not isinstance(reason, dict) or "kind" not in reason:
-        return ""
-    return f"{reason['kind']}: {reason.get('what', '')}".strip()
+        return None
+    return Reason(**{part: str(reason.get(part, "")) for part in ("kind", "what", "data", "do")})
 
 
 def _truncated(kind: str, parts: list[str]) -> str:

@@ -6,8 +6,10 @@ The signal handler is in `__main__`; what stops a query is in `sluicegate.spark.
 from __future__ import annotations
 
 import logging
+import os
 import runpy
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +22,7 @@ from sluicegate.protocol.effects import run_effects
 from sluicegate.protocol.recovery import unapplied_record
 from sluicegate.savepoints.restore import restore_savepoint
 from sluicegate.settings.schema import NOTHING_STARTED
+from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.epoch_log import log_ports
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
@@ -38,12 +41,12 @@ def main(arguments: Sequence[str]) -> int:
         The exit code: of the SluicegateError or the SystemExit that ended the driver, or 1 for any
         other exception. 0 only if every decided epoch of the checkpoint is known to be in every sink.
     """
-    return _reporting(partial(_run, arguments))
+    return _recorded(partial(_run, arguments))
 
 
 def stopped() -> int:
     """Return the exit code of a driver that was stopped before or after its main ran."""
-    return _reporting(_exit_code_of_success)
+    return _recorded(_exit_code_of_success)
 
 
 def unapplied_epoch(checkpoint: ObjectStore) -> int | None:
@@ -57,6 +60,18 @@ def unapplied_epoch(checkpoint: ObjectStore) -> int | None:
         return None
     record = run_effects(unapplied_record(), log_ports(checkpoint))
     return None if record is None else record.epoch
+
+
+def _recorded(work: Callable[[], int]) -> int:
+    """Do the work and report how it ended; a failure is also recorded for the console."""
+    started = time.monotonic()
+    code = _reporting(work)
+    checkpoint = os.environ.get(DriverVariable.CHECKPOINT)
+    file = os.environ.get(DriverVariable.TERMINATION_FILE)
+    if code and checkpoint:
+        reason = termination.read(Path(file)) if file else None
+        write_failure(checkpoint, DriverFailure.now(code, time.monotonic() - started, reason))
+    return code
 
 
 def _reporting(work: Callable[[], int]) -> int:

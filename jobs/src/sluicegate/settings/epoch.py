@@ -53,6 +53,9 @@ class EpochSettings:
         overlap: apply an epoch while the next one is staged; the next one is decided only after
             the apply. Raises throughput where applying takes long; off by default.
         metrics_port: port at which the driver serves metrics for Prometheus; default 0: none.
+        commit_source_offsets: commit how far every sink has the Kafka sources to a consumer group,
+            for tools that show its lag; on by default. Nothing reads it.
+        source_group: that consumer group; empty (default): sluicegate.<job>.
 
     Raises:
         SettingsInvalid: a value is invalid.
@@ -129,6 +132,16 @@ class EpochSettings:
         "none. If the port is taken, the job runs without metrics.",
         at_least=0,
         at_most=65535,
+    )
+    commit_source_offsets: bool = option(
+        default=True,
+        text="Commit the offsets up to which every sink has the Kafka sources to a consumer group, so "
+        "that Kafka's tools show the lag. The job never reads them, and a refused commit is a warning.",
+    )
+    source_group: str = option(
+        "",
+        "The consumer group to which offsets of Kafka sources are committed; nothing else may use it. "
+        "If empty: sluicegate.NAME with the job's name.",
     )
 
     def __post_init__(self) -> None:

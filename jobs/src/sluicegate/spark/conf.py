@@ -67,6 +67,7 @@ _LISTS: Mapping[str, str] = {
     "spark.driver.extraClassPath": os.pathsep,
     "spark.executor.extraClassPath": os.pathsep,
     "spark.driver.extraJavaOptions": " ",
+    "spark.executor.extraJavaOptions": " ",
 }
 """List settings and their separators: a user's items follow ours and replace none."""
 

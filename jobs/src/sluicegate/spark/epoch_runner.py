@@ -139,7 +139,7 @@ class EpochRunner:
         if not self._primed:
             execution.prime_sources()
             self._primed = True
-        timings.lag = execution.lag()
+        timings.sources = execution.kafka_sources()
         return BatchPlan(execution, self._context, batch, timings)
 
     def _apply_ports(
@@ -174,13 +174,15 @@ class EpochRunner:
         return decided
 
     def _after_apply(self, decided: DecidedEpoch, timings: EpochTimings, span: Span) -> None:
-        """End the epoch's span, report and log the epoch, which every sink has."""
+        """End the epoch's span, report, count and log the epoch, which every sink has."""
         record = decided.record
         span.set_attributes({"attempt": record.attempt, "replayed": decided.replayed})
         span.end()
         self._last_applied = decided
         self._context.progress.epoch(record.epoch)
         self._context.metrics.applied(decided, timings)
+        if self._context.source_offsets:
+            self._context.source_offsets.applied(timings.sources)
         log.info("%s", _summary(decided, timings))
         write_report(self._context.store, EpochReport.of(decided, tuple(timings.timed)))
 

@@ -24,6 +24,7 @@ from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query import BackgroundService, EpochsQuery
 from sluicegate.spark.s3a import prepare_store
 from sluicegate.spark.session import check_state_backend, log_by_default, prepare
+from sluicegate.spark.source_offsets import SourceOffsets, source_group
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.object_store import open_store
 from sluicegate.storage.preflight import verify_conditional_create
@@ -64,6 +65,9 @@ class EpochsWriter:
     def check_and_bind(self) -> tuple[SparkSession, QueryContext]:
         """Check everything, claim the checkpoint and bind the sinks."""
         log_by_default()
+        # within Kubernetes the label is the resource's name, as in the operator's metrics
+        label = DriverEnvironment.read().job.rpartition("/")[2] or self.name
+        group = source_group(label, self.settings)
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
         prepare_store(spark, self.checkpoint)
         verify_conditional_create(self.checkpoint)
@@ -74,8 +78,6 @@ class EpochsWriter:
         outputs = Outputs(self.outputs, *self._bind(lineage.id))
         bound = {sink.id: sink for sink in outputs.sinks()}
         take_over_or_isolate(store, lineage, bound, self._bound_by_id)
-        # within Kubernetes the label is the resource's name, as in the operator's metrics
-        label = DriverEnvironment.read().job.rpartition("/")[2] or self.name
         metrics = DriverMetrics(label, lineage.id, bound)
         metrics.serve(self.settings.metrics_port)
         return spark, QueryContext(
@@ -99,6 +101,7 @@ class EpochsWriter:
             check_taken_over=partial(verify_takeover, store, lineage, self._bound_by_id),
             progress=ProgressReporter.of_pod(),
             metrics=metrics,
+            source_offsets=SourceOffsets.of(spark, group, metrics) if group else None,
         )
 
     def _bound_by_id(self, lineage: str) -> dict[str, BoundSink]:

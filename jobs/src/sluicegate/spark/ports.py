@@ -23,7 +23,8 @@ from sluicegate.sinks.contract import BoundSink
 from sluicegate.spark.apply import PartOrder, SinkMarkers, apply_parts
 from sluicegate.spark.errors import cause_of, raised_in_task
 from sluicegate.spark.outputs import Outputs
-from sluicegate.spark.query_execution import RunningExecution, check_state
+from sluicegate.spark.query_execution import KafkaSource, RunningExecution, check_state
+from sluicegate.spark.source_offsets import SourceOffsets
 from sluicegate.spark.staging import StagedPart, StageOrder, stage_rows
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
 from sluicegate.storage.epoch_report import APPLY, TimedStep
@@ -47,9 +48,12 @@ class QueryContext:
     check_taken_over: Callable[[str], None] = lambda _sink: None
     progress: ProgressReporter = field(default_factory=lambda: ProgressReporter(None))
     metrics: DriverMetrics = field(default_factory=DriverMetrics)
+    source_offsets: SourceOffsets | None = None
 
     def close(self) -> None:
         """Send what is still to be reported, and stop serving metrics."""
+        if self.source_offsets:
+            self.source_offsets.close()
         self.progress.close()
         self.tracing.close()
         self.metrics.close()
@@ -60,15 +64,20 @@ class EpochTimings:
     """Durations of an epoch's steps in ms, and what else its log line reports.
 
     `steps` adds up the times of a step that was repeated; `timed` has each of them, and those of
-    the writers of the sinks. `lag` is the number of records that the sources still hold;
+    the writers of the sinks. `sources` has the Kafka sources and where the epoch ends in them;
     `idle_since_ns` is when the previous epoch ended, None for the first.
     """
 
     steps: dict[str, float] = field(default_factory=dict)
     timed: list[TimedStep] = field(default_factory=list)
-    lag: int = 0
+    sources: tuple[KafkaSource, ...] = ()
     idle_since_ns: int | None = None
     started_ns: int = field(default_factory=time.time_ns)
+
+    @property
+    def lag(self) -> int:
+        """The number of records that the sources still hold."""
+        return sum(source.lag for source in self.sources)
 
     @contextmanager
     def step(self, name: str, sink: str = "") -> Iterator[None]:
@@ -131,6 +140,7 @@ class TracedSinks:
     ) -> None:
         tracing = self._context.tracing
         self._context.metrics.decided(record)
+        self._context.metrics.apply_tried(sink)
         orders = [
             PartOrder(
                 checkpoint=self._context.checkpoint,

@@ -24,6 +24,7 @@ from sluicegate.spark.errors import translate_failure
 from sluicegate.spark.interrupt import first_interrupt
 from sluicegate.spark.pacing import Pace
 from sluicegate.spark.ports import QueryContext
+from sluicegate.spark.query_execution import committed_sources
 from sluicegate.spark.s3a import checkpoint_files, spark_url
 from sluicegate.spark.stop_handler import StopRequestHandler
 from sluicegate.storage.object_store import ObjectStore
@@ -91,6 +92,7 @@ class EpochsQuery:
         self._pace = Pace(settings)
         self._stopping = False
         self._last_epoch: int | None = None
+        self._first_idle = context.source_offsets is not None
         self._error: SluicegateError | None = None
         jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
         failpoints.hook("kill-jvm", jvm.kill)
@@ -154,6 +156,9 @@ class EpochsQuery:
                 self._mark_applied()
             elif self._context.progress.due() and is_idle(self._query):
                 self._context.progress.idle()
+            elif self._first_idle and is_idle(self._query):
+                self._first_idle = False
+                self._commit_source_offsets()
         self._close()
         return True
 
@@ -211,6 +216,20 @@ class EpochsQuery:
             self._runner.mark_applied()
         except StoreUnavailable as error:
             log.warning("the last epoch is not marked as applied yet, retrying: %s", error)
+
+    def _commit_source_offsets(self) -> None:
+        """Commit where a query stands that has found nothing new: the driver before may not have.
+
+        Every sink has what Spark had committed when the query started. What it has committed since then
+        may still be applied in the background.
+        """
+        try:
+            sources = committed_sources(self._query)
+        except Exception as error:  # noqa: BLE001 - a job never fails for a number in a tool
+            log.warning("offsets of the sources are unknown until the next epoch: %s", error)
+            return
+        if self._last_epoch is None and self._context.source_offsets:
+            self._context.source_offsets.applied(sources)
 
     def _poll_end(self, deadline: float | None) -> bool:
         """Wait briefly for the query's end; return whether it has ended."""

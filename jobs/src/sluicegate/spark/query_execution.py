@@ -4,7 +4,9 @@ Spark has no public API for it. Tests check the names used here against the pinn
 `StreamExecution.lastExecution`, `EventTimeWatermarkExec.eventTimeStats`,
 `StreamingDataSourceV2ScanRelation.endOffset`, `SupportsAdmissionControl.reportLatestOffset`,
 `StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`,
-`MicroBatchExecution.sources` and `getLatestExecutionContext`, `StreamingRelationV2.extraOptions`.
+`MicroBatchExecution.sources`, `committedOffsets` and `getLatestExecutionContext`,
+`KafkaMicroBatchStream.kafkaOffsetReader` and its `driverKafkaParams`,
+`StreamingRelationV2.extraOptions`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from sluicegate.errors import RecordOfAnotherJob, StateIncomplete
 from sluicegate.protocol.record import EventTime
@@ -27,6 +30,23 @@ KafkaOffsets = Mapping[str, Mapping[str, int]]
 
 _ROWS = "numOutputRows"
 _STATE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """Up to where an epoch reads a Kafka source.
+
+    Args:
+        number: identifies the source among those of the query.
+        stream: Spark's object, which knows the options of the source.
+        end: the offset after the last record of each partition.
+        lag: number of records after that, when the epoch was planned.
+    """
+
+    number: int
+    stream: JavaObject
+    end: KafkaOffsets
+    lag: int
 
 
 @dataclass(frozen=True)
@@ -63,21 +83,25 @@ class RunningExecution:
         Spark 4.1 ends a query whose first epoch was planned by the previous driver (SPARK-55271):
         after that epoch its source reports its lag, but has never fetched the latest offsets.
         """
-        for node in self._kafka_sources():
+        for node in self._kafka_scans():
             stream, start = node.stream(), node.startOffset()
             offset = start.get() if start.isDefined() else stream.initialOffset()
             stream.latestOffset(offset, self._limit.allAvailable())
 
-    def lag(self) -> int:
-        """Return the number of records in the Kafka sources after this epoch's end, as of its plan."""
-        lag = 0
-        for node in self._kafka_sources():
-            end, latest = node.endOffset(), node.stream().reportLatestOffset()
-            if end.isDefined() and latest is not None:
-                lag += _distance(json.loads(end.get().json()), json.loads(latest.json()))
-        return lag
+    def kafka_sources(self) -> tuple[KafkaSource, ...]:
+        """Return up to where this epoch reads the Kafka sources that have input for it."""
+        found: dict[int, KafkaSource] = {}
+        for node in self._kafka_scans():
+            stream, end = node.stream(), node.endOffset()
+            number = int(stream.hashCode())
+            if number in found or not end.isDefined():  # two outputs of a job scan the same source
+                continue
+            offsets, latest = json.loads(end.get().json()), stream.reportLatestOffset()
+            lag = 0 if latest is None else _distance(offsets, json.loads(latest.json()))
+            found[number] = KafkaSource(number, stream, offsets, lag)
+        return tuple(found.values())
 
-    def _kafka_sources(self) -> Iterator[JavaObject]:
+    def _kafka_scans(self) -> Iterator[JavaObject]:
         for node in _nodes(self._execution.logical()):
             streaming = _name(node) == "StreamingDataSourceV2ScanRelation"
             if streaming and _name(node.stream()) == "KafkaMicroBatchStream":
@@ -166,6 +190,19 @@ def kafka_options(rows: DataFrame) -> list[dict[str, str]]:
         if _name(node) == "StreamingRelationV2" and node.sourceName() == "kafka"
     )
     return [dict(node.extraOptions().asCaseSensitiveMap()) for node in relations]
+
+
+def committed_sources(query: StreamingQuery) -> tuple[KafkaSource, ...]:
+    """Return up to where the Kafka sources are read by the epochs that Spark has committed."""
+    running = query._jsq.streamingQuery()  # noqa: SLF001 - no public API
+    sources, committed = running.sources(), running.committedOffsets()
+    found = []
+    for stream in (sources.apply(number) for number in range(sources.size())):
+        end = committed.get(stream)
+        if _name(stream) == "KafkaMicroBatchStream" and end.isDefined():
+            offsets = json.loads(end.get().json())
+            found.append(KafkaSource(int(stream.hashCode()), stream, offsets, lag=0))
+    return tuple(found)
 
 
 def _distance(start: KafkaOffsets, end: KafkaOffsets) -> int:

@@ -100,21 +100,23 @@ def session(
 
 
 def _jar_settings(master: str) -> dict[str, str]:
-    """Return the settings that put the jars on the class paths of driver and remote executors."""
+    """Return the settings that put the jars on the class paths of driver and executors."""
     folder_name = os.environ.get(JARS_VARIABLE)
     if not folder_name:
         return {}
     folder = Path(folder_name).resolve()
     jars = sorted(str(path) for path in folder.glob("*.jar"))
+    here = ["driver", "executor"] if master.startswith("local-cluster") else ["driver"]
     # on the initial class path of the JVM: only those classes can be archived
-    settings = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
-    if not master.startswith("local["):
+    settings = {f"spark.{process}.extraClassPath": os.pathsep.join(jars) for process in here}
+    if not master.startswith("local"):
         settings["spark.jars"] = ",".join(jars)
     archive = folder / CLASS_ARCHIVE
     if archive.is_file():
         # the JVM silently ignores an archive of another JVM or of other jars
         options = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
-        settings["spark.driver.extraJavaOptions"] = f"-XX:SharedArchiveFile={archive} {options}"
+        options = f"-XX:SharedArchiveFile={archive} {options}"
+        settings |= {f"spark.{process}.extraJavaOptions": options for process in here}
     return settings
 
 

@@ -13,7 +13,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sluicegate.errors import StoreUnavailable
@@ -26,7 +26,7 @@ APPLY = "apply"
 """The step in which a sink applies its parts; a step that failed and was repeated is there twice."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TimedStep:
     """One step of an epoch.
 
@@ -103,6 +103,10 @@ class EpochReport:
             sinks={sink: SinkReport(record.rows(sink), tries[sink]) for sink in record.sinks},
             steps=steps,
         )
+
+    def without_parts(self) -> EpochReport:
+        """Return the report without the steps of parts, which are most of it."""
+        return replace(self, steps=tuple(step for step in self.steps if step.part is None))
 
     def as_json(self) -> str:
         """Return the report as a JSON object in one line."""

@@ -73,6 +73,11 @@ EPOCHS = LibrarySettings(
         "is applied.",
         "metrics_port": "Port at which the driver serves metrics for Prometheus, without TLS or a "
         "login; the container's port metrics. 0: it serves none.",
+        "commit_source_offsets": "Whether the offsets up to which every sink has the Kafka sources are "
+        "committed to a consumer group, so that Kafka's tools show the lag. The job never reads them, "
+        "and a refused commit is a warning.",
+        "source_group": "Consumer group to which offsets of Kafka sources are committed; nothing else "
+        "may use it. If empty: sluicegate.NAME with the StreamingJob's name.",
     },
     rules=(
         Rule(

@@ -16,9 +16,14 @@ from prometheus_client.registry import Collector
 
 from sluicegate_operator.api.streaming_job_status import PHASES, StreamingJobStatus
 from sluicegate_operator.controllers.caches import Cache, Caches
-from sluicegate_operator.controllers.resource import JobResource
+from sluicegate_operator.controllers.resource import (
+    JobResource,
+    SavepointResource,
+    runnable_spec,
+)
 from sluicegate_operator.kube.resource import Key
 from sluicegate_operator.kube.work_queue import WorkQueue
+from sluicegate_operator.reconcile.upgrade_queue import waiting_since
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
@@ -33,6 +38,8 @@ class Metrics:
             _ErrorCollector(),
             _HeldPodCollector(),
         )
+        self._resources = _ResourceCollector()
+        self.registry.register(self._resources)
         self.registry.register(self._held)
         self.registry.register(self._jobs)
         self.registry.register(self._errors)
@@ -75,9 +82,9 @@ class Metrics:
         )
 
     def watch_caches(self, caches: Caches) -> None:
-        """Export the failures of the caches, and the pods that no job will release."""
+        """Export what is in the caches, and their failures."""
         self._errors.caches = caches.all()
-        self._held.caches = caches
+        self._held.caches = self._resources.caches = caches
 
     def watch_queue(self, queue: WorkQueue[Key]) -> None:
         """Export the depth, age and failures of a queue."""
@@ -90,9 +97,9 @@ class Metrics:
         self._durations.labels(kind).observe(seconds)
 
     def set_leader(self, is_leader: bool) -> None:  # noqa: FBT001 - its only argument
-        """Export jobs only if this replica acts on them: of several replicas, one does."""
+        """Export resources only if this replica acts on them: of several replicas, one does."""
         self._leader.set(is_leader)
-        self._jobs.exported = is_leader
+        self._jobs.exported = self._resources.exported = is_leader
 
     def driver_created(self) -> None:
         """Count a driver's pod that was created."""
@@ -206,6 +213,65 @@ class _JobCollector(Collector):
         for name, count in counts.items():
             jobs.add_metric([name], count)
         return [phase, age, attempt, jobs]
+
+
+@dataclass(eq=False)
+class _ResourceCollector(Collector):
+    """Savepoints, volumes and waiting upgrades at each scrape, if they are to be exported."""
+
+    exported: bool = False
+    caches: Caches | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        savepoints = GaugeMetricFamily(
+            "sluicegate_savepoints", "Savepoints in each phase", labels=["namespace", "phase"]
+        )
+        newest = GaugeMetricFamily(
+            "sluicegate_savepoint_newest_timestamp_seconds",
+            "Unix time at which the newest savepoint of a job was completed",
+            labels=["namespace", "job"],
+        )
+        volumes = GaugeMetricFamily(
+            "sluicegate_checkpoint_volume_phase",
+            "1 for the current phase of a CheckpointVolume",
+            labels=["namespace", "volume", "phase"],
+        )
+        queued = GaugeMetricFamily(
+            "sluicegate_queued_upgrades",
+            "Jobs whose upgrade waits for those of other jobs",
+            labels=["namespace"],
+        )
+        caches = self.caches if self.exported else None
+        if caches is not None:
+            found = [one for key in caches.savepoints if (one := caches.savepoints.get(key))]
+            for phase_key, count in Counts((s.key[0], s.status.phase) for s in found).items():
+                savepoints.add_metric(list(phase_key), count)
+            for job, time_s in _newest_savepoints(found).items():
+                newest.add_metric(list(job), time_s)
+            for key in caches.volumes:
+                if volume := caches.volumes.get(key):
+                    volumes.add_metric([*key, volume.status.phase], 1)
+            waiting = Counts(key[0] for key in caches.jobs if _is_queued(caches.jobs.get(key)))
+            for namespace, count in waiting.items():
+                queued.add_metric([namespace], count)
+        return [savepoints, newest, volumes, queued]
+
+
+def _newest_savepoints(savepoints: Iterable[SavepointResource]) -> dict[Key, float]:
+    """Return when the newest savepoint of each job was completed."""
+    newest: dict[Key, float] = {}
+    for savepoint in savepoints:
+        if savepoint.valid_spec is None or savepoint.meta.deleted:
+            continue
+        job = savepoint.key[0], savepoint.valid_spec.job
+        for taken in savepoint.status.taken:
+            newest[job] = max(newest.get(job, 0.0), taken.completion_time)
+    return newest
+
+
+def _is_queued(job: JobResource | None) -> bool:
+    spec = runnable_spec(job) if job and not job.meta.deleted else None
+    return job is not None and spec is not None and waiting_since(spec, job.status) is not None
 
 
 def _held_without_job(caches: Caches) -> Iterable[Key]:

@@ -18,6 +18,7 @@ from sluicegate_operator.api.streaming_job_status import (
     RollbackStatus,
     StableSpecStatus,
 )
+from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job import (
     desired_driver,
     driver_lifecycle,
@@ -37,6 +38,7 @@ Mutant = tuple[type[Cluster], object, str, object]
 _switch_checkpoint = vars(upgrade)["_switch_checkpoint"]
 _complete = vars(rollback)["_complete"]
 _failure_reason = vars(rollback)["_failure_reason"]
+_record_end = vars(driver_lifecycle)["_record_end"]
 
 
 def _next_number(context: JobContext, savepoint: str) -> None:
@@ -79,6 +81,13 @@ def _keep_checkpoint(context: JobContext, rollback_status: RollbackStatus) -> No
 
 def _sealed_is_disrupted(code: int, result: str) -> DriverEnd:
     return DriverEnd(DISRUPTED, "DriverFailed", f"{code}: {result}")
+
+
+def _stopped_is_applied(context: JobContext, pod: Pod, end: DriverEnd) -> None:
+    """Take the exit code of SIGTERM for 0."""
+    _record_end(context, pod, end)
+    if pod.exit_code == 143:
+        context.set(all_epochs_applied=True)
 
 
 def _never_merge(
@@ -155,6 +164,12 @@ MUTANTS: dict[str, Mutant] = {
         failures,
         "_classify_exit",
         _sealed_is_disrupted,
+    ),
+    "a driver that was stopped has applied every epoch": (
+        Cluster,
+        driver_lifecycle,
+        "_record_end",
+        _stopped_is_applied,
     ),
     "failures are never merged": (Cluster, failures, "add_failure", _never_merge),
     "a batch is always due": (Batches, desired_driver, "_is_due", lambda _context: True),

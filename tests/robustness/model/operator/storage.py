@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sluicegate_operator.api.streaming_job_status import RUN, StreamingJobStatus
-from sluicegate_operator.reconcile.observed import READY, Pod, SavepointState
+from sluicegate_operator.reconcile.observed import READY, Job, Pod, SavepointState
 
 Run = tuple[float, int]
 """A run of a batch: its scheduled time, and the restartNonce at that time."""
@@ -42,6 +42,7 @@ class Storage:
         history: the savepoints after each change.
         sealed_drivers: checkpoint -> drivers that found it sealed since the user's last action.
         finished_runs: the runs of a batch that have succeeded.
+        unapplied: checkpoints with a decided epoch that a sink may lack.
     """
 
     started_from: dict[int, str] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class Storage:
     history: list[dict[str, SavepointState]] = field(default_factory=lambda: [{}])
     sealed_drivers: dict[int, int] = field(default_factory=dict)
     finished_runs: set[Run] = field(default_factory=set)
+    unapplied: set[int] = field(default_factory=set)
 
     def take(self, name: str, attempt: int, checkpoint: int) -> None:
         """Create a Savepoint; an existing one counts as success."""
@@ -61,6 +63,7 @@ class Storage:
         savepoint = self.savepoints[name]
         if savepoint.state.phase == "Pending":
             self.sealed.add(savepoint.checkpoint)
+            self.unapplied.discard(savepoint.checkpoint)  # otherwise it is not sealed
 
     def ready(self, name: str) -> None:
         """Complete a savepoint whose checkpoint is sealed."""
@@ -108,15 +111,39 @@ class Storage:
         if self.sealed_drivers[number] > MAX_SEALED_DRIVERS:
             raise InvariantViolated(f"checkpoint {number} is sealed, but drivers are started on it")
 
+    def driver_ended(self, pod: Pod, code: int, message: str) -> None:
+        """Record that every decided epoch is applied, if the driver's end proves it."""
+        if code == 0 or message.startswith("Sealed: "):
+            self.unapplied.discard(pod.checkpoint_number)
+
+    def check_release(self, job: Job, processes: set[str]) -> None:
+        """Assert that a job that is released has no driver, and has applied every epoch.
+
+        Raises:
+            InvariantViolated: otherwise.
+        """
+        if processes:
+            raise InvariantViolated(f"the job is released while a driver is alive: {processes}")
+        number = job.status.checkpoint.number
+        if number in self.unapplied and not job.skip_apply:
+            raise InvariantViolated(
+                f"the job is released with an unapplied epoch in checkpoint {number}"
+            )
+
     def check_checkpoint_change(
-        self, before: StreamingJobStatus, after: StreamingJobStatus
+        self, before: StreamingJobStatus, after: StreamingJobStatus, *, skip_apply: bool
     ) -> None:
         """Assert that a job's new checkpoint is unused, and that only a rollback returns to an old one.
+
+        No checkpoint is left while a sink may lack an epoch of it. A rollback leaves one that has
+        completed no epoch.
 
         Raises:
             InvariantViolated: otherwise.
         """
         old_number, new_number = before.checkpoint.number, after.checkpoint.number
+        if new_number > old_number and old_number in self.unapplied and not skip_apply:
+            raise InvariantViolated(f"checkpoint {old_number} is left with an unapplied epoch")
         if new_number > old_number and new_number in self.started_from:
             raise InvariantViolated(f"checkpoint {new_number} is used a second time")
         if new_number < old_number and before.rollback is None and after.rollback is None:

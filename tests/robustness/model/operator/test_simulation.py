@@ -21,8 +21,9 @@ from sluicegate_operator.api.schedule import Schedule
 from sluicegate_operator.api.streaming_job import RollbackSettings, StreamingJobSpec
 from sluicegate_operator.reconcile.actions import CreateDriver, JobAction
 from sluicegate_operator.reconcile.observed import Pod
-from sluicegate_operator.reconcile.streaming_job import watchdog
+from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, watchdog
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
+from sluicegate_operator.reconcile.streaming_job.failures import DriverEnd
 from tests.robustness.model.operator.random_schedules import run_schedule
 from tests.robustness.model.operator.storage import InvariantViolated
 from tests.robustness.model.operator.world import BAD_IMAGE, World, new_world, run_to_rest
@@ -277,28 +278,60 @@ def lost_node() -> None:
     world.check()
 
 
+def killed_during_deletion() -> None:
+    """Delete a job whose driver is killed while it stops: an apply-only driver is needed."""
+    world = new_world()
+    run_to_rest(world)
+    (pod,) = world.live_pods()
+    world.change(deleted=True)
+    world.operate()
+    world.end(pod, 137)
+    run_to_rest(world)
+    assert not world.resource.has_finalizer
+
+
+def every_end_has_applied_all(context: JobContext, pod: Pod, end: DriverEnd) -> None:
+    record_end(context, pod, end)
+    context.set(all_epochs_applied=True)
+
+
+record_end = vars(driver_lifecycle)["_record_end"]
 Scenario = Callable[[], None]
 Patch = tuple[object, str, object]
 
 
 @pytest.mark.parametrize(
-    ("scenario", "broken"),
+    ("scenario", "broken", "violation"),
     [
-        (stale_pod_cache, (JobContext, "absence_confirmed", lambda _p: True)),
+        (
+            stale_pod_cache,
+            (JobContext, "absence_confirmed", lambda _p: True),
+            "two drivers of a stateful job",
+        ),
         (
             stale_status,
             (World, "rejects_conflicts", property(lambda _w: False, lambda *_: None)),
+            "the attempt number decreased",
         ),
-        (lost_node, (watchdog, "may_replace_on_lost_node", lambda _p: True)),
+        (
+            lost_node,
+            (watchdog, "may_replace_on_lost_node", lambda _p: True),
+            "two drivers of a stateful job",
+        ),
+        (
+            killed_during_deletion,
+            (driver_lifecycle, "_record_end", every_end_has_applied_all),
+            "the job is released with an unapplied epoch",
+        ),
     ],
     ids=lambda parameter: parameter.__name__ if callable(parameter) else parameter[1],
 )
 def test_broken_operator_violates_an_invariant(
-    scenario: Scenario, broken: Patch, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, broken: Patch, violation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario()
     monkeypatch.setattr(*broken)
-    with pytest.raises(InvariantViolated):
+    with pytest.raises(InvariantViolated, match=violation):
         scenario()
 
 

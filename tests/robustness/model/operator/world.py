@@ -129,7 +129,9 @@ class World:
             if self.rejects_conflicts and version != self.version:
                 return False, ()
             self.writes += 1
-            self.storage.check_checkpoint_change(self.resource.status, outcome.status)
+            self.storage.check_checkpoint_change(
+                self.resource.status, outcome.status, skip_apply=self.resource.skip_apply
+            )
             self.change(status=outcome.status)
         for action in outcome.actions[:actions_done]:
             if isinstance(action, actions.CreateDriver) and in_flight:
@@ -145,10 +147,7 @@ class World:
             case actions.AddFinalizer():
                 self.change(has_finalizer=True)
             case actions.RemoveFinalizer():
-                if self.processes:
-                    raise InvariantViolated(
-                        f"the job is released while a driver is alive: {self.processes}"
-                    )
+                self.storage.check_release(self.resource, self.processes)
                 self.change(has_finalizer=False)
             case actions.CreateDriver():
                 self._create(action)
@@ -244,6 +243,8 @@ class World:
         else:
             self.storage.driver_starts(pod)
             self.processes.add(pod.uid)
+            if pod.mode != APPLY_ONLY and not self.completes_no_epoch(pod):
+                self.storage.unapplied.add(pod.checkpoint_number)  # it may decide one at any time
             self._update_pod(pod.uid, phase=RUNNING, running_at=self.now)
         self._record()
 
@@ -272,6 +273,7 @@ class World:
         if pod.uid not in self.processes:
             return
         self.processes.discard(pod.uid)
+        self.storage.driver_ended(pod, code, message)
         if pod.node is not None and pod.node.unresponsive_since is None:
             self._report_end(pod, code, message)
         self._record()

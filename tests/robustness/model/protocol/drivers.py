@@ -121,6 +121,8 @@ class Driver:
             reply = self._pending.perform(self.ports)
         except StopIteration as end:
             self._sub, reply = None, end.value
+        except invariants.InvariantBroken:
+            raise  # not an error that the protocol may handle
         except Exception as error:  # noqa: BLE001 - as `run_effects` does
             self._sub = None
             raised = error
@@ -138,7 +140,11 @@ class Driver:
             self._pending = resume()
         except StopIteration:
             self.alive, self._pending = False, None
+            if self.seals:
+                invariants.check_sealer(self.world, self)
             return
+        except invariants.InvariantBroken:
+            raise
         except Exception as error:  # noqa: BLE001 - the driver dies; the invariants judge the cause
             self.alive, self.error, self._pending = False, error, None
             invariants.check_death(self.world, self, error)

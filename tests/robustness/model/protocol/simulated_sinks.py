@@ -75,6 +75,8 @@ class Part:
     rows: list[Row] = field(default_factory=list)
     epochs: set[int] = field(default_factory=set)
     """Epochs that were committed; used only by the invariants."""
+    discarded: set[int] = field(default_factory=set)
+    """Epochs that were discarded before they were committed; used only by the invariants."""
     generation: int = 0
     txn: Txn | None = None
 
@@ -302,6 +304,7 @@ class SimulatedSink:
             marker = self.parts[number].marker or NO_MARKER
             if marker == record.prev_of(self.name, number):
                 self._commit(self._open(number, record.marker))
+                self.parts[number].discarded.add(record.epoch)
         return True
 
     def key(self) -> tuple[object, ...]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
 import pymysql
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from pymysql.connections import Connection
 
 from tests.robustness.validate.checker.history import Record
 
 _WAIT_S = 30.0
+_BATCH_S = 0.2
+"""A batch is returned when it is full or this time is over, even if every partition has ended."""
 
 
 def read_topic(bootstrap: str, topic: str) -> tuple[Record, ...]:
@@ -30,9 +34,12 @@ def read_topic(bootstrap: str, topic: str) -> tuple[Record, ...]:
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
         records: list[Record] = []
         unread = set(partitions)
+        deadline = time.monotonic() + _WAIT_S
         while unread:
-            messages = consumer.consume(1000, timeout=_WAIT_S)
-            if not messages:
+            messages = consumer.consume(1000, timeout=_BATCH_S)
+            if messages:
+                deadline = time.monotonic() + _WAIT_S
+            elif time.monotonic() > deadline:
                 raise TimeoutError(
                     f"no record of topic {topic} for {_WAIT_S:g} s: {sorted(unread)}"
                 )
@@ -51,15 +58,20 @@ def read_topic(bootstrap: str, topic: str) -> tuple[Record, ...]:
 
 
 def read_table(url: str, table: str, columns: str) -> tuple[tuple[Any, ...], ...]:
-    """Return the rows of a table; `url` is mysql://user:password@host:port/database."""
+    """Return the rows of a table; `url` as for `connect`."""
+    with closing(connect(url)) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT {columns} FROM `{table}`")
+        return tuple(tuple(row) for row in cursor.fetchall())
+
+
+def connect(url: str, **options: Any) -> Connection[Any]:  # noqa: ANN401 - of pymysql
+    """Connect to MySQL; `url` is mysql://user:password@host:port/database."""
     parts = urlsplit(url)
-    connection = pymysql.connect(
+    return pymysql.connect(
         host=parts.hostname,
         port=parts.port or 3306,
         user=parts.username,
         password=parts.password or "",
         database=parts.path.lstrip("/"),
+        **options,
     )
-    with closing(connection), connection.cursor() as cursor:
-        cursor.execute(f"SELECT {columns} FROM `{table}`")
-        return tuple(tuple(row) for row in cursor.fetchall())

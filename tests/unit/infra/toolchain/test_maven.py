@@ -1,5 +1,7 @@
 """infra/toolchain/maven.py trusts nothing that its lock file does not pin."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,21 @@ def test_the_lock_file_pins_every_set() -> None:
 def test_the_spark_set_repeats_no_jar_of_pyspark() -> None:
     shipped = {jar.name.rsplit("-", 1)[0] for jar in maven.pyspark_jars().glob("*.jar")}
     assert {jar.name for jar in maven.read_lock()["spark"]} & shipped == set()
+
+
+def test_two_fetches_at_once_ask_once(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process of the tests starts its own services, at the same time, on a new machine."""
+    pinned = lock(work, digest_of(b"a jar", work))
+    asked: list[str] = []
+
+    def slow_answer(scratch: Path, _: str, pattern: str) -> None:
+        asked.append(pattern)
+        time.sleep(0.2)
+        (scratch / "out").mkdir()
+        (scratch / "out" / ONE.file).write_bytes(b"a jar")
+
+    monkeypatch.setattr(maven, "_ivy", slow_answer)
+    with ThreadPoolExecutor(2) as both:
+        folders = list(both.map(lambda _: maven.fetch("example", pinned), range(2)))
+    assert len(asked) == 1
+    assert folders[0] == folders[1]

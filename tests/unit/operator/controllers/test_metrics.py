@@ -1,14 +1,21 @@
-"""Metrics of what fails, for alerts."""
+"""Metrics of what fails or waits, for alerts."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
+import pytest
 from prometheus_client import generate_latest
 
+from sluicegate_operator.api.crds import CHECKPOINT_VOLUME, SAVEPOINT, STREAMING_JOB, Kind
+from sluicegate_operator.controllers.caches import Caches
 from sluicegate_operator.controllers.metrics import Metrics
-from sluicegate_operator.kube.resource import Key
+from sluicegate_operator.kube.client import Api
+from sluicegate_operator.kube.resource import Json, Key
 from sluicegate_operator.kube.work_queue import WorkQueue
+from sluicegate_operator.reconcile.upgrade_queue import UPGRADE_QUEUED
+from tests.integration.operator.examples import MINIMAL_JOB, MINIMAL_SAVEPOINT, MINIMAL_VOLUME
 
 
 def test_failed_reconciliations_are_counted_by_their_error() -> None:
@@ -30,3 +37,58 @@ def test_failed_reconciliations_are_counted_by_their_error() -> None:
 
     labels = 'error="PermissionError",kind="StreamingJob"'
     assert f"sluicegate_reconcile_errors_total{{{labels}}} 1.0" in asyncio.run(scene())
+
+
+def body(kind: Kind, name: str, spec: Json, status: Json) -> Json:
+    """Return a resource of the namespace `shop`, as the API server returns it."""
+    meta = {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1"}
+    meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    return {**kind.resource.type_meta, "metadata": meta, "spec": spec, "status": status}
+
+
+def taken(time: str) -> Json:
+    return {"location": "s3://b/s", "epoch": 1, "completionTime": time}
+
+
+def caches_of_a_shop() -> Caches:
+    """Return a failed volume, a job whose upgrade waits, and savepoints of the job."""
+    caches = Caches(cast("Api", None))
+    volume = MINIMAL_VOLUME | {"prefix": "p"}
+    caches.volumes.put(body(CHECKPOINT_VOLUME, "main", volume, {"phase": "Failed"}))
+    waits = {"type": UPGRADE_QUEUED, "status": "True", "reason": "LimitReached"}
+    waits["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    caches.jobs.put(body(STREAMING_JOB, "orders", MINIMAL_JOB, {"conditions": [waits]}))
+    times = ("2026-01-01T02:00:00Z", "2026-01-01T01:00:00Z")
+    statuses: dict[str, Json] = {
+        "hourly": {"phase": "Ready", "taken": [taken(time) for time in times]},
+        "first": {"phase": "Ready", "taken": [taken("2026-01-01T00:00:00Z")]},
+        "broken": {"phase": "Failed"},
+    }
+    for name, status in statuses.items():
+        caches.savepoints.put(body(SAVEPOINT, name, MINIMAL_SAVEPOINT, status))
+    return caches
+
+
+def exported(caches: Caches, *, leader: bool) -> set[str]:
+    metrics = Metrics()
+    metrics.watch_caches(caches)
+    metrics.set_leader(leader)
+    return set(generate_latest(metrics.registry).decode().splitlines())
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        'sluicegate_savepoint_newest_timestamp_seconds{job="orders",namespace="shop"} 1.7672328e+09',
+        'sluicegate_savepoints{namespace="shop",phase="Failed"} 1.0',
+        'sluicegate_savepoints{namespace="shop",phase="Ready"} 2.0',
+        'sluicegate_checkpoint_volume_phase{namespace="shop",phase="Failed",volume="main"} 1.0',
+        'sluicegate_queued_upgrades{namespace="shop"} 1.0',
+    ],
+    ids=lambda series: series.partition("{")[0],
+)
+def test_the_leader_exports_savepoints_volumes_and_waiting_upgrades(series: str) -> None:
+    """Only the leader: a sum over replicas would count them twice."""
+    caches = caches_of_a_shop()
+    assert series in exported(caches, leader=True)
+    assert series not in exported(caches, leader=False)

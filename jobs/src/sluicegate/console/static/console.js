@@ -1,35 +1,64 @@
-// Keeps an open page current: fetches it again and replaces its content, if that has changed.
+// Keeps an open page current: the console sends an event when it has changed, and it is fetched again.
 "use strict";
 
-const refreshMs = Number(document.body.dataset.refreshMs);
 let etag = "";
+const serverAheadMs = Number(document.body.dataset.nowMs) - Date.now();
 
 async function refresh() {
-  if (document.hidden) return;
-  const offline = document.getElementById("offline");
   try {
     const headers = etag ? { "If-None-Match": etag } : {};
     const answer = await fetch(location.href, { headers, cache: "no-store" });
-    offline.hidden = true;
     if (answer.status === 304) return;
     etag = answer.headers.get("etag") || "";
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    replaceMain(page);
+    replaceMain(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch {
-    offline.hidden = false; // the console has ended, or the network has
+    showOffline(true); // the console has ended, or the network has
   }
+}
+
+function showOffline(is) {
+  document.getElementById("offline").hidden = !is;
+}
+
+// A hidden page listens to nothing, so that it costs the store no requests.
+let events = null;
+
+function listen() {
+  events?.close();
+  events = null;
+  if (document.hidden) return;
+  events = new EventSource(location.href);
+  events.onopen = () => showOffline(false);
+  events.onmessage = refresh;
+  events.onerror = () => {
+    showOffline(true);
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+  };
 }
 
 function replaceMain(page) {
   const main = document.getElementById("main");
   const next = page.getElementById("main");
-  if (!next || next.innerHTML === main.innerHTML) return;
+  if (!next) return;
+  const opened = new Map([...main.querySelectorAll("details[id]")].map((box) => [box.id, box.open]));
   const focused = main.contains(document.activeElement) ? document.activeElement.id : "";
   const scrolled = [...main.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
   main.replaceChildren(...next.childNodes);
   main.querySelectorAll(".scroll").forEach((box, i) => (box.scrollLeft = scrolled[i] || 0));
+  main.querySelectorAll("details[id]").forEach((box) => (box.open = opened.get(box.id) ?? box.open));
   document.title = page.title;
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+// Counts the ages, which alone do not make a page new. As `_age` of the console writes them.
+function countAges() {
+  const now = Date.now() + serverAheadMs;
+  for (const time of document.querySelectorAll("time[data-ms]")) {
+    const seconds = Math.max(0, Math.floor((now - Number(time.dataset.ms)) / 1000));
+    const unit = [["d", 86400], ["h", 3600], ["min", 60]].find(([, length]) => seconds >= 2 * length);
+    const text = unit ? `${Math.floor(seconds / unit[1])} ${unit[0]}` : `${seconds} s`;
+    if (time.textContent !== text) time.textContent = text;
+  }
 }
 
 // The arrow keys go to the epoch before and after.
@@ -39,5 +68,6 @@ document.addEventListener("keydown", (event) => {
   if (id) document.getElementById(id)?.click();
 });
 
-document.addEventListener("visibilitychange", refresh);
-if (refreshMs > 0) setInterval(refresh, refreshMs);
+document.addEventListener("visibilitychange", listen);
+listen();
+setInterval(countAges, 1000);

@@ -26,6 +26,9 @@ is refused although it would fit."""
 
 _HEADER_OVERHEAD_BYTES = 10
 
+_Reason = Callable[[], pa.Array | str]
+"""Returns why rows are refused: one reason for all, or one for each row of the batch."""
+
 
 @dataclass(frozen=True)
 class BoundKafka:
@@ -56,30 +59,34 @@ class BoundKafka:
         return KafkaPartWriter(self.topic, part)
 
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
-        if not batch.num_rows:
-            return None
-        reasons = pa.nulls(batch.num_rows, pa.string())
+        reasons: pa.StringArray | None = None
         for refused, reason in self._checks(batch):
-            reasons = pc.if_else(refused, reason, reasons)
-        return reasons if reasons.null_count < batch.num_rows else None
+            if pc.any(refused).as_py():  # rarely: only then are the reasons worth their time
+                earlier = pa.nulls(batch.num_rows, pa.string()) if reasons is None else reasons
+                reasons = pc.if_else(refused, reason(), earlier)
+        return reasons
 
-    def _checks(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.Array, pa.Array | str]]:
+    def _checks(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.Array, _Reason]]:
         """Yield which rows the topic would not accept, and why; the last reason of a row counts."""
         topic, limits, names = self.topic.name, self.topic.limits, batch.schema.names
         yield self._too_large(batch)
-        no_key = pc.and_(batch.column("key").is_null(), limits.keys_required)
-        yield no_key, f"the record has no key and topic {topic} is compacted"
+        if limits.keys_required:
+            no_key = batch.column("key").is_null()
+            yield no_key, lambda: f"the record has no key and topic {topic} is compacted"
         if "headers" in names:
             unnamed = pc.greater(_sum_per_row(batch.column("headers"), _is_unnamed), 0)
-            yield unnamed, "a header of the record has no key"
+            yield unnamed, lambda: "a header of the record has no key"
         if "partition" in names:
             number = batch.column("partition")
             outside = pc.or_(pc.less(number, 0), pc.greater_equal(number, limits.partitions))
-            reason = pc.binary_join_element_wise(
-                "the record asks for partition", number.cast(pa.string()),
-                f"and topic {topic} has {limits.partitions}, from 0", " ",
+            # null: the key chooses
+            yield (
+                pc.fill_null(outside, fill_value=False),
+                lambda: _join(
+                    "the record asks for partition", number,
+                    f"and topic {topic} has {limits.partitions}, from 0",
+                ),
             )  # fmt: skip
-            yield pc.fill_null(outside, fill_value=False), reason  # null: the key chooses
         if "timestamp" in names:
             latest = min(time.time_ns() // 1_000_000 + limits.timestamp_ahead_ms, 2**63 - 1)
             ahead = pc.greater(batch.column("timestamp"), latest)
@@ -87,9 +94,9 @@ class BoundKafka:
                 f"the record's time is more than {limits.timestamp_ahead_ms} ms ahead, which topic "
                 f"{topic} does not accept (message.timestamp.after.max.ms)"
             )
-            yield pc.fill_null(ahead, fill_value=False), reason
+            yield pc.fill_null(ahead, fill_value=False), lambda: reason
 
-    def _too_large(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    def _too_large(self, batch: pa.RecordBatch) -> tuple[pa.Array, _Reason]:
         limit, overhead = self.topic.limits.record_limit_bytes, RECORD_OVERHEAD_BYTES
         if self.topic.trace_headers:
             overhead += _HEADER_OVERHEAD_BYTES + len("traceparent") + 55
@@ -97,11 +104,14 @@ class BoundKafka:
         size = pc.add(size, overhead)
         if "headers" in batch.schema.names:
             size = pc.add(size, _sum_per_row(batch.column("headers"), _header_sizes))
-        reason = pc.binary_join_element_wise(
-            "the record has", size.cast(pa.string()), "bytes with its overhead;",
-            f"topic {self.topic.name} takes {limit} (max.message.bytes)", " ",
-        )  # fmt: skip
-        return pc.greater(size, limit), reason
+        takes = (
+            f"bytes with its overhead; topic {self.topic.name} takes {limit} (max.message.bytes)"
+        )
+        return pc.greater(size, limit), lambda: _join("the record has", size, takes)
+
+
+def _join(before: str, number: pa.Array, after: str) -> pa.Array:
+    return pc.binary_join_element_wise(before, number.cast(pa.string()), after, " ")
 
 
 def _lengths(column: pa.Array) -> pa.Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,8 +25,38 @@ erase markers."""
 
 MARKERS_PARTITIONS = 64
 
+_MARKERS_GROUP = re.compile(r"sluicegate\.[0-9a-f]{16}\.")
+"""How each group of markers begins: with the id of a lineage."""
+
 LOG = logging.getLogger("sluicegate.sinks.kafka")
 RDKAFKA_LOG = logging.getLogger("sluicegate.sinks.kafka.librdkafka")
+
+
+class RepeatedFailures(logging.Filter):
+    """Drops a failure that a client of librdkafka logged within the last EVERY_S seconds.
+
+    A client without its broker tries again 80 times a second, idle or not, whatever
+    reconnect.backoff.max.ms is, and its lines arrive together when it is used again.
+    """
+
+    EVERY_S = 10.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is logged."""
+        text = record.getMessage()
+        if not text.startswith("FAIL "):
+            return True
+        failure, _, _ = text.partition(" (after ")  # the rest is a time
+        now = time.monotonic()
+        self._logged = {f: at for f, at in self._logged.items() if at > now - self.EVERY_S}
+        return self._logged.setdefault(failure, now) == now
+
+
+RDKAFKA_LOG.addFilter(RepeatedFailures())
 
 RESERVED_SETTINGS = frozenset(
     {
@@ -215,6 +246,11 @@ def transactional_id(lineage: str, sink: str, part: int) -> str:
 def group_id(lineage: str, sink: str) -> str:
     """Return the consumer group whose offsets are the markers of a sink."""
     return f"sluicegate.{lineage}.{sink}"
+
+
+def is_markers_group(group: str) -> bool:
+    """Return whether a consumer group may be that of a sink's markers; see `group_id`."""
+    return _MARKERS_GROUP.match(group) is not None
 
 
 class Deadline:

@@ -34,6 +34,8 @@ class RowExpressions:
     def binary(self, text: str, role: str) -> str:
         """Return the expression of a key: a column (nested types as JSON) or any SQL."""
         sql, kind = self._resolve(text, role)
+        if kind is not None and pa.types.is_binary(kind):
+            return sql  # concat would copy each value
         nested = kind is not None and pa.types.is_nested(kind)
         return f"cast({_json(sql)} as binary)" if nested else _BINARY.format(sql)
 

@@ -1,0 +1,197 @@
+"""`kubectl sluicegate`: what StreamingJobs do and why, and the actions of a night on call.
+
+kubectl finds the program `kubectl-sluicegate` on the PATH. Everything goes through kubectl itself,
+so the context, the login and the rights are those of the person who asks. Each change is printed as
+the kubectl command that makes it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from sluicegate.cli.job_report import Resource, describe, driver_pod, table
+from sluicegate.deployment.environment import DriverVariable
+
+_JOBS = "streamingjobs.sluicegate.dev"
+_SAVEPOINTS = "savepoints.sluicegate.dev"
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """kubectl with the flags that choose the cluster and the namespace."""
+
+    flags: tuple[str, ...]
+
+    def read(self, *arguments: str) -> dict[str, Any]:
+        """Return the JSON of a command that only reads."""
+        result = _run(self._command(*arguments, "--output=json"), capture=True)
+        if result.returncode:
+            sys.exit(result.returncode)  # kubectl has printed why
+        loaded: dict[str, Any] = json.loads(result.stdout)
+        return loaded
+
+    def change(self, *arguments: str, stdin: str | None = None) -> None:
+        """Print and run a command; its output goes to the terminal."""
+        shown = f" <<'EOF'\n{stdin}\nEOF" if stdin else ""
+        click.echo(f"$ {shlex.join(self._command(*arguments))}{shown}", err=True)
+        self.hand_over(*arguments, stdin=stdin)
+
+    def hand_over(self, *arguments: str, stdin: str | None = None) -> None:
+        """Run a command at the terminal, and exit with its code if it fails."""
+        code = _run(self._command(*arguments), stdin=stdin).returncode
+        if code:
+            sys.exit(code)
+
+    def _command(self, *arguments: str) -> list[str]:
+        return ["kubectl", *self.flags, *arguments]
+
+
+def _run(
+    command: list[str], *, stdin: str | None = None, capture: bool = False
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            input=stdin,
+            stdout=subprocess.PIPE if capture else None,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise click.ClickException(
+            "kubectl was not found on the PATH; nothing was read or changed; install kubectl"
+        ) from error
+
+
+@click.group(context_settings={"max_content_width": 110})
+@click.version_option(package_name="sluicegate")
+@click.option("--namespace", "-n", help="The namespace; default: that of the kubectl context.")
+@click.option("--context", "cluster", help="The kubectl context; default: the current one.")
+@click.option("--kubeconfig", help="The kubeconfig file; default: that of kubectl.")
+@click.pass_context
+def app(
+    context: click.Context, namespace: str | None, cluster: str | None, kubeconfig: str | None
+) -> None:
+    """Show what StreamingJobs do and why; suspend, restart and save them."""
+    options = {"namespace": namespace, "context": cluster, "kubeconfig": kubeconfig}
+    context.obj = Kubectl(tuple(f"--{name}={value}" for name, value in options.items() if value))
+
+
+@app.command()
+@click.option("--all-namespaces", "-A", is_flag=True, help="The jobs of all namespaces.")
+@click.pass_obj
+def status(kubectl: Kubectl, *, all_namespaces: bool) -> None:
+    """List the jobs, those with a problem first, each with why."""
+    everywhere = ("--all-namespaces",) if all_namespaces else ()
+    jobs: list[Resource] = kubectl.read("get", _JOBS, *everywhere)["items"]
+    for line in table(jobs, _now(), namespaces=all_namespaces):
+        click.echo(line)
+
+
+@app.command()
+@click.argument("job")
+@click.pass_obj
+def why(kubectl: Kubectl, job: str) -> None:
+    """Show what a job does, what is wrong with it, and why its drivers ended."""
+    resource = kubectl.read("get", _JOBS, job)
+    selector = f"involvedObject.kind=StreamingJob,involvedObject.name={job}"
+    events = kubectl.read("get", "events", f"--field-selector={selector}")["items"]
+    for line in describe(resource, events, _now()):
+        click.echo(line)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+@click.argument("job")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def epochs(kubectl: Kubectl, job: str, arguments: tuple[str, ...]) -> None:
+    """List the decided epochs of a job, in the pod of its running driver.
+
+    With an epoch as argument, show it, as `sluicegate epochs show` does; the other arguments are
+    those of `sluicegate epochs`.
+    """
+    pod = driver_pod(kubectl.read("get", _JOBS, job))
+    if pod is None:
+        raise click.ClickException(
+            f"{job} has had no driver yet, so it has no epochs; `kubectl sluicegate why {job}` says "
+            "what it waits for"
+        )
+    command = "show" if arguments and arguments[0].isdigit() else "list"
+    python = f'exec python3 -m sluicegate.cli epochs {command} "${DriverVariable.CHECKPOINT}" "$@"'
+    kubectl.hand_over(
+        "exec", pod, "--container=driver", "--", "sh", "-c", python, "sluicegate", *arguments
+    )
+
+
+@app.command()
+@click.argument("job")
+@click.option("--name", help="Name of the Savepoint; default: the job's with the time.")
+@click.option(
+    "--stop",
+    is_flag=True,
+    help="Stop the job at the savepoint and seal its checkpoint, so that a new job can take over.",
+)
+@click.option("--timeout-s", default=600, help="How long to wait until it is taken; 0: not at all.")
+@click.pass_obj
+def savepoint(kubectl: Kubectl, job: str, name: str | None, *, stop: bool, timeout_s: int) -> None:
+    """Take a savepoint of a job."""
+    name = name or f"{job}-{_now():%Y%m%d-%H%M%S}"
+    manifest = {
+        "apiVersion": "sluicegate.dev/v1alpha1",
+        "kind": "Savepoint",
+        "metadata": {"name": name},
+        "spec": {"job": job, **({"stop": True} if stop else {})},
+    }
+    if stop:  # otherwise the job is started again afterwards, and fails with Sealed
+        _patch(kubectl, job, {"suspend": True})
+    kubectl.change("create", "--filename=-", stdin=json.dumps(manifest, indent=2))
+    if timeout_s:
+        kubectl.change(
+            "wait", f"{_SAVEPOINTS}/{name}", "--for=condition=Ready", f"--timeout={timeout_s}s"
+        )
+
+
+@app.command()
+@click.argument("job")
+@click.pass_obj
+def suspend(kubectl: Kubectl, job: str) -> None:
+    """Stop the driver at the end of its epoch; the job keeps its checkpoint."""
+    _patch(kubectl, job, {"suspend": True})
+
+
+@app.command()
+@click.argument("job")
+@click.pass_obj
+def resume(kubectl: Kubectl, job: str) -> None:
+    """Start a suspended job again."""
+    _patch(kubectl, job, {"suspend": False})
+
+
+@app.command()
+@click.argument("job")
+@click.pass_obj
+def restart(kubectl: Kubectl, job: str) -> None:
+    """Replace the driver at the end of its epoch; a failed job starts again."""
+    nonce = kubectl.read("get", _JOBS, job)["spec"].get("restartNonce", 0)
+    _patch(kubectl, job, {"restartNonce": nonce + 1})
+
+
+def _patch(kubectl: Kubectl, job: str, spec: dict[str, Any]) -> None:
+    kubectl.change("patch", _JOBS, job, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def main() -> None:
+    """Run the plugin as `kubectl sluicegate`."""
+    app(prog_name="kubectl sluicegate")

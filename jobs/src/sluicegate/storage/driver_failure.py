@@ -1,0 +1,111 @@
+"""Why the last drivers of a checkpoint failed, `failures/…`: for people.
+
+It is information only, like the report of an epoch: no decision reads it. Written when a driver has
+ended, so no epoch waits for it. A store that does not answer soon costs the record, not the restart.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from dataclasses import asdict, dataclass
+
+from sluicegate.deployment.termination import Reason
+from sluicegate.errors import CheckpointOfAnotherJob, OwnedByAnother, StoreUnavailable
+from sluicegate.storage.lineage import read_lineage
+from sluicegate.storage.object_store import ObjectStore, open_store
+
+log = logging.getLogger("sluicegate.failures")
+
+FOLDER = "failures/"
+RETAINED = 20
+"""How many failures a checkpoint retains, the newest."""
+
+_RETRY_S = 3.0
+_OF_ANOTHER = (CheckpointOfAnotherJob.__name__, OwnedByAnother.__name__)
+
+
+@dataclass(frozen=True)
+class DriverFailure:
+    """A driver that failed.
+
+    Args:
+        ended_at_ms: when it ended, in ms since 1970.
+        ran_s: how long it had run, in seconds.
+        exit_code: its exit code; negative: the number of a signal.
+        kind: the name of the error; empty: the driver wrote no reason, as when it is killed.
+        what: what happened.
+        data: what it means for the data.
+        do: what to do.
+        then: what its supervisor did.
+    """
+
+    ended_at_ms: int
+    ran_s: float
+    exit_code: int
+    kind: str = ""
+    what: str = ""
+    data: str = ""
+    do: str = ""
+    then: str = ""
+
+    @classmethod
+    def now(
+        cls, exit_code: int, ran_s: float, reason: Reason | None, *, then: str = ""
+    ) -> DriverFailure:
+        """Return the failure of a driver that has just ended, with the reason that it wrote."""
+        parts = asdict(reason) if reason else {}
+        return cls(time.time_ns() // 1_000_000, round(ran_s, 3), exit_code, **parts, then=then)
+
+
+def write_failure(address: str, failure: DriverFailure) -> None:
+    """Write a failure into the checkpoint at an address, and delete those that are too old.
+
+    Nothing is written into a checkpoint without a lineage, or into one that the driver rejected because
+    it belongs to another job. A failure to write is logged and changes nothing.
+    """
+    if failure.kind in _OF_ANOTHER:
+        return
+    try:
+        checkpoint = open_store(address, retry_timeout_s=_RETRY_S)
+        if read_lineage(checkpoint) is None:
+            return
+        body = json.dumps(asdict(failure)).encode()
+        checkpoint.put(f"{FOLDER}{failure.ended_at_ms:015d}", [body])
+        for name in sorted(checkpoint.entries(FOLDER))[:-RETAINED]:
+            checkpoint.delete(name)
+    except StoreUnavailable as error:
+        log.warning("the failure of the driver was not recorded for the console: %s", error.what)
+    except Exception:
+        # also what a damaged lineage raises: the next driver reports that, and must be started for it
+        log.exception("the failure of the driver was not recorded for the console")
+
+
+def read_failure(checkpoint: ObjectStore, name: str) -> DriverFailure | None:
+    """Return the failure in an object of FOLDER, None if it was deleted meanwhile.
+
+    Raises:
+        ValueError: the object is damaged, or has the format of another version.
+        StoreUnavailable: the store did not answer.
+    """
+    stored = checkpoint.read(name)
+    if stored is None:
+        return None
+    try:
+        fields = json.loads(stored)
+        return DriverFailure(
+            ended_at_ms=int(fields["ended_at_ms"]),
+            ran_s=_finite(fields["ran_s"]),
+            exit_code=int(fields["exit_code"]),
+            **{part: str(fields[part]) for part in ("kind", "what", "data", "do", "then")},
+        )
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not a time")
+    return float(value)

@@ -1,0 +1,235 @@
+"""The lag of a running job, as its metrics and Kafka's own tools show it.
+
+One job reads a topic in three drivers: the first one stops with records left, the second one catches
+up, the third one finds nothing new. Between them somebody resets the consumer group.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import DataFrame, SparkSession
+
+from infra.local_services import Services
+from infra.local_services.endpoints import KafkaEndpoint
+from infra.local_services.process import free_ports
+from sluicegate import EpochSettings, epochs
+from sluicegate.settings.epoch import AVAILABLE_NOW
+from sluicegate.sinks.kafka.connection import Deadline
+from sluicegate.sinks.kafka.errors import TRANSIENT, error_of
+from sluicegate.sinks.memory import MemorySink, committed
+from sluicegate.spark.query import EpochsQuery
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    # pyspark leaves the sockets of its results to the garbage collector
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+RECORDS: Final = 25
+OF_AN_EPOCH: Final = 10
+DEADLINE_S: Final = 60.0
+
+Samples = Mapping[str, float]
+"""Values by name, and by name and sink where there is one."""
+
+
+class Job:
+    """A job that copies a topic of two partitions into two stores in memory, by two outputs."""
+
+    def __init__(self, spark: SparkSession, kafka: KafkaEndpoint, folder: Path) -> None:
+        self.name = f"source-offsets-{uuid.uuid4().hex[:8]}"
+        self.group = f"sluicegate.{self.name}"
+        self._spark, self._kafka, self._checkpoint = spark, kafka, folder / "checkpoint"
+        kafka.create_topic(self.name, 2)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        for number in range(RECORDS):
+            producer.produce(self.name, str(number), partition=number % 2)
+        assert producer.flush(30) == 0
+
+    def start(self, settings: EpochSettings) -> EpochsQuery:
+        rows = self._records().selectExpr("cast(cast(value as string) as int) as n")
+        return epochs(
+            {"even": rows.where("n % 2 = 0"), "odd": rows.where("n % 2 = 1")},
+            sinks=[MemorySink(f"{self.name}.{of}", id=of, of=of) for of in ("even", "odd")],
+            name=self.name,
+            checkpoint=str(self._checkpoint),
+            settings=settings,
+        ).start()
+
+    @contextmanager
+    def running(self, interval: str) -> Iterator[tuple[EpochsQuery, int]]:
+        """Yield a driver and the port of its metrics; it stops at the end of the block."""
+        (port,) = free_ports(1)
+        query = self.start(EpochSettings(interval=interval, min_pause_ms=0, metrics_port=port))
+        try:
+            yield query, port
+        finally:
+            query.stop()
+
+    def values(self) -> list[int]:
+        rows = [*committed(f"{self.name}.even"), *committed(f"{self.name}.odd")]
+        return sorted(row["n"] for row in rows)
+
+    def positions(self) -> list[tuple[int, int]]:
+        """Return the group's offset, negative without one, and the end of each partition."""
+        with closing(self.consumer()) as consumer:
+            ends = [consumer.get_watermark_offsets(at, timeout=30)[1] for at in self._at()]
+            deadline = Deadline(DEADLINE_S)
+            while True:
+                try:
+                    found = consumer.committed(self._at(), timeout=30)
+                except KafkaException as raised:  # a new broker first creates its offsets topic
+                    if error_of(raised).name() not in TRANSIENT or deadline.passed():
+                        raise
+                    time.sleep(0.1)
+                    continue
+                return [(at.offset, end) for at, end in zip(found, ends, strict=True)]
+
+    def lag(self) -> int | None:
+        """Return the group's lag, None without an offset of each partition."""
+        positions = self.positions()
+        if any(offset < 0 for offset, _ in positions):
+            return None
+        return sum(end - offset for offset, end in positions)
+
+    def reset(self, offset: int) -> None:
+        """Set the group's offsets, as `kafka-consumer-groups.sh --reset-offsets` does."""
+        with closing(self.consumer()) as consumer:
+            consumer.commit(offsets=self._at(offset), asynchronous=False)
+
+    def consumer(self) -> Consumer:
+        """Return a consumer of the group, which only joins it by a subscription.
+
+        librdkafka's admin client ends the process if it asks for offsets of a group while the
+        coordinator of the group moves.
+        """
+        group = {"group.id": self.group, "enable.auto.commit": False}
+        return Consumer({"bootstrap.servers": self._kafka.bootstrap, **group})
+
+    def _at(self, offset: int = 0) -> list[TopicPartition]:
+        return [TopicPartition(self.name, partition, offset) for partition in (0, 1)]
+
+    def _records(self) -> DataFrame:
+        return (
+            self._spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self._kafka.bootstrap)
+            .option("subscribe", self.name)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", OF_AN_EPOCH)
+            .load()
+        )
+
+
+def scrape(port: int) -> Samples:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+        text = reply.read().decode()
+    return {
+        " ".join(filter(None, (sample.name, sample.labels.get("sink")))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def wait_until(query: EpochsQuery, condition: Callable[[], bool]) -> None:
+    deadline = Deadline(DEADLINE_S)
+    while not condition():
+        assert not deadline.passed()
+        assert not query.await_end(0.05)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of the three drivers."""
+
+    backlog: Samples
+    backlog_of_group: int | None
+    caught_up: Samples
+    caught_up_of_group: int | None
+    idle_of_group: int | None
+    values: list[int]
+
+
+@pytest.fixture(scope="module")
+def seen(spark: SparkSession, services: Services, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    job = Job(spark, services.kafka, tmp_path_factory.mktemp("offsets"))
+    with job.running("1 hour") as (query, port):
+        wait_until(query, lambda: job.lag() is not None)
+        backlog, backlog_of_group = scrape(port), job.lag()
+    job.reset(1)
+    with job.running("100 milliseconds") as (query, port):
+        wait_until(query, lambda: scrape(port).get("sluicegate_source_lag_records") == 0)
+        caught_up = scrape(port)
+    caught_up_of_group = job.lag()
+    job.reset(1)
+    with job.running("100 milliseconds") as (query, _):
+        wait_until(query, lambda: job.lag() == 0)
+    return Seen(backlog, backlog_of_group, caught_up, caught_up_of_group, job.lag(), job.values())
+
+
+def test_a_backlog_is_the_same_in_the_group_and_in_the_metric(seen: Seen) -> None:
+    """Also where two outputs scan the source."""
+    lag = seen.backlog["sluicegate_source_lag_records"]
+    assert lag == seen.backlog_of_group
+    assert lag == RECORDS - seen.backlog["sluicegate_rows_in_total"] > 0
+
+
+def test_a_job_that_has_caught_up_and_ended_has_no_lag_in_either(seen: Seen) -> None:
+    assert seen.caught_up["sluicegate_source_lag_records"] == 0
+    assert seen.caught_up_of_group == 0
+
+
+def test_a_driver_that_finds_nothing_new_commits_where_the_job_stands(seen: Seen) -> None:
+    """The driver before it may have been killed between an epoch and the commit of its offsets."""
+    assert seen.idle_of_group == 0
+
+
+def test_a_reset_of_the_group_changes_nothing_of_what_is_read(seen: Seen) -> None:
+    assert seen.values == list(range(RECORDS))
+
+
+def test_metrics_of_a_running_query_are_those_of_its_epochs(seen: Seen) -> None:
+    first, second = seen.backlog, seen.caught_up
+    assert (first["sluicegate_epoch_decided"], first["sluicegate_epoch_applied"]) == (0, 0)
+    assert second["sluicegate_epoch_applied"] > 0
+    assert first["sluicegate_rows_in_total"] + second["sluicegate_rows_in_total"] == RECORDS
+    for sink, rows in (("even", RECORDS - RECORDS // 2), ("odd", RECORDS // 2)):
+        name = f"sluicegate_sink_rows_total {sink}"
+        assert first[name] + second[name] == rows
+        assert first[f"sluicegate_epoch_step_seconds_count {sink}"] == 1
+        assert first[f"sluicegate_apply_tries_total {sink}"] == 1
+    assert first["sluicegate_epoch_seconds_count"] == 1
+    assert "sluicegate_epoch_in_doubt_timestamp_seconds" not in first
+    assert 0 <= time.time() - first["sluicegate_query_progress_timestamp_seconds"] < 600
+
+
+def test_a_group_in_use_by_a_consumer_is_a_warning(
+    spark: SparkSession, services: Services, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job ends as without it, and the consumer's group has no offsets of the job."""
+    job = Job(spark, services.kafka, tmp_path)
+    with closing(job.consumer()) as consumer:
+        consumer.subscribe([job.name])
+        deadline = Deadline(DEADLINE_S)
+        while not consumer.assignment():
+            assert not deadline.passed()
+            consumer.poll(0.1)
+        with caplog.at_level(logging.WARNING, "sluicegate.offsets"):
+            job.start(EpochSettings(interval=AVAILABLE_NOW)).await_end()
+        assert all(offset < 0 for offset, _ in job.positions())
+    (warning,) = [r.getMessage() for r in caplog.records if r.name == "sluicegate.offsets"]
+    assert "(UnknownMemberIdException)" in warning
+    assert "stop the consumers that have joined the group" in warning
+    assert job.values() == list(range(RECORDS))

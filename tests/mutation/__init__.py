@@ -1,0 +1,1 @@
+"""Mutation testing of the packages that decide over data (`make mutants`)."""

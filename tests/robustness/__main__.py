@@ -1,0 +1,82 @@
+"""`make robustness`: injects the faults of a seed into a running job, and judges every row at the end.
+
+Exits with 1 if there is an anomaly. The history, the report and the logs of all drivers are in
+.work/robustness; the folder of a seed is replaced by its next run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+from contextlib import ExitStack
+
+from infra.local_services import Services
+from infra.toolchain.maven import folder as jars_folder
+from infra.workspace import work_folder
+from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from sluicegate.spark.session import JARS_VARIABLE
+from tests.robustness.failpoints.s3_proxy import proxied
+from tests.robustness.history.recorder import read_history
+from tests.robustness.report.run_report import as_markdown, summarize
+from tests.robustness.scenarios.long_run import JOBS, LongRun, RunOptions
+
+
+def main() -> int:
+    """Run, print the report and return the exit code."""
+    options = _options()
+    # so that `kill` leaves no driver running
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
+    name = f"{options.job}-{options.delivery}{'-store' if options.store else ''}-{options.seed}"
+    folder = work_folder() / "robustness" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    print(f"SEED={options.seed} repeats these faults. Writing to {folder}", flush=True)  # noqa: T201
+    with Services(s3=options.store) as services, ExitStack() as stack:
+        proxy = None
+        if options.store:
+            endpoint = services.store.endpoint
+            os.environ.update(endpoint.environment())  # for the judgment, which needs no proxy
+            proxy = stack.enter_context(proxied(endpoint))
+        LongRun(services, folder, options, proxy).run()
+    report = summarize(read_history(folder / "history.jsonl"))
+    page = as_markdown(report)
+    (folder / "report.md").write_text(page, encoding="utf-8")
+    (folder / "report.json").write_text(json.dumps(report.as_json(), indent=1), encoding="utf-8")
+    print(page)  # noqa: T201
+    return 0 if report.passed else 1
+
+
+def _options() -> RunOptions:
+    parser = argparse.ArgumentParser(prog="python -m tests.robustness", description=__doc__)
+    parser.add_argument("--seed", type=int, help="of the plan and the input (default: a new one)")
+    parser.add_argument("--faults", type=int, default=1000, help="at most (default: %(default)s)")
+    parser.add_argument(
+        "--minutes", type=float, default=1440, help="start no fault later (default: %(default)s)"
+    )
+    parser.add_argument("--job", choices=sorted(JOBS), default="two_sinks")
+    parser.add_argument(
+        "--delivery",
+        choices=(EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE),
+        default=EXACTLY_ONCE,
+        help="a weaker one shows that the checker finds what it breaks (default: %(default)s)",
+    )
+    parser.add_argument("--rate", type=float, default=40, help="records a second")
+    parser.add_argument(
+        "--store",
+        action="store_true",
+        help="keep the checkpoint in an S3 whose requests fail; needs versitygw (make store)",
+    )
+    given = parser.parse_args()
+    if given.seed is None:
+        given.seed = random.SystemRandom().randrange(1 << 32)
+    return RunOptions(**vars(given))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

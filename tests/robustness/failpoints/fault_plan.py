@@ -1,0 +1,183 @@
+"""Draws the faults of a long run from its seed. Pure: a seed draws the same plan on every machine.
+
+A fault is a place (a failpoint, or any moment), an actor that fails there, and sometimes a second fault
+during the recovery and a setting that the next driver starts with. The places and actors are dealt like
+cards: each cell of the matrix comes once before one comes twice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sluicegate.failpoints import POINTS
+from tests.robustness.failpoints.random_failpoint import DRIVER_POINTS, SINK_POINTS
+
+SINKS = ("topic", "table", "letters")
+"""The sinks of a job of the run: a Kafka topic, a MySQL table, the topic of dead letters."""
+
+ANY_MOMENT = ""
+"""The place of a fault that does not wait for a failpoint."""
+
+
+class Actor(StrEnum):
+    """What fails, and how."""
+
+    DRIVER = "driver killed"
+    PYTHON = "Python killed"
+    JVM = "JVM killed"
+    WORKERS = "Python workers killed"
+    ZOMBIE = "driver resumed after its successor took over"
+    KAFKA_KILLED = "Kafka killed"
+    KAFKA_PAUSED = "Kafka paused"
+    MYSQL_KILLED = "MySQL killed"
+    MYSQL_PAUSED = "MySQL paused"
+    MYSQL_CUT = "MySQL connections cut"
+    STORE_REFUSES = "store refuses (403)"
+    STORE_UNAVAILABLE = "store unavailable (503)"
+    STORE_SLOW = "store slow"
+    STORE_LOSES_REPLY = "store loses its reply"
+
+
+STORE_EFFECTS = {
+    Actor.STORE_REFUSES: "refuse",
+    Actor.STORE_UNAVAILABLE: "unavailable",
+    Actor.STORE_SLOW: "slow",
+    Actor.STORE_LOSES_REPLY: "lose-reply",
+}
+"""Actors that fail at one request, with the effect of the proxy (`s3_proxy.Fault`)."""
+
+OBJECTS = {
+    "offset log": r"/offsets/\d+$",
+    "upload of a part": r"/staging/",
+    "decide": r"/epochs/\d+$",
+    "epoch report": r"/epochs/\d+\.report$",
+    "commit log": r"/commits/\d+$",
+}
+"""Places of these actors: the creation of an object, with the pattern of its name."""
+
+ACTORS = tuple(actor for actor in Actor if actor not in STORE_EFFECTS)
+"""Actors that fail at a failpoint or at any moment."""
+
+DRIVER_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.WORKERS, Actor.ZOMBIE})
+"""Actors after which another driver starts."""
+
+SECOND_ACTORS = tuple(actor for actor in ACTORS if actor is not Actor.ZOMBIE)
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One failure: a place and an actor.
+
+    Args:
+        point: a failpoint, ANY_MOMENT, or a key of OBJECTS.
+        sink: one of SINKS if the failpoint is passed once for each sink, otherwise empty.
+        actor: what fails.
+        length_s: how long a paused server stays paused, and a killed one down.
+    """
+
+    point: str
+    sink: str
+    actor: Actor
+    length_s: float
+
+    @property
+    def place(self) -> str:
+        """The place as a column of the report."""
+        if self.point == ANY_MOMENT:
+            return "any moment"
+        return f"{self.point}:{self.sink}" if self.sink else self.point
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that the next driver starts with, or partitions that are added to the source."""
+
+    setting: str
+    value: bool | int
+
+
+@dataclass(frozen=True)
+class PlannedFault:
+    """A fault of the plan.
+
+    Args:
+        number: its number, from 1.
+        delay_s: how long the job runs in between.
+        strike: what fails.
+        second: what fails during the recovery; None for a single fault.
+        change: what is changed before the next driver starts; None for nothing.
+    """
+
+    number: int
+    delay_s: float
+    strike: Strike
+    second: Strike | None
+    change: Change | None
+
+
+CHANGES = (
+    Change("overlap", value=True),
+    Change("overlap", value=False),
+    Change("max_records", 40),
+    Change("max_records", 300),
+    Change("max_records", 200_000),
+    Change("inline_bytes", 0),
+    Change("inline_bytes", 16 << 20),
+    Change("partitions", 1),
+)
+
+_SECOND_ONE_IN = 4
+_CHANGE_ONE_IN = 3
+
+
+def places() -> list[tuple[str, str]]:
+    """Return every place of the matrix: failpoint and sink."""
+    points = [point for point, user in POINTS.items() if user.startswith("executor:")]
+    found = [(ANY_MOMENT, ""), *((point, "") for point in points)]
+    for point in DRIVER_POINTS:
+        found += [(point, sink) for sink in (SINKS if point in SINK_POINTS else ("",))]
+    return found
+
+
+def draw_plan(seed: int, faults: int, *, store: bool = False) -> list[PlannedFault]:
+    """Return the faults of a seed; more faults continue the same plan.
+
+    Args:
+        seed: any number.
+        faults: how many.
+        store: draw faults of an object store. Double faults still strike at failpoints.
+    """
+    rng = random.Random(seed)
+    cells = _dealt(rng, cells_of(store=store))
+    return [_draw(rng, number, *next(cells)) for number in range(1, faults + 1)]
+
+
+def cells_of(*, store: bool) -> list[tuple[tuple[str, str], Actor]]:
+    """Return the matrix: every place with every actor."""
+    if store:
+        return [((name, ""), actor) for name in OBJECTS for actor in STORE_EFFECTS]
+    return [(place, actor) for place in places() for actor in ACTORS]
+
+
+def _dealt(
+    rng: random.Random, cells: list[tuple[tuple[str, str], Actor]]
+) -> Iterator[tuple[tuple[str, str], Actor]]:
+    """Yield every cell in a random order, then again in another one."""
+    while True:
+        yield from rng.sample(cells, len(cells))
+
+
+def _draw(rng: random.Random, number: int, place: tuple[str, str], actor: Actor) -> PlannedFault:
+    strike = Strike(*place, actor, round(rng.uniform(0.5, 8), 1))
+    delay_s = round(rng.uniform(0, 3), 1)
+    second_place, second_actor = rng.choice(places()[1:]), rng.choice(SECOND_ACTORS)
+    second = Strike(*second_place, second_actor, round(rng.uniform(0.5, 8), 1))
+    doubled = rng.randrange(_SECOND_ONE_IN) == 0 and actor is not Actor.ZOMBIE
+    change = rng.choice(CHANGES)
+    changed = rng.randrange(_CHANGE_ONE_IN) == 0 and actor in DRIVER_ACTORS
+    return PlannedFault(
+        number, delay_s, strike, second if doubled else None, change if changed else None
+    )

@@ -1,0 +1,122 @@
+"""Lets an actor of a long run fail: sends signals, kills and pauses servers, cuts connections."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from infra.local_services import Services
+from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, STORE_EFFECTS, Actor, Strike
+from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob
+
+EXIT_TIMEOUT_S = 120.0
+"""A driver that has lost its JVM, its Python or its role must have exited by then, without help."""
+
+
+class Violated(Exception):
+    """The product broke a promise: the message is an anomaly of the report."""
+
+
+class Strikes:
+    """The actors of a run.
+
+    Args:
+        services: servers of this run alone.
+        job: the job whose driver is struck.
+    """
+
+    def __init__(self, services: Services, job: LongLivedJob) -> None:
+        self._services, self._job = services, job
+
+    def strike(self, strike: Strike) -> str:
+        """Let an actor fail; a driver that stands at a failpoint continues, or is replaced.
+
+        Returns:
+            What became of the driver so far: an exit code, or that it still runs.
+
+        Raises:
+            Violated: processes were left, or a driver went on without its other half.
+        """
+        driver = self._job.driver
+        outcomes: dict[Actor, Callable[[Driver], None]] = {
+            Actor.DRIVER: lambda d: d.kill(),
+            Actor.PYTHON: _kill_python,
+            Actor.JVM: _kill_jvm,
+            Actor.WORKERS: _kill_workers,
+        }
+        if strike.actor in outcomes:
+            outcomes[strike.actor](driver)
+            return "still running" if driver.code is None else f"exit code {driver.code}"
+        assert strike.actor not in DRIVER_ACTORS
+        if strike.actor not in STORE_EFFECTS:  # the proxy has done it
+            self._strike_server(strike, driver)
+        return "still running"
+
+    def _strike_server(self, strike: Strike, driver: Driver) -> None:
+        broker, database = self._services.broker, self._services.database
+        match strike.actor:
+            case Actor.KAFKA_KILLED | Actor.MYSQL_KILLED:
+                server = broker if strike.actor is Actor.KAFKA_KILLED else database
+                server.kill()
+                driver.signal(signal.SIGCONT)
+                time.sleep(strike.length_s)
+                server.start()
+            case Actor.KAFKA_PAUSED | Actor.MYSQL_PAUSED:
+                paused = broker.pid if strike.actor is Actor.KAFKA_PAUSED else database.pid
+                assert paused is not None
+                os.kill(paused, signal.SIGSTOP)
+                try:
+                    driver.signal(signal.SIGCONT)
+                    time.sleep(strike.length_s)
+                finally:
+                    os.kill(paused, signal.SIGCONT)
+            case Actor.MYSQL_CUT:
+                self._cut_connections()
+                driver.signal(signal.SIGCONT)
+
+    def _cut_connections(self) -> None:
+        """End every connection of the job's user, as an administrator or a proxy does."""
+        admin = self._services.database.admin
+        with closing(admin.connect(autocommit=True)) as connection, connection.cursor() as cursor:
+            user = self._services.mysql.user
+            cursor.execute(f"KILL CONNECTION USER '{user}'@'127.0.0.1'")
+
+    def resume_zombie(self, zombie: Driver) -> str:
+        """Resume a driver whose successor has taken over; it must exit without help.
+
+        Raises:
+            Violated: it did not.
+        """
+        zombie.signal(signal.SIGCONT)
+        code = zombie.wait_code(EXIT_TIMEOUT_S)
+        _require_gone(zombie, "the superseded driver")
+        return f"exit code {code}"
+
+
+def _kill_python(driver: Driver) -> None:
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.signal(signal.SIGCONT)
+    driver.wait_code(EXIT_TIMEOUT_S)
+    _require_gone(driver, "a driver without its Python")
+
+
+def _kill_jvm(driver: Driver) -> None:
+    driver.signal(signal.SIGKILL, driver.jvm())
+    driver.signal(signal.SIGCONT)
+    driver.wait_code(EXIT_TIMEOUT_S)
+    _require_gone(driver, "a driver without its JVM")
+
+
+def _kill_workers(driver: Driver) -> None:
+    driver.signal(signal.SIGKILL, driver.workers())
+    driver.signal(signal.SIGCONT)
+
+
+def _require_gone(driver: Driver, who: str) -> None:
+    if not driver.wait_gone(EXIT_TIMEOUT_S):
+        left = ", ".join(f"{process.name} {process.pid}" for process in driver.members())
+        driver.kill()
+        raise Violated(f"{who} did not exit: {left}")

@@ -1,0 +1,170 @@
+"""A job of a long run: its driver is stopped at failpoints that are armed while it runs, and restarted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluicegate.failpoints import VARIABLE
+from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Strike, places
+from tests.robustness.traffic.ip_count_harness import RunningDriver, command_of, start
+from tests.robustness.traffic.packaged_job_harness import JobScenario
+
+_TICK_S = 0.05
+
+
+class ArmedFailpoints:
+    """Failpoints of which each stops the driver when its file is removed; see `sluicegate.failpoints`.
+
+    A failpoint with a once-file does nothing while the file exists. The process that passes it first
+    after the removal creates the file again and stops itself with SIGSTOP.
+
+    Args:
+        folder: of the files.
+        sinks: role of a sink -> its id.
+    """
+
+    def __init__(self, folder: Path, sinks: Mapping[str, str]) -> None:
+        self._files = {(p, s): folder / f"{p}.{s}" for p, s in places() if p != ANY_MOMENT}
+        folder.mkdir()
+        for file in self._files.values():
+            file.touch()
+        self.setting = ";".join(
+            f"{point}{f':{sinks[sink]}' if sink else ''}=stop-group~{file}"
+            for (point, sink), file in self._files.items()
+        )
+        """The value of SLUICEGATE_FAILPOINTS."""
+
+    def arm(self, strike: Strike) -> None:
+        """Stop the next process that passes the place of a strike."""
+        self._file(strike).unlink()
+
+    def disarm(self, strike: Strike) -> None:
+        """Stop no process there."""
+        self._file(strike).touch()
+
+    def reached(self, strike: Strike) -> bool:
+        """Return whether a process was stopped there since it was armed."""
+        return self._file(strike).exists()
+
+    def _file(self, strike: Strike) -> Path:
+        return self._files[strike.point, strike.sink]
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of /proc."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    name: str
+
+
+def processes() -> Iterator[Process]:
+    """Yield the processes of this machine, without those that have ended."""
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            name, _, rest = (folder / "stat").read_text().partition(" (")[2].rpartition(") ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended meanwhile
+        state, parent, group, session = rest.split()[:4]
+        if state not in "ZX":
+            yield Process(int(folder.name), int(parent), int(group), int(session), name)
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver with all its processes: Python, JVM, Python workers. It leads a session."""
+
+    running: RunningDriver
+
+    @property
+    def pid(self) -> int:
+        """The Python process of the driver."""
+        return self.running.process.pid
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of the Python process; None while it runs."""
+        return self.running.process.poll()
+
+    def members(self) -> list[Process]:
+        """Return the live processes of its session."""
+        return [process for process in processes() if process.session == self.pid]
+
+    def jvm(self) -> list[Process]:
+        """Return its JVM."""
+        return [p for p in self.members() if p.name == "java" and p.parent == self.pid]
+
+    def workers(self) -> list[Process]:
+        """Return its Python workers and their daemon, which leads a process group of its own."""
+        return [p for p in self.members() if p.group != self.pid]
+
+    def signal(self, number: signal.Signals, to: list[Process] | None = None) -> None:
+        """Send a signal to some of its processes, by default to all."""
+        for process in self.members() if to is None else to:
+            try:
+                os.kill(process.pid, number)
+            except ProcessLookupError:
+                continue  # it ended meanwhile
+
+    def kill(self) -> None:
+        """Kill all its processes, and wait for them."""
+        while self.members():
+            self.signal(signal.SIGKILL)
+            self.running.process.poll()
+            time.sleep(_TICK_S)
+        self.running.process.wait()
+
+    def wait_code(self, timeout_s: float) -> int | None:
+        """Wait until its Python process exits; return the code, or None if it does not."""
+        deadline = time.monotonic() + timeout_s
+        while self.code is None and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+        return self.code
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Wait until no process of it is left; return whether that is so."""
+        deadline = time.monotonic() + timeout_s
+        while self.members():
+            if time.monotonic() > deadline:
+                return False
+            self.running.process.poll()
+            time.sleep(_TICK_S)
+        return True
+
+
+class LongLivedJob:
+    """Starts the drivers of a scenario, one log a driver.
+
+    Args:
+        scenario: the job; its settings may change before a restart.
+        armed: its failpoints.
+        variables: more variables of a driver, such as the endpoint of its object store.
+    """
+
+    def __init__(
+        self, scenario: JobScenario, armed: ArmedFailpoints, variables: Mapping[str, str]
+    ) -> None:
+        self.scenario, self._variables = scenario, {VARIABLE: armed.setting, **variables}
+        self.started = 0
+        """How many drivers were started."""
+        self.driver = self._start()
+
+    def restart(self) -> None:
+        """Start the next driver with the settings of the scenario; the driver before may still exist."""
+        self.driver = self._start()
+
+    def _start(self) -> Driver:
+        self.started += 1
+        command = command_of(self.scenario.job.name, self.scenario.settings)
+        log = self.scenario.folder / f"driver-{self.started:04}.log"
+        return Driver(start(command, log, self._variables))

@@ -1,0 +1,50 @@
+"""Failpoints are armed while a job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sluicegate import failpoints
+from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, Strike, places
+from tests.robustness.traffic.long_lived_job import ArmedFailpoints
+
+SINKS = {"topic": "kafka.out", "table": "mysql.out", "letters": "kafka.letters"}
+PLACES = [place for place in places() if place[0] != ANY_MOMENT]
+
+
+@pytest.fixture
+def armed(tmp_path: Path) -> Iterator[ArmedFailpoints]:
+    """Yield failpoints that raise an error instead of stopping this process."""
+    prepared = ArmedFailpoints(tmp_path / "armed", SINKS)
+    failpoints.arm(prepared.setting.replace("stop-group", "raise"))
+    yield prepared
+    failpoints.arm("")
+
+
+@pytest.mark.parametrize(("point", "sink"), PLACES)
+def test_a_failpoint_fires_once_after_it_was_armed(
+    armed: ArmedFailpoints, point: str, sink: str
+) -> None:
+    strike = Strike(point, sink, Actor.DRIVER, 1.0)
+    failpoints.reach(point, epoch=3, sink=SINKS.get(sink, ""))
+    armed.arm(strike)
+    assert not armed.reached(strike)
+    with pytest.raises(failpoints.FailpointHit):
+        failpoints.reach(point, epoch=4, sink=SINKS.get(sink, ""))
+    assert armed.reached(strike)
+    failpoints.reach(point, epoch=5, sink=SINKS.get(sink, ""))
+
+
+def test_a_failpoint_that_was_disarmed_does_not_fire(armed: ArmedFailpoints) -> None:
+    strike = Strike("after-decide", "", Actor.DRIVER, 1.0)
+    armed.arm(strike)
+    armed.disarm(strike)
+    failpoints.reach("after-decide", epoch=3)
+
+
+def test_a_failpoint_of_a_sink_does_not_fire_for_another(armed: ArmedFailpoints) -> None:
+    armed.arm(Strike("after-commit", "topic", Actor.DRIVER, 1.0))
+    failpoints.reach("after-commit", epoch=3, sink=SINKS["table"])

@@ -1,0 +1,76 @@
+"""The mutants that `make mutants` makes, and the check of its list of equivalent ones."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.__main__ import problems_of
+from tests.mutation.mutations import mutants_of
+from tests.mutation.runner import KILLED, SURVIVED
+
+
+def mutants(folder: Path, source: str) -> dict[str, str]:
+    """Return the mutants of a module: what changes, and the changed source."""
+    file = folder / "m.py"
+    file.write_text(source)
+    return {one.id.split(": ", 1)[1]: ast.unparse(one.code()) for one in mutants_of(file, "m.py")}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("if a: b()", {"if a -> if True", "if a -> if False", "without b()"}),
+        ("x = a and b", {"a and b -> a", "a and b -> b"}),
+        ("x = a < 3", {"a < 3 -> a <= 3", "3 -> 4"}),
+        ("x = not a", {"not a -> a"}),
+        ("f.x = a", {"without f.x = a"}),
+        ("x = f(k=a)", {"f(...) without k=a"}),
+        ("x = [*a, b]", {"[*a, b] -> [b]"}),
+        ("x = [b for b in a if b]", {"for b: without if b"}),
+        ("return a", {"return a -> return None"}),
+        ("raise E('text')", {"without raise E('text')"}),
+        (
+            "try:\n  a\nexcept (E, F): b",
+            {"without a", "without b", "except without E", "except without F"},
+        ),
+        ("log.info('text', 3)", set()),
+        ("x: int = a", set()),
+        ("'text'", set()),
+    ],
+)
+def test_the_mutants_of_a_statement(tmp_path: Path, body: str, expected: set[str]) -> None:
+    lines = "".join(f"\n    {line}" for line in body.splitlines())
+    assert set(mutants(tmp_path, f"def f(a):{lines}\n")) == expected
+
+
+def test_a_mutant_has_one_change(tmp_path: Path) -> None:
+    changed = mutants(tmp_path, "def f(a):\n    b(a)\n    b(a)\n")
+    assert changed == {
+        "without b(a)": "def f(a):\n    pass\n    b(a)",
+        "without b(a) #2": "def f(a):\n    b(a)\n    pass",
+    }
+
+
+def test_only_functions_are_mutated(tmp_path: Path) -> None:
+    assert mutants(tmp_path, "X = 3\nclass C:\n    y = 3\n") == {}
+
+
+@pytest.mark.parametrize(
+    ("results", "problem"),
+    [
+        ({"a": SURVIVED}, []),
+        ({}, []),
+        ({"a": KILLED}, ["equivalent.toml: a test notices a"]),
+    ],
+)
+def test_a_mutant_that_a_test_notices_is_not_equivalent(
+    results: dict[str, str], problem: list[str]
+) -> None:
+    assert problems_of(["a"], results, {"a": "the reason"}) == problem
+
+
+def test_a_listed_mutant_must_exist() -> None:
+    assert problems_of(["a"], {}, {"b": "the reason"}) == ["equivalent.toml: there is no mutant b"]

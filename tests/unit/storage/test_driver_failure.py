@@ -1,0 +1,67 @@
+"""Why drivers failed, as it is written into a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sluicegate.storage.driver_failure import (
+    FOLDER,
+    RETAINED,
+    DriverFailure,
+    read_failure,
+    write_failure,
+)
+from sluicegate.storage.lineage import Lineage, create_lineage
+from sluicegate.storage.object_store import LocalObjectStore
+
+FENCED = DriverFailure(1_800_000_000_000, 4.5, 65, "Fenced", "overtaken", "nothing", "keep one")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> LocalObjectStore:
+    store = LocalObjectStore(tmp_path)
+    create_lineage(store, Lineage("l", "orders"))
+    return store
+
+
+def test_a_failure_is_read_as_it_was_written(checkpoint: LocalObjectStore) -> None:
+    write_failure(checkpoint.url, FENCED)
+    (name,) = checkpoint.entries(FOLDER)
+    assert read_failure(checkpoint, name) == FENCED
+
+
+def test_only_the_newest_failures_are_retained(checkpoint: LocalObjectStore) -> None:
+    for number in range(RETAINED + 3):
+        write_failure(checkpoint.url, replace(FENCED, ended_at_ms=number))
+    read = [read_failure(checkpoint, name) for name in sorted(checkpoint.entries(FOLDER))]
+    assert [failure.ended_at_ms for failure in read if failure] == list(range(3, RETAINED + 3))
+
+
+def test_nothing_is_written_into_the_checkpoint_of_another_job(
+    checkpoint: LocalObjectStore,
+) -> None:
+    write_failure(checkpoint.url, replace(FENCED, kind="CheckpointOfAnotherJob"))
+    assert list(checkpoint.names(FOLDER)) == []
+
+
+def test_nothing_is_written_where_no_job_has_run(tmp_path: Path) -> None:
+    write_failure(str(tmp_path / "new"), FENCED)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"ended_at_ms": 1}', b'{"ran_s": "NaN"}'])
+def test_a_damaged_failure_is_named(checkpoint: LocalObjectStore, damage: bytes) -> None:
+    checkpoint.put(f"{FOLDER}1", [damage])
+    with pytest.raises(ValueError, match=f"{FOLDER}1 is damaged"):
+        read_failure(checkpoint, f"{FOLDER}1")
+
+
+def test_a_checkpoint_that_cannot_be_written_is_only_logged(
+    checkpoint: LocalObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint.put("failures", [b"a file in the place of the folder"])
+    write_failure(checkpoint.url, FENCED)
+    assert "was not recorded" in caplog.text
