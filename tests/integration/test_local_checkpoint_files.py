@@ -56,7 +56,7 @@ def write(
 
 
 def read(spark: SparkSession, path: Path, size: int) -> bytes:
-    """Read a file with Hadoop's FileSystem, which compares it with checksums beside it."""
+    """Read a file with Hadoop's FileSystem, which compares it with checksums next to it."""
     jvm_path = spark._jvm.org.apache.hadoop.fs.Path(path.as_uri())  # type: ignore[union-attr]
     system = jvm_path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     stream = system.open(jvm_path)
@@ -114,7 +114,7 @@ def test_files_of_sparks_own_manager_are_read_and_replaced(
     assert read(spark, tmp_path / "1.delta", 10) == b"after"
 
 
-def test_a_file_is_created_beside_checksums_of_an_earlier_one(
+def test_a_file_is_created_next_to_checksums_of_an_earlier_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Hadoop would compare the new file with them, and refuse to read it."""

@@ -81,7 +81,7 @@ def warm_up(spark: SparkSession, writer: EpochsWriter) -> None:
             # the share of a task in the inline bytes; it need not be exact here
             spark.sparkContext.setLocalProperty(TASKS_PROPERTY, "1")
             staged.mapInArrow(load_and_stage, RESULT_TYPE).toArrow()
-            execution.lag()
+            execution.kafka_sources()
             execution.rows_in()
 
         query = (
