@@ -90,10 +90,11 @@ WORKLOADS: Final = (
         0,
         2_000_000,
         200_000,
-        contenders=(SLUICEGATE, OVERLAP, BARE, SPARK, NAIVE),
+        contenders=(SLUICEGATE, OVERLAP, BARE, SPARK, NAIVE, FLINK),
         note=(
             f"{SLUICEGATE} is the packaged job, dead letters and trace headers included; {BARE} the same "
-            f"query as the others'. {SPARK} writes Kafka ONLY: it has no way into MySQL"
+            f"query as the others'. {SPARK} and {FLINK} write Kafka ONLY. A line is appended when its "
+            "window's last count is"
         ),
     ),
     Workload(

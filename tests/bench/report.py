@@ -145,7 +145,8 @@ def _ratios(
     yield f"  ratios, pair by pair in the same round ({meaning}):"
     for contender, rival in pairs:
         values = ratios(results.runs, workload, figure, contender, rival)
-        kafka_only = " (Kafka only)" if rival == SPARK and workload == "ip_count" else ""
+        alone = rival in (SPARK, *OTHER_ENGINES) and workload == "ip_count"
+        kafka_only = " (Kafka only)" if alone else ""
         label = f"{contender} / {rival}{kafka_only}"
         if values is None:
             yield f"    {label:<56} no sound pair"
