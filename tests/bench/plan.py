@@ -112,17 +112,22 @@ WORKLOADS: Final = (
 
 @dataclass(frozen=True)
 class Pace:
-    """Input rate of the latency workload.
+    """Input rate of a latency workload.
 
     Args:
+        trigger: interval between epochs, and between Flink's checkpoints.
         records_s: records per second.
         seconds: duration of the measured part.
-        trigger: interval between epochs.
     """
 
+    trigger: str
     records_s: int = 5000
     seconds: float = 20.0
-    trigger: str = "1 second"
+
+    @property
+    def name(self) -> str:
+        """The name of the workload."""
+        return f"{LATENCY}, {self.trigger}"
 
     @property
     def records(self) -> int:
@@ -130,6 +135,8 @@ class Pace:
         return int(self.records_s * self.seconds)
 
 
+PACES: Final[tuple[Pace, ...]] = (Pace("1 second"), Pace("200 milliseconds"))
+LATENCY_CONTENDERS: Final = (SLUICEGATE, OVERLAP, SPARK, NAIVE, FLINK)
 LATENCY_VALUE_BYTES: Final = 100
 LATENCY_EPOCH_RECORDS: Final = 200_000
 

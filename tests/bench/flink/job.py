@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from infra.preflight import java_command
+from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate_jobs.ip_count.job import LINE, TIME, IpCountSettings
 from tests.bench.flink.program import MAIN, Flink
 from tests.bench.plan import COMPRESSION, FLINK_AT_LEAST_ONCE, IP_COUNT, SESSION, Order
 
 _CHECKPOINT_INTERVAL: Final = "1 s"
+"""If the order names none."""
 _TRANSACTION_TIMEOUT_MS: Final = 600_000
 _PARALLELISM: Final = 2
 """As the two cores that the sessions of the other contenders use."""
@@ -27,7 +29,9 @@ def command(flink: Flink, order: Order, folder: Path) -> list[str]:
     """Return the command line that runs an order and ends with its input."""
     settings = {
         "parallelism.default": _PARALLELISM,
-        "execution.checkpointing.interval": _CHECKPOINT_INTERVAL,
+        "execution.checkpointing.interval": order.trigger
+        if endless(order)
+        else _CHECKPOINT_INTERVAL,
         "execution.checkpointing.dir": (folder / "checkpoint").as_uri(),
         "taskmanager.numberOfTaskSlots": _PARALLELISM,
         "pipeline.object-reuse": "true",
@@ -36,6 +40,11 @@ def command(flink: Flink, order: Order, folder: Path) -> list[str]:
     jvm += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPEN_PACKAGES]
     pairs = [f"{key}={value}" for key, value in settings.items()]
     return [java_command(), *jvm, "-cp", flink.class_path, MAIN, *pairs, "--", *statements(order)]
+
+
+def endless(order: Order) -> bool:
+    """Return whether an order does not end with its input."""
+    return order.trigger != AVAILABLE_NOW
 
 
 def statements(order: Order) -> list[str]:
@@ -49,9 +58,10 @@ def statements(order: Order) -> list[str]:
         "format": "raw",
         "topic": order.source,
         "scan.startup.mode": "earliest-offset",
-        "scan.bounded.mode": "latest-offset",
         "properties.isolation.level": "read_committed",
     }
+    if not endless(order):
+        source["scan.bounded.mode"] = "latest-offset"
     sink = common | {
         "topic": order.sink,
         "sink.delivery-guarantee": guarantee,
