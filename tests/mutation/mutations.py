@@ -82,7 +82,8 @@ def mutants_of(path: Path, name: str) -> Iterator[Mutant]:
 
 def _line(node: ast.AST) -> int:
     """Return the first line of a node; some, such as the `for` of a comprehension, have none."""
-    return min(part.lineno for part in ast.walk(node) if hasattr(part, "lineno"))
+    line: int = min(part.lineno for part in ast.walk(node) if hasattr(part, "lineno"))
+    return line
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[Function, str]]:
