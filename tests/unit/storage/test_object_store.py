@@ -350,13 +350,24 @@ def test_all_bytes_are_with_the_kernel_when_a_file_is_synced(
     assert sizes[0] == 5
 
 
-def test_a_sync_leaves_no_file_open(tmp_path: Path) -> None:
-    store = LocalObjectStore(tmp_path)
-    store.create("a", b"1")
-    before = len(list(Path("/dev/fd").iterdir()))
-    store.sync(["a"])
-    store.create("b/c", b"1")
-    assert len(list(Path("/dev/fd").iterdir())) == before
+def test_a_sync_closes_what_it_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    closed: list[int] = []
+    open_, close = os.open, os.close
+
+    def recorded_open(path: Path, flags: int) -> int:
+        opened.append(open_(path, flags))
+        return opened[-1]
+
+    def recorded_close(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
+    monkeypatch.setattr(os, "open", recorded_open)
+    monkeypatch.setattr(os, "close", recorded_close)
+    object_store._sync_file(tmp_path)
+    assert len(opened) == 1
+    assert closed == opened
 
 
 def test_a_folder_is_gone_with_its_last_object(tmp_path: Path) -> None:
