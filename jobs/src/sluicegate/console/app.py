@@ -42,6 +42,7 @@ from sluicegate.console.model import (
 from sluicegate.console.offsets import sources
 from sluicegate.console.pages import Pages
 from sluicegate.console.reader import Reader
+from sluicegate.console.settings import running_settings
 from sluicegate.console.verdict import verdict
 from sluicegate.errors import SluicegateError
 
@@ -112,6 +113,7 @@ class Console:
             sinks=_sink_colors(job.newest),
             ledger=ledger(job.epochs),
             dead_letters=dead_letters(job.epochs),
+            running=running_settings(job.starts),
             history=history(job, self._fleet.snapshot().jobs, job.savepoints),
         )
 

@@ -20,7 +20,7 @@ from sluicegate.errors import EpochLogBroken, SluicegateError, StoreUnavailable
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.savepoints.catalog import read_savepoint
 from sluicegate.savepoints.manifest import MANIFEST, TAKING
-from sluicegate.storage.driver_failure import FOLDER, read_failure
+from sluicegate.storage import driver_failure, driver_start
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import Lineage, read_lineage
@@ -116,7 +116,7 @@ class Reader:
         found = self.found()
         if key not in found.checkpoints:
             return None
-        facts = self._with_failures(self._job(key, found.checkpoints[key]))
+        facts = self._with_drivers(self._job(key, found.checkpoints[key]))
         try:
             savepoints = self._pool.map(lambda at: read_savepoint(_open(at)), found.savepoints)
             readable = tuple(
@@ -127,17 +127,25 @@ class Reader:
             return replace(facts, notes=(*facts.notes, note))
         return replace(facts, savepoints=readable)
 
-    def _with_failures(self, facts: JobFacts) -> JobFacts:
-        """Return the facts with the failures of drivers; one that cannot be read becomes a note."""
+    def _with_drivers(self, facts: JobFacts) -> JobFacts:
+        """Return the facts with how drivers started and failed."""
+        store, notes = _open(facts.address), list(facts.notes)
+        failed = partial(driver_failure.read_failure, store)
+        failures = self._newest(store, driver_failure.FOLDER, failed, notes)
+        started = partial(driver_start.read_start, store)
+        starts = self._newest(store, driver_start.FOLDER, started, notes)
+        return replace(facts, failures=failures, starts=starts, notes=tuple(notes))
+
+    def _newest(
+        self, store: ObjectStore, folder: str, read: Callable[[str], T | None], notes: list[str]
+    ) -> tuple[T, ...]:
+        """Return what a folder has about drivers, newest first; one that cannot be read is a note."""
         try:
-            store = _open(facts.address)
-            names = sorted(store.entries(FOLDER), reverse=True)
-            failures = self._pool.map(lambda name: read_failure(store, name), names)
-            return replace(facts, failures=tuple(f for f in failures if f is not None))
+            names = sorted(store.entries(folder), reverse=True)
+            return tuple(each for each in self._pool.map(read, names) if each is not None)
         except (ValueError, SluicegateError) as error:
-            return replace(
-                facts, notes=(*facts.notes, f"failures of drivers are not shown: {error}")
-            )
+            notes.append(f"{folder.rstrip('/')} of drivers are not shown: {error}")
+            return ()
 
     def epoch(self, job: JobFacts, number: int) -> Epoch | None:
         """Return any epoch that the log of a job retains, None if it does not.

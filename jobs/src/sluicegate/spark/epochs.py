@@ -25,6 +25,7 @@ from sluicegate.spark.query import BackgroundService, EpochsQuery
 from sluicegate.spark.s3a import prepare_store
 from sluicegate.spark.session import check_state_backend, log_by_default, prepare
 from sluicegate.spark.source_offsets import SourceOffsets, source_group
+from sluicegate.storage.driver_start import DriverStart, effective_settings, write_start
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.object_store import open_store
 from sluicegate.storage.preflight import verify_conditional_create
@@ -60,7 +61,11 @@ class EpochsWriter:
         if DriverEnvironment.read().apply_only:
             EpochRunner(spark, context, self.settings.timeout_s).apply_only()
             raise shutdown.Ended
-        return EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
+        query = EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
+        sinks, conf = context.job.sinks, spark.conf.getAll
+        settings = effective_settings(self.settings, sinks, self.output_mode, conf)
+        write_start(self.checkpoint, DriverStart.now(settings))
+        return query
 
     def check_and_bind(self) -> tuple[SparkSession, QueryContext]:
         """Check everything, claim the checkpoint and bind the sinks."""
