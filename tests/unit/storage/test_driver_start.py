@@ -45,10 +45,11 @@ def checkpoint(tmp_path: Path) -> LocalObjectStore:
 
 def test_the_settings_of_an_epoch_its_sinks_and_versions_are_recorded() -> None:
     spark = {"spark.sql.shuffle.partitions": "2", "spark.app.id": "x", "spark.driver.host": "pod"}
-    found = effective_settings(EpochSettings("1 second", overlap=True), SINKS, "append", spark)
+    found = effective_settings(EpochSettings("1 second", overlap=True), SINKS, "kafka.out", "append", spark)
     assert found["interval"] == "1 second"
     assert found["overlap"] == "true"
     assert found["output-mode"] == "append"
+    assert found["dead-letters"] == "kafka.out"
     assert found["sink.kafka.out"] == "topic out, parts: 4"
     assert found["spark.sql.shuffle.partitions"] == "2"
     assert {"version.sluicegate", "version.pyspark", "version.python"} <= found.keys()
@@ -74,7 +75,7 @@ def test_no_secret_is_recorded() -> None:
         "spark.sql.execution.options": f"a=b;password={SECRET}",
         "spark.master": f"spark://user:{SECRET}@host:7077",
     }
-    found = effective_settings(settings, sinks, "update", spark)
+    found = effective_settings(settings, sinks, None, "update", spark)
     assert SECRET not in json.dumps(found)
     assert "1234" not in json.dumps(found)
     assert found["spark.master"] == found["sink.s"] == found["source-group"] == HIDDEN

@@ -62,9 +62,9 @@ class EpochsWriter:
             EpochRunner(spark, context, self.settings.timeout_s).apply_only()
             raise shutdown.Ended
         query = EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
-        sinks, conf = context.job.sinks, spark.conf.getAll
-        settings = effective_settings(self.settings, sinks, self.output_mode, conf)
-        write_start(self.checkpoint, DriverStart.now(settings))
+        sinks, letters, conf = context.job.sinks, context.dead_letters, spark.conf.getAll
+        started = effective_settings(self.settings, sinks, letters, self.output_mode, conf)
+        write_start(self.checkpoint, DriverStart.now(started))
         return query
 
     def check_and_bind(self) -> tuple[SparkSession, QueryContext]:

@@ -58,9 +58,14 @@ _SPARK_PREFIXES = (
 )
 """Spark's settings that are recorded; those of catalogs, of Hadoop and of the environment are not."""
 
-_SECRET = r"pass(?:word|wd|phrase)?|secret|token|credential|auth|(?:access|api|private)[-_.]?key"  # noqa: S105 - words
-_SECRET_NAME = re.compile(rf"{_SECRET}|key$", re.IGNORECASE)
-_SECRET_VALUE = re.compile(rf"(?:{_SECRET})\w*\s*[=:]|://.*@", re.IGNORECASE | re.DOTALL)
+DEAD_LETTERS, NO_SINK = "dead-letters", "none"
+"""The setting that names the sink of dead letters, and its value if the job has none."""
+
+SECRET_WORDS = r"pass(?:word|wd|phrase)?|secret|token|credential|auth(?!ors?\b)|(?:access|api|private)[-_.]?key"  # noqa: S105 - words
+"""A regular expression of what names a secret."""
+
+_SECRET_NAME = re.compile(rf"{SECRET_WORDS}|key$", re.IGNORECASE)
+_SECRET_VALUE = re.compile(rf"(?:{SECRET_WORDS})\w*\s*[=:]|://.*@", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class DriverStart:
 def effective_settings(
     settings: EpochSettings,
     sinks: Mapping[str, SinkBinding],
+    dead_letters: str | None,
     output_mode: str,
     spark: Mapping[str, str],
 ) -> dict[str, str]:
@@ -92,11 +98,13 @@ def effective_settings(
     Args:
         settings: of the job, after the environment has overridden them.
         sinks: by id.
+        dead_letters: the id of the sink of dead letters, None if the job has none.
         output_mode: as Spark's.
         spark: all settings of the Spark session.
     """
     found = {f"version.{name}": version(name) for name in ("pyspark", "sluicegate")}
     found |= {"version.python": platform.python_version(), "output-mode": output_mode}
+    found[DEAD_LETTERS] = dead_letters or NO_SINK
     own = {field.name for field in dataclasses.fields(EpochSettings)}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
