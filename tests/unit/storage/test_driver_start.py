@@ -45,7 +45,9 @@ def checkpoint(tmp_path: Path) -> LocalObjectStore:
 
 def test_the_settings_of_an_epoch_its_sinks_and_versions_are_recorded() -> None:
     spark = {"spark.sql.shuffle.partitions": "2", "spark.app.id": "x", "spark.driver.host": "pod"}
-    found = effective_settings(EpochSettings("1 second", overlap=True), SINKS, "kafka.out", "append", spark)
+    found = effective_settings(
+        EpochSettings("1 second", overlap=True), SINKS, "kafka.out", "append", spark
+    )
     assert found["interval"] == "1 second"
     assert found["overlap"] == "true"
     assert found["output-mode"] == "append"
