@@ -276,6 +276,8 @@ def test_the_console_shows_samples_of_a_jobs_dead_letters_without_secrets(
         console = create_app(reader, hosts=LOCAL_NAMES, refresh_s=0.0, kafka=topics.kafka.bootstrap)
         assert 'data-src="/dead-letters/shop"' in request(console, "/job/shop").body
         page = request(console, "/dead-letters/shop")
+        topics.put_dead_letters([b"cid"], "unparsed: line 8")
+        assert request(console, "/dead-letters/shop").text == page.text, "not read again yet"
     finally:
         reader.close()
     assert "unparsed: line # 2" in page.text

@@ -16,6 +16,7 @@ from sluicegate.storage.driver_start import (
     FOLDER,
     HIDDEN,
     RETAINED,
+    SPARK_VERSION,
     DriverStart,
     effective_settings,
     read_start,
@@ -44,7 +45,11 @@ def checkpoint(tmp_path: Path) -> LocalObjectStore:
 
 
 def test_the_settings_of_an_epoch_its_sinks_and_versions_are_recorded() -> None:
-    spark = {"spark.sql.shuffle.partitions": "2", "spark.app.id": "x", "spark.driver.host": "pod"}
+    spark = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.app.id": "x",
+        "spark.driver.host": "pod",
+    } | {SPARK_VERSION: "4.1.2"}
     found = effective_settings(
         EpochSettings("1 second", overlap=True), SINKS, "kafka.out", "append", spark
     )
@@ -54,7 +59,7 @@ def test_the_settings_of_an_epoch_its_sinks_and_versions_are_recorded() -> None:
     assert found["dead-letters"] == "kafka.out"
     assert found["sink.kafka.out"] == "topic out, parts: 4"
     assert found["spark.sql.shuffle.partitions"] == "2"
-    assert {"version.sluicegate", "version.pyspark", "version.python"} <= found.keys()
+    assert {"version.sluicegate", "version.python", "spark.version"} <= found.keys()
     assert "spark.app.id" not in found, "it is another for each driver"
     assert "spark.driver.host" not in found, "the same"
 

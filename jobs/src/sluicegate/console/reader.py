@@ -129,20 +129,24 @@ class Reader:
 
     def _with_drivers(self, facts: JobFacts) -> JobFacts:
         """Return the facts with how drivers started and failed."""
-        store, notes = _open(facts.address), list(facts.notes)
-        failed = partial(driver_failure.read_failure, store)
-        failures = self._newest(store, driver_failure.FOLDER, failed, notes)
-        started = partial(driver_start.read_start, store)
-        starts = self._newest(store, driver_start.FOLDER, started, notes)
+        notes = list(facts.notes)
+        failures = self._newest(facts, driver_failure.FOLDER, driver_failure.read_failure, notes)
+        starts = self._newest(facts, driver_start.FOLDER, driver_start.read_start, notes)
         return replace(facts, failures=failures, starts=starts, notes=tuple(notes))
 
     def _newest(
-        self, store: ObjectStore, folder: str, read: Callable[[str], T | None], notes: list[str]
+        self,
+        facts: JobFacts,
+        folder: str,
+        read: Callable[[ObjectStore, str], T | None],
+        notes: list[str],
     ) -> tuple[T, ...]:
         """Return what a folder has about drivers, newest first; one that cannot be read is a note."""
         try:
+            store = _open(facts.address)
             names = sorted(store.entries(folder), reverse=True)
-            return tuple(each for each in self._pool.map(read, names) if each is not None)
+            found = self._pool.map(partial(read, store), names)
+            return tuple(each for each in found if each is not None)
         except (ValueError, SluicegateError) as error:
             notes.append(f"{folder.rstrip('/')} of drivers are not shown: {error}")
             return ()

@@ -9,7 +9,7 @@ from sluicegate.storage.driver_start import HIDDEN, SECRET_WORDS
 
 _USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
 _NAMED = re.compile(
-    rf"""([\w.-]*(?:{SECRET_WORDS})[\w.-]*\\*["']?\s*[:=]\s*)"""
+    rf"""((?:{SECRET_WORDS})[\w.-]{{0,40}}\\*["']?\s*[:=]\s*)"""
     r"""(\\+"[^"]*"?|"(?:[^"\\]|\\.)*"?|'[^']*'?|(?:(?:Bearer|Basic)\s+)?[^\s,;&}]+)""",
     re.IGNORECASE,
 )

@@ -8,10 +8,11 @@ from threading import Lock
 
 from cachetools import TTLCache
 
-from sluicegate.console.model import JobFacts
+from sluicegate.console.model import Epoch, JobFacts
 from sluicegate.console.redaction import without_secrets
 from sluicegate.dead_letters.summary import Reason, by_reason
 from sluicegate.dead_letters.topic import read_dead_letters
+from sluicegate.errors import SluicegateError
 from sluicegate.sinks.kafka.connection import Connection
 from sluicegate.storage.driver_start import DEAD_LETTERS, NO_SINK
 
@@ -37,14 +38,18 @@ class Place:
 
 @dataclass(frozen=True)
 class Sampled:
-    """Dead letters by reason; `complete`: no more than LETTERS and REASONS were found."""
+    """Dead letters by reason, since an epoch; `complete`: there are no more of them.
 
+    At most LETTERS are read, and at most REASONS are shown.
+    """
+
+    epoch: int
     reasons: tuple[Reason, ...]
     complete: bool
 
 
 class Samples:
-    """Reads dead letters, each topic at most once in half a minute.
+    """Reads dead letters, those of a job at most once in half a minute, even if that fails.
 
     Args:
         kafka: bootstrap servers; empty: the console has no access to Kafka.
@@ -53,7 +58,7 @@ class Samples:
     def __init__(self, kafka: str = "") -> None:
         self._kafka = kafka
         self._lock = Lock()
-        self._read: TTLCache[tuple[str, int], Sampled] = TTLCache(16, _MAX_AGE_S)
+        self._read: TTLCache[tuple[str, str], Sampled | SluicegateError] = TTLCache(16, _MAX_AGE_S)
 
     def place(self, job: JobFacts) -> Place:
         """Return where the dead letters of a job are."""
@@ -80,15 +85,21 @@ class Samples:
             TargetMissing: the topic does not exist.
             SinkUnavailable: the brokers do not answer.
         """
-        since_ms = max(0, job.epochs[0].decided_at_ms - _BEFORE_MS)
         with self._lock:
-            known = self._read.get((topic, since_ms))
-            if known is None:
-                known = self._read[topic, since_ms] = self._sample(topic, since_ms)
-        return known
+            found = self._read.get((job.address, topic))
+            if found is None:
+                try:
+                    found = self._sample(job.epochs[0], topic)
+                except SluicegateError as error:  # every viewer would wait for the brokers again
+                    found = error
+                self._read[job.address, topic] = found
+        if isinstance(found, SluicegateError):
+            raise found
+        return found
 
-    def _sample(self, topic: str, since_ms: int) -> Sampled:
+    def _sample(self, first: Epoch, topic: str) -> Sampled:
+        since_ms = max(0, first.decided_at_ms - _BEFORE_MS)
         letters = read_dead_letters(Connection.of(self._kafka), topic, since_ms)
         reasons = by_reason(islice(letters, LETTERS), _EXAMPLES, redact=without_secrets)
         complete = len(reasons) <= REASONS and next(letters, None) is None
-        return Sampled(tuple(reasons[:REASONS]), complete)
+        return Sampled(first.number, tuple(reasons[:REASONS]), complete)

@@ -11,6 +11,8 @@ from sluicegate.sinks.kafka.reader import Position
 
 _CHARACTERS = 100
 """How much of a payload an example has."""
+_REDACTED = 10_000
+"""How much of it is redacted, so that what is cut from that is whole."""
 
 
 class Example(NamedTuple):
@@ -76,5 +78,6 @@ def address(letter: DeadLetter) -> str:
 def _excerpt(letter: DeadLetter, redact: Callable[[str], str]) -> str:
     source = f"{letter.source} " if letter.source else ""
     whole = letter.payload
-    payload = redact(letter.value.decode(errors="replace") if whole is None else whole)
+    payload = letter.value.decode(errors="replace") if whole is None else whole
+    payload = redact(payload[:_REDACTED])
     return f"{source}{payload[:_CHARACTERS]!r}{'…' if len(payload) > _CHARACTERS else ''}"

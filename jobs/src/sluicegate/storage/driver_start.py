@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 
-from sluicegate.errors import StoreUnavailable
+from sluicegate.errors import SluicegateError
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.schema import choices_of, key_of
@@ -32,6 +32,9 @@ RETAINED = 20
 
 HIDDEN = "(hidden)"
 """What is recorded in the place of a value that may be a secret."""
+
+SPARK_VERSION = "spark.version"
+"""The name under which the version of Spark is recorded, among its settings."""
 
 _RETRY_S = 3.0
 _SPARK_PREFIXES = (
@@ -55,6 +58,7 @@ _SPARK_PREFIXES = (
     "spark.sql.shuffle.",
     "spark.sql.streaming.",
     "spark.task.",
+    SPARK_VERSION,
 )
 """Spark's settings that are recorded; those of catalogs, of Hadoop and of the environment are not."""
 
@@ -100,10 +104,13 @@ def effective_settings(
         sinks: by id.
         dead_letters: the id of the sink of dead letters, None if the job has none.
         output_mode: as Spark's.
-        spark: all settings of the Spark session.
+        spark: all settings of the Spark session, and SPARK_VERSION.
     """
-    found = {f"version.{name}": version(name) for name in ("pyspark", "sluicegate")}
-    found |= {"version.python": platform.python_version(), "output-mode": output_mode}
+    found = {
+        "version.sluicegate": version("sluicegate"),
+        "version.python": platform.python_version(),
+        "output-mode": output_mode,
+    }
     found[DEAD_LETTERS] = dead_letters or NO_SINK
     own = {field.name for field in dataclasses.fields(EpochSettings)}
     for field in dataclasses.fields(settings):
@@ -127,7 +134,7 @@ def write_start(address: str, start: DriverStart) -> None:
         checkpoint.put(f"{FOLDER}{start.started_at_ms:015d}", [json.dumps(asdict(start)).encode()])
         for name in sorted(checkpoint.entries(FOLDER))[:-RETAINED]:
             checkpoint.delete(name)
-    except StoreUnavailable as error:
+    except SluicegateError as error:
         log.warning("the settings of this driver were not recorded for the console: %s", error.what)
 
 
