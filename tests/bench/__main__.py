@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -25,7 +26,7 @@ from infra.workspace import work_folder
 from tests.bench import latency, machine, produce, report, throughput
 from tests.bench.figures import Run, anomalies
 from tests.bench.operator import rounds
-from tests.bench.plan import LATENCY, RIVALS, SLUICEGATE, WORKLOADS, Pace, Workload, shuffled
+from tests.bench.plan import LATENCY, LATENCY_CONTENDERS, PACES, WORKLOADS, Workload, shuffled
 from tests.bench.report import Results
 from tests.bench.throughput import Source, Turn
 
@@ -82,15 +83,13 @@ class Bench:
                     "records_s",
                     "append_records_s",
                 )
-        pace = self._results.pace
-        if pace is None:
-            return
-        for contender in shuffled(
-            (SLUICEGATE, *RIVALS), seed=seed, round_=round_, workload=LATENCY
-        ):
-            _print(f"  round {round_}: {LATENCY}, {contender} ...")
-            run = latency.run(contender, round_, pace, self._services, self._folder)
-            self._add_run(run, "p50_ms", "p99_ms")
+        for pace in self._results.paces:
+            for contender in shuffled(
+                LATENCY_CONTENDERS, seed=seed, round_=round_, workload=pace.name
+            ):
+                _print(f"  round {round_}: {pace.name}, {contender} ...")
+                run = latency.run(contender, round_, pace, self._services, self._folder)
+                self._add_run(run, "p50_ms", "p99_ms")
 
     def _add_run(self, run: Run, *shown: str) -> None:
         self._results.runs.append(run)
@@ -133,14 +132,14 @@ def _selected(options: argparse.Namespace) -> Results:
     workloads = [w for w in WORKLOADS if options.only in (None, w.name)]
     if records:
         workloads = [w.of_size(records) for w in workloads]
-    pace = None
-    if options.only in (None, LATENCY):
-        pace = Pace(seconds=_QUICK_SECONDS) if options.quick else Pace()
+    paces = PACES if options.only in (None, LATENCY) else ()
+    if options.quick:
+        paces = tuple(replace(pace, seconds=_QUICK_SECONDS) for pace in paces)
     jobs = 0
     if options.only in (None, _OPERATOR):
         jobs = _QUICK_JOBS if options.quick else options.jobs
     rounds_ = 1 if options.quick else options.rounds
-    return Results(rounds_, options.seed, workloads, pace, jobs=jobs)
+    return Results(rounds_, options.seed, workloads, paces, jobs=jobs)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -181,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
     code = 0
     try:
-        if results.workloads or results.pace:
+        if results.workloads or results.paces:
             print(
                 "Starting Kafka and MariaDB (or using the servers from the environment)", flush=True
             )

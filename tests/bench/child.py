@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -86,20 +86,28 @@ def await_exit(process: subprocess.Popen[bytes], timeout_s: float, name: str) ->
         raise RunFailed(f"{name} did not exit within {timeout_s:.0f} s") from error
 
 
-def await_file(path: Path, process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """Wait until a process has created a file.
+def await_ready(
+    ready: Callable[[], bool], folder: Path, process: subprocess.Popen[bytes], timeout_s: float
+) -> None:
+    """Wait until a process is ready.
+
+    Args:
+        ready: returns whether it is.
+        folder: where it writes its result.
+        process: the process.
+        timeout_s: how long to wait.
 
     Raises:
-        RunFailed: the process exited, or the file did not appear in time.
+        RunFailed: the process exited, or was not ready in time.
     """
     end = time.monotonic() + timeout_s
-    while not path.exists():
+    while not ready():
         if process.poll() is not None:
             raise RunFailed(
-                f"the process exited (exit code {process.returncode}): {_error(path.parent)}"
+                f"the process exited (exit code {process.returncode}): {_error(folder)}"
             )
         if time.monotonic() > end:
-            raise RunFailed(f"no {path.name} within {timeout_s:.0f} s")
+            raise RunFailed(f"the process was not ready within {timeout_s:.0f} s")
         time.sleep(0.05)
 
 

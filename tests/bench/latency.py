@@ -1,13 +1,15 @@
 """One latency run: a paced producer in this process, the contender and a reader in their own.
 
-Latency is the time from the producer's send call until the read_committed reader receives the record.
+Latency is the time from when a record was due to be sent until the read_committed reader receives it.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -18,8 +20,10 @@ from tests.bench.child import RunFailed
 from tests.bench.contender import STOP
 from tests.bench.epochs import irregular, read_epochs
 from tests.bench.figures import Run
+from tests.bench.flink import job as flink
+from tests.bench.flink import program as flink_program
 from tests.bench.phases import phase_times, repeated
-from tests.bench.plan import LATENCY, LATENCY_EPOCH_RECORDS, PASS_THROUGH, Order, Pace
+from tests.bench.plan import FLINK, LATENCY_EPOCH_RECORDS, PASS_THROUGH, Order, Pace
 from tests.bench.produce import PARTITIONS, paced
 
 WARM_EPOCHS = 5
@@ -32,9 +36,10 @@ _SLIPPED = 1.05
 
 def run(contender: str, round_: int, pace: Pace, services: Services, base: Path) -> Run:
     """Run a contender once; report any error as the run's anomaly."""
-    folder = base / f"{LATENCY}-{contender}-{round_}"
+    turn = re.sub("[ ,_]+", "-", f"{pace.name}-{contender}-{round_}")
+    folder = base / turn
     folder.mkdir(parents=True)
-    stem = f"{base.name}-{LATENCY}-{contender}-{round_}"
+    stem = f"{base.name}-{turn}"
     order = Order(
         kind=PASS_THROUGH,
         contender=contender,
@@ -53,7 +58,7 @@ def run(contender: str, round_: int, pace: Pace, services: Services, base: Path)
     try:
         return _measured(order, round_, pace, folder)
     except RunFailed as error:
-        return Run(LATENCY, contender, round_, anomaly=str(error))
+        return Run(pace.name, contender, round_, anomaly=str(error))
     finally:
         for topic in (order.source, order.sink):
             services.kafka.delete_topic(topic)
@@ -62,39 +67,56 @@ def run(contender: str, round_: int, pace: Pace, services: Services, base: Path)
 def _measured(order: Order, round_: int, pace: Pace, folder: Path) -> Run:
     with (
         child.running("tests.bench.reader", folder) as reader_process,
-        child.running("tests.bench.contender", folder) as contender_process,
+        _contender(order, folder) as process,
     ):
-        child.await_file(folder / reader.READY, reader_process, _START_S)
+        child.await_ready((folder / reader.READY).exists, folder, reader_process, _START_S)
         with _warming_up(order, pace):
-            committed = folder / "checkpoint" / "commits" / str(WARM_EPOCHS - 1)
-            child.await_file(committed, contender_process, _START_S)
+            child.await_ready(lambda: _is_warm(order, folder), folder, process, _START_S)
         took_s = paced(order.bootstrap, order.source, pace, reader.MEASURED)
         (folder / reader.SENT).touch()
         child.await_exit(reader_process, _READ_S, "the reader")
-        (folder / STOP).touch()
-        child.await_exit(contender_process, _START_S, "the contender")
+        if order.contender != FLINK:  # which reads its topic until it is killed
+            (folder / STOP).touch()
+            child.await_exit(process, _START_S, "the contender")
     summary: dict[str, Any] = json.loads((folder / reader.SEEN).read_text(encoding="utf-8"))
-    epochs = read_epochs(child.result(folder)["progress"])
-    spans = list(child.spans(folder))
+    late = took_s > pace.seconds * _SLIPPED
     for anomaly in (
         f"{summary['missing']:,} records are missing" if summary["missing"] else "",
         f"{summary['repeated']:,} records arrived twice" if summary["repeated"] else "",
-        f"sending took {took_s:.1f} s instead of {pace.seconds:.0f}"
-        if took_s > pace.seconds * _SLIPPED
-        else "",
-        irregular(epochs, None),
-        repeated(spans),
+        f"sending took {took_s:.1f} s instead of {pace.seconds:.0f}" if late else "",
     ):
         if anomaly:
             raise RunFailed(anomaly)
+    phases = {} if order.contender == FLINK else _phases(folder)
     figures = {name: float(summary[name]) for name in ("p50_ms", "p99_ms", "max_ms")}
-    return Run(
-        LATENCY,
-        order.contender,
-        round_,
-        figures=figures,
-        phases=phase_times(spans, epochs, WARM_EPOCHS),
-    )
+    return Run(pace.name, order.contender, round_, figures=figures, phases=phases)
+
+
+def _contender(order: Order, folder: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    if order.contender == FLINK:
+        command = flink.command(flink_program.install(), order, folder)
+        return child.running_command(command, folder / child.LOG)
+    return child.running("tests.bench.contender", folder)
+
+
+def _is_warm(order: Order, folder: Path) -> bool:
+    """Return whether a contender has committed its first epochs or checkpoints."""
+    if order.contender == FLINK:
+        made = (folder / "checkpoint").glob("*/chk-*")
+        return any(int(path.name.removeprefix("chk-")) >= WARM_EPOCHS for path in made)
+    return (folder / "checkpoint" / "commits" / str(WARM_EPOCHS - 1)).exists()
+
+
+def _phases(folder: Path) -> dict[str, list[float]]:
+    """Return the times of the phases of a contender on Spark.
+
+    Raises:
+        RunFailed: an epoch is missing, or was repeated.
+    """
+    epochs, spans = read_epochs(child.result(folder)["progress"]), list(child.spans(folder))
+    if anomaly := irregular(epochs, None) or repeated(spans):
+        raise RunFailed(anomaly)
+    return phase_times(spans, epochs, WARM_EPOCHS)
 
 
 @contextmanager

@@ -90,10 +90,11 @@ WORKLOADS: Final = (
         0,
         2_000_000,
         200_000,
-        contenders=(SLUICEGATE, OVERLAP, BARE, SPARK, NAIVE),
+        contenders=(SLUICEGATE, OVERLAP, BARE, SPARK, NAIVE, FLINK),
         note=(
             f"{SLUICEGATE} is the packaged job, dead letters and trace headers included; {BARE} the same "
-            f"query as the others'. {SPARK} writes Kafka ONLY: it has no way into MySQL"
+            f"query as the others'. {SPARK} and {FLINK} write Kafka ONLY. A line is appended when its "
+            "window's last count is"
         ),
     ),
     Workload(
@@ -111,17 +112,22 @@ WORKLOADS: Final = (
 
 @dataclass(frozen=True)
 class Pace:
-    """Input rate of the latency workload.
+    """Input rate of a latency workload.
 
     Args:
+        trigger: interval between epochs, and between Flink's checkpoints.
         records_s: records per second.
         seconds: duration of the measured part.
-        trigger: interval between epochs.
     """
 
+    trigger: str
     records_s: int = 5000
     seconds: float = 20.0
-    trigger: str = "1 second"
+
+    @property
+    def name(self) -> str:
+        """The name of the workload."""
+        return f"{LATENCY}, {self.trigger}"
 
     @property
     def records(self) -> int:
@@ -129,6 +135,8 @@ class Pace:
         return int(self.records_s * self.seconds)
 
 
+PACES: Final[tuple[Pace, ...]] = (Pace("1 second"), Pace("200 milliseconds"))
+LATENCY_CONTENDERS: Final = (SLUICEGATE, OVERLAP, SPARK, NAIVE, FLINK)
 LATENCY_VALUE_BYTES: Final = 100
 LATENCY_EPOCH_RECORDS: Final = 200_000
 

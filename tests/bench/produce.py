@@ -87,7 +87,10 @@ def _fill_values(bootstrap: str, topic: str, workload: Workload) -> Content:
 
 
 def paced(bootstrap: str, topic: str, pace: Pace, kind: bytes, until: Event | None = None) -> float:
-    """Send records at a steady pace, each with its number and send time.
+    """Send records at a steady pace, each with its number and the time at which it was due.
+
+    A record that is sent late, because the broker or this process is slow, is still due at its time:
+    otherwise the slowest moments would count least (coordinated omission).
 
     Args:
         bootstrap: Kafka's bootstrap servers.
@@ -99,12 +102,13 @@ def paced(bootstrap: str, topic: str, pace: Pace, kind: bytes, until: Event | No
     Returns:
         The duration in seconds.
     """
-    padding, start, sent = b"." * 100, time.monotonic(), 0
+    padding, start, start_ns, sent = b"." * 100, time.monotonic(), time.time_ns(), 0
     with _Sender(bootstrap, topic) as sender:
         while not until.is_set() if until else sent < pace.records:
             due = int((time.monotonic() - start) * pace.records_s)
             for number in range(sent, due if until else min(due, pace.records)):
-                head = b"%s %09d %020d " % (kind, number, time.time_ns())
+                due_ns = start_ns + number * 1_000_000_000 // pace.records_s
+                head = b"%s %09d %020d " % (kind, number, due_ns)
                 sender.send(head + padding[len(head) :])
                 sent = number + 1
             time.sleep(_BURST_S)

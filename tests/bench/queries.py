@@ -18,6 +18,7 @@ from infra.local_services import MySQLEndpoint
 from sluicegate import EpochSettings, KafkaSink, MySQLSink, epochs
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate.spark.epochs import EpochsWriter
+from sluicegate.spark.filters import where_computed
 from sluicegate_jobs.ip_count import job
 from sluicegate_jobs.ip_count.job import IpCountSettings
 from sluicegate_jobs.kafka_source import kafka_source
@@ -153,8 +154,7 @@ def _counts(spark: SparkSession, settings: IpCountSettings) -> DataFrame:
     """Return only the aggregation of ip_count, from the same parsed lines."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
     return (
-        job.parse_lines(source, settings)
-        .where(F.col("invalid").isNull())
+        where_computed(job.parse_lines(source, settings), F.col("invalid").isNull())
         .withWatermark("at", settings.lateness)
         .groupBy(F.window("at", settings.window), "ip")
         .agg(F.count("*").alias("hits"))

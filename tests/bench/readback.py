@@ -63,12 +63,26 @@ def values_in(bootstrap: str, topic: str, times: list[int] | None = None) -> Con
     return Content(rows, total)
 
 
-def counts_in(bootstrap: str, topic: str) -> Content:
-    """Return the number of windows and addresses in a topic and the sum of their last counts."""
+def counts_in(bootstrap: str, topic: str, times: list[int] | None = None) -> Content:
+    """Return the number of windows and addresses in a topic and the sum of their last counts.
+
+    Args:
+        bootstrap: Kafka's bootstrap servers.
+        topic: the topic.
+        times: if given, it gets for each line the time of the last record of its window, in
+            milliseconds since 1970, ascending.
+    """
     last: dict[tuple[str, str], int] = {}
+    last_ms: dict[str, int] = {}
     for message in committed(bootstrap, topic):
         row = json.loads(message.value() or b"")
-        last[row["window_start"], row["ip"]] = int(row["hits"])
+        window = row["window_start"]
+        last[window, row["ip"]] = int(row["hits"])
+        last_ms[window] = max(last_ms.get(window, 0), message.timestamp()[1])
+    if times is not None:
+        for (window, _), hits in last.items():
+            times += [last_ms[window]] * hits
+        times.sort()
     return Content(len(last), sum(last.values()))
 
 

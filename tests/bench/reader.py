@@ -1,6 +1,6 @@
 """A read_committed reader in its own process: `python -m tests.bench.reader FOLDER`.
 
-Compares the time at which a record is seen with the send time in the record, and counts missing
+Compares the time at which a record is seen with the time in it at which it was due, and counts missing
 and repeated records. Exits when all measured records were seen, or when no more arrive.
 """
 
@@ -83,9 +83,9 @@ def _read(consumer: Consumer, records: int, sent: Path) -> list[tuple[int, float
             if message.error() is not None:
                 raise KafkaException(message.error())
             last_message_s = time.monotonic()
-            kind, number, sent_ns, _ = (message.value() or b"").split(b" ", 3)
+            kind, number, due_ns, _ = (message.value() or b"").split(b" ", 3)
             if kind == MEASURED:
-                seen.append((int(number), (now_ns - int(sent_ns)) / 1e6))
+                seen.append((int(number), (now_ns - int(due_ns)) / 1e6))
                 numbers.add(int(number))
         if len(numbers) == records:
             end = min(end, time.monotonic() + _AFTER_S)

@@ -13,7 +13,9 @@ from tests.bench.machine import Machine
 from tests.bench.operator import report
 from tests.bench.plan import (
     COMPRESSION,
+    FLINK,
     LATENCY,
+    LATENCY_CONTENDERS,
     LATENCY_VALUE_BYTES,
     MEASURED,
     OTHER_ENGINES,
@@ -37,7 +39,7 @@ class Results:
     rounds: int
     seed: int
     workloads: Sequence[Workload]
-    pace: Pace | None
+    paces: Sequence[Pace]
     runs: list[Run] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
     jobs: int = 0
@@ -59,8 +61,8 @@ def text(results: Results) -> str:
 def _lines(results: Results) -> Iterator[str]:
     for workload in results.workloads:
         yield from _throughput(results, workload)
-    if results.pace is not None:
-        yield from _latency(results, results.pace)
+    for pace in results.paces:
+        yield from _latency(results, pace)
     if results.jobs:
         yield from report.lines(results.operator, results.jobs)
     yield ""
@@ -124,19 +126,19 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
 def _latency(results: Results, pace: Pace) -> Iterator[str]:
     yield ""
     yield (
-        f"{LATENCY}: send -> seen by a read_committed reader; {pace.records_s:,} records/s of "
-        f"{LATENCY_VALUE_BYTES} B for {pace.seconds:.0f} s, trigger {pace.trigger}, pass-through"
+        f"{LATENCY}: due -> seen by a read_committed reader; {pace.records_s:,} records/s of "
+        f"{LATENCY_VALUE_BYTES} B for {pace.seconds:.0f} s, interval {pace.trigger}, pass-through"
     )
     yield f"  {'':<24}{'p50 ms median (min - max)':>30}{'p99 ms median (min - max)':>30}{'sound':>8}"
-    for contender in (SLUICEGATE, *RIVALS):
-        p50 = spread(results.runs, LATENCY, contender, "p50_ms")
-        p99 = spread(results.runs, LATENCY, contender, "p99_ms")
+    for contender in LATENCY_CONTENDERS:
+        p50 = spread(results.runs, pace.name, contender, "p50_ms")
+        p99 = spread(results.runs, pace.name, contender, "p99_ms")
         sound = f"{p50.count if p50 else 0}/{results.rounds}"
         yield f"  {contender:<24}{_rate(p50):>30}{_rate(p99):>30}{sound:>8}"
-    pairs = [(SLUICEGATE, rival) for rival in RIVALS]
-    yield from _ratios(results, LATENCY, "p50_ms", pairs, "p50, less is better")
-    yield from _ratios(results, LATENCY, "p99_ms", pairs, "p99, less is better")
-    yield from _phases(results.runs, LATENCY, SLUICEGATE)
+    pairs = [*itertools.product((SLUICEGATE, OVERLAP), (*RIVALS, FLINK))]
+    yield from _ratios(results, pace.name, "p50_ms", pairs, "p50, less is better")
+    yield from _ratios(results, pace.name, "p99_ms", pairs, "p99, less is better")
+    yield from _phases(results.runs, pace.name, SLUICEGATE)
 
 
 def _ratios(
@@ -145,7 +147,8 @@ def _ratios(
     yield f"  ratios, pair by pair in the same round ({meaning}):"
     for contender, rival in pairs:
         values = ratios(results.runs, workload, figure, contender, rival)
-        kafka_only = " (Kafka only)" if rival == SPARK and workload == "ip_count" else ""
+        alone = rival in (SPARK, *OTHER_ENGINES) and workload == "ip_count"
+        kafka_only = " (Kafka only)" if alone else ""
         label = f"{contender} / {rival}{kafka_only}"
         if values is None:
             yield f"    {label:<56} no sound pair"

@@ -192,20 +192,21 @@ def append_figures(appends: Sequence[int]) -> dict[str, float]:
 def _read_back(
     turn: Turn, order: Order, expected: Content, services: Services
 ) -> tuple[str, list[int]]:
-    """Return what is wrong with the sinks, empty if nothing is, and the append times of values."""
+    """Return what is wrong with the sinks, empty if nothing is, and when the records were appended."""
+    appends: list[int] = []
     if turn.workload.kind != IP_COUNT:
-        appends: list[int] = []
         content = readback.values_in(order.bootstrap, order.sink, appends)
         return content.differs("the topic", expected), appends
-    problem = readback.counts_in(order.bootstrap, order.sink).differs("the topic", expected)
-    if not problem and turn.contender != SPARK:
+    counts = readback.counts_in(order.bootstrap, order.sink, appends)
+    problem = counts.differs("the topic", expected)
+    if not problem and turn.contender not in (SPARK, *OTHER_ENGINES):
         problem = readback.counts_in_table(services.mysql, order.table).differs(
             "the table", expected
         )
     if not problem and turn.contender in (SLUICEGATE, OVERLAP):
         dead_letters = readback.values_in(order.bootstrap, order.dead_letters)
         problem = dead_letters.differs("the dead-letter topic", Content(0, 0))
-    return problem, []
+    return problem, appends
 
 
 def _make_sinks(order: Order, services: Services) -> None:

@@ -25,7 +25,8 @@ TARGETS: Final = (
         ("jobs/src/sluicegate/protocol",),
         ("tests/unit/protocol", "-k", "not every_state and not random_schedules"),
     ),
-    Target("storage", ("jobs/src/sluicegate/storage",), ("tests/unit/storage",)),
+    # with its tests on a real S3 server, which starts in half a second
+    Target("storage", ("jobs/src/sluicegate/storage",), ("tests/unit/storage", "-m", "not slow")),
     Target("savepoints", ("jobs/src/sluicegate/savepoints",), ("tests/unit/savepoints",)),
     Target(
         "reconcile",

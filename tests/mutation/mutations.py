@@ -75,8 +75,15 @@ def mutants_of(path: Path, name: str) -> Iterator[Mutant]:
             text = f"{name}:{qualified}: {change.text}"
             seen[text] += 1
             number = f" #{seen[text]}" if seen[text] > 1 else ""
-            line: int = getattr(change.node, "lineno", function.lineno)
-            yield Mutant(text + number, line, qualified, partial(_replaced, tree, change))
+            yield Mutant(
+                text + number, _line(change.node), qualified, partial(_replaced, tree, change)
+            )
+
+
+def _line(node: ast.AST) -> int:
+    """Return the first line of a node; some, such as the `for` of a comprehension, have none."""
+    line: int = min(part.lineno for part in ast.walk(node) if hasattr(part, "lineno"))
+    return line
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[Function, str]]:

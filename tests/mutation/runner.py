@@ -106,6 +106,7 @@ class Session:
         if session.testsfailed:
             raise pytest.UsageError("the tests cannot be collected")
         _generate_few_examples()
+        gc.unfreeze()  # a package that ran before has frozen the functions of this one
         self._functions = _functions()
         gc.freeze()
         reached, durations = self._coverage(session.items)

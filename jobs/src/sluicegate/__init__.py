@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sluicegate.sinks.mysql import MySQLSink as MySQLSink
     from sluicegate.spark.batch import batch as batch
     from sluicegate.spark.epochs import epochs as epochs
+    from sluicegate.spark.late_rows import LateRows as LateRows
     from sluicegate.spark.lookup import lookup as lookup
-    from sluicegate.spark.outputs import LateRows as LateRows
     from sluicegate.spark.outputs import refuse as refuse
     from sluicegate.spark.query import EpochsQuery as EpochsQuery
     from sluicegate.spark.session import session as session
@@ -35,7 +35,7 @@ _MODULES = {
     "EpochsQuery": "spark.query",
     "JobSettings": "packaged_job",
     "KafkaSink": "sinks.kafka",
-    "LateRows": "spark.outputs",
+    "LateRows": "spark.late_rows",
     "MySQLSink": "sinks.mysql",
     "RedisHash": "lookups.redis",
     "RedisKeys": "lookups.redis",

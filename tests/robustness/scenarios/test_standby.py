@@ -35,5 +35,6 @@ def test_a_standby_takes_over_from_each_killed_driver_and_the_result_is_exact(
     result = start(command, new_log_file(tmp_path), {VARIABLE: failpoints}).wait()
     assert result.code == 0, result.log
     assert result.log.count("the standby takes over") == len(points)
+    assert "the standby is not warm" not in result.log
     assert result.epochs("replayed") == [2]
     scenario.check_exact()

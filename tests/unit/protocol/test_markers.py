@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.errors import Fenced, MarkerMismatch, SinkRegressed, SluicegateError
-from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict, compare_marker
+from sluicegate.protocol.markers import (
+    NO_MARKER,
+    Marker,
+    Verdict,
+    compare_marker,
+    is_seed_of,
+    marker_to_name,
+)
 
 attempts = st.sampled_from(["a", "b", "c"])
 real = st.builds(Marker, epoch=st.integers(0, 6), attempt=attempts)
@@ -105,3 +112,47 @@ def test_each_error_by_example(found: Marker | None, kind: type[SluicegateError]
 
 def test_a_marker_is_printed_as_words() -> None:
     assert (str(Marker(3, "x")), str(NO_MARKER)) == ("epoch 3, attempt x", "none yet")
+
+
+@pytest.mark.parametrize(
+    ("found", "words"), [(None, "is absent"), (Marker(3, "foreign"), "is epoch 3, attempt foreign")]
+)
+def test_an_error_names_the_marker_that_was_found(found: Marker | None, words: str) -> None:
+    with pytest.raises(MarkerMismatch, match=words):
+        compare_marker(found, this=Marker(5, "t"), prev=Marker(3, "p"), where="")
+
+
+@pytest.mark.parametrize(
+    ("found", "is_seed"),
+    [
+        (Marker(3, "seeded.x"), True),
+        (Marker(2, "seeded.x"), False),
+        (Marker(3, "x"), False),
+        (None, False),
+    ],
+)
+def test_a_seed_stands_for_the_marker_of_its_epoch(found: Marker | None, is_seed: bool) -> None:  # noqa: FBT001
+    assert is_seed_of(found, Marker(3, "p")) is is_seed
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "may_expire", "named"),
+    [
+        (Marker(3, "seeded.x"), Marker(3, "p"), True, Marker(3, "seeded.x")),
+        (None, Marker(3, "p"), True, Marker(3, "seeded.new")),
+        (None, Marker(3, "p"), False, Marker(3, "p")),
+        (None, NO_MARKER, False, Marker(-1, "seeded.new")),
+        (NO_MARKER, NO_MARKER, False, Marker(-1, "seeded.new")),
+        (NO_MARKER, Marker(3, "p"), True, Marker(3, "p")),
+        (Marker(2, "foreign"), NO_MARKER, True, NO_MARKER),
+        (Marker(2, "foreign"), Marker(3, "p"), True, Marker(3, "p")),
+    ],
+)
+def test_a_record_names_a_seed_only_where_the_sink_has_no_marker(
+    found: Marker | None,
+    expected: Marker,
+    may_expire: bool,  # noqa: FBT001
+    named: Marker,
+) -> None:
+    """A marker that is not the expected one stays an error of the apply."""
+    assert named == marker_to_name(found, expected=expected, new_id="new", may_expire=may_expire)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -9,7 +10,7 @@ import pytest
 
 from sluicegate import failpoints
 from sluicegate.protocol import effects
-from sluicegate.protocol.ports import Clock, EpochPorts, Sinks
+from sluicegate.protocol.ports import ApplyPorts, Clock, EpochPorts, Plan, Sinks
 from tests.unit.protocol.script import record
 
 
@@ -32,6 +33,17 @@ def test_the_clock_is_read(ports: EpochPorts) -> None:
 def test_a_pause_is_made(ports: EpochPorts) -> None:
     effects.Pause(0.2).perform(ports)
     ports.clock.pause.assert_called_once_with(0.2)  # type: ignore[attr-defined]
+
+
+def test_the_last_applied_epoch_is_that_of_the_sinks(ports: EpochPorts) -> None:
+    ports.sinks.await_applies.return_value = 7  # type: ignore[attr-defined]
+    assert effects.AwaitApplies().perform(ports) == 7
+
+
+def test_an_epoch_has_the_ports_of_its_applies_and_a_plan(ports: EpochPorts) -> None:
+    plan = create_autospec(Plan, instance=True)
+    applies = ApplyPorts(ports.log, ports.offsets, ports.clock, ports.sinks)
+    assert applies.with_plan(plan) == replace(ports, plan=plan)
 
 
 def test_markers_are_refreshed(ports: EpochPorts) -> None:

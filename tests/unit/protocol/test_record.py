@@ -16,12 +16,16 @@ from sluicegate.errors import EpochLogBroken
 from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.protocol.record import (
     MAGIC,
+    SEAL_MAGIC,
     Chunk,
     EpochRecord,
     EventTime,
+    Seal,
     SinkBinding,
     decode,
+    decode_seal,
     encode,
+    encode_seal,
     parse_sinks,
 )
 
@@ -144,10 +148,40 @@ def test_bytes_after_the_record_are_rejected(record: EpochRecord, more: bytes) -
         decode(encode(record) + more)
 
 
+def signed(body: bytes) -> bytes:
+    return body + hashlib.sha256(body).digest()
+
+
 def with_digest(header: object) -> bytes:
     packed = json.dumps(header).encode()
-    body = MAGIC + struct.pack(">Q", len(packed)) + packed
-    return body + hashlib.sha256(body).digest()
+    return signed(MAGIC + struct.pack(">Q", len(packed)) + packed)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", struct.pack(">Q", 4) + b"{no}"])
+def test_an_intact_object_without_a_header_is_rejected(content: bytes) -> None:
+    with pytest.raises(
+        EpochLogBroken, match=r"^an epoch record is torn.*\n.*its decision is unknown"
+    ):
+        decode(signed(MAGIC + content))
+
+
+def test_a_record_without_its_magic_line_is_rejected() -> None:
+    with pytest.raises(EpochLogBroken):
+        decode(signed(encode(small())[len(MAGIC) : -32]))
+
+
+@pytest.mark.parametrize("content", [b"{no}", b"[]", b'{"epoch": 1}'])
+def test_an_intact_seal_of_another_format_is_rejected(content: bytes) -> None:
+    with pytest.raises(
+        EpochLogBroken, match=r"^a seal is torn.*\n.*nothing can be decided after it"
+    ):
+        decode_seal(signed(SEAL_MAGIC + content))
+
+
+def test_a_seal_without_its_magic_line_is_rejected() -> None:
+    stored = encode_seal(Seal("id", "L", "j", 3, "moved", 0))
+    with pytest.raises(EpochLogBroken):
+        decode_seal(signed(stored[len(SEAL_MAGIC) : -32]))
 
 
 @pytest.mark.parametrize("header", [[], {}, {"chunks": [{}]}, "text", None])
@@ -175,6 +209,14 @@ def test_inline_bytes_that_differ_from_the_staged_ones_are_rejected() -> None:
 def test_a_staged_object_with_other_bytes_is_rejected(stored: bytes) -> None:
     with pytest.raises(EpochLogBroken):
         chunk("s", 0).verify(stored)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("staging/7", "chunk staging/7"), (None, "chunk inline")]
+)
+def test_the_error_names_the_chunk(name: str | None, words: str) -> None:
+    with pytest.raises(EpochLogBroken, match=words):
+        replace(chunk("s", 0), name=name).verify(b"else")
 
 
 def test_a_staged_object_with_its_own_bytes_is_accepted() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from sluicegate.deployment.termination import Reason
+from sluicegate.errors import StoreUnavailable
+from sluicegate.storage import driver_failure
 from sluicegate.storage.driver_failure import (
     FOLDER,
     RETAINED,
@@ -52,7 +57,20 @@ def test_nothing_is_written_where_no_job_has_run(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("damage", [b"", b"[]", b'{"ended_at_ms": 1}', b'{"ran_s": "NaN"}'])
+WRITTEN = json.dumps(asdict(FENCED)).encode()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"[]",
+        b'{"ended_at_ms": 1}',
+        WRITTEN.replace(b"4.5", b"NaN"),
+        WRITTEN.replace(b"1800000000000", b"Infinity"),
+        WRITTEN.replace(b"4.5", b"null"),
+    ],
+)
 def test_a_damaged_failure_is_named(checkpoint: LocalObjectStore, damage: bytes) -> None:
     checkpoint.put(f"{FOLDER}1", [damage])
     with pytest.raises(ValueError, match=f"{FOLDER}1 is damaged"):
@@ -65,3 +83,41 @@ def test_a_checkpoint_that_cannot_be_written_is_only_logged(
     checkpoint.put("failures", [b"a file in the place of the folder"])
     write_failure(checkpoint.url, FENCED)
     assert "was not recorded" in caplog.text
+
+
+def test_a_store_that_does_not_answer_soon_is_a_warning_of_one_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The restart waits for it."""
+    asked: list[float] = []
+
+    def unreachable(_address: str, *, retry_timeout_s: float) -> LocalObjectStore:
+        asked.append(retry_timeout_s)
+        raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(driver_failure, "open_store", unreachable)
+    write_failure("s3://b/x", FENCED)
+    assert asked == [3.0]
+    (logged,) = caplog.records
+    assert (logged.levelname, logged.exc_info) == ("WARNING", None)
+
+
+def test_a_damaged_lineage_is_only_logged(
+    checkpoint: LocalObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next driver reports it, and must be started for that."""
+    checkpoint.put("lineage.json", [b"{"])
+    write_failure(checkpoint.url, FENCED)
+    assert "was not recorded" in caplog.text
+
+
+def test_a_failure_that_was_deleted_meanwhile_is_none(checkpoint: LocalObjectStore) -> None:
+    assert read_failure(checkpoint, f"{FOLDER}1") is None
+
+
+def test_a_failure_has_the_reason_that_the_driver_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000_000_999_999)
+    reason = Reason("Fenced", "overtaken", "nothing", "keep one")
+    assert DriverFailure.now(65, 4.50049, reason, then="ended") == replace(FENCED, then="ended")
+    killed = DriverFailure.now(-9, 4.5, None)
+    assert killed == DriverFailure(FENCED.ended_at_ms, 4.5, -9)

@@ -1,5 +1,7 @@
 """Epoch log, staging area and lineage on a local disk."""
 
+import hashlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +13,17 @@ from sluicegate.errors import (
     OffsetLogDiverged,
     Sealed,
     StageFailed,
+    StoreUnavailable,
 )
 from sluicegate.protocol.record import Chunk, EpochRecord, Seal
-from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
-from sluicegate.storage.lineage import Lineage, claim_lineage, create_lineage
+from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, log_ports
+from sluicegate.storage.lineage import (
+    RESTORING,
+    Lineage,
+    claim_lineage,
+    create_lineage,
+    new_lineage_id,
+)
 from sluicegate.storage.object_store import LocalObjectStore
 from sluicegate.storage.staging_area import StagingArea
 
@@ -66,10 +75,113 @@ def test_rule_02_pruning_respects_the_retention_and_keeps_the_newest(
     log = StoredEpochLog(store, retained=5)
     for epoch in range(12):
         log.create(record(epoch))
-    log.prune_after(record(11))
+    assert log.prune(11) == 7
     assert log.epochs() == [7, 8, 9, 10, 11]
     StoredEpochLog(store, retained=0).prune_after(record(11))
     assert log.epochs() == [11]
+
+
+def test_pruning_runs_once_in_ten_epochs(store: LocalObjectStore) -> None:
+    """It lists the whole log."""
+    log = StoredEpochLog(store, retained=1)
+    for epoch in range(5, 16):
+        log.create(record(epoch))
+    log.prune_after(record(5))
+    log.prune_after(record(14))
+    assert log.epochs() == list(range(5, 16))
+    log.prune_after(record(15))
+    assert log.epochs() == [15]
+
+
+class Unreachable(LocalObjectStore):
+    """A store whose lists fail while `broken`."""
+
+    broken = True
+
+    def names(self, prefix: str) -> Iterator[str]:
+        if self.broken:
+            raise StoreUnavailable("no list")
+        return super().names(prefix)
+
+
+def test_a_store_that_cannot_be_listed_is_pruned_by_the_next_epoch(tmp_path: Path) -> None:
+    store = Unreachable(tmp_path)
+    log = StoredEpochLog(store, retained=1)
+    for epoch in (1, 2, 3):
+        log.create(record(epoch))
+    log.prune_after(record(2))
+    store.broken = False
+    log.prune_after(record(3))
+    assert log.epochs() == [3]
+
+
+def test_pruning_removes_a_record_after_what_belongs_to_it(
+    store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it is interrupted, the record still shows which epochs the rest belongs to."""
+    log = StoredEpochLog(store, retained=1)
+    for epoch in (1, 2):
+        log.create(record(epoch))
+    log.mark_applied(1)
+    deleted: list[str] = []
+    monkeypatch.setattr(LocalObjectStore, "delete", lambda _self, name: deleted.append(name))
+    log.prune(2)
+    assert deleted == ["epochs/1.applied", "epochs/1"]
+
+
+def test_a_file_that_is_not_of_the_log_is_left_alone(store: LocalObjectStore) -> None:
+    store.create("epochs/README.txt", b"")
+    log = StoredEpochLog(store, retained=1)
+    assert (log.epochs(), log.newest(), log.seal()) == ([], None, None)
+    log.create(record(2))
+    assert log.prune(2) == 0
+    assert store.read("epochs/README.txt") is not None
+
+
+def test_a_record_that_another_process_prunes_meanwhile_has_no_chunks_to_keep(
+    tmp_path: Path,
+) -> None:
+    class Late(LocalObjectStore):
+        def read(self, name: str) -> bytes | None:
+            return None if name == "epochs/4" else super().read(name)
+
+    store = Late(tmp_path)
+    log = StoredEpochLog(store)
+    log.create(record(4))
+    StagingArea(store).write(4, "a", "s/0-0-0-0", b"1")
+    log.prune(5)
+    assert list(store.names("staging/")) == []
+
+
+def test_an_epoch_is_claimed_and_marked_once(store: LocalObjectStore) -> None:
+    log = StoredEpochLog(store)
+    assert (log.claim(3, "s", 0), log.claim(3, "s", 0), log.claim(3, "s", 1)) == (True, False, True)
+    assert not log.is_marked_applied(3)
+    log.mark_applied(3)
+    log.mark_applied(3)
+    assert log.is_marked_applied(3)
+
+
+def test_discarded_sinks_are_listed_by_epoch(store: LocalObjectStore) -> None:
+    log = StoredEpochLog(store)
+    assert (log.discard(3, "mysql", "why"), log.discard(3, "mysql", "again")) == (True, False)
+    assert (log.discarded(3), log.discarded(30)) == (frozenset({"mysql"}), frozenset())
+
+
+def test_without_a_seal_all_records_are_decided(store: LocalObjectStore) -> None:
+    log = StoredEpochLog(store)
+    log.create(record(2))
+    log.create(record(3))
+    assert log.decided() == [2, 3]
+
+
+def test_the_ports_of_the_logs_read_the_checkpoint(store: LocalObjectStore) -> None:
+    store.create("commits/4", b"v1\n{}")
+    ports = log_ports(store)
+    ports.log.create(record(4))
+    assert ports.log.newest() == 4
+    assert (ports.offsets.is_committed(4), ports.offsets.is_committed(5)) == (True, False)
+    assert ports.clock.now_ms() == pytest.approx(time.time() * 1000, abs=60_000)
 
 
 def test_rule_02_a_late_driver_never_prunes_newer_epochs(
@@ -91,6 +203,8 @@ def test_pruning_lists_twice_and_reads_only_what_it_needs(
         log.create(record(epoch))
         log.discard(epoch, "mysql", "why")
     StagingArea(store).write(9, "loser", "s/0-0-0-0", b"")
+    StagingArea(store).write(9, "loser", "s/0-0-1-0", b"")
+    StagingArea(store).write(1, "pruned", "s/0-0-0-0", b"")
     calls: list[str] = []
     read, names = LocalObjectStore.read, LocalObjectStore.names
 
@@ -153,6 +267,16 @@ def test_a_chunk_whose_reply_was_lost_is_found_by_its_content(store: LocalObject
         area.write(4, "a", "x", b"other rows")
 
 
+def test_a_chunk_is_read_from_its_record_or_from_its_object(store: LocalObjectStore) -> None:
+    area, digest = StagingArea(store), hashlib.sha256(b"rows").hexdigest()
+    name = area.write(4, "a", "x", b"rows")
+    for chunk in (
+        Chunk("s", 0, (0, 0), 1, 4, digest, name=name),
+        Chunk("s", 0, (0, 0), 1, 4, digest, inline=b"rows"),
+    ):
+        assert area.read(chunk) == b"rows"
+
+
 def test_a_missing_chunk_is_an_error(store: LocalObjectStore) -> None:
     with pytest.raises(EpochLogBroken, match="is missing"):
         StagingArea(store).read(Chunk("s", 0, (0, 0), 1, 5, "h", name="staging/4/a/x"))
@@ -192,6 +316,31 @@ def test_a_checkpoint_of_another_job_is_rejected_by_name(store: LocalObjectStore
     claim_lineage(store, "orders")
     with pytest.raises(CheckpointOfAnotherJob, match=r"orders(.|\n)*ip_count"):
         claim_lineage(store, "ip_count")
+
+
+def test_a_checkpoint_is_claimed_again_after_spark_has_used_it(store: LocalObjectStore) -> None:
+    lineage = claim_lineage(store, "ip_count")
+    store.create("metadata", b"{}")
+    assert claim_lineage(store, "ip_count") == lineage
+
+
+def test_a_checkpoint_whose_restore_is_incomplete_is_rejected(store: LocalObjectStore) -> None:
+    store.create(RESTORING, b"{}")
+    with pytest.raises(CheckpointOfAnotherJob, match=r"restore of a savepoint .* is incomplete"):
+        claim_lineage(store, "ip_count")
+
+
+def test_a_lineage_that_is_not_visible_yet_is_the_created_one(tmp_path: Path) -> None:
+    class Blind(LocalObjectStore):
+        def read(self, name: str) -> bytes | None:
+            assert name
+            return None
+
+    assert create_lineage(Blind(tmp_path), Lineage("l", "j")) == Lineage("l", "j")
+
+
+def test_the_id_of_a_lineage_is_short_enough_for_the_keys_of_markers() -> None:
+    assert len(new_lineage_id()) == 16
 
 
 def test_a_checkpoint_that_spark_used_alone_is_rejected(store: LocalObjectStore) -> None:

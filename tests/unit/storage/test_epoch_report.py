@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,24 @@ def test_a_report_counts_rows_tries_and_dead_letters() -> None:
     assert (report().rows_in, report().dead_letters) == (7, {"null": 2})
 
 
+def test_a_report_has_all_steps_or_those_of_whole_sinks() -> None:
+    assert report().steps == STEPS
+    assert report().without_parts().steps == (*STEPS[:2], STEPS[3])
+
+
+def test_a_step_is_measured_in_milliseconds() -> None:
+    """To the microsecond; nanoseconds since 1970 do not fit into a float."""
+    begin_ns = 1_700_000_000_123_456_789
+    step = TimedStep.of_ns("stage", begin_ns, begin_ns + 5_000_000_499_499)
+    assert step == TimedStep("stage", 1_700_000_000_123.457, 5_000_000.499)
+
+
+def test_a_report_without_a_count_of_rows_reads_back(store: LocalObjectStore) -> None:
+    uncounted = replace(report(), rows_in=None)
+    write_report(store, uncounted)
+    assert read_report(store, 3) == uncounted
+
+
 def test_a_replay_replaces_the_report(store: LocalObjectStore) -> None:
     write_report(store, report())
     write_report(store, report(replayed=True))
@@ -85,6 +104,8 @@ def test_an_epoch_without_a_report_has_none(store: LocalObjectStore) -> None:
         b"{}",
         report().as_json().encode()[:-1],
         report().as_json().replace("1000.0", "NaN").encode(),
+        report().as_json().replace('"epoch":3', '"epoch":Infinity').encode(),
+        json.dumps(json.loads(report().as_json()) | {"sinks": []}).encode(),
         json.dumps(json.loads(report().as_json()) | {"steps": 1}).encode(),
     ],
 )

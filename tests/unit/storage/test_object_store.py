@@ -5,6 +5,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from obstore.store import MemoryStore
 
 from infra.local_services import S3Endpoint
 from sluicegate.errors import SettingsInvalid, StoreUnavailable
+from sluicegate.storage import object_store
 from sluicegate.storage.object_store import (
     PIECE_BYTES,
     LocalObjectStore,
@@ -264,3 +266,102 @@ def test_entries_follow_no_link_to_a_folder(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "link").symlink_to(tmp_path / "outside")
     assert list(open_store(str(tmp_path / "inside")).entries("")) == []
+
+
+def test_a_file_url_names_a_folder_and_is_kept(tmp_path: Path) -> None:
+    store = open_store(f"file://{tmp_path}")
+    store.create("a", b"1")
+    assert (store.url, (tmp_path / "a").read_bytes()) == (f"file://{tmp_path}", b"1")
+    assert LocalObjectStore(tmp_path).url == str(tmp_path)
+
+
+@pytest.mark.parametrize("tail", ["?x", "#x"])
+def test_a_file_url_with_a_query_or_a_fragment_is_refused(tmp_path: Path, tail: str) -> None:
+    with pytest.raises(SettingsInvalid, match="a '\\?' or a '#'"):
+        open_store(f"file://{tmp_path}{tail}")
+
+
+def test_requests_to_s3_are_retried_as_long_as_the_caller_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[tuple[object, ...]] = []
+    monkeypatch.setattr(
+        object_store, "S3Store", lambda bucket, **others: opened.append((bucket, others))
+    )
+    open_store("s3://b/p/", retry_timeout_s=7)
+    retry = {"retry_timeout": timedelta(seconds=7)}
+    assert opened == [("b", {"prefix": "p", "retry_config": retry})]
+
+
+def test_a_name_with_a_null_character_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsInvalid):
+        LocalObjectStore(tmp_path).read("a\0b")
+
+
+def test_an_error_of_the_disk_is_repeated_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreUnavailable) as caught:
+        LocalObjectStore(tmp_path).read("folder")
+    assert caught.value.what.endswith(f"Is a directory: '{tmp_path / 'folder'}'")
+
+
+def test_hidden_files_are_no_entries(tmp_path: Path) -> None:
+    """Files that are being written have such names."""
+    (tmp_path / ".hidden").write_bytes(b"")
+    (tmp_path / "seen").write_bytes(b"")
+    assert list(LocalObjectStore(tmp_path).entries("")) == ["seen"]
+
+
+def test_a_store_is_cleared_and_used_again(store: ObjectStore) -> None:
+    store.create("a/b", b"1")
+    store.create("c", b"1")
+    store.clear()
+    assert list(store.names("")) == []
+    store.clear()
+    assert store.create("c", b"2")
+
+
+def test_a_cleared_folder_is_synced_again_with_the_folders_above_it(
+    tmp_path: Path, synced: set[int]
+) -> None:
+    store = LocalObjectStore(tmp_path / "new")
+    above = tmp_path.stat().st_ino
+    for _ in range(2):
+        synced.clear()
+        store.create("a", b"1")
+        assert above in synced
+        synced.clear()
+        store.create("b", b"1")
+        assert above not in synced
+        store.clear()
+
+
+def test_a_replaced_object_is_synced_with_its_folder(tmp_path: Path, synced: set[int]) -> None:
+    LocalObjectStore(tmp_path).put("a/b", [b"1"])
+    assert {(tmp_path / "a" / "b").stat().st_ino, (tmp_path / "a").stat().st_ino} <= synced
+
+
+def test_all_bytes_are_with_the_kernel_when_a_file_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda one: sizes.append(os.fstat(one).st_size))
+    LocalObjectStore(tmp_path).create("a", b"12345")
+    assert sizes[0] == 5
+
+
+def test_a_sync_leaves_no_file_open(tmp_path: Path) -> None:
+    store = LocalObjectStore(tmp_path)
+    store.create("a", b"1")
+    before = len(list(Path("/dev/fd").iterdir()))
+    store.sync(["a"])
+    store.create("b/c", b"1")
+    assert len(list(Path("/dev/fd").iterdir())) == before
+
+
+def test_a_folder_is_gone_with_its_last_object(tmp_path: Path) -> None:
+    store = LocalObjectStore(tmp_path)
+    store.create("a/b/c", b"1")
+    store.create("a/d", b"1")
+    store.delete("a/b/c")
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["d"]

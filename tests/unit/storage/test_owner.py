@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.errors import OwnedByAnother
-from sluicegate.storage.object_store import open_store
+from sluicegate.storage.object_store import LocalObjectStore, open_store
 from sluicegate.storage.owner import OWNER, Owner, claim_owner, read_owner
 from sluicegate_operator.api import paths
 
@@ -36,6 +36,26 @@ def test_an_unreadable_owner_is_not_taken_for_none(content: bytes, tmp_path: Pat
     folder.create(OWNER, content)
     with pytest.raises(OwnedByAnother, match="does not name an owner"):
         claim_owner(folder, CLICKS)
+
+
+def test_of_two_owners_that_claim_at_once_one_is_refused(tmp_path: Path) -> None:
+    class Raced(LocalObjectStore):
+        def create(self, name: str, content: bytes) -> bool:
+            super().create(name, content.replace(b"clicks", b"orders"))
+            return super().create(name, content)
+
+    with pytest.raises(OwnedByAnother, match="belongs to StreamingJob shop/orders"):
+        claim_owner(Raced(tmp_path), CLICKS)
+
+
+def test_an_owner_that_is_not_visible_yet_is_the_one_that_was_created(tmp_path: Path) -> None:
+    class Blind(LocalObjectStore):
+        def read(self, name: str) -> bytes | None:
+            assert name == OWNER
+            return None
+
+    claim_owner(Blind(tmp_path), CLICKS)
+    assert read_owner(open_store(str(tmp_path))) == CLICKS
 
 
 def test_the_operator_reserves_the_name_of_the_object() -> None:

@@ -35,6 +35,34 @@ def test_plain_http_must_be_allowed() -> None:
     assert S3Config.read({**plain, "AWS_ALLOW_HTTP": "true"}).endpoint == plain["AWS_ENDPOINT"]
 
 
+def test_every_setting_is_read() -> None:
+    environment = {
+        **KEYS,
+        "AWS_ENDPOINT": "https://s3.example",
+        "AWS_REGION": "r",
+        "AWS_SESSION_TOKEN": "token",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/token",
+        "SSL_CERT_FILE": "/ca.pem",
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
+    }
+    keys = ("id", "secret", "token")
+    everything = S3Config(
+        "https://s3.example", "r", *keys, web_identity=True, ca_file="/ca.pem", virtual_hosts=True
+    )
+    assert S3Config.read(environment) == everything
+
+
+def test_an_endpoint_without_tls_needs_no_authorities() -> None:
+    plain = {"AWS_ENDPOINT": "http://h", "AWS_ALLOW_HTTP": "1", "SSL_CERT_FILE": "/ca.pem"}
+    assert S3Config.read(plain).ca_file == ""
+
+
+@pytest.mark.parametrize("url", ["s3://b/a\x07", "s3:///a", "s3://b/a//c", "s3://b/a\\c"])
+def test_an_address_that_clients_read_differently_is_refused(url: str) -> None:
+    with pytest.raises(SettingsInvalid, match="is not an S3 URL"):
+        bucket_of(url)
+
+
 def test_secrets_are_not_in_the_repr() -> None:
     assert "secret" not in repr(S3Config.read(KEYS)).replace("secret_key", "")
 

@@ -193,20 +193,21 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     it, which is the same unless `on_cancel` is 'delete'.
     """
     from sluicegate.spark.session import session  # noqa: PLC0415 - only a driver needs Spark
-    from sluicegate.spark.warm_up import warm_up  # noqa: PLC0415
+    from sluicegate.spark.warm_up import prepare_standby  # noqa: PLC0415
 
     stop_without_supervisor()
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     started = time.monotonic()
     try:
         spark = session(job.name)
+        writer = None
         if is_standby():
-            warm_up(spark)
+            writer = prepare_standby(spark, partial(job.build, spark, settings))
             if not await_turn():
                 return 0
             started = time.monotonic()
         with _queue_signals(signals):
-            query = job.build(spark, settings).start()
+            query = (writer or job.build(spark, settings)).start()
             log.info(
                 "%s started in %.1f s, lineage %s",
                 job.name,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from sluicegate.errors import Fenced, MarkerMismatch, SinkRegressed
 
@@ -36,7 +37,7 @@ _SEEDED = "seeded."
 """Prefix of the attempt in a marker that was written before a decision, without rows."""
 
 
-def is_seed_of(found: Marker | None, expected: Marker) -> bool:
+def is_seed_of(found: Marker | None, expected: Marker) -> TypeGuard[Marker]:
     """Return whether a marker was seeded in place of `expected`."""
     return found is not None and found.epoch == expected.epoch and found.attempt.startswith(_SEEDED)
 
@@ -59,7 +60,7 @@ def marker_to_name(
         new_id: an id that was never used before.
         may_expire: whether absence may mean that `expected` has expired.
     """
-    if found is not None and is_seed_of(found, expected):
+    if is_seed_of(found, expected):
         return found
     unwritten = expected == NO_MARKER and found in (None, NO_MARKER)
     if unwritten or (found is None and may_expire):

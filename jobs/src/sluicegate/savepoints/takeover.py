@@ -141,7 +141,7 @@ def _take_over_part(ancestry: Ancestry, lineage: Lineage, sink: BoundSink, part:
                 ancestry.epoch,
             )
             expected = NO_MARKER
-        elif current is not None and is_seed_of(current, expected):
+        elif is_seed_of(current, expected):
             expected = current
         writer.apply(PartDecision(lineage=ancestry.lineage, this=takeover, prev=expected), ())
     finally:

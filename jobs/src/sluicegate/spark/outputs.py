@@ -8,7 +8,6 @@ Spark evaluates them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from pyspark.sql.types import DataType, StructType
 from sluicegate.errors import SettingsInvalid
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.sinks.reserved_columns import PART, REFUSED, SOURCE
+from sluicegate.spark.late_rows import LateRows, set_late_watermark, without_timely_rows
 
 _TEXT_COLUMNS = ("reason", "payload", "payload_sha256", "payload_of", "source")
 DEAD_LETTER_SCHEMA = pa.schema(
@@ -29,26 +29,6 @@ DEAD_LETTER_SCHEMA = pa.schema(
 table."""
 
 _LATE_AT = "__late"
-
-
-@dataclass(frozen=True)
-class LateRows:
-    """An output of exactly the rows that a windowed aggregation drops as late.
-
-    Spark counts late rows only after partial aggregation. Here each one is found by the same watermark
-    that the epoch's aggregation uses, and can be sent to the dead letters.
-
-    Args:
-        rows: the streaming DataFrame, without its own watermark.
-        window_end: the column with the end of the row's window; a row is late if it is not after the
-            watermark.
-        also: a condition for further rows to keep in every epoch, such as broken ones.
-    """
-
-    rows: DataFrame
-    window_end: str
-    also: Column | None = None
-
 
 Output = DataFrame | LateRows
 
@@ -138,26 +118,22 @@ class Outputs:
                 columns.append(_reason(frame).alias(REFUSED))
             if any_source:
                 columns.append(_source(frame).alias(SOURCE))
-            tagged.append(frame.select(_late_at(output).alias(_LATE_AT), *columns))
+            late_at = F.lit(None).cast("timestamp")
+            if isinstance(output, LateRows):
+                frame, late_at = without_timely_rows(output), output.late_at()  # noqa: PLW2901
+            tagged.append(frame.select(late_at.alias(_LATE_AT), *columns))
         return reduce(DataFrame.union, tagged)
 
     def rows_to_stage(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
         """Return an epoch's rows: a struct per sink, `REFUSED` and `SOURCE` if an output has them."""
         if any(isinstance(output, LateRows) for output in self._outputs.values()):
+            set_late_watermark(batch.sparkSession, late_watermark_ms)
             late = F.col(_LATE_AT).isNull()
             if late_watermark_ms is not None:
                 watermark = F.timestamp_millis(F.lit(late_watermark_ms).cast("long"))
                 late |= F.col(_LATE_AT) <= watermark
             batch = batch.where(late)
         return batch.drop(_LATE_AT)
-
-
-def _late_at(output: Output) -> Column:
-    """Return the watermark from which on a row counts as late; null keeps the row in every epoch."""
-    if not isinstance(output, LateRows):
-        return F.lit(None).cast("timestamp")
-    end = F.col(output.window_end)
-    return end if output.also is None else F.when(~F.coalesce(output.also, F.expr("false")), end)
 
 
 def _reason(rows: DataFrame) -> Column:

@@ -19,13 +19,14 @@ from sluicegate.errors import SluicegateError, StoreUnavailable
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 from sluicegate.spark import shutdown
 from sluicegate.spark.apply import close_writers
+from sluicegate.spark.checkpoint_files import checkpoint_files
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.errors import translate_failure
 from sluicegate.spark.interrupt import first_interrupt
 from sluicegate.spark.pacing import Pace
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query_execution import committed_sources
-from sluicegate.spark.s3a import checkpoint_files, spark_url
+from sluicegate.spark.s3a import spark_url
 from sluicegate.spark.stop_handler import StopRequestHandler
 from sluicegate.storage.object_store import ObjectStore
 

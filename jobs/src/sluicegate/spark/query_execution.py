@@ -5,7 +5,8 @@ Spark has no public API for it. Tests check the names used here against the pinn
 `StreamingDataSourceV2ScanRelation.endOffset`, `SupportsAdmissionControl.reportLatestOffset`,
 `StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`,
 `MicroBatchExecution.sources`, `committedOffsets` and `getLatestExecutionContext`,
-`KafkaMicroBatchStream.kafkaOffsetReader` and its `driverKafkaParams`.
+`KafkaMicroBatchStream.kafkaOffsetReader` and its `driverKafkaParams`,
+`StreamingRelationV2.extraOptions`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sluicegate.errors import RecordOfAnotherJob, StateIncomplete
@@ -179,6 +180,16 @@ class RunningExecution:
 
     def _watermarks(self) -> list[JavaObject]:
         return [node for node in _nodes(self._root) if _name(node) == "EventTimeWatermarkExec"]
+
+
+def kafka_options(rows: DataFrame) -> list[dict[str, str]]:
+    """Return the options of each Kafka source of a streaming DataFrame that is not started."""
+    relations = (
+        node
+        for node in _nodes(rows._jdf.queryExecution().logical())  # noqa: SLF001 - no public API
+        if _name(node) == "StreamingRelationV2" and node.sourceName() == "kafka"
+    )
+    return [dict(node.extraOptions().asCaseSensitiveMap()) for node in relations]
 
 
 def committed_sources(query: StreamingQuery) -> tuple[KafkaSource, ...]:

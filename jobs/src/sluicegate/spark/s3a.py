@@ -8,8 +8,7 @@ process. `storage.object_store` accesses Sluicegate's own objects.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -23,12 +22,11 @@ FILE_MANAGER = "dev.sluicegate.spark.FencedCheckpointFileManager"
 TRUSTING_FACTORY = "dev.sluicegate.spark.TrustingClientFactory"
 """Makes a JVM, also of an executor, trust the CAs of SSL_CERT_FILE before its first request."""
 
-_QUERY_SETTINGS: Mapping[str, str] = {
-    "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
+QUERY_SETTINGS: Mapping[str, str] = {
     # it would write a second object for each state file; S3 verifies checksums itself
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
-"""Settings for the start of a query with its checkpoint on S3."""
+"""Settings for the start of a query with its checkpoint on S3, besides the file manager."""
 
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
@@ -91,29 +89,6 @@ def bucket_settings(config: S3Config) -> dict[str, str]:
         "connection.ssl.enabled": "false" if plain else "true",
         **{key: value for key, value in given.items() if value},
     }
-
-
-@contextmanager
-def checkpoint_files(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Make a query that starts in the block use the checkpoint file manager of its store.
-
-    A query keeps the settings of its start; other queries of the session are not affected.
-    """
-    if not is_s3(checkpoint):
-        yield
-        return
-    before: dict[str, str | None] = {}
-    for key, value in _QUERY_SETTINGS.items():
-        before[key] = spark.conf.get(key, None)
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
 
 
 def spark_url(checkpoint: str) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import time
 from dataclasses import asdict, dataclass
 
 from sluicegate.deployment.termination import Reason
 from sluicegate.errors import CheckpointOfAnotherJob, OwnedByAnother, StoreUnavailable
+from sluicegate.storage.epoch_report import finite
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
 
@@ -97,15 +97,9 @@ def read_failure(checkpoint: ObjectStore, name: str) -> DriverFailure | None:
         fields = json.loads(stored)
         return DriverFailure(
             ended_at_ms=int(fields["ended_at_ms"]),
-            ran_s=_finite(fields["ran_s"]),
+            ran_s=finite(fields["ran_s"]),
             exit_code=int(fields["exit_code"]),
             **{part: str(fields[part]) for part in ("kind", "what", "data", "do", "then")},
         )
-    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is not a time")
-    return float(value)

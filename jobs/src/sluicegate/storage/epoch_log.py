@@ -135,7 +135,7 @@ class StoredEpochLog:
                 continue
             if epoch <= newest - self._retained and epoch < newest:
                 old.append((not suffix, name))
-            elif not suffix:
+            else:
                 retained.add(epoch)
         for _, name in sorted(old):  # records last
             self._store.delete(name)

@@ -165,14 +165,15 @@ def _parsed(stored: Mapping[str, Any]) -> EpochReport:
 def _parsed_step(stored: Mapping[str, Any]) -> TimedStep:
     return TimedStep(
         name=str(stored["name"]),
-        start_ms=_finite(stored["start_ms"]),
-        duration_ms=_finite(stored["duration_ms"]),
+        start_ms=finite(stored["start_ms"]),
+        duration_ms=finite(stored["duration_ms"]),
         sink=str(stored["sink"]),
         part=None if stored["part"] is None else int(stored["part"]),
     )
 
 
-def _finite(value: float) -> float:
+def finite(value: float) -> float:
+    """Return a time as it is stored; raises ValueError for NaN and infinity, which JSON may hold."""
     if not math.isfinite(value):
         raise ValueError(f"{value} is not a time")
     return float(value)

@@ -16,15 +16,16 @@ from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.restart import FIXED
 from sluicegate.settings.schema import option
 from sluicegate.spark.epochs import EpochsWriter
+from sluicegate.spark.filters import where_computed
 from sluicegate_jobs.dead_letters import create_dead_letter_target, dead_letter_sink
 from sluicegate_jobs.kafka_source import dead_letter_columns, kafka_source
 from sluicegate_jobs.targets import create_table, create_topics
 
 LINE = (
-    r"^([0-9A-Fa-f.:]{2,45}) [^ ]+ [^\[]*\[([0-9]{2}/[A-Z][a-z]{2}/(?:19|20)[0-9]{2}"
+    r"^[0-9A-Fa-f.:]{2,45} [^ ]+ [^\[]*\[([0-9]{2}/[A-Z][a-z]{2}/(?:19|20)[0-9]{2}"
     r':[0-9]{2}:[0-9]{2}:[0-9]{2} [+-](?:0[0-9]|1[0-4])[0-5][0-9])\] "'
 )
-"""The address, identity and user, the time, and the start of the request."""
+"""The address, identity and user, the time (the only group), and the start of the request."""
 
 TIME = "dd/MMM/yyyy:HH:mm:ss Z"
 
@@ -62,7 +63,7 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     )
     windows = F.window("at", settings.window)
     counts = (
-        lines.where(F.col("invalid").isNull())
+        where_computed(lines, F.col("invalid").isNull())
         .withWatermark("at", settings.lateness)
         .groupBy(windows, "ip")
         .agg(F.count("*").alias("hits"))
@@ -101,8 +102,10 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
 def parse_lines(source: DataFrame, settings: IpCountSettings) -> DataFrame:
     """Return each line with its address, time and the end of its window, or the reason why it is invalid."""
     line = source.withColumn("line", F.col("value").cast("string"))
-    at = F.try_to_timestamp(F.regexp_extract("line", LINE, 2), F.lit(TIME))
-    fields = line.withColumn("ip", F.regexp_extract("line", LINE, 1)).withColumn("at", at)
+    matched = line.withColumn("time", F.regexp_extract("line", LINE, 1))
+    fields = matched.withColumn("ip", F.substring_index("line", " ", 1)).withColumn(
+        "at", F.try_to_timestamp("time", F.lit(TIME))
+    )
     # F.window drops rows without a time; an invalid line must stay, with any window.
     timed = F.coalesce("at", F.timestamp_seconds(F.lit(0)))
     return fields.withColumn("invalid", _invalid()).withColumn(
@@ -113,7 +116,7 @@ def parse_lines(source: DataFrame, settings: IpCountSettings) -> DataFrame:
 def _invalid() -> Column:
     return (
         F.when(F.col("value").isNull(), "empty: the record has no value")
-        .when(F.col("ip") == "", "unparsed: not a line of the combined log format")
+        .when(F.col("time") == "", "unparsed: not a line of the combined log format")
         .when(F.col("at").isNull(), "unparsed: the time does not exist")
     )
 

@@ -15,6 +15,7 @@ from sluicegate import KafkaSink, LateRows, MySQLSink, epochs
 from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
 from sluicegate.spark.epochs import EpochsWriter
+from sluicegate.spark.filters import where_computed
 from sluicegate_jobs.dead_letters import dead_letter_sink
 from sluicegate_jobs.kafka_source import dead_letter, kafka_source
 from sluicegate_jobs.orders.schema import LATENESS, WINDOW, read_orders
@@ -55,7 +56,7 @@ def build(spark: SparkSession, settings: OrdersStreamSettings) -> EpochsWriter:
     """Return the job, not started."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
     read = read_orders(source)
-    valid = read.where(F.col("invalid").isNull()).select("user", "time", "amount")
+    valid = where_computed(read, F.col("invalid").isNull()).select("user", "time", "amount")
     valid.withWatermark("time", LATENESS).createOrReplaceTempView("orders")
     reason = F.coalesce("invalid", F.lit("late: the window was closed before the order arrived"))
     # F.window drops rows without a time; an invalid line must stay, with any window.

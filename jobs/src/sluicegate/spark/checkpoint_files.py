@@ -1,0 +1,45 @@
+"""Chooses who writes Spark's own checkpoint files: the file manager of the checkpoint's store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from sluicegate.spark import s3a
+from sluicegate.storage.s3_config import is_s3
+
+LOCAL_FILE_MANAGER: Final = "dev.sluicegate.spark.LocalCheckpointFileManager"
+"""Creates a file once by a hard link, and starts no process; source in jobs/java."""
+
+_CLASS: Final = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+@contextmanager
+def checkpoint_files(spark: SparkSession, checkpoint: str) -> Iterator[None]:
+    """Make a query that starts in the block use the checkpoint file manager of its store.
+
+    A query keeps the settings of its start; other queries of the session are not affected. A session
+    without our classes writes to a disk with Spark's own manager, which is correct there, and slower.
+    """
+    before: dict[str, str | None] = {}
+    for key, value in _settings(spark, checkpoint).items():
+        before[key] = spark.conf.get(key, None)
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def _settings(spark: SparkSession, checkpoint: str) -> Mapping[str, str]:
+    if is_s3(checkpoint):
+        return {_CLASS: s3a.FILE_MANAGER, **s3a.QUERY_SETTINGS}
+    utils = spark._jvm.org.apache.spark.util.Utils  # type: ignore[union-attr] # noqa: SLF001 - no public API
+    return {_CLASS: LOCAL_FILE_MANAGER} if utils.classIsLoadable(LOCAL_FILE_MANAGER) else {}

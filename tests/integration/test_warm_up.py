@@ -1,0 +1,58 @@
+"""The warm-up of a standby, in a real session; its takeover is in tests/robustness/scenarios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sluicegate import epochs
+from sluicegate.errors import TargetMissing
+from sluicegate.sinks.memory import MemorySink
+from sluicegate.spark.epochs import EpochsWriter
+from sluicegate.spark.query_execution import kafka_options
+from sluicegate.spark.warm_up import prepare_standby
+from tests.robustness.traffic.memory_streams import Stream
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    # pyspark leaves the sockets of its results to the garbage collector
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+def test_a_warm_up_touches_neither_the_checkpoint_nor_a_sink(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The driver before the standby still owns both."""
+    stream = Stream(spark, tmp_path, "ip string, at timestamp")
+    stream.add([{"ip": "10.0.0.1", "at": "2026-01-07 12:00:00"}])
+    sink = MemorySink(stream.store("sink"))
+    writer = epochs(stream.rows, sinks=[sink], name="job", checkpoint=stream.url)
+    assert prepare_standby(spark, lambda: writer) is writer
+    assert not caplog.records
+    assert not stream.checkpoint.exists()
+    assert not stream.committed_rows("sink")
+
+
+def test_a_warm_up_finds_the_kafka_sources_of_a_job(spark: SparkSession) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "lines"}
+    lines = spark.readStream.format("kafka").options(**options).load().select("offset")
+    generated = (
+        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load().select("value")
+    )
+    assert kafka_options(generated.union(lines).groupBy("value").count()) == [options]
+
+
+def test_a_standby_waits_though_its_job_cannot_be_built_yet(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka may not reply while a standby starts, and reply when it takes over."""
+
+    def build() -> EpochsWriter:
+        raise TargetMissing("no topic", data="nothing was read", do="create it")
+
+    assert prepare_standby(spark, build) is None
+    assert "the standby is not warm" in caplog.text
