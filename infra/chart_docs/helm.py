@@ -10,7 +10,16 @@ from infra.toolchain import go_programs
 from infra.workspace import CHECKOUT, work_folder
 
 FOLDER: Final = CHECKOUT / "charts"
-CHARTS: Final = ("object-store", "mysql", "kafka", "collector", "operator", "job", "sluicegate")
+CHARTS: Final = (
+    "object-store",
+    "mysql",
+    "kafka",
+    "collector",
+    "console",
+    "operator",
+    "job",
+    "sluicegate",
+)
 """Each follows the charts that it includes; `common` is a library chart."""
 
 

@@ -9,7 +9,7 @@ import os
 import ssl
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -74,6 +74,7 @@ class S3Server(Server):
         folder: Path,
         certificate: Path | None = None,
         users: Mapping[str, str] = MappingProxyType({}),
+        read_only: Collection[str] = (),
     ) -> None:
         """Choose a port.
 
@@ -81,9 +82,10 @@ class S3Server(Server):
             folder: of the objects.
             certificate: a folder with tls.crt, tls.key and ca.crt; None: no TLS.
             users: name and `s3://bucket/prefix` of users besides root; see `make_buckets`.
+            read_only: those of them that may only read and list.
         """
         super().__init__(folder)
-        self._certificate = certificate
+        self._certificate, self._read_only = certificate, read_only
         (self._port,) = free_ports(1)
         access, secret = self._stored_secrets("s3-keys", 8, 16)
         endpoint = f"http{'s' if certificate else ''}://127.0.0.1:{self._port}"
@@ -115,7 +117,8 @@ class S3Server(Server):
             (keys / name).mkdir(parents=True, exist_ok=True)
             (keys / name / "accessKeyId").write_text(user.access_key, encoding="utf-8")
             (keys / name / "secretAccessKey").write_text(user.secret_key, encoding="utf-8")
-            users.append({"name": name, "bucket": user.bucket, "prefix": user.prefix("")})
+            place = {"bucket": user.bucket, "prefix": user.prefix("")}
+            users.append({"name": name, **place, "readOnly": name in self._read_only})
         done = subprocess.run(
             [sys.executable, str(_ACCESS), verb],
             env=os.environ | variables | {"USERS": json.dumps(users), "KEYS": str(keys)},

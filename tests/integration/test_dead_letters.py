@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,12 +21,17 @@ from confluent_kafka import Producer
 from infra.local_services import Services
 from infra.local_services.endpoints import KafkaEndpoint
 from sluicegate.cli.app import app
+from sluicegate.console.app import LOCAL_NAMES, create_app
+from sluicegate.console.reader import Reader
 from sluicegate.dead_letters.replay import FROM_HEADER, LETTERS_PER_TRANSACTION, Replay
 from sluicegate.dead_letters.topic import read_dead_letters
 from sluicegate.failpoints import VARIABLE
 from sluicegate.sinks.kafka.connection import Connection
 from sluicegate.sinks.kafka.reader import Record
+from sluicegate.storage.driver_start import DriverStart, write_start
+from sluicegate.storage.epoch_log import StoredEpochLog
 from tests.integration.kafka_reader import read_topic
+from tests.unit.console.browser import finished, request
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 
@@ -249,6 +255,35 @@ def test_the_record_of_refused_rows_is_sent_only_on_request_and_once(topics: Top
     assert "2  NOT REPLAYABLE: of a refused row; use --refused" in topics.run("replay").output
     topics.run("replay", "--yes", "--refused")
     assert [record.value for record in topics.replayed()] == [b"record"]
+
+
+def test_the_console_shows_samples_of_a_jobs_dead_letters_without_secrets(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topics.put_dead_letters([b"ann, password=hunter2", b"bob"], "unparsed: line 7")
+    store = finished(tmp_path, "shop", 1)
+    log = StoredEpochLog(store)
+    record = log.read(0)
+    assert record is not None
+    (sink,) = record.sinks
+    store.delete("epochs/0")
+    binding = replace(record.sinks[sink], target=f"topic {topics.dead_letters}")
+    # dead letters of these tests are an hour old
+    log.create(replace(record, sinks={sink: binding}, decided_at_ms=AT_MS))
+    write_start(store.url, DriverStart(1, {"dead-letters": sink}))
+    reader = Reader([str(tmp_path)])
+    try:
+        console = create_app(reader, hosts=LOCAL_NAMES, refresh_s=0.0, kafka=topics.kafka.bootstrap)
+        assert 'data-src="/dead-letters/shop"' in request(console, "/job/shop").body
+        page = request(console, "/dead-letters/shop")
+        topics.put_dead_letters([b"cid"], "unparsed: line 8")
+        assert request(console, "/dead-letters/shop").text == page.text, "not read again yet"
+    finally:
+        reader.close()
+    assert "unparsed: line # 2" in page.text
+    assert "ann, password=(hidden)" in page.text
+    assert "bob" in page.text
+    assert "hunter2" not in page.body
 
 
 def test_other_records_of_the_topic_are_listed_and_not_replayed(topics: Topics) -> None:

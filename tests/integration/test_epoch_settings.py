@@ -27,6 +27,7 @@ from sluicegate.errors import (
 )
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.pacing import Pace
+from sluicegate.storage.driver_start import FOLDER, read_start
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import open_store
 from tests.robustness.traffic.memory_streams import Stream, failing_at
@@ -80,6 +81,19 @@ def test_a_crash_repeats_or_loses_only_what_the_guarantee_allows(
         ids.run(ids.rows, sinks, settings=settings)
     ids.run(ids.rows, sinks, settings=settings)
     assert id_counts(ids) == expected
+
+
+def test_each_driver_records_what_it_runs_with(ids: Stream) -> None:
+    for timeout_s in (61.0, 62.0):
+        settings = EpochSettings(AVAILABLE_NOW, apply_timeout_s=timeout_s)
+        ids.run(ids.rows, [MemorySink(ids.store("out"))], settings=settings)
+    store = open_store(ids.url)
+    starts = [read_start(store, name) for name in sorted(store.entries(FOLDER))]
+    recorded = [start.settings for start in starts if start]
+    assert [each["apply-timeout-s"] for each in recorded] == ["61.0", "62.0"]
+    assert recorded[0]["spark.sql.shuffle.partitions"] == "2"
+    differing = {name for name, value in recorded[0].items() if recorded[1][name] != value}
+    assert differing == {"apply-timeout-s"}, "nothing else is another for each driver"
 
 
 def test_a_checkpoint_rejects_another_delivery_guarantee(ids: Stream) -> None:

@@ -19,9 +19,11 @@ from obstore.store import S3Store
 
 from infra.local_services.s3 import S3Endpoint, S3Server
 from infra.toolchain import go_programs
+from sluicegate.console.reader import Reader
 
 _SECRET = b"what only bank may read"
 _USERS = {"shop": "s3://shared/shop", "bank": "s3://shared/bank", "own": "s3://own"}
+_READERS = {"console": "s3://shared/shop", "console-of-own": "s3://own/team"}
 
 
 def _request(
@@ -82,7 +84,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Yield a store with an object of bank and one of shop."""
     if reason := go_programs.VERSITYGW.missing_reason():
         pytest.skip(reason)
-    server = S3Server(tmp_path_factory.mktemp("users"), users=_USERS)
+    server = S3Server(tmp_path_factory.mktemp("users"), users=_USERS | _READERS, read_only=_READERS)
     server.start()
     try:
         server.make_buckets()
@@ -104,6 +106,39 @@ def test_a_user_reads_writes_lists_and_deletes_below_its_prefix(server: S3Server
     status, found = _request(shop, "GET", "/shared?list-type=2&prefix=shop%2F")
     assert (status, found.count(b"<Key>")) == (200, 2)
     assert _request(shop, "DELETE", "/shared/shop/new")[0] == 204
+
+
+def test_a_user_that_only_reads_changes_nothing(server: S3Server) -> None:
+    console = server.users["console"]
+    assert _request(console, "GET", "/shared/shop/epochs/1") == (200, b"shop's")
+    assert _request(console, "GET", "/shared?list-type=2&prefix=shop%2F")[0] == 200
+    before = _objects(server.endpoint)
+    for name, attack in _ATTACKS.items():
+        assert attack(console)[0] in (403, 404), name
+    for method in ("PUT", "DELETE"):
+        assert _request(console, method, "/shared/shop/epochs/1")[0] == 403
+    assert _request(console, "PUT", "/shared/shop/epochs/2", {"If-None-Match": "*"})[0] == 403
+    assert _objects(server.endpoint) == before
+
+
+def test_the_console_reads_with_keys_that_only_read(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, lineage = server.users["own"], b'{"id": "l", "job": "orders"}'
+    assert _request(writer, "PUT", "/own/team/orders/lineage.json", body=lineage)[0] == 200
+    console = server.users["console-of-own"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", console.endpoint)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", console.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", console.secret_key)
+    reader = Reader(["s3://own/team"])
+    try:
+        job = reader.job("orders")
+    finally:
+        reader.close()
+    assert job is not None
+    assert (job.name, job.problems, job.notes) == ("orders", (), ())
 
 
 def _delete_many(user: S3Endpoint, key: str) -> tuple[int, bytes]:

@@ -1,6 +1,6 @@
 """The users of the store and what they may do: `python access.py users|buckets`.
 
-USERS is JSON, a list of {name, bucket, prefix}; KEYS is a folder with accessKeyId and secretAccessKey of each
+USERS is JSON, a list of {name, bucket, prefix, readOnly}; KEYS is a folder with accessKeyId and secretAccessKey of each
 user in a folder of its name. `users` writes the file that versitygw reads users from, into IAM_DIR. `buckets`
 creates the buckets and sets their policies, with the root key (AWS_ACCESS_KEY_ID) at ENDPOINT, and waits up to
 TIMEOUT_S for the server.
@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+READ_ACTIONS = ["s3:GetObject"]
 OBJECT_ACTIONS = [
     "s3:GetObject",
     "s3:PutObject",
@@ -52,14 +53,18 @@ def write_users(users):
 
 
 def statements(user):
-    """Return what the bucket's policy permits to one user: all objects below its prefix, and to list them."""
+    """Return what the bucket's policy permits to one user: all objects below its prefix, and to list them.
+
+    Only to read them if it is `readOnly`.
+    """
     bucket, prefix = f"arn:aws:s3:::{user['bucket']}", user["prefix"].strip("/")
     principal = {"AWS": [read_key(user, "accessKeyId")]}
     objects = f"{bucket}/{prefix}/*" if prefix else f"{bucket}/*"
     # with the slash, because a list of `shop` would show `shop-2` too
     where = {"Condition": {"StringLike": {"s3:prefix": f"{prefix}/*"}}} if prefix else {}
+    actions = READ_ACTIONS if user.get("readOnly") else OBJECT_ACTIONS
     return [
-        {"Effect": "Allow", "Principal": principal, "Action": OBJECT_ACTIONS, "Resource": objects},
+        {"Effect": "Allow", "Principal": principal, "Action": actions, "Resource": objects},
         {
             "Effect": "Allow",
             "Principal": principal,

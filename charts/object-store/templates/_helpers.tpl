@@ -15,7 +15,7 @@
 {{- define "object-store.users" -}}
 {{- $users := list -}}
 {{- range .Values.users -}}
-{{- $users = append $users (dict "name" .name "bucket" .bucket "prefix" (.prefix | default "")) -}}
+{{- $users = append $users (dict "name" .name "bucket" .bucket "prefix" (.prefix | default "") "readOnly" (.readOnly | default false)) -}}
 {{- end -}}
 {{- $users | toJson -}}
 {{- end -}}
@@ -47,7 +47,7 @@
     {{- end }}
 {{- end -}}
 
-{{/* Two users with one name, or one's prefix within another's, would not be apart. */}}
+{{/* Two users with one name, or one's prefix within another's, would not be apart. One that only reads erases nothing. */}}
 {{- define "object-store.checkUsers" -}}
 {{- range $i, $user := .Values.users -}}
 {{- if and $user.namespace $user.existingSecret (ne $user.namespace $.Release.Namespace) -}}
@@ -59,7 +59,7 @@
 {{- fail (printf "object-store: two users are named %s: they would share their keys. Give each a name of its own." $user.name) -}}
 {{- end -}}
 {{- $outer := ternary "" (printf "%s/" $user.prefix) (empty $user.prefix) -}}
-{{- if and (eq $user.bucket $other.bucket) (hasPrefix $outer (printf "%s/" $other.prefix)) -}}
+{{- if and (not (or $user.readOnly $other.readOnly)) (eq $user.bucket $other.bucket) (hasPrefix $outer (printf "%s/" $other.prefix)) -}}
 {{- fail (printf "object-store: user %s may use %s/%s, which contains that of user %s: it could erase the other's checkpoints. Give each a prefix or a bucket of its own." $user.name $user.bucket $user.prefix $other.name) -}}
 {{- end -}}
 {{- end -}}

@@ -80,7 +80,7 @@
 {{- if (index .Values "object-store").enabled -}}
 {{- $store := index .Subcharts "object-store" -}}
 {{- range $store.Values.users -}}
-{{- if and (eq .bucket $.Values.checkpointVolume.bucket) (eq (.prefix | default "") $.Values.checkpointVolume.prefix) -}}
+{{- if and (not .readOnly) (eq .bucket $.Values.checkpointVolume.bucket) (eq (.prefix | default "") $.Values.checkpointVolume.prefix) -}}
 {{ include "object-store.userSecret" (dict "top" $store "user" .) }}
 {{- end -}}
 {{- end -}}

@@ -27,6 +27,7 @@ VALUES: Final[Mapping[str, Path | None]] = {
     "production": UMBRELLA / "values-production.yaml",
     "everything on": UMBRELLA / "ci" / "tls-scram-values.yaml",
     "external": UMBRELLA / "ci" / "external-values.yaml",
+    "console": UMBRELLA / "ci" / "console-values.yaml",
     "strimzi": UMBRELLA / "ci" / "strimzi-values.yaml",
 }
 """The sets of values that the umbrella chart ships with."""

@@ -50,6 +50,15 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "metrics": {"enabled": True, "podMonitor": {"enabled": True}},
     },
     "collector": {"replicas": 2, "export": {"otlp": "tempo:4317", "insecure": True}},
+    "console": {
+        "addresses": ["s3://checkpoints/streams"],
+        "store": {
+            "endpoint": "https://s3.example.com:9000",
+            "existingSecret": "read-only",
+            "authoritySecret": "store-ca",
+        },
+        "traceURL": "https://jaeger.example.com/trace/{trace_id}",
+    },
     "operator": {
         "watch": {"namespaces": ["restricted"], "secrets": ["checkpoint-store"]},
         "namespace": {"name": "restricted-operator", "create": True},

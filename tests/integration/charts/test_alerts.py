@@ -68,6 +68,15 @@ def test_alerts_name_only_phases_that_exist(charts: Charts) -> None:
 
 
 @every_chart
+def test_an_alert_links_to_the_console_if_there_is_one(charts: Charts, chart: str) -> None:
+    url = "https://console.example.com/"
+    for rule in alerts_of(charts, chart, consoleURL=url).values():
+        assert rule["annotations"]["console_url"] == url
+    for rule in alerts_of(charts, chart).values():
+        assert "console_url" not in rule["annotations"]
+
+
+@every_chart
 def test_an_alert_has_a_severity_a_summary_and_the_address_of_its_section(
     charts: Charts, chart: str
 ) -> None:

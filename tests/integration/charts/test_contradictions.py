@@ -115,6 +115,7 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
     ("mysql", {"config": {"innodb_flush_method": "nosync"}}, "may lose acknowledged commits"),
     ("mysql", {"config": {"loose-innodb-flush-method": "littlesync"}}, "may lose acknowledged"),
     ("mysql", {"config": {"max_connections": 9}}, "use maxConnections"),
+    ("console", {}, "there would be nothing to show"),
     ("object-store", {"tls": {"existingSecret": "t"}}, "Set tls.enabled"),
     (
         "object-store",

@@ -471,7 +471,7 @@ def test_production_kafka_has_logins_and_tls(production: list[Document]) -> None
 # --- what a user adds to the pods of servers ------------------------------------------------------
 
 
-@pytest.mark.parametrize("chart", [*PARTS, "operator"])
+@pytest.mark.parametrize("chart", [*PARTS, "console", "operator"])
 def test_a_user_may_add_to_the_pod_of_a_server(charts: Charts, chart: str) -> None:
     """Variables, volumes, containers, probes and the update strategy, as in other charts."""
     values: dict[str, Any] = {
@@ -484,6 +484,7 @@ def test_a_user_may_add_to_the_pod_of_a_server(charts: Charts, chart: str) -> No
         "probes.liveness": {"tcpSocket": {"port": 1}},
         "updateStrategy": {"type": "OnDelete" if chart in PARTS[:3] else "Recreate"},
         **({"watch.all": True} if chart == "operator" else {}),
+        **({"addresses": ["s3://checkpoints"]} if chart == "console" else {}),
     }
     documents = charts.render(chart, values)
     (workload,) = [

@@ -12,10 +12,12 @@ import pytest
 from starlette.types import ASGIApp
 
 from sluicegate import failpoints
-from sluicegate.console.app import LOCAL_NAMES, create_app, without_user_info
+from sluicegate.console.app import LOCAL_NAMES, create_app
 from sluicegate.console.reader import Reader
-from sluicegate.protocol.record import EpochRecord, Seal
+from sluicegate.console.redaction import without_user_info
+from sluicegate.protocol.record import EpochRecord, Seal, SinkBinding
 from sluicegate.storage.driver_failure import DriverFailure, write_failure
+from sluicegate.storage.driver_start import DriverStart, write_start
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import LocalObjectStore
 from tests.unit.console.browser import finished, new, request
@@ -246,6 +248,53 @@ def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIAp
     assert "hunter2" not in job.body
     store.put("failures/3", [b"torn"])
     assert "failures/3 is damaged" in request(console, "/job/failed").text
+
+
+def test_a_job_shows_its_settings_and_what_differs_from_before(
+    tmp_path: Path, console: ASGIApp
+) -> None:
+    store = finished(tmp_path, "set", 1)
+    assert "No start of a driver is recorded" in request(console, "/job/set").text
+    write_start(store.url, DriverStart(1, {"interval": "10 seconds", "sink.x": "u://a:hunter2@b"}))
+    write_start(store.url, DriverStart(2, {"interval": "1 second", "sink.x": "u://a:hunter2@b"}))
+    job = request(console, "/job/set")
+    assert "Before Now interval 10 seconds 1 second All settings" in job.text
+    assert "hunter2" not in job.body, "it is removed again where it is shown"
+    store.put("starts/3", [b"torn"])
+    assert "starts/3 is damaged" in request(console, "/job/set").text
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({"dead-letters": "memory.dead"}, "No samples: they are in"),
+        ({"dead-letters": "none"}, "The job has no sink for dead letters."),
+        ({"dead-letters": "gone"}, "No samples: no driver has recorded where they are."),
+        ({}, "No samples: no driver has recorded where they are."),
+    ],
+)
+def test_a_job_says_in_a_line_why_it_has_no_samples(
+    tmp_path: Path, console: ASGIApp, settings: dict[str, str], shown: str
+) -> None:
+    store = finished(tmp_path, "dead", 1)
+    write_start(store.url, DriverStart(1, settings))
+    for path in ("/job/dead", "/dead-letters/dead"):
+        answer = request(console, path)
+        assert answer.status == 200
+        assert shown in answer.text
+
+
+def test_a_console_without_kafka_names_the_command_that_lists_samples(
+    tmp_path: Path, console: ASGIApp
+) -> None:
+    store = finished(tmp_path, "dead", 1)
+    (sink,) = StoredEpochLog(store).read(0).sinks  # type: ignore[union-attr] # finished has it
+    rewrite(store, 0, sinks={sink: SinkBinding("kafka", "topic letters", 1, "k")})
+    write_start(store.url, DriverStart(1, {"dead-letters": sink}))
+    job = request(console, "/job/dead")
+    assert "no access to Kafka" in job.text
+    assert "dead-letters list letters --examples 2" in job.text
+    assert "data-src" not in job.body
 
 
 def test_a_traced_epoch_links_to_its_trace(tmp_path: Path, apps: list[Reader]) -> None:

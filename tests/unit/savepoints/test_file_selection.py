@@ -29,6 +29,11 @@ def test_a_missing_log_file_counts_as_pruned(log: str) -> None:
         select_files(files, 5, files.get)
 
 
+@pytest.mark.parametrize("folder", ["failures", "starts"])
+def test_what_is_recorded_about_drivers_is_not_selected(folder: str) -> None:
+    assert select(LOGS | {f"{folder}/1": b""}, 5) == set()
+
+
 def test_an_hdfs_store_needs_the_newest_snapshot_and_the_changes_after_it() -> None:
     state = {f"{STORE}{v}.delta": b"" for v in range(1, 9)}
     state |= {f"{STORE}{v}.snapshot": b"" for v in (2, 4, 8)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
@@ -13,6 +13,7 @@ import click
 
 from sluicegate.cli.common import KAFKA, format_time
 from sluicegate.dead_letters.replay import Replay, ReplayStep
+from sluicegate.dead_letters.summary import address, by_reason
 from sluicegate.dead_letters.topic import (
     DeadLetter,
     parse_dead_letter,
@@ -23,7 +24,6 @@ from sluicegate.sinks.kafka.reader import CommittedReader, Position, Record
 
 _AGO = re.compile(r"(\d+)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_EXAMPLE_CHARACTERS = 100
 _PAGE = 5000
 """Dead letters whose records are in memory at once."""
 
@@ -75,25 +75,17 @@ def list_(topic: str, kafka: str, since: int | None, reason: str, examples: int)
     connection = Connection.of(kafka)
     with closing(Replay(connection, topic)) as replay:
         replayed = replay.replayed().positions
-    counts: Counter[str] = Counter()
-    replayed_counts: Counter[str] = Counter()
-    newest: dict[str, list[DeadLetter]] = defaultdict(list)
-    for letter in _letters(connection, topic, since, reason):
-        counts[letter.group] += 1
-        replayed_counts[letter.group] += letter.position in replayed
-        # Partitions are read side by side, so the order of reading is not that of time.
-        by_time = sorted([*newest[letter.group], letter], key=lambda dead: dead.time_ms)
-        newest[letter.group] = by_time[-max(1, examples) :]
-    if not counts:
+    letters = _letters(connection, topic, since, reason)
+    reasons = by_reason(letters, examples, replayed=replayed)
+    if not reasons:
         click.echo("no such dead letters")
-    for group, count in counts.most_common():
-        last = newest[group][-1]
+    for each in reasons:
         click.echo(
-            f"{count:>10,}  {group}  (replayed {replayed_counts[group]:,}; "
-            f"newest {format_time(last.time_ms)})"
+            f"{each.count:>10,}  {each.group}  (replayed {each.replayed:,}; "
+            f"newest {format_time(each.newest_ms)})"
         )
-        for letter in newest[group] if examples else []:
-            click.echo(f"            {_address(letter)}: {_excerpt(letter)}")
+        for example in each.examples:
+            click.echo(f"            {example.address}: {example.text}")
 
 
 @dead_letters.command()
@@ -112,7 +104,7 @@ def show(topic: str, position: str, kafka: str) -> None:
     with closing(Replay(connection, topic)) as replay:
         (step,) = replay.plan([letter])
         replayed = letter.position in replay.replayed().positions
-    click.echo(f"letter    {_address(letter)}, {format_time(letter.time_ms)}")
+    click.echo(f"letter    {address(letter)}, {format_time(letter.time_ms)}")
     click.echo(f"reason    {letter.reason}")
     time = f", {format_time(letter.source_ms)}" if letter.source_ms is not None else ""
     click.echo(f"source    {letter.source}{time}" if letter.source else "source    names no topic")
@@ -194,15 +186,3 @@ def _outcome(step: ReplayStep) -> str:
         return f"not possible: {step.record}"
     form = "as it was" if step.complete else "from its dead letter, without key and headers"
     return f"sent to {step.target} {form}"
-
-
-def _address(letter: DeadLetter) -> str:
-    return f"{letter.position.partition}/{letter.position.offset}"
-
-
-def _excerpt(letter: DeadLetter) -> str:
-    source = f"{letter.source} " if letter.source else ""
-    whole = letter.payload
-    payload = letter.value.decode(errors="replace") if whole is None else whole
-    cut = payload[:_EXAMPLE_CHARACTERS]
-    return f"{source}{cut!r}{'…' if len(payload) > _EXAMPLE_CHARACTERS else ''}"

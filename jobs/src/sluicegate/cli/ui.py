@@ -37,7 +37,20 @@ from sluicegate.errors import SettingsInvalid
     help="Address of a trace in Jaeger, Tempo or another store, with {trace_id} in the place of its id, "
     "such as http://localhost:16686/trace/{trace_id}. Each traced epoch then links to it.",
 )
-def ui(addresses: tuple[str, ...], host: str, port: int, refresh_s: float, trace_url: str) -> None:
+@click.option(
+    "--kafka",
+    default="",
+    help="Kafka bootstrap servers, from which samples of dead letters are read when somebody asks for "
+    "them: rows of your data. Without it, pages contain none. The login is that of jobs.",
+)
+def ui(
+    addresses: tuple[str, ...],
+    host: str,
+    port: int,
+    refresh_s: float,
+    trace_url: str,
+    kafka: str,
+) -> None:
     """Serve the console: what every job is doing and why, read from checkpoints alone.
 
     ADDRESS is a checkpoint, or a folder or s3:// prefix with checkpoints and savepoints below it; the
@@ -60,7 +73,9 @@ def ui(addresses: tuple[str, ...], host: str, port: int, refresh_s: float, trace
     reader = Reader(addresses or ("checkpoints",))
     try:
         with _listen(host, port) as listener:
-            app = create_app(reader, hosts=hosts, refresh_s=refresh_s, trace_url=trace_url)
+            app = create_app(
+                reader, hosts=hosts, refresh_s=refresh_s, trace_url=trace_url, kafka=kafka
+            )
             config = uvicorn.Config(
                 app,
                 log_config=None,

@@ -42,6 +42,9 @@ from sluicegate.console.model import (
 from sluicegate.console.offsets import sources
 from sluicegate.console.pages import Pages
 from sluicegate.console.reader import Reader
+from sluicegate.console.redaction import without_secrets, without_user_info
+from sluicegate.console.samples import Samples
+from sluicegate.console.settings import running_settings
 from sluicegate.console.verdict import verdict
 from sluicegate.errors import SluicegateError
 
@@ -60,7 +63,6 @@ _HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"cache-control": b"no-cache",
 }
-_USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _AGE = re.compile(r"""(<time[^>]*>)[^<]*|data-now-ms="\d*\"""")
 _VERDICT_EPOCHS = 20
@@ -73,11 +75,13 @@ class Console:
     Args:
         reader: reads the checkpoints.
         fleet: the jobs of the start page.
+        samples: reads samples of dead letters.
         trace_url: address of a trace, with TRACE_ID in the place of its id; empty: no links.
     """
 
-    def __init__(self, reader: Reader, fleet: Fleet, trace_url: str = "") -> None:
-        self._reader, self._fleet, self._trace_url = reader, fleet, trace_url
+    def __init__(self, reader: Reader, fleet: Fleet, samples: Samples, trace_url: str = "") -> None:
+        self._reader, self._fleet = reader, fleet
+        self._samples, self._trace_url = samples, trace_url
         self._templates = _templates()
 
     def fleet(self, _request: Request) -> Response:
@@ -112,7 +116,18 @@ class Console:
             sinks=_sink_colors(job.newest),
             ledger=ledger(job.epochs),
             dead_letters=dead_letters(job.epochs),
+            place=self._samples.place(job),
+            running=running_settings(job.starts),
             history=history(job, self._fleet.snapshot().jobs, job.savepoints),
+        )
+
+    def dead_letters(self, request: Request) -> Response:
+        """Return the page of a job's dead letters, or why it cannot be shown."""
+        job = self._job(request)
+        place = self._samples.place(job)
+        sampled = self._samples.read(job, place.topic) if place.topic else None
+        return self._page(
+            "dead_letters", job=job, place=place, sampled=sampled, redact=without_secrets
         )
 
     def epoch(self, request: Request) -> Response:
@@ -174,6 +189,7 @@ def create_app(
     refresh_s: float,
     wait_s: float = 0.4,
     trace_url: str = "",
+    kafka: str = "",
 ) -> ASGIApp:
     """Return the application.
 
@@ -183,14 +199,16 @@ def create_app(
         refresh_s: how often a page is made again while somebody views it.
         wait_s: how long the start page waits until every job is read; it then shows those that are.
         trace_url: see `Console`.
+        kafka: bootstrap servers for samples of dead letters; empty: none are shown.
     """
-    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s), trace_url)
+    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s), Samples(kafka), trace_url)
     page = Pages(refresh_s)
     app = Starlette(
         routes=[
             Route("/", page(console.fleet)),
             Route("/job/{key:path}/epoch/{epoch:int}", page(console.epoch)),
             Route("/job/{key:path}", page(console.job)),
+            Route("/dead-letters/{key:path}", page(console.dead_letters)),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
@@ -215,11 +233,6 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
         await app(scope, receive, send_with_headers)
 
     return answer
-
-
-def without_user_info(value: Any) -> Any:  # noqa: ANN401 - jinja2 passes each value through this
-    """Return a value for a page, without the user and password of any URL in it."""
-    return type(value)(_USER_INFO.sub("", value)) if isinstance(value, str) else value
 
 
 def _templates() -> jinja2.Environment:

@@ -18,6 +18,7 @@ from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, EpochRecord, Seal,
 from sluicegate.savepoints.catalog import Savepoint
 from sluicegate.settings.epoch import AT_MOST_ONCE
 from sluicegate.storage.driver_failure import DriverFailure
+from sluicegate.storage.driver_start import DriverStart
 from sluicegate.storage.epoch_report import EpochReport
 from sluicegate.storage.lineage import Lineage
 
@@ -168,6 +169,7 @@ class JobFacts:
         notes: what could not be read and is information only.
         savepoints: those of any job that were found.
         failures: the last drivers that failed, newest first.
+        starts: the last drivers that started, newest first.
     """
 
     key: str
@@ -185,6 +187,7 @@ class JobFacts:
     notes: tuple[str, ...] = ()
     savepoints: tuple[Savepoint, ...] = ()
     failures: tuple[DriverFailure, ...] = ()
+    starts: tuple[DriverStart, ...] = ()
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ from sluicegate.errors import EpochLogBroken, SluicegateError, StoreUnavailable
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.savepoints.catalog import read_savepoint
 from sluicegate.savepoints.manifest import MANIFEST, TAKING
-from sluicegate.storage.driver_failure import FOLDER, read_failure
+from sluicegate.storage import driver_failure, driver_start
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import Lineage, read_lineage
@@ -116,7 +116,7 @@ class Reader:
         found = self.found()
         if key not in found.checkpoints:
             return None
-        facts = self._with_failures(self._job(key, found.checkpoints[key]))
+        facts = self._with_drivers(self._job(key, found.checkpoints[key]))
         try:
             savepoints = self._pool.map(lambda at: read_savepoint(_open(at)), found.savepoints)
             readable = tuple(
@@ -127,17 +127,29 @@ class Reader:
             return replace(facts, notes=(*facts.notes, note))
         return replace(facts, savepoints=readable)
 
-    def _with_failures(self, facts: JobFacts) -> JobFacts:
-        """Return the facts with the failures of drivers; one that cannot be read becomes a note."""
+    def _with_drivers(self, facts: JobFacts) -> JobFacts:
+        """Return the facts with how drivers started and failed."""
+        notes = list(facts.notes)
+        failures = self._newest(facts, driver_failure.FOLDER, driver_failure.read_failure, notes)
+        starts = self._newest(facts, driver_start.FOLDER, driver_start.read_start, notes)
+        return replace(facts, failures=failures, starts=starts, notes=tuple(notes))
+
+    def _newest(
+        self,
+        facts: JobFacts,
+        folder: str,
+        read: Callable[[ObjectStore, str], T | None],
+        notes: list[str],
+    ) -> tuple[T, ...]:
+        """Return what a folder has about drivers, newest first; one that cannot be read is a note."""
         try:
             store = _open(facts.address)
-            names = sorted(store.entries(FOLDER), reverse=True)
-            failures = self._pool.map(lambda name: read_failure(store, name), names)
-            return replace(facts, failures=tuple(f for f in failures if f is not None))
+            names = sorted(store.entries(folder), reverse=True)
+            found = self._pool.map(partial(read, store), names)
+            return tuple(each for each in found if each is not None)
         except (ValueError, SluicegateError) as error:
-            return replace(
-                facts, notes=(*facts.notes, f"failures of drivers are not shown: {error}")
-            )
+            notes.append(f"{folder.rstrip('/')} of drivers are not shown: {error}")
+            return ()
 
     def epoch(self, job: JobFacts, number: int) -> Epoch | None:
         """Return any epoch that the log of a job retains, None if it does not.

@@ -26,7 +26,15 @@ from dataclasses import dataclass, field
 
 from sluicegate.errors import SavepointRefused
 
-LINEAGE_FOLDERS = ("epochs/", "failures/", "staging/", "requests/", "parent/", "preflight/")
+LINEAGE_FOLDERS = (
+    "epochs/",
+    "failures/",
+    "starts/",
+    "staging/",
+    "requests/",
+    "parent/",
+    "preflight/",
+)
 """Folders of a checkpoint that belong to its lineage and are not copied into another one."""
 
 LINEAGE_FILES = frozenset({"lineage.json", "metadata", "ancestry.json", "restoring.json"})

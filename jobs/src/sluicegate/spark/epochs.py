@@ -25,6 +25,12 @@ from sluicegate.spark.query import BackgroundService, EpochsQuery
 from sluicegate.spark.s3a import prepare_store
 from sluicegate.spark.session import check_state_backend, log_by_default, prepare
 from sluicegate.spark.source_offsets import SourceOffsets, source_group
+from sluicegate.storage.driver_start import (
+    SPARK_VERSION,
+    DriverStart,
+    effective_settings,
+    write_start,
+)
 from sluicegate.storage.lineage import claim_lineage
 from sluicegate.storage.object_store import open_store
 from sluicegate.storage.preflight import verify_conditional_create
@@ -60,7 +66,17 @@ class EpochsWriter:
         if DriverEnvironment.read().apply_only:
             EpochRunner(spark, context, self.settings.timeout_s).apply_only()
             raise shutdown.Ended
-        return EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
+        started = self._effective_settings(spark, context)  # while Spark certainly answers
+        query = EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
+        write_start(self.checkpoint, DriverStart.now(started))
+        return query
+
+    def _effective_settings(self, spark: SparkSession, context: QueryContext) -> dict[str, str]:
+        conf = {**spark.conf.getAll, SPARK_VERSION: spark.version}
+        sinks = context.job.sinks
+        return effective_settings(
+            self.settings, sinks, context.dead_letters, self.output_mode, conf
+        )
 
     def check_and_bind(self) -> tuple[SparkSession, QueryContext]:
         """Check everything, claim the checkpoint and bind the sinks."""

@@ -43,12 +43,32 @@ function replaceMain(page) {
   const opened = new Map([...main.querySelectorAll("details[id]")].map((box) => [box.id, box.open]));
   const focused = main.contains(document.activeElement) ? document.activeElement.id : "";
   const scrolled = [...main.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
+  const loaded = [...main.querySelectorAll("details[data-loaded]")];
   main.replaceChildren(...next.childNodes);
+  for (const box of loaded) document.getElementById(box.id)?.replaceWith(box);
   main.querySelectorAll(".scroll").forEach((box, i) => (box.scrollLeft = scrolled[i] || 0));
   main.querySelectorAll("details[id]").forEach((box) => (box.open = opened.get(box.id) ?? box.open));
   document.title = page.title;
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }
+
+// Rows of data are fetched when somebody opens their box, and then stay as they are.
+async function load(box) {
+  box.dataset.loaded = "";
+  try {
+    const answer = await fetch(box.dataset.src);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const content = page.getElementById("letters") || page.getElementById("main");
+    box.querySelector("div").replaceChildren(...content.childNodes);
+  } catch {
+    delete box.dataset.loaded; // opening it again tries again
+    showOffline(true);
+  }
+}
+
+document.addEventListener("toggle", ({ target }) => {
+  if (target.open && target.dataset.src && !("loaded" in target.dataset)) load(target);
+}, true);
 
 // Counts the ages, which alone do not make a page new. As `_age` of the console writes them.
 function countAges() {

@@ -1,0 +1,164 @@
+"""What settings the last drivers of a checkpoint started with, `starts/…`: for people.
+
+It is information only, like the report of an epoch: no decision reads it. A store that does not answer
+soon costs the record, not the start. Nothing that may be a secret is recorded: of a job's own settings
+only numbers, flags and choices, of Spark's only those of `_SPARK_PREFIXES`, and of both no value whose
+name or content looks like one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import platform
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+
+from sluicegate.errors import SluicegateError
+from sluicegate.protocol.record import SinkBinding
+from sluicegate.settings.epoch import EpochSettings
+from sluicegate.settings.schema import choices_of, key_of
+from sluicegate.storage.object_store import ObjectStore, open_store
+
+log = logging.getLogger("sluicegate.starts")
+
+FOLDER = "starts/"
+RETAINED = 20
+"""How many starts a checkpoint retains, the newest."""
+
+HIDDEN = "(hidden)"
+"""What is recorded in the place of a value that may be a secret."""
+
+SPARK_VERSION = "spark.version"
+"""The name under which the version of Spark is recorded, among its settings."""
+
+_RETRY_S = 3.0
+_SPARK_PREFIXES = (
+    "spark.cores.max",
+    "spark.default.parallelism",
+    "spark.driver.cores",
+    "spark.driver.memory",
+    "spark.dynamicAllocation.",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.executor.memory",
+    "spark.executor.pyspark.memory",
+    "spark.kubernetes.executor.container.image",
+    "spark.kubernetes.executor.limit.",
+    "spark.kubernetes.executor.request.",
+    "spark.master",
+    "spark.memory.",
+    "spark.shuffle.",
+    "spark.sql.adaptive.",
+    "spark.sql.execution.",
+    "spark.sql.shuffle.",
+    "spark.sql.streaming.",
+    "spark.task.",
+    SPARK_VERSION,
+)
+"""Spark's settings that are recorded; those of catalogs, of Hadoop and of the environment are not."""
+
+DEAD_LETTERS, NO_SINK = "dead-letters", "none"
+"""The setting that names the sink of dead letters, and its value if the job has none."""
+
+SECRET_WORDS = r"pass(?:word|wd|phrase)?|secret|token|credential|auth(?!ors?\b)|(?:access|api|private)[-_.]?key"  # noqa: S105 - words
+"""A regular expression of what names a secret."""
+
+_SECRET_NAME = re.compile(rf"{SECRET_WORDS}|key$", re.IGNORECASE)
+_SECRET_VALUE = re.compile(rf"(?:{SECRET_WORDS})\w*\s*[=:]|://.*@", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class DriverStart:
+    """A driver that started its query.
+
+    Args:
+        started_at_ms: when, in ms since 1970.
+        settings: what it runs with, by name, without secrets.
+    """
+
+    started_at_ms: int
+    settings: Mapping[str, str]
+
+    @classmethod
+    def now(cls, settings: Mapping[str, str]) -> DriverStart:
+        """Return the start of a driver whose query has just started."""
+        return cls(time.time_ns() // 1_000_000, settings)
+
+
+def effective_settings(
+    settings: EpochSettings,
+    sinks: Mapping[str, SinkBinding],
+    dead_letters: str | None,
+    output_mode: str,
+    spark: Mapping[str, str],
+) -> dict[str, str]:
+    """Return what a driver runs with, by name, without secrets.
+
+    Args:
+        settings: of the job, after the environment has overridden them.
+        sinks: by id.
+        dead_letters: the id of the sink of dead letters, None if the job has none.
+        output_mode: as Spark's.
+        spark: all settings of the Spark session, and SPARK_VERSION.
+    """
+    found = {
+        "version.sluicegate": version("sluicegate"),
+        "version.python": platform.python_version(),
+        "output-mode": output_mode,
+    }
+    found[DEAD_LETTERS] = dead_letters or NO_SINK
+    own = {field.name for field in dataclasses.fields(EpochSettings)}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        # a text that a job declares itself may be a password or the address of a server with one
+        if field.name in own or isinstance(value, bool | int | float) or choices_of(field):
+            found[key_of(field.name)] = _text(value)
+    for id_, binding in sinks.items():
+        found[f"sink.{id_}"] = f"{binding.target}, parts: {binding.parts}"
+    found |= {key: text for key, text in spark.items() if key.startswith(_SPARK_PREFIXES)}
+    return {name: _without_secrets(name, text) for name, text in sorted(found.items())}
+
+
+def write_start(address: str, start: DriverStart) -> None:
+    """Write a start into the checkpoint at an address, and delete those that are too old.
+
+    A failure to write is logged and changes nothing.
+    """
+    try:
+        checkpoint = open_store(address, retry_timeout_s=_RETRY_S)
+        checkpoint.put(f"{FOLDER}{start.started_at_ms:015d}", [json.dumps(asdict(start)).encode()])
+        for name in sorted(checkpoint.entries(FOLDER))[:-RETAINED]:
+            checkpoint.delete(name)
+    except SluicegateError as error:
+        log.warning("the settings of this driver were not recorded for the console: %s", error.what)
+
+
+def read_start(checkpoint: ObjectStore, name: str) -> DriverStart | None:
+    """Return the start in an object of FOLDER, None if it was deleted meanwhile.
+
+    Raises:
+        ValueError: the object is damaged, or has the format of another version.
+        StoreUnavailable: the store did not answer.
+    """
+    stored = checkpoint.read(name)
+    if stored is None:
+        return None
+    try:
+        fields = json.loads(stored)
+        settings = {str(key): str(value) for key, value in fields["settings"].items()}
+        return DriverStart(int(fields["started_at_ms"]), settings)
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _without_secrets(name: str, text: str) -> str:
+    return HIDDEN if _SECRET_NAME.search(name) or _SECRET_VALUE.search(text) else text

@@ -1,0 +1,92 @@
+"""The chart of the console: it reads one store with keys of its own, and is reached by few."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sluicegate.cli.ui import ui
+from tests.integration.charts.rendering import VALUES, Charts, Document, only_of_kind
+from tests.integration.charts.test_accepted import COMBINED
+from tests.integration.charts.test_platform import volume_spec
+
+NAME = "sluicegate-console"
+
+
+@pytest.fixture(scope="module")
+def console(charts: Charts) -> list[Document]:
+    return charts.render("console", COMBINED["console"])
+
+
+def container(documents: list[Document]) -> dict[str, Any]:
+    (found,) = only_of_kind(documents, "Deployment", NAME)["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def variables(documents: list[Document]) -> dict[str, Any]:
+    return {v["name"]: v.get("value", v.get("valueFrom")) for v in container(documents)["env"]}
+
+
+def test_the_platform_has_no_console_unless_it_is_enabled(charts: Charts) -> None:
+    for document in charts.render("sluicegate"):
+        assert "console" not in document["metadata"]["name"], document["kind"]
+
+
+def test_the_command_accepts_its_arguments(console: list[Document]) -> None:
+    command = container(console)
+    assert command["command"] == ["sluicegate", "ui"]
+    given = ui.make_context("ui", list(command["args"])).params
+    assert given["addresses"] == ("s3://checkpoints/streams",)
+    assert given["trace_url"] == "https://jaeger.example.com/trace/{trace_id}"
+    assert not given["kafka"], "pages contain no rows"
+
+
+def test_it_has_the_keys_of_its_own_secret_and_no_other(console: list[Document]) -> None:
+    found = variables(console)
+    keys = {"AWS_ACCESS_KEY_ID": "accessKeyId", "AWS_SECRET_ACCESS_KEY": "secretAccessKey"}
+    for name, key in keys.items():
+        assert found[name] == {"secretKeyRef": {"name": "read-only", "key": key}}
+    assert found["AWS_ENDPOINT_URL"] == "https://s3.example.com:9000"
+    assert "AWS_ALLOW_HTTP" not in found
+    assert found["SSL_CERT_FILE"] == "/etc/sluicegate/store/ca.crt"
+    assert "envFrom" not in container(console)
+
+
+def test_without_a_secret_the_pod_uses_its_own_identity(charts: Charts) -> None:
+    found = variables(charts.render("console", {"addresses": ["s3://checkpoints"]}))
+    assert found.keys() == {"AWS_REGION"}
+
+
+def test_it_runs_as_nobody_on_a_file_system_that_it_cannot_write(console: list[Document]) -> None:
+    pod = only_of_kind(console, "Deployment", NAME)["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert not pod["automountServiceAccountToken"], "it does not use the API server"
+    security = container(console)["securityContext"]
+    assert security["readOnlyRootFilesystem"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_no_probe_reads_the_store(console: list[Document]) -> None:
+    """A console whose store is down must show that, not be restarted."""
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container(console)[probe]["httpGet"]["path"].startswith("/static/")
+
+
+def test_pods_of_jobs_do_not_reach_it(console: list[Document]) -> None:
+    (rule,) = only_of_kind(console, "NetworkPolicy", NAME)["spec"]["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {f"{NAME}-client": "true"}}}]
+    assert only_of_kind(console, "Service", NAME)["spec"]["type"] == "ClusterIP"
+
+
+def test_it_reaches_name_servers_and_its_store_only(console: list[Document]) -> None:
+    dns, store = only_of_kind(console, "NetworkPolicy", NAME)["spec"]["egress"]
+    assert {port["port"] for port in dns["ports"]} == {53}
+    assert {port["port"] for port in store["ports"]} == {443, 9000}
+
+
+def test_the_volume_of_a_platform_never_has_the_keys_that_only_read(charts: Charts) -> None:
+    documents = charts.render("sluicegate", file=VALUES["console"])
+    assert volume_spec(documents)["credentialsSecret"] == "sluicegate-object-store-user-checkpoints"
+    key = variables(documents)["AWS_ACCESS_KEY_ID"]["secretKeyRef"]
+    assert key["name"] == "sluicegate-object-store-user-console"
