@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.deployment.progress import PodAnnotator, ProgressReporter
+from sluicegate.deployment.own_pod import OwnPod
+from sluicegate.deployment.progress import ProgressReporter
 from tests.loopback_api import ApiServer, api_server
 
 NEVER_S = 3600.0
@@ -24,7 +25,7 @@ def server(tmp_path: Path) -> Iterator[ApiServer]:
 
 
 def reporter_for(server: ApiServer, every_s: float) -> ProgressReporter:
-    return ProgressReporter(PodAnnotator.read(server.environment()), every_s)
+    return ProgressReporter(OwnPod.read(server.environment()), every_s)
 
 
 def test_the_first_epoch_is_sent_as_a_merge_patch_of_the_own_pod(server: ApiServer) -> None:
@@ -139,7 +140,7 @@ def test_a_silent_server_delays_neither_an_epoch_nor_the_end(server: ApiServer) 
 def test_outside_of_a_pod_nothing_is_sent(server: ApiServer) -> None:
     environment = server.environment()
     del environment["KUBERNETES_SERVICE_HOST"]
-    assert PodAnnotator.read(environment) is None
+    assert OwnPod.read(environment) is None
     reporter = ProgressReporter(None)
     reporter.epoch(1)
     reporter.idle()

@@ -206,8 +206,11 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
             if not await_turn():
                 return 0
             started = time.monotonic()
+        writer = writer or job.build(spark, settings)
+        if writer.await_promotion():  # in a pod; SIGTERM still ends the process at once
+            started = time.monotonic()
         with _queue_signals(signals):
-            query = (writer or job.build(spark, settings)).start()
+            query = writer.start()
             log.info(
                 "%s started in %.1f s, lineage %s",
                 job.name,

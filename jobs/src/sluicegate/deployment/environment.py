@@ -52,6 +52,8 @@ class DriverVariable(enum.StrEnum):
     """File descriptor of a pipe to which the driver writes when its query runs; `sluicegate run` sets it."""
     TURN = "SLUICEGATE_TURN"
     """File descriptor of a pipe by which a standby learns that it is its turn; `sluicegate run` sets it."""
+    STANDBY = "SLUICEGATE_STANDBY"
+    """`true`: the driver warms up, and waits until its pod is promoted; the operator sets it."""
     JOB = "SLUICEGATE_JOB"
     """namespace/name of the resource, for logs."""
     ATTEMPT = "SLUICEGATE_ATTEMPT"
@@ -73,6 +75,12 @@ APPLY_ONLY = "apply-only"
 
 PROGRESS_ANNOTATION = "sluicegate.dev/progress"
 """Annotation of the driver's own pod: a JSON object of `epoch` and `at` (`progress`)."""
+
+PROMOTED_ANNOTATION = "sluicegate.dev/promoted"
+"""Annotation of a standby's pod, of any value: it takes over now."""
+
+STANDBY_READY_ANNOTATION = "sluicegate.dev/standby-ready"
+"""Annotation of a standby's own pod, of any value: it is warm, and waits."""
 
 S = TypeVar("S", bound=EpochSettings)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sluicegate.deployment import termination
+from sluicegate.deployment import promotion, termination
 from sluicegate.deployment.environment import APPLY_ONLY, DriverEnvironment, DriverVariable
 from sluicegate.errors import EpochUnfinished, SettingsInvalid, SluicegateError
 from sluicegate.protocol.effects import run_effects
@@ -63,12 +63,15 @@ def unapplied_epoch(checkpoint: ObjectStore) -> int | None:
 
 
 def _recorded(work: Callable[[], int]) -> int:
-    """Do the work and report how it ended; a failure is also recorded for the console."""
+    """Do the work and report how it ended; a failure is also recorded for the console.
+
+    A standby that ends before its promotion was no driver of the job, and is not recorded.
+    """
     started = time.monotonic()
     code = _reporting(work)
     checkpoint = os.environ.get(DriverVariable.CHECKPOINT)
     file = os.environ.get(DriverVariable.TERMINATION_FILE)
-    if code and checkpoint:
+    if code and checkpoint and not promotion.is_waiting():
         reason = termination.read(Path(file)) if file else None
         write_failure(checkpoint, DriverFailure.now(code, time.monotonic() - started, reason))
     return code

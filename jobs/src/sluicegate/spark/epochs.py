@@ -9,6 +9,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from sluicegate.deployment import promotion
 from sluicegate.deployment.environment import DriverEnvironment
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import SettingsInvalid
@@ -25,6 +26,7 @@ from sluicegate.spark.query import BackgroundService, EpochsQuery
 from sluicegate.spark.s3a import prepare_store
 from sluicegate.spark.session import check_state_backend, log_by_default, prepare
 from sluicegate.spark.source_offsets import SourceOffsets, source_group
+from sluicegate.spark.warm_up import prepare_standby
 from sluicegate.storage.driver_start import (
     SPARK_VERSION,
     DriverStart,
@@ -62,6 +64,7 @@ class EpochsWriter:
             SystemExit: no query starts, because the end of this process was requested, or because
                 it only applies decided epochs (`DriverEnvironment.mode`) and has done so.
         """
+        self.await_promotion()
         spark, context = self.check_and_bind()
         if DriverEnvironment.read().apply_only:
             EpochRunner(spark, context, self.settings.timeout_s).apply_only()
@@ -70,6 +73,22 @@ class EpochsWriter:
         query = EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
         write_start(self.checkpoint, DriverStart.now(started))
         return query
+
+    def await_promotion(self) -> bool:
+        """Warm up and wait until the operator promotes this process, if that is a standby in a pod.
+
+        Until then nothing of the checkpoint or of a sink is read or written. `start` calls it.
+
+        Returns:
+            Whether it was a standby.
+        """
+        if not promotion.is_waiting():
+            return False
+        log_by_default()
+        spark = frame_of(next(iter(self.outputs.values()))).sparkSession
+        prepare_standby(spark, lambda: self)
+        promotion.await_promotion()
+        return True
 
     def _effective_settings(self, spark: SparkSession, context: QueryContext) -> dict[str, str]:
         conf = {**spark.conf.getAll, SPARK_VERSION: spark.version}

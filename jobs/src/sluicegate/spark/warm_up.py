@@ -6,8 +6,8 @@ import importlib
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -15,13 +15,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate.errors import SluicegateError
+from sluicegate.sinks.contract import Sink
 from sluicegate.sinks.memory import MemorySink
-from sluicegate.spark.epochs import SINGLE_OUTPUT, EpochsWriter
-from sluicegate.spark.outputs import Outputs, arrow_schema, frame_of
+from sluicegate.spark.outputs import Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.query_execution import RunningExecution, kafka_options
 from sluicegate.spark.staging import RESULT_TYPE, TASKS_PROPERTY, StageOrder, stage_with
 
 log = logging.getLogger("sluicegate.run")
+
+_OUTPUT: Final = "warm-up"
 
 _NO_EPOCH: Final = -1
 """No epoch of a job has this number."""
@@ -33,7 +35,22 @@ _OF_POSITIONS: Final = ("startingOffsets", "startingTimestamp", "startingOffsets
 """Options of a Kafka source, one of which says where it starts."""
 
 
-def prepare_standby(spark: SparkSession, build: Callable[[], EpochsWriter]) -> EpochsWriter | None:
+class Described(Protocol):
+    """A job that was built: what a standby loads the code for (`sluicegate.spark.epochs.EpochsWriter`)."""
+
+    @property
+    def outputs(self) -> Mapping[str, Output]:
+        """Its streaming frames."""
+
+    @property
+    def sinks(self) -> Sequence[Sink]:
+        """Its sinks."""
+
+
+Built = TypeVar("Built", bound=Described)
+
+
+def prepare_standby(spark: SparkSession, build: Callable[[], Built]) -> Built | None:
     """Build a job and warm up the session for it; return the job, None if it cannot be built now.
 
     A failure does not end the standby: its first epoch then loads what is missing, and an error in
@@ -48,7 +65,7 @@ def prepare_standby(spark: SparkSession, build: Callable[[], EpochsWriter]) -> E
     return writer
 
 
-def warm_up(spark: SparkSession, writer: EpochsWriter) -> None:
+def warm_up(spark: SparkSession, writer: Described) -> None:
     """Stage a small stateful epoch, so that the first epoch of a job need not load the same code.
 
     It writes nothing, and neither opens nor reads a checkpoint or a sink of the job: the checkpoint
@@ -63,7 +80,7 @@ def warm_up(spark: SparkSession, writer: EpochsWriter) -> None:
     counts = values.groupBy("value").count()
     schema = arrow_schema(counts)
     sink = MemorySink("warm-up").bind(schema, lineage="warm-up", apply_timeout_s=1.0)
-    outputs = Outputs({SINGLE_OUTPUT: counts}, {SINGLE_OUTPUT: [sink]})
+    outputs = Outputs({_OUTPUT: counts}, {_OUTPUT: [sink]})
     # the workers import the modules of the job's sinks when they receive their first order
     modules = sorted({type(sink).__module__ for sink in writer.sinks})
     with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from sluicegate.deployment.environment import PROGRESS_ANNOTATION
+from sluicegate.deployment.environment import (
+    PROGRESS_ANNOTATION,
+    PROMOTED_ANNOTATION,
+    STANDBY_READY_ANNOTATION,
+)
 from sluicegate_operator.api.fields import GROUP
 
 PREFIX = f"{GROUP}/"
@@ -17,6 +21,9 @@ CHECKPOINT = f"{GROUP}/checkpoint"
 """Labels of a pod: name and UID of its job, its role, attempt, driver mode and checkpoint number. The
 Savepoint of an upgrade has JOB as a label, and JOB_UID and ATTEMPT as annotations."""
 
+STANDBY = f"{GROUP}/standby"
+"""Label of a driver's pod, with the value true: it is a standby, and has not been promoted."""
+
 DRIVER, EXECUTOR = "driver", "executor"
 """Roles, and the names of the containers."""
 
@@ -26,6 +33,7 @@ DRIVER_ACCOUNT = f"{GROUP}/driver-account"
 SPEC_HASH = f"{GROUP}/spec-hash"
 RESTORE_FROM = f"{GROUP}/restore-from"
 PROGRESS = PROGRESS_ANNOTATION
+PROMOTED, STANDBY_READY = PROMOTED_ANNOTATION, STANDBY_READY_ANNOTATION
 EXECUTOR_TEMPLATE = f"{GROUP}/executor-template"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 """Annotations of a driver's pod."""

@@ -260,6 +260,15 @@ class StreamingJobSpec:
         text="Whether the query keeps state between epochs. Two drivers at a time could corrupt state, "
         "so the driver of a stateful job is not replaced while it may still run; see nodeLost.",
     )
+    standby: int = option(
+        0,
+        "Number of standbys, 0 or 1: a second driver pod that has loaded and built the job, and goes on "
+        "when the driver has ended. It requests the resources of a driver. Only for trigger Interval and "
+        "executor.instances 0.",
+        at_least=0,
+        at_most=1,
+        restarts_driver=False,
+    )
     dead_letter_topic: str = option(
         "", "Kafka topic for rows that a sink would reject. Without it such a row fails the epoch."
     )
@@ -368,6 +377,16 @@ class StreamingJobSpec:
             "self.trigger == 'Interval' || !self.rollback.enabled",
             "rollback needs trigger Interval: disable rollback for a job that ends by itself",
             lambda spec: spec.trigger == INTERVAL or not spec.rollback.enabled,
+        ),
+        Rule(
+            "self.standby == 0 || self.trigger == 'Interval'",
+            "a standby needs trigger Interval: a job that ends by itself has no driver to replace",
+            lambda spec: spec.standby == 0 or spec.trigger == INTERVAL,
+        ),
+        Rule(
+            "self.standby == 0 || self.executor.instances == 0",
+            "a standby needs executor.instances 0: the executors of a standby would only wait",
+            lambda spec: spec.standby == 0 or spec.executor.instances == 0,
         ),
         Rule(
             "self.upgradeMode == 'Stateless' || (self.epochs.delivery == oldSelf.epochs.delivery "

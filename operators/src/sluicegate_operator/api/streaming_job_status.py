@@ -14,6 +14,9 @@ from sluicegate_operator.api.fields import Instant, Template
 NONE, REQUESTED, ACTIVE, TERMINATED = "None", "Requested", "Active", "Terminated"
 """States of a driver: none yet; its pod is being created; its pod was observed; its end was recorded."""
 
+STARTING, READY = "Starting", "Ready"
+"""Further states of a standby, which has no ACTIVE: its pod was observed; it waits for its promotion."""
+
 RUN, APPLY_ONLY = "Run", "ApplyOnly"
 """What a driver does: it runs the job, or it only applies decided epochs to the sinks."""
 
@@ -57,12 +60,50 @@ class DriverStatus:
         "Number of requests to create the driver's pod. More than one means that earlier requests "
         "were refused or lost.",
     )
-    start_time: Instant | None = option(None, "Time at which the driver's container started.")
+    start_time: Instant | None = option(
+        None,
+        "Time at which the driver's container started; of a promoted standby, when it was promoted.",
+    )
     spec_hash: str = option("", "Digest of the spec that the driver runs.")
     stop_reason: str = option(
         "", "Why the driver was stopped, such as Suspend or Upgrade. Empty if it was not."
     )
     stop_time: Instant | None = option(None, "Time at which the operator requested the stop.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandbyStatus:
+    """The standby: a second driver that goes on when the driver has ended."""
+
+    state: str = option(
+        NONE,
+        "State of the standby. None: there is none now. Requested: its pod is being created. Starting: "
+        "its pod was observed. Ready: it has started, and waits for its promotion.",
+        choices=(NONE, REQUESTED, STARTING, READY),
+        always_written=True,
+    )
+    attempt: int = option(
+        0,
+        "Number of the newest standby. Its pod is named <job>-<attempt>-driver, also when promoted.",
+    )
+    uid: str = option("", "UID of the standby's pod, once it was observed.")
+    request_time: Instant | None = option(
+        None, "Time of the latest request to create the standby's pod."
+    )
+    requests: int = option(0, "Number of requests to create the standby's pod.")
+    start_time: Instant | None = option(
+        None, "Time at which the operator first observed that the standby's container runs."
+    )
+    failures: int = option(
+        0,
+        "Number of standbys in a row that ended before their promotion. They have no restart budget.",
+    )
+    next_start_time: Instant | None = option(
+        None, "Earliest time of the next standby after one that ended."
+    )
+    message: str = option(
+        "", "Why the standby does not run, or how the last one ended. Empty once one is ready."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +251,9 @@ class StreamingJobStatus:
         always_written=True,
     )
     driver: DriverStatus = option(DriverStatus(), "The driver of the latest attempt.")
+    standby: StandbyStatus | None = option(
+        None, "The standby. Absent if the job never had spec.standby."
+    )
     startup: StartupStatus | None = option(
         None, "Why the newest driver does not start. Absent once it runs."
     )

@@ -67,6 +67,9 @@ def driver_pod_of(body: Json) -> DriverPod:
         terminating="deletionTimestamp" in meta,
         disrupted=("DisruptionTarget", "True") in conditions,
         has_finalizer=api_labels.DRIVER_FINALIZER in finalizers,
+        standby=labels.get(api_labels.STANDBY) == "true",
+        promoted=api_labels.PROMOTED in annotations,
+        standby_ready=api_labels.STANDBY_READY in annotations,
         restore_from=annotations.get(api_labels.RESTORE_FROM, ""),
         progress=_progress(annotations.get(api_labels.PROGRESS)),
     )

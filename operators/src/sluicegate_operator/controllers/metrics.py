@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from sluicegate_operator.api.streaming_job_status import PHASES, StreamingJobStatus
+from sluicegate_operator.api.streaming_job_status import PHASES, READY, StreamingJobStatus
 from sluicegate_operator.controllers.caches import Cache, Caches
 from sluicegate_operator.controllers.resource import (
     JobResource,
@@ -65,6 +65,11 @@ class Metrics:
         self._created = Counter(
             "sluicegate_drivers_created_total", "Driver pods created", registry=self.registry
         )
+        self._promoted = Counter(
+            "sluicegate_standbys_promoted_total",
+            "Standbys that took over from a driver",
+            registry=self.registry,
+        )
         self._depth = Gauge(
             "sluicegate_queue_depth",
             "Resources waiting to be reconciled",
@@ -104,6 +109,10 @@ class Metrics:
     def driver_created(self) -> None:
         """Count a driver's pod that was created."""
         self._created.inc()
+
+    def standby_promoted(self) -> None:
+        """Count a standby that took over."""
+        self._promoted.inc()
 
     def job_changed(
         self, resource: JobResource, status: StreamingJobStatus, failures: Sequence[str]
@@ -202,17 +211,24 @@ class _JobCollector(Collector):
         attempt = GaugeMetricFamily(
             "sluicegate_job_attempt", "Number of the newest driver", labels=labels
         )
+        standby = GaugeMetricFamily(
+            "sluicegate_job_standby_ready",
+            "1 if the standby of a job is ready; only jobs that have had a standby",
+            labels=labels,
+        )
         counts = dict.fromkeys(PHASES, 0) if self.exported else {}
         for key, status in list(self.statuses.items()) if self.exported else ():
             counts[status.phase] += 1
             phase.add_metric([*key, status.phase], 1)
             attempt.add_metric(list(key), status.attempt)
+            if status.standby is not None:
+                standby.add_metric(list(key), int(status.standby.state == READY))
             if status.checkpoint.last_epoch_time is not None:
                 age.add_metric(list(key), max(0.0, time.time() - status.checkpoint.last_epoch_time))
         jobs = GaugeMetricFamily("sluicegate_jobs", "Jobs in each phase", labels=["phase"])
         for name, count in counts.items():
             jobs.add_metric([name], count)
-        return [phase, age, attempt, jobs]
+        return [phase, age, attempt, standby, jobs]
 
 
 @dataclass(eq=False)

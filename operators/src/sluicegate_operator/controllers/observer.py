@@ -90,11 +90,15 @@ class Observer:
         )
 
     def _refusal(self, key: Key, job: Job) -> Refusal | None:
-        """Return why the newest driver's pod was refused, if that answers the latest request for it."""
+        """Return why a pod was refused, if that answers the latest request for a driver or a standby."""
         uid, refusal = self._refusals.get(key, ("", None))
-        if refusal is None or uid != job.uid or refusal.attempt != job.status.attempt:
+        if refusal is None or uid != job.uid:
             return None
-        return refusal if refusal.request == job.status.driver.requests else None
+        status, standby = job.status, job.status.standby
+        latest = {(status.attempt, status.driver.requests)}
+        if standby is not None:
+            latest.add((standby.attempt, standby.requests))
+        return refusal if (refusal.attempt, refusal.request) in latest else None
 
     def _pods(self, key: Key, uid: str) -> Iterable[DriverPod]:
         found = map(self.caches.pods.get, self._pods_by_job.keys(key))

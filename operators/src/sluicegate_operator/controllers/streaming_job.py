@@ -36,6 +36,7 @@ from sluicegate_operator.kube.writes import (
     create_or_get,
     delete_object,
     delete_version,
+    patch_object,
     remove_finalizer,
 )
 from sluicegate_operator.pods.driver import driver_pod, validate
@@ -222,14 +223,8 @@ class JobController(Controller[JobResource]):
         match action:
             case do.CreateDriver():
                 await self._create_driver(job, action)
-            case do.StopDriver():
-                pod = (namespace, action.name, action.uid)
-                await delete_object(self.api, PODS, *pod, action.grace_s)
-            case do.RemovePodFinalizer():
-                await self._release_pod(namespace, action.name, action.uid)
-            case do.DeletePod():
-                await delete_object(self.api, PODS, namespace, action.name, action.uid)
-                await self._release_pod(namespace, action.name, action.uid)
+            case do.PromoteStandby() | do.StopDriver() | do.RemovePodFinalizer() | do.DeletePod():
+                await self._change_pod(namespace, action)
             case do.CreateSavepoint():
                 created = await create_upgrade_savepoint(self.api, job, action)
                 self.caches.savepoints.put(created)
@@ -241,6 +236,20 @@ class JobController(Controller[JobResource]):
                 self._start_deletion(key, job)
             case do.DeleteJob():
                 await self._delete_expired(resource)
+
+    async def _change_pod(self, namespace: str, action: do.PodAction) -> None:
+        """Change or delete a pod that still has the action's UID."""
+        pod = (namespace, action.name, action.uid)
+        match action:
+            case do.PromoteStandby():
+                await self._promote(*pod)
+            case do.StopDriver():
+                await delete_object(self.api, PODS, *pod, action.grace_s)
+            case do.RemovePodFinalizer():
+                await self._release_pod(*pod)
+            case do.DeletePod():
+                await delete_object(self.api, PODS, *pod)
+                await self._release_pod(*pod)
 
     async def _delete_expired(self, resource: JobResource) -> None:
         """Delete a job that has expired; one that was edited since it was read is reconciled first."""
@@ -260,7 +269,7 @@ class JobController(Controller[JobResource]):
             location = self.checkpoints.location(job, action)
             await self._create_pod(job, driver_pod(job, action, location))
         except (ApiError, SluicegateError) as error:
-            refusal = refusal_of(error, action.attempt, job.status.driver.requests)
+            refusal = refusal_of(error, action.attempt, action.request)
             if refusal is None:
                 raise
             self.observer.pod_refused(key, job.uid, refusal)
@@ -283,6 +292,17 @@ class JobController(Controller[JobResource]):
             message = f"pod {name} already exists and belongs to another job; delete it"
             raise ApiError(HTTPStatus.CONFLICT, NAME_TAKEN, message)
         self.caches.pods.put(created)
+
+    async def _promote(self, namespace: str, name: str, uid: str) -> None:
+        """Promote a standby, whose driver watches its pod; a pod that is gone is observed later."""
+        change: Json = {
+            "labels": {labels.STANDBY: None},
+            "annotations": {labels.PROMOTED: "true"},
+        }
+        promoted = await patch_object(self.api, PODS, namespace, name, uid, change)
+        if promoted is not None:
+            self.caches.pods.put(promoted)
+            self.metrics.standby_promoted()
 
     async def _release_pod(self, namespace: str, name: str, uid: str) -> None:
         """Remove our finalizer from a pod."""

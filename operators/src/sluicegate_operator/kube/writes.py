@@ -47,6 +47,19 @@ async def write_finalizers(
     return await api.patch(path, {"metadata": body})
 
 
+async def patch_object(
+    api: Api, resource_type: ResourceType, namespace: str, name: str, uid: str, metadata: Json
+) -> Json | None:
+    """Merge a patch into the metadata of an object with this UID; None if it is gone or was replaced."""
+    try:
+        path = resource_type.path(namespace, name)
+        return await api.patch(path, {"metadata": {**metadata, "uid": uid}})
+    except ApiError as error:
+        if not (error.missing or error.conflict):
+            raise
+        return None
+
+
 async def delete_object(
     api: Api,
     resource_type: ResourceType,

@@ -64,6 +64,8 @@ def driver_pod(job: Job, action: CreateDriver, location: CheckpointLocation) -> 
     """
     job = dataclasses.replace(job, spec=action.spec)
     defaults, ours = _default_fields(job, location), _reserved_fields(job, action, location)
+    if action.standby:
+        defaults["spec"]["affinity"] = _away_from_drivers_of(job)
     return build_pod(defaults, job.spec.driver.template, ours, api_labels.DRIVER)
 
 
@@ -133,6 +135,14 @@ def _reserved_fields(
         },
         "spec": pod,
     }
+
+
+def _away_from_drivers_of(job: Job) -> dict[str, Any]:
+    """Return the affinity of a standby: a node that fails should not end both, if there is another."""
+    drivers = {api_labels.JOB_UID: job.uid, api_labels.ROLE: api_labels.DRIVER}
+    term = {"labelSelector": {"matchLabels": drivers}, "topologyKey": "kubernetes.io/hostname"}
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
 def _default_fields(job: Job, location: CheckpointLocation) -> dict[str, Any]:

@@ -71,6 +71,7 @@ def driver_variables(
         DriverVariable.JOB: f"{job.namespace}/{job.name}",
         DriverVariable.ATTEMPT: str(action.attempt),
         DriverVariable.MODE: APPLY_ONLY_MODE if action.mode == APPLY_ONLY else RUN_MODE,
+        DriverVariable.STANDBY: "true" if action.standby else "",
         DriverVariable.CHECKPOINT: location.checkpoint,
         DriverVariable.NEWEST_CHECKPOINT: str(newest),
         DriverVariable.RESTORE_FROM: restore_from,

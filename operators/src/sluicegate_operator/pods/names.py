@@ -27,7 +27,9 @@ def executor_prefix(job: str, attempt: int) -> str:
 
 def labels(job: Job, action: CreateDriver, role: str) -> dict[str, str]:
     """Return the labels by which the operator finds a pod."""
+    standby = {api_labels.STANDBY: "true"} if action.standby else {}
     return {
+        **standby,
         api_labels.JOB: job.name,
         api_labels.JOB_UID: job.uid,
         api_labels.ROLE: role,

@@ -43,6 +43,8 @@ class CreateDriver:
         restore_from: the Savepoint with which an empty checkpoint starts. A Savepoint that no longer
             exists may be left out once the checkpoint has an epoch.
         spec: what the driver runs; after a rollback this differs from the resource's spec.
+        request: the number of this request for the pod.
+        standby: whether the driver waits for `PromoteStandby` before it reads its checkpoint.
     """
 
     attempt: int
@@ -51,6 +53,16 @@ class CreateDriver:
     checkpoint_number: int
     restore_from: str
     spec: StreamingJobSpec
+    request: int = 1
+    standby: bool = False
+
+
+@dataclass(frozen=True)
+class PromoteStandby:
+    """Let a standby go on: its pod becomes that of the newest driver."""
+
+    name: str
+    uid: str
 
 
 @dataclass(frozen=True)
@@ -108,11 +120,14 @@ class DeleteJob:
     """Delete the StreamingJob itself, if it is still the version that was read: it has expired."""
 
 
+PodAction = PromoteStandby | StopDriver | RemovePodFinalizer | DeletePod
+
 JobAction = (
     AddFinalizer
     | RemoveFinalizer
     | EmitEvent
     | CreateDriver
+    | PromoteStandby
     | StopDriver
     | RemovePodFinalizer
     | DeletePod

@@ -79,6 +79,9 @@ class Pod:
         seen_terminating_at: when the operator first observed that, by its own clock; None: unknown.
         disrupted: it has the condition DisruptionTarget: it was evicted, preempted or drained.
         has_finalizer: it has our finalizer, so it cannot disappear before its end is recorded.
+        standby: it was created as a standby and has not been promoted, so it writes nothing.
+        promoted: it was a standby.
+        standby_ready: a standby that has reported that it waits for its promotion.
     """
 
     name: str
@@ -104,6 +107,9 @@ class Pod:
     seen_terminating_at: float | None = None
     disrupted: bool = False
     has_finalizer: bool = True
+    standby: bool = False
+    promoted: bool = False
+    standby_ready: bool = False
     progress: Progress | None = None
 
     @property

@@ -12,6 +12,7 @@ from sluicegate_operator.api.streaming_job import StreamingJobSpec, digest
 from sluicegate_operator.api.streaming_job_status import (
     ACTIVE,
     REQUESTED,
+    RUN,
     DriverStatus,
     StableSpecStatus,
     StreamingJobStatus,
@@ -107,6 +108,20 @@ class JobContext(ReconcileContext[StreamingJobStatus, JobAction]):
     def pod(self) -> Pod | None:
         """The newest attempt's pod, if the cache has it."""
         return next((p for p in self.observed.pods if p.attempt == self.status.attempt), None)
+
+    def next_attempt(self) -> int:
+        """Return a number that no driver and no standby of the job has had."""
+        standby = self.status.standby
+        used = (pod.attempt for pod in self.observed.pods)
+        return max(self.status.attempt, standby.attempt if standby else 0, *used) + 1
+
+    def begin_attempt(self, number: int, driver: DriverStatus) -> None:
+        """Begin an attempt: its number is written before its pod is created or promoted."""
+        if self.status.next_start_time is not None:
+            self.set(restarts=self.status.restarts + 1)
+        if self.spec_unproven() and self.status.trial_start_time is None and driver.mode == RUN:
+            self.set(trial_start_time=self.now)
+        self.set(attempt=number, next_start_time=None, driver=driver)
 
     def absence_confirmed(self) -> bool:
         """Return whether a newest pod that the cache lacks does not exist and cannot appear later."""

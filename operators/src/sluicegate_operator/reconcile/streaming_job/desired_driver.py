@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sluicegate_operator.api.streaming_job_status import RUN
 from sluicegate_operator.reconcile.schedule import due_tick, is_too_late
-from sluicegate_operator.reconcile.streaming_job import rollback, upgrade
+from sluicegate_operator.reconcile.streaming_job import rollback, standby, upgrade
 from sluicegate_operator.reconcile.streaming_job.context import RESTART, SUSPEND, JobContext
 from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
     request_driver,
@@ -61,7 +61,7 @@ def _start_if_due(context: JobContext) -> None:
         return
     if context.status.attempt == 0:
         context.set_checkpoint(restored_from=context.spec.checkpoint.restore_from)
-    if upgrade.can_start(context):
+    if upgrade.can_start(context) and not standby.promote(context):
         request_driver(context, RUN)
 
 

@@ -11,7 +11,6 @@ from sluicegate_operator.api.streaming_job_status import (
     ACTIVE,
     APPLY_ONLY,
     REQUESTED,
-    RUN,
     TERMINATED,
     DriverStatus,
     FailureStatus,
@@ -25,7 +24,7 @@ from sluicegate_operator.reconcile.actions import (
 )
 from sluicegate_operator.reconcile.context import backoff
 from sluicegate_operator.reconcile.observed import Pod
-from sluicegate_operator.reconcile.streaming_job import failures
+from sluicegate_operator.reconcile.streaming_job import failures, standby
 from sluicegate_operator.reconcile.streaming_job.context import (
     FOR_SAVEPOINT,
     NEVER_RAN,
@@ -39,7 +38,8 @@ from sluicegate_operator.reconcile.streaming_job.watchdog import check_deadlines
 
 def adopt_orphan(context: JobContext) -> None:
     """Adopt a pod that is newer than the status: somebody edited or lost the status."""
-    newest = max(context.observed.pods, key=lambda pod: pod.attempt, default=None)
+    drivers = (pod for pod in context.observed.pods if not pod.standby)
+    newest = max(drivers, key=lambda pod: pod.attempt, default=None)
     if newest is None or newest.attempt <= context.status.attempt:
         return
     context.set(attempt=newest.attempt, all_epochs_applied=False)
@@ -84,7 +84,7 @@ def clean_up(context: JobContext) -> None:
     """Stop drivers that are not wanted, and release or delete pods that are dead."""
     for pod in context.observed.pods:
         newest = pod.attempt == context.status.attempt
-        if newest and context.driver_active:
+        if (newest and context.driver_active) or standby.is_current(context, pod):
             continue
         if not pod.dead:
             if not pod.terminating:
@@ -103,32 +103,21 @@ def clean_up(context: JobContext) -> None:
 
 
 def older_attempts_alive(context: JobContext) -> tuple[int, ...]:
-    """Return the attempts that are alive, without those replaced by the lost-node policy."""
+    """Return the attempts that are alive, without standbys and those replaced by the lost-node policy."""
     return tuple(
         pod.attempt
         for pod in context.observed.pods
-        if not pod.dead and pod.attempt not in context.status.unconfirmed_attempts
+        if not (pod.dead or pod.standby) and pod.attempt not in context.status.unconfirmed_attempts
     )
 
 
 def request_driver(context: JobContext, mode: str) -> None:
     """Begin the next attempt: the status with its number is written before the pod is created."""
-    if context.status.next_start_time is not None:
-        context.set(restarts=context.status.restarts + 1)
-    if context.spec_unproven() and context.status.trial_start_time is None and mode == RUN:
-        context.set(trial_start_time=context.now)
     spec, spec_hash = _spec_to_run(context, mode)
-    context.set(
-        attempt=context.status.attempt + 1,
-        next_start_time=None,
-        driver=DriverStatus(
-            state=REQUESTED,
-            mode=mode,
-            request_time=context.now,
-            requests=1,
-            spec_hash=spec_hash,
-        ),
+    driver = DriverStatus(
+        state=REQUESTED, mode=mode, request_time=context.now, requests=1, spec_hash=spec_hash
     )
+    context.begin_attempt(context.next_attempt(), driver)
     _create_driver(context, spec)
 
 
@@ -216,6 +205,7 @@ def _create_driver(context: JobContext, spec: StreamingJobSpec) -> None:
             context.status.checkpoint.number,
             restore_from,
             spec,
+            context.driver.requests,
         )
     )
 
@@ -290,6 +280,10 @@ def _record_failure(context: JobContext, end: failures.DriverEnd, run_s: float) 
         context.set(failure_reason=end.reason)
         consequence = "not restarted"
     else:
-        context.set(next_start_time=round(context.now + following.delay_s, 3))
-        consequence = f"restart in {following.delay_s:.3g} s"
+        delay_s = following.delay_s
+        if standby.promotable(context) is not None:
+            # a driver that ran for longer than the delay is replaced at once
+            delay_s = max(0.0, delay_s - run_s)
+        context.set(next_start_time=round(context.now + delay_s, 3))
+        consequence = f"restart in {delay_s:.3g} s"
     context.emit_event(end.reason, f"{what}; {consequence} ({following.why})", warning=True)

@@ -13,7 +13,7 @@ from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
 from sluicegate_operator.reconcile.actions import JobAction
 from sluicegate_operator.reconcile.context import Outcome, limit_to_now
 from sluicegate_operator.reconcile.observed import Job, Observed
-from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, rollback, startup
+from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, rollback, standby, startup
 from sluicegate_operator.reconcile.streaming_job.acceptance import accept
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.deletion import finalize
@@ -42,6 +42,7 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
         finalize(context)
     else:
         reconcile_driver(context)
+    standby.reconcile_standby(context)
     driver_lifecycle.clean_up(context)
     driver_lifecycle.enforce_stop(context)
     startup.forget_if_idle(context)
@@ -55,6 +56,9 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
 def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatus:
     driver = limit_to_now(status.driver, now, "request_time", "stop_time")
     status = limit_to_now(status, now, "trial_start_time", "last_schedule_time", "finish_time")
+    if status.standby is not None:
+        limited = limit_to_now(status.standby, now, "request_time", "start_time")
+        status = dataclasses.replace(status, standby=limited)
     ahead = status.failures[-1].time - now if status.failures else 0.0
     if status.next_start_time is not None and ahead > 0:
         # the delay counts from the failure, so it moves with it

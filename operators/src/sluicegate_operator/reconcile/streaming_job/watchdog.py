@@ -100,6 +100,8 @@ def _check_progress(context: JobContext, pod: Pod, running_at: float) -> None:
     if not context.spec.progress_deadline_s:
         return
     began = running_at if pod.seen_running_at is None else pod.seen_running_at
+    if pod.standby or pod.promoted:  # it may have waited for longer than the deadline
+        began = max(began, context.driver.request_time or began)
     newest = max(began, pod.progress.at) if pod.progress else began
     _stop_after(context, newest, context.spec.progress_deadline_s, STUCK)
 
