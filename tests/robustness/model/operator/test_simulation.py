@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 from unittest import mock
 
 import pytest
@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from sluicegate_operator.api.schedule import Schedule
-from sluicegate_operator.api.streaming_job import RollbackSettings, StreamingJobSpec
+from sluicegate_operator.api.streaming_job import (
+    ExecutorSettings,
+    RollbackSettings,
+    StreamingJobSpec,
+)
 from sluicegate_operator.reconcile.actions import CreateDriver, JobAction
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, watchdog
@@ -32,6 +36,7 @@ from tests.unit.operator.builders import job, spec
 CODES = st.sampled_from([0, 1, 64, 65, 66, 75, 137, 143])
 AGES = st.sampled_from([0, 0, 0, 1, 2, 3, 8, 30])
 INDEXES = st.integers(0, 5)
+STANDBY: dict[str, Any] = {"standby": 1, "executor": ExecutorSettings(instances=0)}
 
 
 class Cluster(RuleBasedStateMachine):
@@ -226,7 +231,37 @@ class Batches(Cluster):
         assert not self.world.live_pods()
 
 
-@pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
+class WithStandby(Cluster):
+    """A stateful job with a standby."""
+
+    def first(self) -> StreamingJobSpec:
+        return dataclasses.replace(super().first(), **STANDBY)
+
+    @rule()
+    def driver_is_killed_while_a_standby_waits(self) -> None:
+        if self.world.waiting:
+            for pod in self.world.live_pods():
+                if pod.uid not in self.world.waiting:
+                    self.world.end(pod, 137)
+
+    def check_rest(self) -> None:
+        """Assert the same of the driver, and that a standby of its spec is ready."""
+        (waiting,) = (pod for pod in self.world.live_pods() if pod.standby)
+        status = self.world.resource.status
+        assert status.standby is not None
+        assert (status.standby.state, status.standby.attempt) == ("Ready", waiting.attempt)
+        assert waiting.uid in self.world.waiting
+        (driver,) = (pod for pod in self.world.live_pods() if not pod.standby)
+        assert waiting.spec_hash == driver.spec_hash
+        self.world.pods.pop(waiting.name)
+        super().check_rest()
+        self.world.pods[waiting.name] = waiting
+
+
+MACHINES = [Cluster, Batches, WithStandby]
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_invariants_hold_in_generated_interleavings(machine: type[Cluster]) -> None:
     run_state_machine_as_test(machine, settings=EXAMPLES)
 
@@ -234,7 +269,7 @@ def test_invariants_hold_in_generated_interleavings(machine: type[Cluster]) -> N
 SCHEDULES = 100
 
 
-@pytest.mark.parametrize("machine", [Cluster, Batches], ids=lambda machine: machine.__name__)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_invariants_hold_in_random_schedules(machine: type[Cluster]) -> None:
     for seed in range(SCHEDULES):
         try:
@@ -359,6 +394,35 @@ def test_operator_that_crashes_during_a_start_creates_one_driver() -> None:
             run_to_rest(world)
             assert world.pods_created == 1
             assert world.resource.status.attempt == 1
+
+
+@pytest.mark.parametrize("actions_done", [0, 1, 2, 99])
+def test_an_operator_that_crashes_during_a_takeover_leaves_one_driver(actions_done: int) -> None:
+    """The standby goes on, and a new one is started; no third driver is."""
+    world = new_world(job(spec(**STANDBY), has_finalizer=False))
+    run_to_rest(world)
+    first = next(pod for pod in world.live_pods() if not pod.standby)
+    world.tick(100)
+    world.end(first, 137)
+    world.operate(actions_done=actions_done)
+    world.check()
+    run_to_rest(world)
+    assert {pod.attempt: pod.standby for pod in world.live_pods()} == {2: False, 3: True}
+    assert world.resource.status.attempt == 2
+    assert world.pods_created == 3
+
+
+def test_a_standby_that_is_promoted_by_an_old_cache_though_it_is_dead_is_replaced() -> None:
+    world = new_world(job(spec(**STANDBY), has_finalizer=False))
+    run_to_rest(world)
+    world.tick(100)
+    for pod in sorted(world.live_pods(), key=lambda pod: pod.attempt):
+        world.end(pod, 137)
+    world.operate(pods_age=1)
+    assert world.resource.status.attempt == 2
+    world.check()
+    run_to_rest(world)
+    assert {pod.attempt: pod.standby for pod in world.live_pods()} == {3: False, 4: True}
 
 
 @pytest.mark.parametrize("exit_code", [0, 137], ids=["all applied", "apply-only driver needed"])

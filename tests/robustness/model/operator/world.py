@@ -12,6 +12,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 
+from sluicegate.errors import EpochUnfinished
 from sluicegate_operator.api.codec import render
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import APPLY_ONLY
@@ -62,6 +63,7 @@ class World:
         resource_history: the job at each version.
         pod_history: the pods after each change.
         processes: uids of pods whose process is alive.
+        waiting: those of standbys that have not learned of a promotion.
         in_flight: requests to create a pod that have not arrived, and their deadlines.
         specs: the specs that drivers were created with, by hash.
         runs: uid of a batch's pod -> its run.
@@ -79,6 +81,7 @@ class World:
     pod_history: list[PodSnapshot] = field(default_factory=list)
     pods: dict[str, Pod] = field(default_factory=dict)
     processes: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
     in_flight: list[tuple[float, actions.CreateDriver]] = field(default_factory=list)
     storage: Storage = field(default_factory=Storage)
     specs: dict[str, StreamingJobSpec] = field(default_factory=dict)
@@ -151,6 +154,9 @@ class World:
                 self.change(has_finalizer=False)
             case actions.CreateDriver():
                 self._create(action)
+            case actions.PromoteStandby(uid=uid):
+                self._update_pod(uid, standby=False, promoted=True)
+                self._notify_standby(uid)
             case actions.StopDriver(uid=uid):
                 self._update_pod(uid, terminating=True)
             case actions.RemovePodFinalizer(uid=uid):
@@ -201,7 +207,23 @@ class World:
             checkpoint_number=action.checkpoint_number,
             restore_from=action.restore_from,
             seen_at=self.now,
+            standby=action.standby,
         )
+
+    def _notify_standby(self, uid: str) -> None:
+        """Let a standby go on that can see the promotion of its pod."""
+        pod = next((one for one in self.pods.values() if one.uid == uid), None)
+        if pod is None or uid not in self.waiting or pod.standby or pod.node is None:
+            return
+        if pod.node.unresponsive_since is None:
+            self.waiting.discard(uid)
+            self._begin(pod)
+
+    def _begin(self, pod: Pod) -> None:
+        """Begin what a driver does: it may decide an epoch at any time."""
+        self.storage.driver_starts(pod)
+        if pod.mode != APPLY_ONLY and not self.completes_no_epoch(pod):
+            self.storage.unapplied.add(pod.checkpoint_number)
 
     def _release(self, uid: str) -> None:
         self._update_pod(uid, has_finalizer=False)
@@ -241,10 +263,11 @@ class World:
         if pod.terminating:
             self._update_pod(pod.uid, phase=FAILED, ended_at=self.now)
         else:
-            self.storage.driver_starts(pod)
             self.processes.add(pod.uid)
-            if pod.mode != APPLY_ONLY and not self.completes_no_epoch(pod):
-                self.storage.unapplied.add(pod.checkpoint_number)  # it may decide one at any time
+            if pod.standby:
+                self.waiting.add(pod.uid)
+            else:
+                self._begin(pod)
             self._update_pod(pod.uid, phase=RUNNING, running_at=self.now)
         self._record()
 
@@ -253,7 +276,10 @@ class World:
         if pod.uid not in self.processes or pod.node is None:
             return
         node_responds = pod.node.unresponsive_since is None
-        if pod.checkpoint_number in self.storage.sealed and pod.mode != APPLY_ONLY:
+        if pod.uid in self.waiting:
+            if node_responds:
+                self._update_pod(pod.uid, standby_ready=True)
+        elif pod.checkpoint_number in self.storage.sealed and pod.mode != APPLY_ONLY:
             if node_responds and not pod.terminating:
                 self.storage.driver_found_seal(pod)
             self.end(pod, 65, "Sealed: moved")
@@ -273,7 +299,12 @@ class World:
         if pod.uid not in self.processes:
             return
         self.processes.discard(pod.uid)
-        self.storage.driver_ended(pod, code, message)
+        if pod.uid in self.waiting:
+            self.waiting.discard(pod.uid)
+            if pod.checkpoint_number in self.storage.unapplied:
+                code = code or EpochUnfinished.exit_code  # 0 means that everything is applied
+        else:
+            self.storage.driver_ended(pod, code, message)
         if pod.node is not None and pod.node.unresponsive_since is None:
             self._report_end(pod, code, message)
         self._record()
@@ -301,6 +332,7 @@ class World:
         if pod.node is None or pod.node.unresponsive_since is None or pod.node.gone:
             return
         self._update_pod(pod.uid, node=Node())
+        self._notify_standby(pod.uid)
         if pod.phase == RUNNING and pod.uid not in self.processes:
             self._report_end(pod, 137)
         self._record()
@@ -309,6 +341,7 @@ class World:
         """Destroy a machine and delete its Node object."""
         if pod.node is not None:
             self.processes.discard(pod.uid)
+            self.waiting.discard(pod.uid)
             self._update_pod(pod.uid, node=Node(unresponsive_since=self.now, gone=True))
         self._record()
 
@@ -319,7 +352,7 @@ class World:
     def take_savepoints(self) -> None:
         """Take all savepoints that stop no later driver than their own."""
         for name, savepoint in self.storage.savepoints.items():
-            alive = [p for p in self.live_pods() if p.uid in self.processes]
+            alive = [p for p in self.live_pods() if p.uid in self.processes - self.waiting]
             for pod in alive:
                 if pod.attempt == savepoint.attempt and savepoint.state.phase == "Pending":
                     self.end(pod, 0)
@@ -344,7 +377,8 @@ class World:
             for pod in self.pods.values()
             if not pod.dead and (pod.phase == PENDING or pod.uid in self.processes)
         }
-        able_to_write = sorted(can_run | self.processes)
+        standbys = {pod.uid for pod in self.pods.values() if pod.standby}
+        able_to_write = sorted((can_run | self.processes) - standbys)
         if len(able_to_write) > 1 and not self.may_have_two_drivers:
             raise InvariantViolated(f"two drivers of a stateful job: {able_to_write}")
         attempts = [resource.status.attempt for resource in self.resource_history[-2:]]

@@ -201,16 +201,15 @@ def _retry_request(context: JobContext) -> None:
 
 
 def _create(context: JobContext) -> None:
-    standby, number = _standby(context), context.status.checkpoint.number
-    # the driver has reported progress, so its checkpoint needs no savepoint any more
+    standby, checkpoint = _standby(context), context.status.checkpoint
     context.add_action(
         CreateDriver(
             standby.attempt,
             RUN,
             context.spec_hash,
-            number,
-            restore_from="",
-            spec=context.spec,
+            checkpoint.number,
+            checkpoint.restored_from,  # no restore follows: the driver has reported progress
+            context.spec,
             request=standby.requests,
             standby=True,
         )
