@@ -51,10 +51,15 @@ class ProcessKubelet(Kubelet):
         super().__init__(server, nodes=nodes, namespace=namespace)
         self._folder = folder
         self._environment = dict(environment or {})
+        self._groups: dict[str, int] = {}
 
     def folder_of(self, pod: Object) -> Path:
         """Return the folder of a pod."""
         return self._folder / str(pod["metadata"]["uid"])
+
+    def kill(self, pod: Object) -> None:
+        """Kill all processes of a pod's container with SIGKILL."""
+        os.killpg(self._groups[pod["metadata"]["uid"]], signal.SIGKILL)
 
     def log_of(self, pod: Object) -> str:
         """Return the output of a pod's container."""
@@ -68,6 +73,7 @@ class ProcessKubelet(Kubelet):
         if sandbox.sigterm.is_set():
             return NEVER_STARTED
         process = await self._start_process(sandbox, container, argv, environment)
+        self._groups[sandbox.pod["metadata"]["uid"]] = process.pid
         try:
             await self.running(sandbox)
             code = await self._until_end(sandbox, process)
