@@ -1,4 +1,4 @@
-"""A fake API server for one pod, over TLS on loopback; it records the patches that it receives.
+"""A fake API server for one pod, over TLS on loopback; it records patches, and answers watches.
 
 The socket and the certificate are real. Of the API it has only what a driver uses; it does not
 apply patches as a kube-apiserver does.
@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ class ApiServer:
     silent: threading.Event = field(default_factory=threading.Event)
     """While this is set, requests get no answer."""
     requests: list[Request] = field(default_factory=list)
+    watches: list[list[dict[str, Any]]] = field(default_factory=list)
+    """The events of each watch of the pod, in turn; a watch ends after its events."""
     port: int = 0
 
     def environment(self) -> dict[str, str]:
@@ -103,6 +106,13 @@ def _handler(state: ApiServer) -> type[BaseHTTPRequestHandler]:
                 time.sleep(0.01)
             self.send_response(state.status)
             self.end_headers()
+
+        def do_GET(self) -> None:
+            events = state.watches.pop(0) if state.watches else []
+            self.send_response(state.status)
+            self.end_headers()
+            if state.status == HTTPStatus.OK:
+                self.wfile.writelines(json.dumps(event).encode() + b"\n" for event in events)
 
         def log_message(self, *_: object) -> None:
             """Log nothing."""

@@ -1,9 +1,9 @@
 """The standby: a second driver that has started and waits, and becomes the driver when that has ended.
 
 It has a pod and a number like a driver's, but reads and writes nothing of the job before its promotion,
-so it never counts as a driver that is alive. What is asked of a new driver is asked of a promotion too:
-the driver before it is dead, or replaced by the policy for lost nodes, and its delay is over. A standby
-that ends before its promotion counts against no restart budget.
+so it never counts as a driver that is alive. A promotion needs what a new driver needs: the driver before
+it is dead, or replaced by the policy for lost nodes, and its delay is over. A standby that ends before
+its promotion counts against no restart budget.
 """
 
 from __future__ import annotations
