@@ -62,7 +62,7 @@ class DriverProcess:
             os.write(self._turn, b"1")
 
     def await_started(self) -> bool:
-        """Wait until its query runs; return whether it does, or the driver has ended before."""
+        """Wait until its query has settled; return whether it has, or the driver has ended before."""
         return bool(os.read(self._started, 1))
 
     def wait(self) -> int:
@@ -111,7 +111,7 @@ def _await_end_of_supervisor(descriptor: int) -> None:
 
 
 def report_started() -> None:
-    """Tell the supervisor that this driver's query runs, so that it starts a standby."""
+    """Tell the supervisor that this driver's query has settled, so that it starts a standby."""
     descriptor = os.environ.pop(DriverVariable.STARTED, "")
     if descriptor:
         with suppress(BrokenPipeError):  # it was killed, as `stop_without_supervisor` notices

@@ -125,8 +125,8 @@ class _Stopper:
     """Runs drivers, and forwards SIGINT and SIGTERM: the driver then stops at the end of an epoch.
 
     Args:
-        standby: whether to start a second driver when the query of the first runs; it takes over
-            when the first has ended.
+        standby: whether to start a second driver when the first has completed an epoch or found no
+            input; it takes over when the first has ended.
     """
 
     def __init__(self, *, standby: bool = False) -> None:
@@ -217,8 +217,11 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
                 time.monotonic() - started,
                 query.lineage,
             )
-            report_started()
+            reported = False
             while not query.await_end(0.2):
+                if not reported and query.has_settled:
+                    report_started()  # only now: the start of a standby would delay the first epoch
+                    reported = True
                 if not signals.empty():
                     log.info("%s stops at the end of the epoch", job.name)
                     (query.cancel if signals.get() == signal.SIGINT else query.stop)()

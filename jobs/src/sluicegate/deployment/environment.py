@@ -49,7 +49,7 @@ class DriverVariable(enum.StrEnum):
     SUPERVISOR = "SLUICEGATE_SUPERVISOR"
     """File descriptor of a pipe that ends with the supervisor; `sluicegate run` sets it."""
     STARTED = "SLUICEGATE_STARTED"
-    """File descriptor of a pipe to which the driver writes when its query runs; `sluicegate run` sets it."""
+    """File descriptor of a pipe to which the driver writes after its first epoch; `sluicegate run` sets it."""
     TURN = "SLUICEGATE_TURN"
     """File descriptor of a pipe by which a standby learns that it is its turn; `sluicegate run` sets it."""
     STANDBY = "SLUICEGATE_STANDBY"

@@ -24,7 +24,12 @@ from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query import BackgroundService, EpochsQuery
 from sluicegate.spark.s3a import prepare_store
-from sluicegate.spark.session import check_state_backend, log_by_default, prepare
+from sluicegate.spark.session import (
+    all_settings,
+    check_state_backend,
+    log_by_default,
+    prepare,
+)
 from sluicegate.spark.source_offsets import SourceOffsets, source_group
 from sluicegate.spark.warm_up import prepare_standby
 from sluicegate.storage.driver_start import (
@@ -91,7 +96,7 @@ class EpochsWriter:
         return True
 
     def _effective_settings(self, spark: SparkSession, context: QueryContext) -> dict[str, str]:
-        conf = {**spark.conf.getAll, SPARK_VERSION: spark.version}
+        conf = {**all_settings(spark), SPARK_VERSION: spark.version}
         sinks = context.job.sinks
         return effective_settings(
             self.settings, sinks, context.dead_letters, self.output_mode, conf

@@ -130,6 +130,11 @@ class EpochsQuery:
         """Whether the query is running."""
         return bool(self._query.isActive)
 
+    @property
+    def has_settled(self) -> bool:
+        """Whether it has completed an epoch since its start, or found no input."""
+        return self._last_epoch is not None or is_idle(self._query)
+
     def await_end(self, timeout_s: float | None = None) -> bool:
         """Wait until the query ends, by default without limit; return whether it has.
 

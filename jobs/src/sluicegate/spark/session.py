@@ -20,6 +20,9 @@ from sluicegate.storage.object_store import ObjectStore
 JARS_VARIABLE = "SLUICEGATE_JARS"
 """A directory of jars that the session loads: Spark's Kafka connector and its dependencies."""
 
+_BETWEEN = "\0"
+"""Stands between two settings; no setting contains it."""
+
 CLASS_ARCHIVE = "driver.jsa"
 """The JVM's archive of loaded classes in that directory (JEP 350); it halves a driver's start time."""
 
@@ -161,6 +164,16 @@ def prepare(spark: SparkSession, state_backend: str = "rocksdb") -> None:
     settings = {**RUNTIME_SETTINGS, **overrides, _PROVIDER: STATE_BACKENDS[state_backend]}
     for key, value in settings.items():
         spark.conf.set(key, value)
+
+
+def all_settings(spark: SparkSession) -> dict[str, str]:
+    """Return all settings of a session, in one call of the JVM.
+
+    `spark.conf.getAll` makes several for each setting: a tenth of a second, on a busy machine one.
+    """
+    text = spark._jsparkSession.conf().getAll().mkString(_BETWEEN)  # noqa: SLF001 - a Scala map
+    pairs = (entry.partition(" -> ") for entry in text.split(_BETWEEN))
+    return {key: value for key, _, value in pairs}
 
 
 def check_state_backend(checkpoint: ObjectStore, state_backend: str) -> None:
