@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 
 from tests.e2e.cluster import eventually
@@ -53,6 +56,32 @@ def test_a_driver_killed_at_a_failpoint_is_replaced_and_exact(
         e for e in cluster.list_objects("events") if e["involvedObject"]["name"] == "ip-count"
     ]
     assert "Disrupted" in {event["reason"] for event in events}
+
+
+def test_a_standby_goes_on_when_its_driver_is_killed(
+    jobs: Platform, feed: Feed, record_property: Callable[[str, object], None]
+) -> None:
+    """The pod that waited has the next epoch, and no other pod is started in its place."""
+    cluster = jobs.cluster
+    cluster.patch("streamingjob", "ip-count", {"spec": {"standby": 1}})
+    before = jobs.job_when(
+        "ip-count", lambda status: status.get("standby", {}).get("state") == "Ready", "a standby"
+    )
+    waiting = f"ip-count-{before['standby']['attempt']}-driver"
+    feed()
+    killed = time.monotonic()
+    cluster.kill(f"ip-count-{before['attempt']}-driver")
+
+    def progress() -> str:
+        annotations = (cluster.get("pod", waiting) or {})["metadata"]["annotations"]
+        return str(annotations.get("sluicegate.dev/progress", ""))
+
+    eventually(progress, "the first epoch of the standby", within_s=START_TIMEOUT_S)
+    record_property("takeover_s", round(time.monotonic() - killed, 1))
+    status = jobs.job_when("ip-count", lambda status: status["phase"] == "Running", "to run")
+    assert status["attempt"] == before["standby"]["attempt"]
+    wait_both_exact(jobs)
+    cluster.patch("streamingjob", "ip-count", {"spec": {"standby": 0}})
 
 
 def test_an_executor_killed_while_it_stages_is_replaced_and_exact(
