@@ -89,7 +89,7 @@ async def _executors(cluster: BenchCluster, names: Sequence[str]) -> None:
 
 
 async def _killed(cluster: BenchCluster, jobs: int) -> AsyncIterator[Figure]:
-    """Kill the operator twice: its pod restarts it, then another takes over as if the node was lost."""
+    """Kill the operator three times: its pod restarts it, another is started, a replica takes over."""
     pods = set(cluster.seen)
     for key, identity in ((report.SYNC_SAME, "bench"), (report.SYNC_OTHER, "another")):
         cluster.kill()
@@ -98,6 +98,14 @@ async def _killed(cluster: BenchCluster, jobs: int) -> AsyncIterator[Figure]:
         await until(lambda: cluster.reconciliations() >= jobs, every_s=0.1)
         await cluster.wait_idle()
         yield key, time.monotonic() - start_s
+    await cluster.start_follower("replica")
+    cluster.kill_leader()
+    start_s = time.monotonic()
+    await until(cluster.leads, every_s=0.02)
+    yield report.LEASE, time.monotonic() - start_s
+    await until(lambda: cluster.reconciliations() >= jobs, every_s=0.1)
+    await cluster.wait_idle()
+    yield report.SYNC_REPLICA, time.monotonic() - start_s
     yield report.DUPLICATES, len(set(cluster.seen) - pods)
     before = await cluster.versions()
     await asyncio.sleep(_REST_S)

@@ -42,8 +42,9 @@ class BenchCluster:
     def __init__(self, server: KubernetesServer, store: S3Server, api: Api) -> None:
         self.server, self.api = server, api
         self._store = store
-        (self._port,) = free_ports(1)
+        self._port, self._other_port = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
+        self._follower: subprocess.Popen[bytes] | None = None
         self.seen: dict[tuple[str, int], float] = {}
         """The monotonic time at which each attempt of each job was first seen."""
         self.pods: Informer[DriverPod] = Informer(
@@ -59,15 +60,27 @@ class BenchCluster:
 
     async def start(self, identity: str) -> None:
         """Start the operator; return when its caches are in sync."""
+        self._process = self._start(identity, self._port)
+        await until(lambda: self._answers("/readyz") is not None)
+
+    async def start_follower(self, identity: str) -> None:
+        """Start another replica, which waits for the lease; return when its caches are in sync."""
+        self._follower = self._start(identity, self._other_port)
+        await until(lambda: self._answers("/readyz", self._other_port) is not None)
+
+    def kill_leader(self) -> None:
+        """Kill the operator with SIGKILL; the other replica becomes the one that is measured."""
+        self.kill()
+        self._process, self._follower = self._follower, None
+        self._port, self._other_port = self._other_port, self._port
+
+    def _start(self, identity: str, port: int) -> subprocess.Popen[bytes]:
         command = ["-m", "sluicegate_operator", "--all-namespaces", "--lease-namespace", NAMESPACE]
         # without a list, addresses of this machine are refused
         command += ["--store-endpoint", "http://127.0.0.1"]
-        command += ["--kubeconfig", str(self.server.kubeconfig()), "--port", str(self._port)]
+        command += ["--kubeconfig", str(self.server.kubeconfig()), "--port", str(port)]
         command += ["--identity", identity, "--log-level", "error"]
-        self._process = subprocess.Popen(  # noqa: ASYNC220 - returns at once
-            [sys.executable, *command], stdout=subprocess.DEVNULL
-        )
-        await until(lambda: self._answers("/readyz") is not None)
+        return subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
 
     def kill(self) -> None:
         """Kill the operator with SIGKILL if it is running."""
@@ -100,8 +113,13 @@ class BenchCluster:
         samples = [line.removeprefix(name) for line in lines if line.startswith(name)]
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in samples}
 
-    def _answers(self, path: str) -> str | None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=5.0)
+    def leads(self) -> bool:
+        """Return whether the operator is the leader."""
+        return self.metrics("sluicegate_leader").get("") == 1.0
+
+    def _answers(self, path: str, port: int = 0) -> str | None:
+        """Return the answer of a replica, by default of the operator that is measured."""
+        connection = http.client.HTTPConnection("127.0.0.1", port or self._port, timeout=5.0)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()

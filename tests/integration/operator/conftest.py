@@ -9,7 +9,6 @@ from infra.local_services import S3Endpoint
 from infra.local_services.kube_apiserver import KubernetesServer
 from infra.toolchain import go_programs
 from sluicegate_operator.controllers import observer
-from sluicegate_operator.kube import leader_election
 from sluicegate_operator.reconcile import checkpoint_volume, context
 from sluicegate_operator.reconcile.streaming_job import context as job_context
 from sluicegate_operator.reconcile.streaming_job import driver_lifecycle
@@ -77,13 +76,6 @@ def ready_volume(api: Api, namespace: str, kubeconfig: Path, volume: str) -> str
         eventually(lambda: volume_ready(api, namespace), within_s=60.0)
         operator.stop()
     return volume
-
-
-@pytest.fixture
-def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the operator's lease expire after a third of its time."""
-    for name in ("DURATION_S", "RENEW_S", "RETRY_S"):
-        monkeypatch.setattr(leader_election, name, getattr(leader_election, name) / 3)
 
 
 @pytest.fixture

@@ -95,7 +95,6 @@ def test_a_job_edited_before_each_write_causes_conflicts_and_no_action(
     assert drivers_alive(api, namespace) == ["clicks-2-driver"]
 
 
-@pytest.mark.usefixtures("short_lease")
 def test_a_killed_leader_is_replaced_when_its_lease_expires(
     api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
@@ -123,11 +122,11 @@ def test_stopped_leader_releases_its_lease(
     with RunningOperator(kubeconfig, namespace) as first:
         job_when(api, namespace, running(1))
         first.stop()
-    start = time.monotonic()
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/sluicegate-operator"
+    assert not api.request("GET", path)["spec"].get("holderIdentity")
     api.change(namespace, "clicks", {"spec": {"restartNonce": 1}})
     with RunningOperator(kubeconfig, namespace):
         job_when(api, namespace, running(2))
-    assert time.monotonic() - start < 14.0, "a lease that was not released lasts for 15 s"
 
 
 def test_pod_deleted_by_hand_is_replaced(

@@ -6,8 +6,6 @@ import asyncio
 import time
 from pathlib import Path
 
-import pytest
-
 from sluicegate_operator.kube import leader_election
 from sluicegate_operator.kube.client import Api as Client
 from sluicegate_operator.kube.client import connect
@@ -22,7 +20,6 @@ def test_the_next_container_of_a_pod_acquires_the_lease_at_once(
     assert asyncio.run(_takeover_s(kubeconfig, namespace, "pod-1", "pod-1")) < 5.0
 
 
-@pytest.mark.usefixtures("short_lease")
 def test_another_pod_waits_until_the_lease_has_expired(
     api: Api, namespace: str, kubeconfig: Path
 ) -> None:

@@ -20,11 +20,16 @@ from sluicegate_operator.kube.timestamps import to_text
 
 log = logging.getLogger(__name__)
 
-DURATION_S = 15.0
-RENEW_S = 10.0
+DURATION_S = 4.0
+"""A Lease that was not renewed for this long may be acquired by another candidate."""
+RENEW_S = 3.0
 """A leader that could not renew its Lease for this long steps down, before another may take over."""
-RETRY_S = 2.0
-"""Pause between two attempts to acquire or renew."""
+RETRY_S = 1.0
+"""Pause between two renewals."""
+WATCH_S = 0.5
+"""Pause between two reads of another's Lease: a candidate learns of a renewal that much later."""
+RELEASE_S = 5.0
+"""How long a shutdown waits until the Lease is released."""
 
 
 @dataclass
@@ -49,6 +54,8 @@ class LeaderElector:
     _observed: Json = field(default_factory=dict)
     """The spec of another's Lease. A renewal changes it, and a change of the metadata is none."""
     _observed_at: float = 0.0
+    _expires_at: float = 0.0
+    """When another's Lease expires unless it is renewed."""
 
     @property
     def is_leader(self) -> bool:
@@ -59,7 +66,7 @@ class LeaderElector:
         """Acquire and renew the Lease until cancelled."""
         while not self._released:
             await self.renew()
-            await asyncio.sleep(min(RETRY_S, self._remaining_s) if self.is_leader else RETRY_S)
+            await asyncio.sleep(self._pause_s)
 
     async def renew(self) -> None:
         """Try once to acquire or renew the Lease, unless it was released.
@@ -91,7 +98,7 @@ class LeaderElector:
         self._notify(held=False)
         try:
             # after a renewal in progress, which would acquire it again
-            async with asyncio.timeout(RENEW_S / 2), self._writing:
+            async with asyncio.timeout(RELEASE_S), self._writing:
                 while not await self._release_once():
                     pass
         except (ApiError, TimeoutError) as error:
@@ -102,6 +109,14 @@ class LeaderElector:
     def _remaining_s(self) -> float:
         """Seconds until a leader that does not renew the Lease steps down."""
         return max(0.0, self._renewed + RENEW_S - time.monotonic())
+
+    @property
+    def _pause_s(self) -> float:
+        """Seconds until the next try: another candidate tries as soon as the Lease expires."""
+        if self.is_leader:
+            return min(RETRY_S, self._remaining_s)
+        left = self._expires_at - time.monotonic()
+        return left if 0 < left < WATCH_S else WATCH_S
 
     def _notify_lapse(self) -> None:
         if self._holds_lease and not self.is_leader:
@@ -148,7 +163,8 @@ class LeaderElector:
             if spec != self._observed:
                 self._observed, self._observed_at = spec, began
             duration = float(spec.get("leaseDurationSeconds") or DURATION_S)
-            if began - self._observed_at < duration:
+            self._expires_at = self._observed_at + duration
+            if began < self._expires_at:
                 return False
         return await self._write("PUT", self._path, found, began)
 

@@ -34,7 +34,14 @@ from collections.abc import Callable
 import pytest
 
 from sluicegate_operator.kube import leader_election
-from sluicegate_operator.kube.leader_election import DURATION_S, RENEW_S, RETRY_S, LeaderElector
+from sluicegate_operator.kube.leader_election import (
+    DURATION_S,
+    RELEASE_S,
+    RENEW_S,
+    RETRY_S,
+    WATCH_S,
+    LeaderElector,
+)
 from sluicegate_operator.kube.resource import Json
 from tests.unit.operator.clocks import Clock, run_in_skipped_time
 from tests.unit.operator.kube.lease_server import LeaseServer
@@ -108,6 +115,29 @@ def test_a_lease_is_taken_over_once_it_was_not_renewed_for_its_duration(
     assert server.spec["leaseTransitions"] == 2
 
 
+def test_a_dead_leader_is_replaced_within_five_seconds(clock: Clock, server: LeaseServer) -> None:
+    """Whenever it dies: the candidate reads the Lease often, and tries at the moment of its expiry."""
+    began: list[float] = []
+
+    async def scenario(died_after_s: float) -> None:
+        leader, candidate = elector(server, "a"), elector(server, "b")
+        candidate.changed = lambda _leads: began.append(clock.now)
+        leading = asyncio.create_task(leader.run())
+        await asyncio.sleep(0.3)  # the two do not read at the same moments
+        waiting = asyncio.create_task(candidate.run())
+        await asyncio.sleep(died_after_s)
+        leading.cancel()
+        died = clock.now
+        await asyncio.sleep(DURATION_S + RETRY_S + WATCH_S)
+        waiting.cancel()
+        await asyncio.gather(leading, waiting, return_exceptions=True)
+        assert DURATION_S - RETRY_S <= began[-1] - died <= DURATION_S + WATCH_S
+
+    for died_after_s in (0.71, 1.69, 8.2):
+        server.lease = None
+        run_in_skipped_time(clock, scenario(died_after_s))
+
+
 def test_a_lease_is_taken_over_after_the_duration_that_it_names(
     clock: Clock, server: LeaseServer
 ) -> None:
@@ -142,7 +172,9 @@ def test_an_expired_lease_is_taken_over_whatever_its_times_say(
 def test_a_change_of_the_leases_metadata_is_no_renewal(clock: Clock, server: LeaseServer) -> None:
     """A tool that labels all objects every few seconds would keep the Lease of a dead leader."""
     server.held_by("b")
-    tries = try_during(clock, elector(server, "a"), 0.0, 14.0, 1.0, meanwhile=server.touch)
+    tries = try_during(
+        clock, elector(server, "a"), 0.0, DURATION_S - 1, 1.0, meanwhile=server.touch
+    )
     assert asyncio.run(tries) == [False, False, True]
 
 
@@ -228,8 +260,8 @@ def test_a_conflict_does_not_end_the_term_of_a_leader(clock: Clock, server: Leas
     async def scenario() -> None:
         await candidate.renew()
         server.before_write = touch
-        tries = await try_during(clock, candidate, RETRY_S, RETRY_S, RETRY_S, RETRY_S, RETRY_S)
-        assert tries == [True] * 4 + [False]  # it has not renewed for RENEW_S
+        tries = await try_during(clock, candidate, RETRY_S, RETRY_S, RETRY_S)
+        assert tries == [True, True, False]  # it has not renewed for RENEW_S
 
     asyncio.run(scenario())
     assert changes == [True, False]
@@ -302,7 +334,7 @@ def test_a_leader_whose_requests_hang_stops_at_its_deadline(
 
     async def scenario() -> None:
         running = asyncio.create_task(candidate.run())
-        await asyncio.sleep(3)  # renewed at 0 and at 2 s
+        await asyncio.sleep(2.5)  # renewed at 0, 1 and 2 s
         server.hangs = True
         await asyncio.sleep(20)
         server.hangs = False
@@ -320,12 +352,12 @@ def test_a_renewal_counts_from_when_it_began(clock: Clock, server: LeaseServer) 
     candidate = elector(server, "a")
 
     async def slow() -> None:
-        clock.now += 4
+        clock.now += 2
 
     async def scenario() -> None:
         server.before_write = slow
         await candidate.renew()
-        clock.now += RENEW_S - 4.5
+        clock.now += RENEW_S - 2.5
         assert candidate.is_leader
         clock.now += 0.5
         assert not candidate.is_leader
@@ -419,4 +451,4 @@ def test_a_release_ends_soon_whatever_the_server_does(
 
     run_in_skipped_time(clock, scenario())
     assert not candidate.is_leader
-    assert clock.now <= 1000 + RENEW_S / 2
+    assert clock.now <= 1000 + RELEASE_S
