@@ -12,6 +12,7 @@ from sluicegate.errors import TargetMissing
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.epochs import EpochsWriter
 from sluicegate.spark.query_execution import kafka_options
+from sluicegate.spark.session import all_settings
 from sluicegate.spark.warm_up import prepare_standby
 from tests.robustness.traffic.memory_streams import Stream
 
@@ -56,3 +57,7 @@ def test_a_standby_waits_though_its_job_cannot_be_built_yet(
 
     assert prepare_standby(spark, build) is None
     assert "the standby is not warm" in caplog.text
+
+
+def test_all_settings_are_those_of_spark(spark: SparkSession) -> None:
+    assert all_settings(spark) == spark.conf.getAll

@@ -63,3 +63,19 @@ def test_failed_init_container() -> None:
     found = pod(phase="Failed", containerStatuses=[DRIVER_WAITS], initContainerStatuses=[ended])
     assert found.init_failure == "init container migrate: exit code 3: Error"
     assert found.exit_code is None
+
+
+def test_a_standby_is_one_until_its_label_is_removed() -> None:
+    """The promotion removes the label and adds an annotation; the driver itself adds the other one."""
+
+    def found(labels: dict[str, str], *annotations: str) -> tuple[bool, bool, bool]:
+        meta = {"labels": labels, "annotations": dict.fromkeys(annotations, "true")}
+        body = {"metadata": {"name": "clicks-2-driver", "uid": "u", **meta}}
+        pod = driver_pod_of(body).pod
+        return pod.standby, pod.standby_ready, pod.promoted
+
+    ready, promoted = "sluicegate.dev/standby-ready", "sluicegate.dev/promoted"
+    assert found({"sluicegate.dev/standby": "true"}) == (True, False, False)
+    assert found({"sluicegate.dev/standby": "true"}, ready) == (True, True, False)
+    assert found({}, ready, promoted) == (False, True, True)
+    assert found({}) == (False, False, False)

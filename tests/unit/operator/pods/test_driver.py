@@ -41,6 +41,22 @@ def test_labels_identify_job_and_attempt() -> None:
     }
 
 
+def test_a_standby_is_labelled_waits_and_prefers_another_node() -> None:
+    pod = pod_of(spec(executor=ALONE), standby=True)
+    assert pod["metadata"]["labels"]["sluicegate.dev/standby"] == "true"
+    assert env_of(pod)["SLUICEGATE_STANDBY"] == "true"
+    affinity = pod["spec"]["affinity"]["podAntiAffinity"]
+    (preferred,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = preferred["podAffinityTerm"]["labelSelector"]["matchLabels"]
+    assert labels == {"sluicegate.dev/job-uid": "u-job", "sluicegate.dev/role": "driver"}
+
+
+def test_a_driver_that_is_no_standby_has_nothing_of_one() -> None:
+    pod = pod_of(spec(executor=ALONE))
+    assert "SLUICEGATE_STANDBY" not in env_of(pod)
+    assert "affinity" not in pod["spec"]
+
+
 def test_spec_hash_is_an_annotation() -> None:
     assert pod_of(spec())["metadata"]["annotations"]["sluicegate.dev/spec-hash"] == "abc"
 
