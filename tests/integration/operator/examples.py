@@ -55,6 +55,7 @@ FULL_JOB: Final[Object] = {
         "overlap": True,
     },
     "stateful": False,
+    "standby": 0,
     "deadLetterTopic": "orders-dead",
     "tracing": {"endpoint": "http://collector:4318"},
     "terminationGracePeriodSeconds": 60,

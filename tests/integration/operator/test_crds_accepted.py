@@ -106,6 +106,15 @@ INVALID_SPECS = [
     ),
     Rejected(JOB, {"savepointTimeoutSeconds": 0}, "should be greater than or equal to 1"),
     Rejected(JOB, {"driver": {"cores": 0}}, "should be greater than or equal to 1"),
+    Rejected(
+        JOB,
+        {"standby": 1, "trigger": "Once", "executor": {"instances": 0}},
+        "a standby needs trigger Interval",
+    ),
+    Rejected(JOB, {"standby": 1}, "a standby needs executor.instances 0"),
+    Rejected(
+        JOB, {"standby": 2, "executor": {"instances": 0}}, "should be less than or equal to 1"
+    ),
     Rejected(JOB, {"executor": {"instances": -1}}, "should be greater than or equal to 0"),
     Rejected(JOB, {"progressDeadlineSeconds": -1}, "should be greater than or equal to 0"),
     Rejected(
