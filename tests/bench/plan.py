@@ -82,13 +82,13 @@ class Workload:
 _PASS_THROUGH: Final = (SLUICEGATE, OVERLAP, SPARK, NAIVE, *OTHER_ENGINES)
 
 WORKLOADS: Final = (
-    Workload("pass-through-100", PASS_THROUGH, 100, 3_000_000, 200_000, _PASS_THROUGH),
-    Workload("pass-through-1k", PASS_THROUGH, 1000, 1_000_000, 100_000, _PASS_THROUGH),
+    Workload("pass-through-100", PASS_THROUGH, 100, 4_000_000, 200_000, _PASS_THROUGH),
+    Workload("pass-through-1k", PASS_THROUGH, 1000, 2_000_000, 100_000, _PASS_THROUGH),
     Workload(
         "ip_count",
         IP_COUNT,
         0,
-        2_000_000,
+        4_000_000,
         200_000,
         contenders=(SLUICEGATE, OVERLAP, BARE, SPARK, NAIVE, FLINK),
         note=(

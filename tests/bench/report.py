@@ -87,7 +87,7 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         yield f"  ({workload.note}.)"
     yield (
         f"  {'':<24}{'records/s median (min - max)':>34}{'epoch p50 ms':>14}{'p99 ms':>8}"
-        f"{'CPU us/record':>15}{'whole run s':>13}{'appended/s':>14}{'sound':>8}"
+        f"{'CPU us/record':>15}{'whole run s':>13}{'appended/s':>14}{'2nd half':>12}{'sound':>8}"
     )
     for contender in workload.contenders:
         spreads = {
@@ -95,6 +95,7 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
             for name in (
                 "records_s",
                 "append_records_s",
+                "warm_records_s",
                 "epoch_p50_ms",
                 "epoch_p99_ms",
                 "cpu_us",
@@ -107,7 +108,8 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
             f"  {contender:<24}{rate_text:>34}{_median(spreads['epoch_p50_ms']):>14}"
             f"{_median(spreads['epoch_p99_ms']):>8}{_median(spreads['cpu_us'], 2):>15}"
             f"{_median(spreads['whole_s'], 1):>13}"
-            f"{_median(appended):>14}{(rate or appended or _NONE).count:>5}/{results.rounds}"
+            f"{_median(appended):>14}{_median(spreads['warm_records_s']):>12}"
+            f"{(rate or appended or _NONE).count:>5}/{results.rounds}"
         )
     own_contenders = [name for name in workload.contenders if name in MEASURED]
     rivals = [name for name in workload.contenders if name in RIVALS]
@@ -119,6 +121,8 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         pairs = [*itertools.product(own_contenders, engines), *pairs]
         meaning = "records/s appended by the brokers, the middle 80 %, more is better"
         yield from _ratios(results, workload.name, "append_records_s", pairs, meaning)
+        meaning = "the same, the second half without the last 10 %"
+        yield from _ratios(results, workload.name, "warm_records_s", pairs, meaning)
     for contender in own_contenders:
         yield from _phases(results.runs, workload.name, contender)
 

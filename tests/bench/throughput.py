@@ -158,7 +158,7 @@ def _engine_measured(
     if wrong:
         raise RunFailed(wrong)
     figures = {"whole_s": whole_s, **append_figures(appends)}
-    begin_ms, end_ms, records = _middle(appends)
+    begin_ms, end_ms, records = _between(appends, 0.1, 0.9)
     used_s = cpu.spent_s(samples, begin_ms, end_ms)
     if used_s is not None:
         figures["cpu_us"] = used_s * 1e6 / records
@@ -172,21 +172,28 @@ def _engine_command(order: Order, folder: Path) -> list[str]:
     return flink.command(flink_program.install(), order, folder)
 
 
-def _middle(appends: Sequence[int]) -> tuple[int, int, int]:
-    """Return begin and end in milliseconds of the middle 80 % of the records, and their number."""
-    begin, end = len(appends) // 10, len(appends) * 9 // 10
-    return appends[begin], appends[end], end - begin
+def _between(appends: Sequence[int], begin: float, end: float) -> tuple[int, int, int]:
+    """Return when a range of the records begins and ends, in milliseconds, and their number."""
+    first, last = int(len(appends) * begin), int(len(appends) * end)
+    return appends[first], appends[last], last - first
 
 
 def append_figures(appends: Sequence[int]) -> dict[str, float]:
-    """Return the rate at which the brokers appended the middle 80 % of the records, if there is one.
+    """Return the rates at which the brokers appended the middle 80 % and the last 40 % before 90 %.
 
-    It needs nothing from the contender, so it compares those that are not on Spark.
+    They need nothing from the contender, so they compare those that are not on Spark. In the second one
+    the JVMs have compiled what they run: a stream runs for weeks, a benchmark for seconds. A rate whose
+    records were all appended in one millisecond is left out.
+
+    Args:
+        appends: when each record was appended, in milliseconds since 1970, ascending.
     """
-    if not appends:
-        return {}
-    begin_ms, end_ms, records = _middle(appends)
-    return {"append_records_s": records * 1000 / (end_ms - begin_ms)} if end_ms > begin_ms else {}
+    figures = {}
+    for name, begin in (("append_records_s", 0.1), ("warm_records_s", 0.5)) if appends else ():
+        begin_ms, end_ms, records = _between(appends, begin, 0.9)
+        if end_ms > begin_ms:
+            figures[name] = records * 1000 / (end_ms - begin_ms)
+    return figures
 
 
 def _read_back(

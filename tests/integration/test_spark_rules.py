@@ -6,6 +6,7 @@ in tests/robustness.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -24,8 +25,10 @@ from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import RunningExecution
+from sluicegate.spark.times import parse_time
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import open_store
+from sluicegate_jobs.ip_count.job import TIME
 from tests.integration.kafka_reader import read_topic
 from tests.robustness.traffic.memory_streams import Stream, failing_at
 
@@ -35,6 +38,9 @@ pytestmark = [
     # pyspark leaves the sockets of its results to the garbage collector
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
+
+
+MONTHS = ("Jan", "Feb", "Apr", "Dec", "dec", "Xyz")
 
 
 @pytest.fixture
@@ -335,8 +341,14 @@ def test_rule_16_a_replay_of_a_plan_with_a_shuffle_starts_no_spark_job(
 # --- late rows are not silently lost -----------------------------------------------------------------
 
 
-def test_late_rows_are_exactly_those_that_spark_drops(hits: Stream) -> None:
+@pytest.mark.parametrize("session_has", ["our-classes", "no-class-of-ours"])
+def test_late_rows_are_exactly_those_that_spark_drops(
+    hits: Stream, session_has: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every hit is counted or among the late rows, and Spark reports dropped rows."""
+    if session_has != "our-classes":
+        monkeypatch.setattr("sluicegate.spark.late_rows.drops_timely_rows", lambda _: False)
+        monkeypatch.setattr("sluicegate.spark.outputs.drops_timely_rows", lambda _: False)
     late = hits.rows.select(F.window("at", "5 seconds").end.alias("window_end"), "ip")
     query = hits.run(
         {"counts": counts(hits), "late": LateRows(late, "window_end")},
@@ -367,3 +379,20 @@ def test_the_columns_of_late_rows_are_computed_for_late_rows_only(hits: Stream) 
         [MemorySink(hits.store("counts"), of="counts"), MemorySink(hits.store("late"), of="late")],
     )
     assert hits.committed_rows("late") == [{"window_end": ANY, "letter": "late"}] * LATE
+
+
+# --- times ------------------------------------------------------------------------------------------
+
+
+def test_parse_time_returns_what_spark_returns(spark: SparkSession) -> None:
+    """Also for texts that do not parse, and for a text that has the slot of another one."""
+    texts: list[str | None] = ["", "x", None, "29/Feb/2024:00:00:00 -1400"]
+    for day, month, hour in itertools.product((1, 31), MONTHS, (0, 23, 24)):
+        texts += [f"{day:02}/{month}/2026:{hour:02}:59:{second} +0130" for second in ("07", "60")]
+    rows = spark.createDataFrame([(text,) for text in texts * 2], "text string").repartition(1)
+    ours = parse_time(spark, F.col("text"), TIME)
+    both = rows.select(
+        "text", ours.alias("ours"), F.try_to_timestamp("text", F.lit(TIME)).alias("sparks")
+    )
+    assert both.where("ours IS NOT NULL").count() > 0
+    assert both.where("NOT ours <=> sparks").collect() == []

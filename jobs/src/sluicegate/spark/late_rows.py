@@ -45,20 +45,25 @@ class LateRows:
         return end if self.also is None else F.when(~F.coalesce(self.also, F.expr("false")), end)
 
 
-def without_timely_rows(output: LateRows) -> DataFrame:
-    """Return the rows without most of those that are not late by the watermark of `set_late_watermark`.
-
-    A filter on the rows of the epoch comes too late: by then Spark has computed all columns of all
-    rows, such as the JSON and the hash of a dead letter. A session without our classes keeps all rows
-    here.
-    """
-    spark = output.rows.sparkSession
+def drops_timely_rows(spark: SparkSession) -> bool:
+    """Return whether `without_timely_rows` drops rows: whether the session has our Java classes."""
     jvm = spark._jvm  # noqa: SLF001 - no public API
     assert jvm is not None, "a classic session, not Spark Connect"
-    if not jvm.org.apache.spark.util.Utils.classIsLoadable(_IS_LATE):
+    return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(_IS_LATE))
+
+
+def without_timely_rows(output: LateRows) -> DataFrame:
+    """Return the rows without those that are not late by the watermark of `set_late_watermark`.
+
+    A filter on the rows of the epoch comes too late: by then Spark has computed all columns of all
+    rows, such as the JSON and the hash of a dead letter. It also has the watermark in its code, which
+    is compiled again in each epoch then. A session without our classes keeps all rows here.
+    """
+    spark = output.rows.sparkSession
+    if not drops_timely_rows(spark):
         return output.rows
     spark.udf.registerJavaFunction(_FUNCTION, _IS_LATE, BooleanType())
-    late_at = F.unix_millis(output.late_at().cast("timestamp"))
+    late_at = F.unix_micros(output.late_at().cast("timestamp"))
     return where_computed(output.rows, F.call_function(_FUNCTION, late_at))
 
 

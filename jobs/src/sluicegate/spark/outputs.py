@@ -19,7 +19,12 @@ from pyspark.sql.types import DataType, StructType
 from sluicegate.errors import SettingsInvalid
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.sinks.reserved_columns import PART, REFUSED, SOURCE
-from sluicegate.spark.late_rows import LateRows, set_late_watermark, without_timely_rows
+from sluicegate.spark.late_rows import (
+    LateRows,
+    drops_timely_rows,
+    set_late_watermark,
+    without_timely_rows,
+)
 
 _TEXT_COLUMNS = ("reason", "payload", "payload_sha256", "payload_of", "source")
 DEAD_LETTER_SCHEMA = pa.schema(
@@ -128,12 +133,17 @@ class Outputs:
         """Return an epoch's rows: a struct per sink, `REFUSED` and `SOURCE` if an output has them."""
         if any(isinstance(output, LateRows) for output in self._outputs.values()):
             set_late_watermark(batch.sparkSession, late_watermark_ms)
-            late = F.col(_LATE_AT).isNull()
-            if late_watermark_ms is not None:
-                watermark = F.timestamp_millis(F.lit(late_watermark_ms).cast("long"))
-                late |= F.col(_LATE_AT) <= watermark
-            batch = batch.where(late)
+            if not drops_timely_rows(batch.sparkSession):
+                batch = batch.where(_late(late_watermark_ms))
         return batch.drop(_LATE_AT)
+
+
+def _late(watermark_ms: int | None) -> Column:
+    """Return whether a row is late by a watermark, or is kept in every epoch."""
+    late = F.col(_LATE_AT).isNull()
+    if watermark_ms is not None:
+        late |= F.col(_LATE_AT) <= F.timestamp_millis(F.lit(watermark_ms).cast("long"))
+    return late
 
 
 def _reason(rows: DataFrame) -> Column:

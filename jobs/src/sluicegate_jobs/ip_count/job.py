@@ -17,6 +17,7 @@ from sluicegate.settings.restart import FIXED
 from sluicegate.settings.schema import option
 from sluicegate.spark.epochs import EpochsWriter
 from sluicegate.spark.filters import where_computed
+from sluicegate.spark.times import parse_time
 from sluicegate_jobs.dead_letters import create_dead_letter_target, dead_letter_sink
 from sluicegate_jobs.kafka_source import dead_letter_columns, kafka_source
 from sluicegate_jobs.targets import create_table, create_topics
@@ -104,7 +105,7 @@ def parse_lines(source: DataFrame, settings: IpCountSettings) -> DataFrame:
     line = source.withColumn("line", F.col("value").cast("string"))
     matched = line.withColumn("time", F.regexp_extract("line", LINE, 1))
     fields = matched.withColumn("ip", F.substring_index("line", " ", 1)).withColumn(
-        "at", F.try_to_timestamp("time", F.lit(TIME))
+        "at", parse_time(source.sparkSession, F.col("time"), TIME)
     )
     # F.window drops rows without a time; an invalid line must stay, with any window.
     timed = F.coalesce("at", F.timestamp_seconds(F.lit(0)))

@@ -4,11 +4,11 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.sql.api.java.UDF1;
 
 /**
- * Returns whether a row may be late: whether its window ended at or before the epoch's watermark.
+ * Returns whether a row is late: whether its window ended at or before the epoch's watermark.
  *
  * <p>The plan of a query is made once, and its watermark moves with each epoch. So a task finds it in a
- * local property, which the driver sets before it runs the plan. Without the property every row may be
- * late.
+ * local property, which the driver sets before it runs the plan. A row without a window's end is kept,
+ * and so is every row if the property is missing.
  */
 public final class IsLate implements UDF1<Long, Boolean> {
   private static final long serialVersionUID = 1L;
@@ -17,12 +17,12 @@ public final class IsLate implements UDF1<Long, Boolean> {
   public static final String PROPERTY = "sluicegate.late.watermark";
 
   @Override
-  public Boolean call(Long windowEndMs) {
+  public Boolean call(Long windowEndUs) {
     TaskContext task = TaskContext.get();
     String watermarkMs = task == null ? null : task.getLocalProperty(PROPERTY);
-    if (watermarkMs == null || windowEndMs == null) {
+    if (watermarkMs == null || windowEndUs == null) {
       return true;
     }
-    return !watermarkMs.isEmpty() && windowEndMs <= Long.parseLong(watermarkMs);
+    return !watermarkMs.isEmpty() && windowEndUs <= 1000 * Long.parseLong(watermarkMs);
   }
 }
