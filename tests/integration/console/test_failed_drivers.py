@@ -57,7 +57,7 @@ def finds_the_failure(visit: Visit, fault: str, kind: str, reason: str) -> Stran
     stranger.reads(reason, ".problem")
     for part in ("Data: ", "Do: "):
         stranger.reads(part, ".problem")
-    stranger.saves_a_screenshot(fault, height=680)
+    stranger.saves_a_screenshot(fault, height=840)
     stranger.opens("#signs a")
     stranger.reads(reason, "details[open] dl")
     return stranger
