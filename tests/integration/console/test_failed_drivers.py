@@ -89,7 +89,7 @@ def test_a_broker_that_is_away_is_named(
         broker.kill()
         os.killpg(driver, signal.SIGCONT)
         stage.await_failure("broker-away")
-        stranger = finds_the_failure(visit, "broker-away", "Stuck", "Kafka")
+        stranger = finds_the_failure(visit, "broker-away", "Stuck", "Broker transport failure")
         stranger.reads("in doubt: has 1, or 2 too", "tr.doubt")
 
 
@@ -108,7 +108,7 @@ def test_a_wrong_secret_is_named_and_not_shown(stage: Stage, visit: Visit, tmp_p
         mysql.execute("ALTER USER 'wrong_secret'@'127.0.0.1' IDENTIFIED BY 'second-secret'")
         mysql.execute("KILL USER 'wrong_secret'@'127.0.0.1'")
         stage.await_failure("wrong-secret")
-        stranger = finds_the_failure(visit, "wrong-secret", "AccessDenied", "Access denied")
+        stranger = finds_the_failure(visit, "wrong-secret", "Stuck", "Access denied")
         stranger.does_not_read("first-secret")
 
 
