@@ -164,6 +164,7 @@ def _killed(driver: RunningDriver) -> Iterator[RunningDriver]:
             for child in psutil.Process(driver.process.pid).children(recursive=True):
                 child.kill()  # of a supervisor: its driver is in another group
         driver.kill()
+        driver.process.wait(SOON_S)
 
 
 @contextmanager

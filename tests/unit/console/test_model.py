@@ -127,7 +127,7 @@ def test_a_state_grows_if_it_doubles_and_never_shrinks(
 ) -> None:
     found = state_size([epoch(n, counts={"state_rows": of}) for n, of in enumerate(rows)])
     assert found is not None
-    assert (found.first, found.rows_then) == (0, rows[0])
+    assert (found.first, found.before) == (0, rows[0])
     assert (found.last, found.rows, found.grows) == (len(rows) - 1, rows[-1], grows)
 
 

@@ -384,7 +384,7 @@ class StateSize:
     """
 
     first: int
-    rows_then: int
+    before: int
     last: int
     rows: int
     grows: bool
