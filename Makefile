@@ -17,7 +17,7 @@ DOCS   := $(WORK)/docs
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help release demo services test lint coverage format bench catch-up mutants model robustness docs clean lock preflight environment jars classes store apiserver clients tools kind-up kind-down images charts manifests e2e
+.PHONY: help release demo services test screenshots lint coverage format bench catch-up mutants model robustness docs clean lock preflight environment jars classes store apiserver clients browser tools kind-up kind-down images charts manifests e2e
 
 ##@ Use
 
@@ -47,8 +47,12 @@ kind-down: environment ## Remove it
 
 ##@ Develop
 
-test: environment classes store apiserver clients ## Run the tests (ARGS="tests/unit -k name": some of them)
+test: environment classes store apiserver clients browser ## Run the tests (ARGS="tests/unit -k name": some of them)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+
+screenshots: environment classes ## Stage the faults of docs/guides/console-faults.md and take its screenshots again
+	@$(PY) -m infra.toolchain.chromium
+	@SLUICEGATE_SCREENSHOTS=docs/images/console $(PY) -m pytest --numprocesses 0 tests/integration/console $(ARGS)
 
 lint: environment ## Check style, types, layers, English and dead code (BASE=main: commit subjects since then too)
 	@echo "Checking style ..."
@@ -169,3 +173,7 @@ apiserver: environment
 # What the tests of charts and of the operator's page run; without one of them these are left out.
 clients: environment
 	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl promtool
+
+# What opens the pages of the console; without it those tests are left out.
+browser: environment
+	@$(PY) -m infra.toolchain.chromium --optional

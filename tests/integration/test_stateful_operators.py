@@ -22,7 +22,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from sluicegate.errors import StageFailed
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.query_execution import RunningExecution, StateOperator
-from sluicegate.storage.object_store import LocalObjectStore
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.object_store import LocalObjectStore, open_store
 from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
@@ -232,3 +233,15 @@ def unsynced_when_decided(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def in_order(seen: Stream) -> list[list[str]]:
     """Return the rows as sorted text: within an epoch, partitions have no order."""
     return sorted([str(value) for value in row.values()] for row in seen.committed_rows("out"))
+
+
+def test_each_record_counts_the_rows_of_the_state(
+    spark: SparkSession, tmp_path: Path, source: Path
+) -> None:
+    """Which have a row for each of two addresses from the first epoch on."""
+    counting = stream(spark, tmp_path / "counting", source)
+    hits = counting.rows.groupBy("ip").count()
+    counting.run(hits, [MemorySink(counting.store("out"))], output_mode="update")
+    log = StoredEpochLog(open_store(str(counting.checkpoint)))
+    records = [log.read(epoch) for epoch in range(counting.files)]
+    assert [record and record.counts["state_rows"] for record in records] == [2] * counting.files

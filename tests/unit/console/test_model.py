@@ -15,9 +15,11 @@ from sluicegate.console.model import (
     dead_letters,
     ladder,
     ledger,
+    state_size,
 )
 from sluicegate.console.offsets import Range, sources
 from sluicegate.protocol.record import Seal
+from sluicegate.storage.driver_failure import DriverFailure
 from tests.unit.console.builders import HOUR_MS, KAFKA, MYSQL, NOW_MS, epoch, job, report
 
 OLD_MS = NOW_MS - HOUR_MS
@@ -101,6 +103,36 @@ def test_dead_letters_are_added_up_by_kind() -> None:
         ("null", 5),
         ("late", 3),
     ]
+
+
+def test_a_job_whose_driver_failed_last_has_failed_although_its_epoch_is_recent() -> None:
+    failure = DriverFailure(NOW_MS, 3.0, 75, kind="SinkUnavailable", then="restart in 9 s")
+    facts = replace(job(epoch(7), committed=7), failed=failure)
+    of = condition(facts, NOW_MS + 1)
+    assert (of.state, of.since_ms) == (State.FAILED, NOW_MS)
+    assert "(SinkUnavailable), and no driver has started since: restart in 9 s." in of.sentence
+
+
+def test_a_driver_that_was_killed_has_an_exit_code_for_a_reason() -> None:
+    facts = replace(job(epoch(7), committed=7), failed=DriverFailure(NOW_MS, 3.0, -9))
+    assert "Its driver failed (exit code -9)" in condition(facts, NOW_MS).sentence
+
+
+@pytest.mark.parametrize(
+    ("rows", "grows"),
+    [((10, 20), True), ((10, 19), False), ((10, 40, 30), False), ((0, 5), True), ((0, 0), False)],
+)
+def test_a_state_grows_if_it_doubles_and_never_shrinks(
+    rows: tuple[int, ...], *, grows: bool
+) -> None:
+    found = state_size([epoch(n, counts={"state_rows": of}) for n, of in enumerate(rows)])
+    assert found is not None
+    assert (found.first, found.before) == (0, rows[0])
+    assert (found.last, found.rows, found.grows) == (len(rows) - 1, rows[-1], grows)
+
+
+def test_a_job_without_state_has_no_size_of_it() -> None:
+    assert state_size([epoch(0)]) is None
 
 
 def test_the_longest_epoch_of_a_ribbon_has_the_full_height() -> None:

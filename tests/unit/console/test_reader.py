@@ -12,6 +12,9 @@ import pytest
 from infra.local_services import S3Endpoint
 from sluicegate.console.reader import EPOCHS, Reader
 from sluicegate.protocol.record import DecidedEpoch
+from sluicegate.storage import driver_failure
+from sluicegate.storage.driver_failure import DriverFailure, write_failure
+from sluicegate.storage.driver_start import DriverStart, write_start
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import EpochReport, TimedStep, write_report
 from sluicegate.storage.lineage import Lineage, create_lineage
@@ -172,3 +175,53 @@ def test_a_lineage_with_fields_of_another_type_is_damage(
     assert job is not None
     assert "lineage.json is damaged" in job.problems[0].what
     assert replace(job, problems=()).name == "a"
+
+
+DECIDED_MS = 1_000
+
+
+@pytest.mark.parametrize(
+    ("failures", "started_at_ms", "failed_at_ms"),
+    [
+        ([(2_000, "SinkUnavailable")], None, 2_000),
+        ([(2_000, "SinkUnavailable")], 1_500, 2_000),
+        ([(2_000, "SinkUnavailable")], 2_500, None),
+        ([(500, "SinkUnavailable")], None, None),
+        ([(2_000, "Fenced")], 1_500, None),
+        ([(2_000, "SinkUnavailable"), (3_000, "Fenced")], 1_500, 2_000),
+        ([], None, None),
+    ],
+    ids=["new", "after-start", "restarted", "old", "zombie", "before-zombie", "none"],
+)
+def test_the_last_failure_counts_until_a_driver_starts_or_decides(
+    tmp_path: Path,
+    reading: Open,
+    failures: list[tuple[int, str]],
+    started_at_ms: int | None,
+    failed_at_ms: int | None,
+) -> None:
+    """And not that of a driver that was fenced: another one is alive."""
+    store = LocalObjectStore(tmp_path / "a")
+    checkpoint(store, 0)
+    StoredEpochLog(store).create(replace(record(1, "l"), decided_at_ms=DECIDED_MS))
+    for ended_at_ms, kind in failures:
+        write_failure(store.url, DriverFailure(ended_at_ms, 1.0, 75, kind=kind))
+    if started_at_ms is not None:
+        write_start(store.url, DriverStart(started_at_ms, {}))
+    reader = reading(tmp_path)
+    (brief,) = reader.briefs(reader.found(), {})
+    whole = reader.job("a")
+    assert whole is not None
+    for facts in (brief, whole):
+        assert (facts.failed and facts.failed.ended_at_ms) == failed_at_ms
+
+
+def test_a_damaged_failure_is_skipped_for_the_state_of_a_job(tmp_path: Path, reading: Open) -> None:
+    store = LocalObjectStore(tmp_path / "a")
+    checkpoint(store, 0)
+    write_failure(store.url, DriverFailure(2_000, 1.0, 75, kind="SinkUnavailable"))
+    store.put(driver_failure.name_of(3_000), [b"torn"])
+    job = reading(tmp_path).job("a")
+    assert job is not None
+    assert job.failed is not None
+    assert job.failed.ended_at_ms == 2_000

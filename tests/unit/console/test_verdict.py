@@ -51,6 +51,33 @@ def test_the_slow_sink_and_its_longest_step_are_named(slow: str) -> None:
     assert f"most of it in {slow} (400 ms)" in of.sentence
 
 
+@pytest.mark.parametrize(
+    ("times", "skewed"),
+    [
+        ((400.0, 20.0, 30.0), 0),
+        ((20.0, 400.0), 1),
+        ((120.0, 400.0), 1),
+        ((140.0, 400.0), None),
+        ((400.0,), None),
+        ((100.0, 5.0), None),
+    ],
+)
+def test_a_part_that_takes_most_of_an_apply_is_skewed(
+    times: tuple[float, ...], skewed: int | None
+) -> None:
+    parts = [("write", MYSQL, part, ms) for part, ms in enumerate(times)]
+    of = verdict(every(650.0, STAGE, DECIDE, *parts, apply(MYSQL, 480.0)))
+    assert (of.sink, of.skewed) == (MYSQL, skewed)
+    assert ("its keys are skewed" in of.sentence) == (skewed is not None)
+    assert ("Spread its keys" in of.executors) == (skewed is not None)
+
+
+def test_the_time_of_a_skewed_part_is_compared_with_that_of_the_others() -> None:
+    parts = [("write", MYSQL, part, ms) for part, ms in enumerate((20.0, 400.0, 30.0))]
+    of = verdict(every(650.0, STAGE, *parts, apply(MYSQL, 480.0)))
+    assert "Its part 1 takes 400 ms, the 2 others at most 30 ms" in of.sentence
+
+
 def test_an_apply_whose_writers_are_quick_is_bound_around_them() -> None:
     of = verdict(every(520.0, STAGE, DECIDE, ("write", KAFKA, 0, 20.0), apply(KAFKA, 400.0)))
     assert (of.sink, of.step) == (KAFKA, "")

@@ -38,6 +38,7 @@ from sluicegate.console.model import (
     dead_letters,
     ladder,
     ledger,
+    state_size,
 )
 from sluicegate.console.offsets import sources
 from sluicegate.console.pages import Pages
@@ -116,6 +117,7 @@ class Console:
             sinks=_sink_colors(job.newest),
             ledger=ledger(job.epochs),
             dead_letters=dead_letters(job.epochs),
+            state=state_size(job.epochs),
             place=self._samples.place(job),
             running=running_settings(job.starts),
             history=history(job, self._fleet.snapshot().jobs, job.savepoints),

@@ -14,7 +14,14 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
-from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, EpochRecord, Seal, SinkBinding
+from sluicegate.protocol.record import (
+    DEAD_LETTERS,
+    ROWS_IN,
+    STATE_ROWS,
+    EpochRecord,
+    Seal,
+    SinkBinding,
+)
 from sluicegate.savepoints.catalog import Savepoint
 from sluicegate.settings.epoch import AT_MOST_ONCE
 from sluicegate.storage.driver_failure import DriverFailure
@@ -28,6 +35,10 @@ _REFUSED = "refused"
 _PATIENCE_MS = 60_000
 _PATIENCE_INTERVALS = 5
 """A job is late after a minute, or after this many of its usual intervals if they are longer."""
+
+
+_GROWTH = 2
+"""A state grows if it has at least so many times the rows that it had."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,7 @@ class State(enum.Enum):
     """The state of a job, the most urgent first."""
 
     DAMAGED = "damaged"
+    FAILED = "failed"
     IN_DOUBT = "in doubt"
     UNDECIDED = "undecided"
     QUIET = "quiet"
@@ -170,6 +182,7 @@ class JobFacts:
         savepoints: those of any job that were found.
         failures: the last drivers that failed, newest first.
         starts: the last drivers that started, newest first.
+        failed: the newest failure after which no driver has started and no epoch was decided.
     """
 
     key: str
@@ -188,6 +201,7 @@ class JobFacts:
     savepoints: tuple[Savepoint, ...] = ()
     failures: tuple[DriverFailure, ...] = ()
     starts: tuple[DriverStart, ...] = ()
+    failed: DriverFailure | None = None
 
     @property
     def name(self) -> str:
@@ -260,12 +274,10 @@ class JobFacts:
 
 def condition(job: JobFacts, now_ms: int) -> Condition:
     """Return the state of a job. Whether a driver runs is unknown: a checkpoint cannot say it."""
+    ended = _ended(job)
+    if ended is not None:
+        return ended
     newest = job.newest
-    if job.problems:
-        return Condition(State.DAMAGED, f"Not readable: {job.problems[0].what}.")
-    if job.seal is not None:
-        what = f"Sealed before epoch {job.seal.epoch}: {job.seal.why}."
-        return Condition(State.SEALED, what, job.seal.sealed_at_ms)
     waiting = _unfinished(job)
     patience_ms = max(_PATIENCE_MS, _PATIENCE_INTERVALS * job.interval_ms)
     if waiting is not None and now_ms - waiting.since_ms > patience_ms:
@@ -277,6 +289,21 @@ def condition(job: JobFacts, now_ms: int) -> Condition:
         return Condition(State.RUNNING, "Its last epoch is recent.", newest.decided_at_ms)
     what = "Every decided epoch is in every sink, and no new one came: no input, or no driver runs."
     return Condition(State.QUIET, what, job.applied_at_ms)
+
+
+def _ended(job: JobFacts) -> Condition | None:
+    """Return the condition of a job that cannot continue as it is, or whose driver failed last."""
+    if job.problems:
+        return Condition(State.DAMAGED, f"Not readable: {job.problems[0].what}.")
+    if job.seal is not None:
+        what = f"Sealed before epoch {job.seal.epoch}: {job.seal.why}."
+        return Condition(State.SEALED, what, job.seal.sealed_at_ms)
+    if job.failed is None:
+        return None
+    why = job.failed.kind or f"exit code {job.failed.exit_code}"
+    what = f"Its driver failed ({why}), and no driver has started since"
+    then = f": {job.failed.then}." if job.failed.then else "."
+    return Condition(State.FAILED, what + then, job.failed.ended_at_ms)
 
 
 def _unfinished(job: JobFacts) -> Condition | None:
@@ -347,3 +374,28 @@ def ledger(epochs: Sequence[Epoch]) -> Ledger | None:
 def dead_letters(epochs: Sequence[Epoch]) -> list[tuple[str, int]]:
     """Return the kinds of dead letters in some epochs with their numbers, most first."""
     return sum((Counter(epoch.dead_letters) for epoch in epochs), Counter[str]()).most_common()
+
+
+@dataclass(frozen=True)
+class StateSize:
+    """Rows in the state of a job, after the first and the last of some epochs.
+
+    `grows`: it has at least doubled meanwhile, and no epoch made it smaller.
+    """
+
+    first: int
+    before: int
+    last: int
+    rows: int
+    grows: bool
+
+
+def state_size(epochs: Sequence[Epoch]) -> StateSize | None:
+    """Return how the state of a job develops; None if its epochs record no state."""
+    counted = [(e.number, e.counts[STATE_ROWS]) for e in epochs if STATE_ROWS in e.counts]
+    if not counted:
+        return None
+    (first, before), (last, now) = counted[0], counted[-1]
+    steady = all(earlier <= later for (_, earlier), (_, later) in pairwise(counted))
+    grows = steady and now > before and now >= _GROWTH * before
+    return StateSize(first, before, last, now, grows)

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 from cachetools import LRUCache, TTLCache, cached
 
 from sluicegate.console.model import Epoch, JobFacts, Problem
-from sluicegate.errors import EpochLogBroken, SluicegateError, StoreUnavailable
+from sluicegate.errors import EpochLogBroken, Fenced, SluicegateError, StoreUnavailable
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.savepoints.catalog import read_savepoint
 from sluicegate.savepoints.manifest import MANIFEST, TAKING
 from sluicegate.storage import driver_failure, driver_start
+from sluicegate.storage.driver_failure import DriverFailure
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import Lineage, read_lineage
@@ -235,6 +236,7 @@ class Reader:
         else:
             epochs = self._read_epochs(log, numbers[-limit:])
         planned, planned_at_ms = _planned(store)
+        decided_at_ms = epochs[-1].decided_at_ms if epochs else 0
         stored = StoredEpochLog(store)
         return replace(
             facts,
@@ -249,6 +251,7 @@ class Reader:
             seal=seal if isinstance(seal, Seal) else None,
             problems=tuple({problem.what: problem for problem in problems}.values()),
             notes=tuple(log.notes),
+            failed=_failed(store, decided_at_ms),
         )
 
     def _read_epochs(self, log: _Log, numbers: Sequence[int]) -> tuple[Epoch, ...]:
@@ -372,6 +375,25 @@ def _planned(store: ObjectStore) -> tuple[int | None, int]:
         return numbers[-1], planned_at_ms if 0 <= planned_at_ms < _LATEST_MS else 0
     except (LookupError, TypeError, ValueError):  # Spark's own format, which may change
         return numbers[-1], 0
+
+
+def _failed(store: ObjectStore, decided_at_ms: int) -> DriverFailure | None:
+    """Return the newest failure after which nothing was decided and no driver started, None if there is none.
+
+    That of a driver that was fenced does not count: another driver is alive.
+    """
+    newest = [at for at in reversed(_numbers(store, driver_failure.FOLDER)) if at > decided_at_ms]
+    started_at_ms = max(_numbers(store, driver_start.FOLDER), default=0) if newest else 0
+    for ended_at_ms in newest:
+        if ended_at_ms <= started_at_ms:
+            return None
+        try:
+            failure = driver_failure.read_failure(store, driver_failure.name_of(ended_at_ms))
+        except ValueError:  # the job's page notes it
+            continue
+        if failure is not None and failure.kind != Fenced.__name__:
+            return failure
+    return None
 
 
 def _missing(numbers: Sequence[int]) -> list[Problem]:

@@ -12,6 +12,9 @@ from sluicegate.storage.epoch_report import APPLY, EpochReport
 
 STAGE, DECIDE = "stage", "decide"
 
+_SKEW = 3.0
+"""A part is skewed if it takes this many times as long as each other part of its sink."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -23,6 +26,7 @@ class Verdict:
         sink: the sink whose apply bounds it.
         step: the longest step of that apply; empty: most of it is outside of the writer.
         executors: whether more executors would help, in a sentence; empty: no report says it.
+        skewed: the part of that sink that takes most of its apply, None if its parts take alike.
         busy: the share of its time in which an epoch is under way, None if that is unknown.
     """
 
@@ -31,6 +35,7 @@ class Verdict:
     sink: str = ""
     step: str = ""
     executors: str = ""
+    skewed: int | None = None
     busy: float | None = None
 
 
@@ -78,6 +83,8 @@ def _executors(found: Verdict, reports: Sequence[EpochReport]) -> str:
         return "More executors help if its input has more partitions than they have cores."
     if found.bound in ("", DECIDE, "wait"):
         return "More executors would not help." if found.bound else ""
+    if found.skewed is not None:
+        return "More executors would not help: one part has most of the work. Spread its keys."
     parts = {s.part for report in reports for s in report.steps if s.sink == found.sink} - {None}
     if not parts:
         return "No report says whether more executors would help."
@@ -101,7 +108,8 @@ def _bound(staged: Sequence[EpochReport], times: _Times) -> Verdict:
         step, step_ms = _longest_step(staged, sink, apply_ms)
         most = f"most of it in {step} ({_ms(step_ms)})" if step else "most of it around the writers"
         text = f"Bound by sink {sink}: its apply takes {_share(apply_ms, of)}, {most}."
-        return Verdict(text + tries, APPLY, sink, step)
+        skewed, skew = _skew(staged, sink, apply_ms)
+        return Verdict(text + skew + tries, APPLY, sink, step, skewed=skewed)
     if times.decide > times.stage:
         text = f"Bound by the checkpoint's store: the decision takes {_share(times.decide, of)}."
         return Verdict(text + tries, DECIDE)
@@ -152,6 +160,29 @@ def _longest_step(reports: Sequence[EpochReport], sink: str, apply_ms: float) ->
     outside = apply_ms - sum(steps.values())
     name = max(steps, key=lambda name: steps[name], default="")
     return (name, steps[name]) if name and steps[name] >= outside else ("", outside)
+
+
+def _skew(reports: Sequence[EpochReport], sink: str, apply_ms: float) -> tuple[int | None, str]:
+    """Return the part that takes most of an apply while the others are idle, and a sentence about it."""
+    of_parts: dict[int, list[float]] = defaultdict(list)
+    for report in reports:
+        totals: dict[int, float] = defaultdict(float)
+        for step in report.steps:
+            if step.sink == sink and step.part is not None:
+                totals[step.part] += step.duration_ms
+        for part, total_ms in totals.items():
+            of_parts[part].append(total_ms)
+    times = {part: median(totals) for part, totals in of_parts.items()}
+    if len(times) < 2:  # noqa: PLR2004 - one part has nothing to compare it with
+        return None, ""
+    longest = max(times, key=lambda part: times[part])
+    most_ms = times.pop(longest)
+    others_ms = max(times.values())
+    if most_ms < _SKEW * others_ms or most_ms < apply_ms / 2:
+        return None, ""
+    rest = f"{len(times)} others at most" if len(times) > 1 else "other one"
+    text = f" Its part {longest} takes {_ms(most_ms)}, the {rest} {_ms(others_ms)}: its keys are skewed."
+    return longest, text
 
 
 def _tries(reports: Sequence[EpochReport]) -> str:

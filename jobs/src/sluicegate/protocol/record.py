@@ -24,6 +24,8 @@ _DIGEST_BYTES = 32
 
 ROWS_IN = "rows_in"
 """A key of `EpochRecord.counts`: rows that the sources delivered."""
+STATE_ROWS = "state_rows"
+"""A key of `EpochRecord.counts`: rows in the state of the plan's operators after the epoch."""
 DEAD_LETTERS = "dead_letters_"
 """A prefix of keys of `EpochRecord.counts`, followed by a kind, the first word of the reason: the
 number of dead letters of that kind."""

@@ -18,7 +18,14 @@ from sluicegate.errors import PartTooLarge, RowRefused, StageFailed
 from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.job import Job
 from sluicegate.protocol.ports import Staged
-from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch, EpochRecord, EventTime
+from sluicegate.protocol.record import (
+    DEAD_LETTERS,
+    ROWS_IN,
+    STATE_ROWS,
+    DecidedEpoch,
+    EpochRecord,
+    EventTime,
+)
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.spark.apply import PartOrder, SinkMarkers, apply_parts
 from sluicegate.spark.errors import cause_of, raised_in_task
@@ -190,6 +197,7 @@ class BatchPlan:
         execution, span = self._execution, self._context.tracing.span
         with self._timings.step("stage"):
             before = execution.rows_in() if execution else 0
+            state_before = (execution.state_rows() if execution else None) or 0
             with span("stage", epoch=epoch, attempt=attempt):
                 parts = self._run_tasks(epoch, attempt)
         refused = sum(part.refused for part in parts)
@@ -205,6 +213,8 @@ class BatchPlan:
         counts = {"refused": refused}
         if execution:
             counts |= {ROWS_IN: execution.rows_in() - before}
+            state_rows = execution.state_rows()
+            counts |= {} if state_rows is None else {STATE_ROWS: state_rows - state_before}
         kinds = sum((Counter(part.kinds) for part in parts), Counter[str]())
         counts |= {f"{DEAD_LETTERS}{kind}": number for kind, number in sorted(kinds.items())}
         return Staged(chunks, execution.event_times() if execution else (), counts)

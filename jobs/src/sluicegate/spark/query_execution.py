@@ -29,6 +29,7 @@ KafkaOffsets = Mapping[str, Mapping[str, int]]
 """Topic -> partition -> offset, as Spark writes them."""
 
 _ROWS = "numOutputRows"
+_STATE_ROWS = "numTotalStateRows"
 _STATE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
 
 
@@ -131,6 +132,15 @@ class RunningExecution:
             rows = int(scan.metrics().apply(_ROWS).value())
             by_source[source] = max(by_source.get(source, 0), rows)
         return sum(by_source.values())
+
+    def state_rows(self) -> int | None:
+        """Return how many rows the state has since the plan has run, for people only; None without state.
+
+        As for `rows_in`, a stage that Spark runs again counts again.
+        """
+        metrics = [node.metrics() for node in self._stateful]
+        counted = [of.apply(_STATE_ROWS) for of in metrics if of.contains(_STATE_ROWS)]
+        return sum(int(metric.value()) for metric in counted) if counted else None
 
     def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
         """Give a plan that will not run the event times of the one that did (rule 16).

@@ -73,7 +73,7 @@ def write_failure(address: str, failure: DriverFailure) -> None:
         if read_lineage(checkpoint) is None:
             return
         body = json.dumps(asdict(failure)).encode()
-        checkpoint.put(f"{FOLDER}{failure.ended_at_ms:015d}", [body])
+        checkpoint.put(name_of(failure.ended_at_ms), [body])
         for name in sorted(checkpoint.entries(FOLDER))[:-RETAINED]:
             checkpoint.delete(name)
     except StoreUnavailable as error:
@@ -81,6 +81,11 @@ def write_failure(address: str, failure: DriverFailure) -> None:
     except Exception:
         # also what a damaged lineage raises: the next driver reports that, and must be started for it
         log.exception("the failure of the driver was not recorded for the console")
+
+
+def name_of(ended_at_ms: int) -> str:
+    """Return the name of the object that has the failure of a driver that ended then."""
+    return f"{FOLDER}{ended_at_ms:015d}"
 
 
 def read_failure(checkpoint: ObjectStore, name: str) -> DriverFailure | None:
