@@ -29,8 +29,9 @@ _REQUEST_S = 5.0
 _WATCH_S = 300
 """After this time the API server ends a watch, and a new one reads the token again."""
 
-_KEEPALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
-"""A watch that receives nothing notices within 11 s that the API server's machine has gone."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+"""A watch that receives nothing notices within 11 s that the API server's machine has gone. By name: a
+laptop's Python imports this module too, and that of macOS has no TCP_KEEPIDLE."""
 
 
 class RequestRejected(Exception):
@@ -109,7 +110,7 @@ class OwnPod:
         }
         with closing(self._connect(_WATCH_S + _REQUEST_S)) as connection:
             for option, value in _KEEPALIVE.items():
-                connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+                connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             response = self._send(connection, "GET", f"?{urlencode(query)}")
             while line := response.readline():
