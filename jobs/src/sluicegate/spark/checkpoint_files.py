@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from sluicegate.spark import s3a
+from sluicegate.spark.java_classes import has_class
 from sluicegate.storage.s3_config import is_s3
 
 LOCAL_FILE_MANAGER: Final = "dev.sluicegate.spark.LocalCheckpointFileManager"
@@ -41,5 +42,4 @@ def checkpoint_files(spark: SparkSession, checkpoint: str) -> Iterator[None]:
 def _settings(spark: SparkSession, checkpoint: str) -> Mapping[str, str]:
     if is_s3(checkpoint):
         return {_CLASS: s3a.FILE_MANAGER, **s3a.QUERY_SETTINGS}
-    utils = spark._jvm.org.apache.spark.util.Utils  # type: ignore[union-attr] # noqa: SLF001 - no public API
-    return {_CLASS: LOCAL_FILE_MANAGER} if utils.classIsLoadable(LOCAL_FILE_MANAGER) else {}
+    return {_CLASS: LOCAL_FILE_MANAGER} if has_class(spark, LOCAL_FILE_MANAGER) else {}

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
 from sluicegate.spark.filters import where_computed
+from sluicegate.spark.java_classes import has_class
 
 _IS_LATE: Final = "dev.sluicegate.spark.IsLate"
 """A function of a row's window end; source in jobs/java."""
@@ -47,9 +48,7 @@ class LateRows:
 
 def drops_timely_rows(spark: SparkSession) -> bool:
     """Return whether `without_timely_rows` drops rows: whether the session has our Java classes."""
-    jvm = spark._jvm  # noqa: SLF001 - no public API
-    assert jvm is not None, "a classic session, not Spark Connect"
-    return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(_IS_LATE))
+    return has_class(spark, _IS_LATE)
 
 
 def without_timely_rows(output: LateRows) -> DataFrame:

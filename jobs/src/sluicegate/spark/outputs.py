@@ -8,7 +8,7 @@ Spark evaluates them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -129,11 +129,16 @@ class Outputs:
             tagged.append(frame.select(late_at.alias(_LATE_AT), *columns))
         return reduce(DataFrame.union, tagged)
 
+    @cached_property
+    def _plan_drops_timely_rows(self) -> bool:
+        """Whether the frame of `stream` has only late rows of a LateRows; requested from the JVM once."""
+        return drops_timely_rows(frame_of(next(iter(self._outputs.values()))).sparkSession)
+
     def rows_to_stage(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
         """Return an epoch's rows: a struct per sink, `REFUSED` and `SOURCE` if an output has them."""
         if any(isinstance(output, LateRows) for output in self._outputs.values()):
             set_late_watermark(batch.sparkSession, late_watermark_ms)
-            if not drops_timely_rows(batch.sparkSession):
+            if not self._plan_drops_timely_rows:
                 batch = batch.where(_late(late_watermark_ms))
         return batch.drop(_LATE_AT)
 

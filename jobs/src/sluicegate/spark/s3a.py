@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sluicegate.errors import SettingsInvalid
+from sluicegate.spark.java_classes import has_class
 from sluicegate.storage.s3_config import S3Config, bucket_of, is_s3
 
 FILE_MANAGER = "dev.sluicegate.spark.FencedCheckpointFileManager"
@@ -48,8 +49,7 @@ def prepare_store(spark: SparkSession, checkpoint: str) -> None:
         return
     config = S3Config.read()
     needed = [_S3A, FILE_MANAGER, *([TRUSTING_FACTORY] if config.ca_file else [])]
-    utils = spark._jvm.org.apache.spark.util.Utils  # type: ignore[union-attr] # noqa: SLF001
-    missing = [name for name in needed if not utils.classIsLoadable(name)]
+    missing = [name for name in needed if not has_class(spark, name)]
     if missing:
         raise SettingsInvalid(
             f"the Spark session cannot write checkpoints to S3: it has no {' and no '.join(missing)}",

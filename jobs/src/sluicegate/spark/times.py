@@ -8,6 +8,8 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
+from sluicegate.spark.java_classes import has_class
+
 _PARSE_TIME: Final = "dev.sluicegate.spark.ParseTime"
 """A function of a text, a format and a time zone; source in jobs/java."""
 
@@ -25,9 +27,7 @@ def parse_time(spark: SparkSession, text: Column, time_format: str) -> Column:
         text: the column; null gives null, and so does a text that does not match the format.
         time_format: a datetime pattern of Spark.
     """
-    jvm = spark._jvm  # noqa: SLF001 - no public API
-    assert jvm is not None, "a classic session, not Spark Connect"
-    if not jvm.org.apache.spark.util.Utils.classIsLoadable(_PARSE_TIME):
+    if not has_class(spark, _PARSE_TIME):
         return F.try_to_timestamp(text, F.lit(time_format))
     spark.udf.registerJavaFunction(_FUNCTION, _PARSE_TIME, LongType())
     micros = F.call_function(_FUNCTION, text, F.lit(time_format), F.current_timezone())
