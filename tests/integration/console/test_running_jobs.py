@@ -19,6 +19,7 @@ from sluicegate_jobs.two_sinks import job as two_sinks
 from sluicegate_jobs.word_count import job as word_count
 from tests.integration.console.conftest import Visit
 from tests.integration.console.jobs import Stage, running, sums, zombie
+from tests.integration.console.stranger import Stranger
 from tests.integration.mysql_fixtures import MySQL
 
 pytestmark = [
@@ -40,6 +41,14 @@ def make_slow(stage: Stage, table: str) -> None:
     MySQL.of(stage.services).execute(f"CREATE TRIGGER {table}_slow BEFORE INSERT ON {table} {slow}")
 
 
+def finds_it_running(visit: Visit, fault: str) -> Stranger:
+    """Find the job healthy on the start page, and open its page."""
+    stranger = visit(fault)
+    stranger.reads_state("running")
+    stranger.opens_the_job()
+    return stranger
+
+
 def test_a_slow_sink_is_named_with_its_share_of_an_epoch(
     stage: Stage, spark: SparkSession, visit: Visit
 ) -> None:
@@ -48,9 +57,7 @@ def test_a_slow_sink_is_named_with_its_share_of_an_epoch(
     stage.send(settings.source, sums(1_000))
     with running(two_sinks.build(spark, settings)):
         stage.await_epochs("slow-sink", 3)
-        stranger = visit("slow-sink")
-        stranger.reads_state("running")
-        stranger.opens_the_job()
+        stranger = finds_it_running(visit, "slow-sink")
         stranger.reads("Bound by sink mysql.slow_sink: its apply takes", "#verdict")
         stranger.reads("most of it in write", "#verdict")
         stranger.saves_a_screenshot("slow-sink", height=820)
@@ -67,9 +74,7 @@ def test_the_part_with_most_of_the_rows_is_named(
     stage.send(stage.source("skewed-key", []), (name.encode() for name in names))
     with running(_per_customer(stage, spark, table)):
         stage.await_epochs("skewed-key", 3)
-        stranger = visit("skewed-key")
-        stranger.reads_state("running")
-        stranger.opens_the_job()
+        stranger = finds_it_running(visit, "skewed-key")
         stranger.reads(re.compile(r"Its part \d takes .* its keys are skewed"), "#verdict")
         stranger.reads("More executors would not help", "#verdict")
         stranger.opens(".ribbon a")
@@ -100,9 +105,7 @@ def test_poison_rows_are_counted_and_shown(stage: Stage, spark: SparkSession, vi
     stage.send(settings.source, [*sums(180), *poison * 10])
     with running(two_sinks.build(spark, settings)):
         stage.await_epochs("poison-rows", 0)
-        stranger = visit("poison-rows")
-        stranger.reads_state("running")
-        stranger.opens_the_job()
+        stranger = finds_it_running(visit, "poison-rows")
         stranger.reads("Dead letters: 20 unparsed in the last", "#signs")
         stranger.opens("#samples summary")
         stranger.reads("unparsed: not a JSON object with time", "#samples-content")
@@ -117,9 +120,7 @@ def test_late_rows_are_counted_and_shown(stage: Stage, spark: SparkSession, visi
             stage.send(settings.source, _hits(hour, 100))
             stage.await_epochs("late-data", epoch)
         stage.send(settings.source, _hits(12, LATE))
-        stranger = visit("late-data")
-        stranger.reads_state("running")
-        stranger.opens_the_job()
+        stranger = finds_it_running(visit, "late-data")
         stranger.reads(f"Dead letters: {LATE} late in the last", "#signs")
         stranger.opens("#samples summary")
         stranger.reads("late: the window was closed before the hit arrived", "#samples-content")
@@ -140,9 +141,7 @@ def test_a_state_that_grows_is_named(stage: Stage, spark: SparkSession, visit: V
     stage.send(settings.source, (f"word{i}".encode() for i in range(600)))
     with running(word_count.build(spark, settings)):
         stage.await_epochs("state-growing", 3)
-        stranger = visit("state-growing")
-        stranger.reads_state("running")
-        stranger.opens_the_job()
+        stranger = finds_it_running(visit, "state-growing")
         stranger.reads(re.compile(r"State: \d+ rows after epoch \d, \d+ after epoch 0"), "#signs")
         stranger.reads("It grows", "#signs")
         stranger.saves_a_screenshot("state-growing", height=640)
@@ -159,9 +158,7 @@ def test_a_zombie_driver_is_fenced_and_the_job_is_healthy(
             stage.await_epochs("zombie-driver", 3)
             driver.signal_group(signal.SIGCONT)
             assert driver.wait().code == 65, driver.text()
-            stranger = visit("zombie-driver")
-            stranger.reads_state("running")
-            stranger.opens_the_job()
+            stranger = finds_it_running(visit, "zombie-driver")
             stranger.reads("Fenced, because another driver had taken over", "#signs")
             stranger.reads(re.compile(r"mysql.zombie_driver\s+\d+\s+has its \d+ rows"))
             stranger.saves_a_screenshot("zombie-driver", height=610)

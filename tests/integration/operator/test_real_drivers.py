@@ -8,23 +8,18 @@ from pathlib import Path
 import pytest
 
 from infra.local_services import S3Endpoint, Services
-from sluicegate.cli.options import as_arguments
-from sluicegate.errors import SluicegateError
 from sluicegate.failpoints import VARIABLE
 from sluicegate_jobs.ip_count.job import IpCountSettings
-from sluicegate_jobs.ip_count.verify import verify
 from sluicegate_operator.api.crds import SAVEPOINT
 from tests.integration.operator.api import Api, eventually
 from tests.integration.operator.job_fixtures import Status, job_when, make_volume, running
 from tests.integration.operator.operator_thread import RunningOperator
-from tests.integration.operator.process_kubelet import ProcessKubelet
 from tests.integration.operator.rbac import grant_driver
+from tests.integration.operator.real_jobs import ip_count_spec, kubelet_of
 from tests.integration.operator.rest_client import Object
 from tests.robustness.traffic.ip_count_harness import (
     LINES,
-    Scenario,
     access_lines,
-    environment,
     feed,
     new_scenario,
 )
@@ -39,20 +34,15 @@ pytestmark = [
 TIMEOUT_S = 240.0
 
 
-def ip_count_spec(settings: IpCountSettings, failpoint: str) -> Object:
+def spec_with_failpoint(settings: IpCountSettings, failpoint: str) -> Object:
     """Return the spec of a StreamingJob that runs ip_count and whose driver is killed at a failpoint."""
     container = {"name": "driver", "env": [{"name": VARIABLE, "value": failpoint}]}
-    return {
-        "image": "jobs:1",
-        "mainModule": "sluicegate.cli",
-        "arguments": ["run", "ip_count", "--once", *as_arguments(settings)],
-        "checkpoint": {"volume": "store"},
-        "executor": {"instances": 0},
-        "driver": {"template": {"spec": {"containers": [container]}}},
-        "epochs": {"interval": "1 second", "minPauseMilliseconds": 0, "timeoutSeconds": 180},
-        "upgradeMode": "Savepoint",
-        "restart": {"strategy": "FixedDelay", "attempts": 3, "delaySeconds": 0.5},
-    }
+    return ip_count_spec(
+        settings,
+        driver={"template": {"spec": {"containers": [container]}}},
+        upgradeMode="Savepoint",
+        restart={"strategy": "FixedDelay", "attempts": 3, "delaySeconds": 0.5},
+    )
 
 
 def running_with_epoch(attempt: int, epoch: int) -> Status:
@@ -74,16 +64,10 @@ def test_ip_count_is_exact_after_a_crash_a_savepoint_an_upgrade_and_a_deletion(
     grant_driver(api, namespace)
     make_volume(api, namespace, bucket)
     crash_marker = tmp_path / "died"
-    kubelet = ProcessKubelet(
-        api.server,
-        tmp_path / "pods",
-        nodes=[f"{namespace}-1"],
-        namespace=namespace,
-        environment=environment(),
-    )
+    kubelet = kubelet_of(api, namespace, tmp_path)
     scenario = new_scenario(services, tmp_path)
     with kubelet, RunningOperator(kubeconfig, namespace):
-        spec = ip_count_spec(scenario.settings, f"after-decide@2=kill-group~{crash_marker}")
+        spec = spec_with_failpoint(scenario.settings, f"after-decide@2=kill-group~{crash_marker}")
         api.create(namespace, "clicks", spec)
         job = job_when(api, namespace, running_with_epoch(2, 3), within_s=TIMEOUT_S)
         assert crash_marker.exists()
@@ -101,17 +85,10 @@ def test_ip_count_is_exact_after_a_crash_a_savepoint_an_upgrade_and_a_deletion(
 
         feed(services.kafka.bootstrap, scenario.settings.source, access_lines(seed=8))
         moved = scenario.with_settings(checkpoint=f"{bucket.url}/{namespace}/clicks/2")
-        eventually(lambda: _all_read(moved), within_s=TIMEOUT_S)
+        eventually(moved.all_read, within_s=TIMEOUT_S)
         api.delete(namespace, "clicks")
         eventually(lambda: not api.exists(namespace, "clicks"), within_s=TIMEOUT_S)
         moved.check_exact(2 * LINES)
-
-
-def _all_read(scenario: Scenario) -> bool:
-    try:
-        return verify(scenario.settings).checked["source lines not read yet"] == 0
-    except SluicegateError:
-        return False  # the job is running during the check
 
 
 def _taken(api: Api, namespace: str, name: str) -> Object | None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from infra.local_services import S3Endpoint, Services
-from sluicegate.cli.options import as_arguments
-from sluicegate.errors import SluicegateError
-from sluicegate_jobs.ip_count.verify import verify
 from tests.integration.operator.api import Api, eventually
 from tests.integration.operator.container_script import Behavior
 from tests.integration.operator.job_fixtures import (
@@ -23,14 +19,12 @@ from tests.integration.operator.job_fixtures import (
 )
 from tests.integration.operator.kubelet import Kubelet
 from tests.integration.operator.operator_thread import RunningOperator, spec_of
-from tests.integration.operator.process_kubelet import ProcessKubelet
 from tests.integration.operator.rbac import grant_driver
+from tests.integration.operator.real_jobs import ip_count_spec, kubelet_of
 from tests.integration.operator.rest_client import Object
 from tests.robustness.traffic.ip_count_harness import (
     LINES,
-    Scenario,
     access_lines,
-    environment,
     feed,
     new_scenario,
 )
@@ -56,18 +50,6 @@ def pod_of(api: Api, namespace: str, attempt: int) -> Object:
     pod = api.get_pod(namespace, f"clicks-{attempt}-driver")
     assert pod is not None
     return pod
-
-
-def caught_up(scenario: Scenario) -> Callable[[], bool]:
-    """Return a predicate: every line is read and in both sinks."""
-
-    def poll() -> bool:
-        try:
-            return verify(scenario.settings).checked["source lines not read yet"] == 0
-        except SluicegateError:
-            return False  # the job is running during the check
-
-    return poll
 
 
 @pytest.mark.usefixtures("operator")
@@ -106,41 +88,23 @@ def test_a_real_standby_goes_on_and_every_line_is_counted_once(
     """The first driver is killed with -9 while its standby waits."""
     grant_driver(api, namespace)
     make_volume(api, namespace, bucket)
-    kubelet = ProcessKubelet(
-        api.server,
-        tmp_path / "pods",
-        nodes=[f"{namespace}-1"],
-        namespace=namespace,
-        environment=environment(),
-    )
+    kubelet = kubelet_of(api, namespace, tmp_path)
     scenario = new_scenario(services, tmp_path)
-    spec = {
-        "image": "jobs:1",
-        "mainModule": "sluicegate.cli",
-        "arguments": ["run", "ip_count", "--once", *as_arguments(scenario.settings)],
-        "checkpoint": {"volume": "store"},
-        "executor": {"instances": 0},
-        "standby": 1,
-        "epochs": {"interval": "1 second", "minPauseMilliseconds": 0, "timeoutSeconds": 180},
-    }
+    spec = ip_count_spec(scenario.settings, standby=1)
     with kubelet, RunningOperator(kubeconfig, namespace):
         api.create(namespace, "clicks", spec)
         job_when(api, namespace, standby("Ready", 2), within_s=240.0)
-        all_read = caught_up(
-            scenario.with_settings(checkpoint=f"{bucket.url}/{namespace}/clicks/1")
-        )
-        eventually(all_read, within_s=120.0)
+        on_store = scenario.with_settings(checkpoint=f"{bucket.url}/{namespace}/clicks/1")
+        eventually(on_store.all_read, within_s=120.0)
         first = pod_of(api, namespace, 1)
         feed(services.kafka.bootstrap, scenario.settings.source, access_lines(seed=8))
         killed = time.monotonic()
         kubelet.kill(first)
         job_when(api, namespace, running(2), within_s=TAKEOVER_S)
-        eventually(all_read, within_s=TAKEOVER_S)
+        eventually(on_store.all_read, within_s=TAKEOVER_S)
         assert time.monotonic() - killed < TAKEOVER_S
         log = kubelet.log_of(pod_of(api, namespace, 2))
         assert "the standby is not warm" not in log
         api.delete(namespace, "clicks")
         eventually(lambda: not api.exists(namespace, "clicks"), within_s=240.0)
-        scenario.with_settings(checkpoint=f"{bucket.url}/{namespace}/clicks/1").check_exact(
-            2 * LINES
-        )
+        on_store.check_exact(2 * LINES)

@@ -25,6 +25,7 @@ from infra.local_services import Services
 from infra.toolchain.maven import folder as jars_folder
 from infra.workspace import CHECKOUT
 from sluicegate.cli.options import as_arguments
+from sluicegate.errors import SluicegateError
 from sluicegate.failpoints import VARIABLE
 from sluicegate.packaged_job import JobSettings
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -292,6 +293,13 @@ class Scenario:
     def epoch_log(self) -> StoredEpochLog:
         """Return the epoch log of the checkpoint."""
         return StoredEpochLog(open_store(self.settings.checkpoint))
+
+    def all_read(self) -> bool:
+        """Return whether every line is read and in both sinks; the job may be running."""
+        try:
+            return verify(self.settings).checked["source lines not read yet"] == 0
+        except SluicegateError:
+            return False  # an epoch is between two sinks
 
     def check_exact(self, lines: int = LINES) -> Mapping[str, int]:
         """Assert that all lines were read and the sinks are exact; return the counts of `verify`."""

@@ -433,6 +433,8 @@ def _is_pending(world: World) -> bool:
     status = world.resource.status
     if world.resource.deleted:
         return world.resource.has_finalizer
+    if status.phase == "Running" and status.standby is not None and status.standby.next_start_time:
+        return True
     if status.phase == "Running" and any(
         world.completes_no_epoch(pod) for pod in world.live_pods()
     ):

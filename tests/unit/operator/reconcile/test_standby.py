@@ -17,7 +17,7 @@ from sluicegate_operator.api.streaming_job_status import (
     StreamingJobStatus,
 )
 from sluicegate_operator.reconcile.actions import CreateDriver, PromoteStandby
-from sluicegate_operator.reconcile.observed import Node, Observed, Pod, Refusal
+from sluicegate_operator.reconcile.observed import Job, Node, Observed, Pod, Refusal
 from tests.unit.operator.builders import (
     NOW,
     alive,
@@ -69,6 +69,19 @@ def lost(one: Pod, **changes: Any) -> Pod:
 def status_of(attempt: Any = alive, **changes: Any) -> StreamingJobStatus:
     found: StreamingJobStatus = attempt(WITH, **{"standby": standby(), **changes})
     return found
+
+
+def stops_both(rule: str, given: Job, phase: str = "Stopping", event: str = "Stopping") -> RuleCase:
+    """Return the case of a job whose driver and standby are stopped."""
+    return RuleCase(
+        rule,
+        given,
+        observed(driver(), waiting()),
+        phase,
+        ["StopDriver", "StopDriver"],
+        status={"standby.state": NONE},
+        events=[event],
+    )
 
 
 CASES = [
@@ -285,14 +298,11 @@ CASES = [
         status={"standby.message": "QuotaExceeded: no memory left", "startup": None},
         events=["QuotaExceeded"],
     ),
-    RuleCase(
+    stops_both(
         "an edited spec stops the standby together with the driver",
         job(NEW, status_of()),
-        observed(driver(), waiting()),
         "Upgrading",
-        ["StopDriver", "StopDriver"],
-        status={"standby.state": NONE},
-        events=["Upgrading"],
+        event="Upgrading",
     ),
     RuleCase(
         "a standby of another checkpoint is replaced",
@@ -302,32 +312,16 @@ CASES = [
         ["CreateDriver", "StopDriver"],
         status={"standby.state": REQUESTED, "standby.attempt": 3},
     ),
-    RuleCase(
+    stops_both(
         "a suspended job stops its standby too",
         job(dataclasses.replace(WITH, suspend=True), status_of()),
-        observed(driver(), waiting()),
-        "Stopping",
-        ["StopDriver", "StopDriver"],
-        status={"standby.state": NONE},
-        events=["Stopping"],
     ),
-    RuleCase(
+    stops_both(
         "a new restartNonce stops the standby too: it has read its Secrets",
         job(dataclasses.replace(WITH, restart_nonce=1), status_of()),
-        observed(driver(), waiting()),
-        "Stopping",
-        ["StopDriver", "StopDriver"],
-        status={"standby.state": NONE},
-        events=["Stopping"],
     ),
-    RuleCase(
-        "a deleted job stops its standby too",
-        job(WITH, status_of(), deleted=True),
-        observed(driver(), waiting()),
-        "Deleting",
-        ["StopDriver", "StopDriver"],
-        status={"standby.state": NONE},
-        events=["Stopping"],
+    stops_both(
+        "a deleted job stops its standby too", job(WITH, status_of(), deleted=True), "Deleting"
     ),
     RuleCase(
         "spec.standby 0 stops the standby and leaves the driver alone",
