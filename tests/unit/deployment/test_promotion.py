@@ -66,21 +66,25 @@ def test_a_standby_waits_for_an_api_server_that_refuses_and_says_so_once(
     assert not waiting.is_alive()
 
 
-@pytest.mark.usefixtures("server")
-def test_a_standby_ends_at_sigterm() -> None:
-    """The handler of a driver raises, wherever the standby waits."""
+def test_a_standby_ends_at_sigterm(server: ApiServer) -> None:
+    """The handler of a driver raises while the standby waits for the API server."""
 
     def end(*_: object) -> None:
         raise SystemExit(0)
 
+    def terminate() -> None:
+        server.wait(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    server.silent.set()  # in a handshake the signal would leave a socket to the garbage collector
     before = signal.signal(signal.SIGTERM, end)
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
+    thread = threading.Thread(target=terminate)
+    thread.start()
     try:
         with pytest.raises(SystemExit):
             promotion.await_promotion()
     finally:
-        timer.join()
+        thread.join()
         signal.signal(signal.SIGTERM, before)
     assert promotion.is_waiting()
 
