@@ -105,6 +105,21 @@ class Stage:
 
         wait_until(decided, f"epoch {number} of {fault}")
 
+    def await_read(self, fault: str, records: int) -> None:
+        """Wait until a job has decided an epoch up to which it has read so many records of Kafka."""
+        store = self.checkpoint(fault)
+        log = StoredEpochLog(store)
+
+        def read() -> bool:
+            newest = log.newest()
+            stored = None if newest is None else store.read(f"offsets/{newest}")
+            if stored is None:
+                return False
+            topics = json.loads(stored.splitlines()[-1])
+            return sum(sum(offsets.values()) for offsets in topics.values()) >= records
+
+        wait_until(read, f"record {records} of {fault}")
+
     def await_failure(self, fault: str) -> None:
         """Wait until the failure of a driver is recorded."""
         store = self.checkpoint(fault)

@@ -192,7 +192,8 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     SIGTERM, or the end of its supervisor, stops it at the end of an epoch. SIGINT (Ctrl-C) cancels
     it, which is the same unless `on_cancel` is 'delete'.
     """
-    from sluicegate.spark.session import session  # noqa: PLC0415 - only a driver needs Spark
+    from sluicegate.spark.query import Run  # noqa: PLC0415 - only a driver needs Spark
+    from sluicegate.spark.session import session  # noqa: PLC0415
     from sluicegate.spark.warm_up import prepare_standby  # noqa: PLC0415
 
     stop_without_supervisor()
@@ -210,7 +211,7 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
         if writer.await_promotion():  # in a pod; SIGTERM still ends the process at once
             started = time.monotonic()
         with _queue_signals(signals):
-            query = writer.start()
+            query: Run = writer.start()
             log.info(
                 "%s started in %.1f s, lineage %s",
                 job.name,

@@ -31,6 +31,7 @@ from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.epochs import SINGLE_OUTPUT, EpochsWriter
 from sluicegate.spark.outputs import frame_of
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
+from sluicegate.spark.query import Run
 
 log = logging.getLogger("sluicegate.query")
 
@@ -45,7 +46,7 @@ class BatchWriter(EpochsWriter):
 
     inputs: str | None = None
 
-    def start(self) -> BatchRun:  # type: ignore[override] # has the methods of a query
+    def start(self) -> BatchRun:  # type: ignore[override] # a `Run` too, without a StreamingQuery
         """Check everything, then start the batch in a thread; errors are those of `epochs`."""
         if self.settings.overlap:
             raise SettingsInvalid(
@@ -107,8 +108,8 @@ def batch(  # noqa: PLR0913 - keyword arguments, one for each thing that a job d
     )
 
 
-class BatchRun:
-    """A running batch, returned by `BatchWriter.start`; has the methods of an `EpochsQuery`."""
+class BatchRun(Run):
+    """A running batch, returned by `BatchWriter.start`."""
 
     def __init__(
         self,
@@ -133,6 +134,11 @@ class BatchRun:
     def is_active(self) -> bool:
         """Whether the batch is running."""
         return self._thread.is_alive()
+
+    @property
+    def has_settled(self) -> bool:
+        """Never before its end: a batch is one epoch."""
+        return False
 
     def await_end(self, timeout_s: float | None = None) -> bool:
         """Wait until the batch ends; return whether it has; raise the error if it failed."""

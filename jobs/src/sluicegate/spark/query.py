@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -73,7 +74,42 @@ class _StopRequested(Exception):
     """Ends the query between two epochs."""
 
 
-class EpochsQuery:
+class Run(ABC):
+    """What every running job has, a stream (`EpochsQuery`) as well as a batch (`BatchRun`)."""
+
+    @property
+    @abstractmethod
+    def lineage(self) -> str:
+        """The id of the checkpoint's history."""
+
+    @property
+    @abstractmethod
+    def is_active(self) -> bool:
+        """Whether it is running."""
+
+    @property
+    @abstractmethod
+    def has_settled(self) -> bool:
+        """Whether it has completed an epoch since its start, or found no input."""
+
+    @abstractmethod
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Wait until it ends, by default without limit; return whether it has.
+
+        Raises:
+            SluicegateError: it failed.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop at the end of the running epoch and wait for it."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Stop, then delete the checkpoint if `on_cancel` is 'delete'."""
+
+
+class EpochsQuery(Run):
     """A running query, returned by `EpochsWriter.start`."""
 
     def __init__(
