@@ -1,8 +1,8 @@
 """The command `python -m tests.bench`, which `make bench ARGS=...` runs.
 
 Fills the source topics once and runs the contenders in rounds, shuffled within each round. Then runs the
-operator's rounds, each on its own cluster, and prints the tables. The exit code is 0 even if a
-contender has no number, because a benchmark passes no judgment.
+operator's rounds, each on its own cluster, and the console's, and prints the tables. The exit code is 0
+even if a contender has no number, because a benchmark passes no judgment.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from infra.local_services import ServiceError, Services
 from infra.toolchain.maven import JarError
 from infra.workspace import work_folder
 from tests.bench import latency, machine, produce, report, throughput
+from tests.bench.console import rounds as console_rounds
 from tests.bench.figures import Run, anomalies
 from tests.bench.operator import rounds
 from tests.bench.plan import LATENCY, LATENCY_CONTENDERS, PACES, WORKLOADS, Workload, shuffled
@@ -37,8 +38,9 @@ _QUICK_SECONDS = 5.0
 _QUICK_JOBS = 40
 _QUICK_SUBMITS = 2
 
-_OPERATOR = "operator"
+_OPERATOR, _CONSOLE = "operator", "console"
 _JOBS = 1000
+_VIEWED_S = 30.0
 _SUBMITS = 8
 """Jobs submitted through spark-submit, for each number of JVMs."""
 
@@ -112,6 +114,20 @@ async def _operator(results: Results, round_: int, folder: Path) -> None:
         _print(f"    {name} {value:,.2f}")
 
 
+async def _console(results: Results, round_: int, folder: Path) -> None:
+    """Run a round of the console's benchmark."""
+    _sample_machine(results, f"Console, round {round_}")
+    quick = results.console_jobs <= _QUICK_JOBS
+    figures: dict[str, dict[str, float]] = {}
+    results.console.append(figures)
+    async for store, name, value in console_rounds.round_of(
+        folder, results.console_jobs, _QUICK_SECONDS if quick else _VIEWED_S
+    ):
+        figures.setdefault(store, {})[name] = value
+        _print(f"    {store}: {name} {value:,.2f}")
+    shutil.rmtree(folder)  # a gigabyte
+
+
 def _sample_machine(results: Results, round_: str) -> None:
     """Record and print how busy the machine is before a round."""
     sample = machine.sample()
@@ -139,18 +155,21 @@ def _selected(options: argparse.Namespace) -> Results:
     if options.only in (None, _OPERATOR):
         jobs = _QUICK_JOBS if options.quick else options.jobs
     rounds_ = 1 if options.quick else options.rounds
-    return Results(rounds_, options.seed, workloads, paces, jobs=jobs)
+    console_jobs = 0
+    if options.only in (None, _CONSOLE):
+        console_jobs = _QUICK_JOBS if options.quick else options.jobs
+    return Results(rounds_, options.seed, workloads, paces, jobs=jobs, console_jobs=console_jobs)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench ARGS=...", description="Compare Sluicegate with its peers."
     )
-    names = [*(w.name for w in WORKLOADS), LATENCY, _OPERATOR]
+    names = [*(w.name for w in WORKLOADS), LATENCY, _OPERATOR, _CONSOLE]
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--records", type=int, help="records per source topic; default by workload")
     parser.add_argument(
-        "--jobs", type=int, default=_JOBS, help=f"jobs for the operator; default {_JOBS}"
+        "--jobs", type=int, default=_JOBS, help=f"jobs for operator and console; default {_JOBS}"
     )
     parser.add_argument("--only", choices=names, metavar="WORKLOAD", help=", ".join(names))
     parser.add_argument(
@@ -188,6 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 Bench(results, services, folder).run()
         for round_ in range(1, results.rounds + 1 if results.jobs else 1):
             asyncio.run(_operator(results, round_, folder / f"operator-{round_}"))
+        for round_ in range(1, results.rounds + 1 if results.console_jobs else 1):
+            asyncio.run(_console(results, round_, folder / f"console-{round_}"))
     except KeyboardInterrupt:
         print("\nInterrupted. Results so far:")
         code = 130

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests.bench.console import report as console_report
+from tests.bench.console.rounds import VIEWERS
 from tests.bench.figures import Run, Spread, anomalies, percentile, pooled, ratios, spread
 from tests.bench.machine import Machine
 from tests.bench.operator import report
@@ -46,6 +48,10 @@ class Results:
     """StreamingJobs of the operator benchmark; 0 skips it."""
     operator: list[dict[str, float]] = field(default_factory=list)
     """Figures of each round of the operator benchmark."""
+    console_jobs: int = 0
+    """Jobs of the console benchmark; 0 skips it."""
+    console: list[dict[str, dict[str, float]]] = field(default_factory=list)
+    """Figures of each round of the console benchmark, by store."""
 
 
 def write_json(results: Results, path: Path) -> None:
@@ -65,6 +71,8 @@ def _lines(results: Results) -> Iterator[str]:
         yield from _latency(results, pace)
     if results.jobs:
         yield from report.lines(results.operator, results.jobs)
+    if results.console_jobs:
+        yield from console_report.lines(results.console, results.console_jobs, VIEWERS)
     yield ""
     anomalous = anomalies(results.runs)
     if results.runs:

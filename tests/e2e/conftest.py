@@ -20,6 +20,7 @@ from tests.e2e import disk
 from tests.e2e.cluster import Cluster, CommandFailed, Object
 from tests.e2e.manifests import ip_count, two_sinks
 from tests.e2e.platform import (
+    CONSOLE_URL,
     NAMESPACE,
     OPERATOR_NAMESPACE,
     RELEASE,
@@ -53,15 +54,21 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="session")
 def platform(cluster: Cluster) -> Platform:
-    """Install the platform with its defaults, and with a second tenant for `test_2_tenants`."""
+    """Install the platform with its defaults, a console, and a second tenant for `test_2_tenants`."""
     users = [
         {"name": VOLUME, "bucket": "sluicegate"},
+        {"name": "console", "bucket": "sluicegate", "readOnly": True},
         {"name": "tenant", "bucket": "tenants", "prefix": TENANT, "namespace": TENANT},
         {"name": "bank", "bucket": "tenants", "prefix": "bank"},
     ]
     watched = {"namespaces": [NAMESPACE, TENANT], "secrets": [TENANT_USER]}
-    values = {"object-store.users": users, "operator.watch": watched}
-    options = [("--set-json", f"{key}={json.dumps(value)}") for key, value in values.items()]
+    values = {
+        "object-store.users": users,
+        "operator.watch": watched,
+        "operator.consoleURL": CONSOLE_URL,
+    }
+    options = [("--values", str(CHART / "ci" / "console-values.yaml"))]
+    options += [("--set-json", f"{key}={json.dumps(value)}") for key, value in values.items()]
     return install(cluster, *itertools.chain.from_iterable(options), others=(TENANT,))
 
 

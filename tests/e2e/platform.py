@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.cluster import Cluster, CommandFailed, Object, eventually
+from tests.e2e.ladder import Decided, Ladder
 
 RELEASE = "sluicegate"
 NAMESPACE = "sluicegate"
@@ -29,6 +30,9 @@ TENANT = f"{NAMESPACE}-tenant"
 
 TENANT_USER = f"{STORE}-user-tenant"
 """Secret of the tenant's user of the store."""
+
+CONSOLE_URL = "https://console.example.com"
+"""Where people would reach the console. Events link to it."""
 
 CLIENT_POD = "client"
 
@@ -61,6 +65,25 @@ _SECRETS = {
     "store-tls": f"{STORE}-tls",
 }
 """Secrets that clients of a secured platform mount, by folder below /etc."""
+
+
+_DECIDED = """
+import json, os, sys
+from sluicegate.cli.epochs import describe_apply, marker_readers
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.object_store import open_store
+log = StoredEpochLog(open_store(sys.argv[1]))
+record = log.read(log.decided()[-1])
+readers = marker_readers(os.environ["SLUICEGATE_KAFKA"], os.environ["SLUICEGATE_MYSQL"])
+sinks = {
+    sink: [describe_apply(record, sink, part, readers) for part in record.parts_with_rows(sink)]
+    for sink in record.sinks
+}
+print(json.dumps({"epoch": record.epoch, "sinks": sinks}))
+"""
+
+_REFRESHED_S = 30.0
+"""Several refreshes of the console, on cores that also run everything else."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +211,48 @@ class Platform:
                     if sample.name == name and labels.items() <= sample.labels.items():
                         return sample.value
         return None
+
+    # ---- the console
+
+    def page(self, path: str) -> str:
+        """Return a page of the console, as a browser gets it through the API server."""
+        service = f"/api/v1/namespaces/{NAMESPACE}/services/http:{RELEASE}-console:http/proxy"
+        return self.cluster.run("get", "--raw", f"{service}/{path}")
+
+    def ladder(self, name: str) -> Ladder:
+        """Return who has which epoch of a job, by the console."""
+        path = self.checkpoint(name).removeprefix("s3://sluicegate/")
+        return Ladder.of(self.page(f"job/{path}"))
+
+    def decided(self, name: str) -> Decided:
+        """Return the newest decided epoch of a job, by its epoch log and by the markers in its sinks."""
+        answer = self.cluster.execute(CLIENT_POD, "python", "-c", _DECIDED, self.checkpoint(name))
+        return Decided(**json.loads(answer))
+
+    def wait_ladder(
+        self, name: str, decided: Decided | None = None, *, in_doubt: bool = False
+    ) -> Ladder:
+        """Wait until the console's ladder of a job that decides nothing agrees with log and sinks.
+
+        Args:
+            name: name of the StreamingJob.
+            decided: its newest decided epoch; None: what log and sinks say now.
+            in_doubt: whether an epoch is decided that nothing shows in every sink.
+
+        Raises:
+            AssertionError: it does not within a few refreshes of the console.
+        """
+        expected, seen = decided or self.decided(name), [Ladder()]
+
+        def poll() -> Ladder | None:
+            seen[0] = self.ladder(name)
+            return seen[0] if not seen[0].contradictions(expected, in_doubt=in_doubt) else None
+
+        try:
+            return eventually(poll, f"ladder of {name}", within_s=_REFRESHED_S, every_s=1.0)
+        except AssertionError:
+            found = seen[0].contradictions(expected, in_doubt=in_doubt)
+            raise AssertionError(f"ladder of {name}: {found}; {expected}; {seen[0]}") from None
 
     # ---- jobs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ import pytest
 from tests.e2e.cluster import eventually
 from tests.e2e.conftest import Feed, wait_both_exact
 from tests.e2e.manifests import FAILPOINTS, REACHED, hang_at
-from tests.e2e.platform import RELEASE, START_TIMEOUT_S, Platform
+from tests.e2e.platform import CONSOLE_URL, RELEASE, START_TIMEOUT_S, Platform
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -19,6 +20,9 @@ def test_both_jobs_run_and_are_exact(jobs: Platform) -> None:
     for name in ("ip-count", "two-sinks"):
         jobs.job_when(name, lambda status: "lastEpoch" in status.get("checkpoint", {}), "an epoch")
     wait_both_exact(jobs)
+    jobs.wait_ladder("ip-count")
+    start_page = jobs.page("")
+    assert {"job-ip-count/1", "job-two-sinks/1"} <= set(re.findall(r'id="(job-[^"]+)"', start_page))
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,7 @@ def test_both_jobs_run_and_are_exact(jobs: Platform) -> None:
 def test_a_driver_killed_at_a_failpoint_is_replaced_and_exact(
     jobs: Platform, feed: Feed, point: str
 ) -> None:
-    """Before and after the decision and between the sinks; status, Events and metrics report it."""
+    """Before and after the decision and between the sinks; status, Events, metrics and console report it."""
     cluster, before = jobs.cluster, jobs.job_when("ip-count", bool, "a status")
     cluster.apply(hang_at("ip-count", point))
     nonce = {"spec": {"restartNonce": before["attempt"]}}
@@ -42,20 +46,26 @@ def test_a_driver_killed_at_a_failpoint_is_replaced_and_exact(
         within_s=START_TIMEOUT_S,
     )
     cluster.run("delete", "configmap", FAILPOINTS)
+    decided = jobs.decided("ip-count")
     cluster.kill(hanging)
+    # the replacement needs longer to start than the console to refresh its page
+    jobs.wait_ladder("ip-count", decided, in_doubt=point != "before-decide")
     jobs.job_when(
         "ip-count",
         lambda status: status["attempt"] == attempt + 1 and status["phase"] == "Running",
         "a replacement driver",
     )
     wait_both_exact(jobs)
+    jobs.wait_ladder("ip-count")
     restarts = jobs.job_when("ip-count", bool, "a status")["restarts"]
     assert restarts == before.get("restarts", 0) + 1
     assert jobs.metric("sluicegate_job_restarts_total", job="ip-count") == restarts
     events = [
         e for e in cluster.list_objects("events") if e["involvedObject"]["name"] == "ip-count"
     ]
-    assert "Disrupted" in {event["reason"] for event in events}
+    disrupted = [event["message"] for event in events if event["reason"] == "Disrupted"]
+    assert disrupted
+    assert all(f"console: {CONSOLE_URL}/find?checkpoint=" in message for message in disrupted)
 
 
 def test_a_standby_goes_on_when_its_driver_is_killed(
@@ -105,6 +115,7 @@ def test_an_executor_killed_while_it_stages_is_replaced_and_exact(
     cluster.run("delete", "configmap", FAILPOINTS)
     cluster.kill(executor)
     wait_both_exact(jobs)
+    jobs.wait_ladder("two-sinks")
     assert jobs.job_when("two-sinks", bool, "a status")["attempt"] == attempt, "the driver stayed"
 
 
@@ -118,6 +129,7 @@ def test_a_killed_server_leaves_the_jobs_exact(jobs: Platform, feed: Feed, pod: 
     )  # fmt: skip
     feed()
     wait_both_exact(jobs)
+    jobs.wait_ladder("ip-count")
 
 
 def test_a_killed_operator_leaves_the_jobs_running_and_resumes(jobs: Platform, feed: Feed) -> None:
@@ -127,6 +139,7 @@ def test_a_killed_operator_leaves_the_jobs_running_and_resumes(jobs: Platform, f
         jobs.operators.kill(pod["metadata"]["name"])
     feed()
     wait_both_exact(jobs)
+    jobs.wait_ladder("ip-count")
     jobs.operators.run(
         "rollout", "status", f"deployment/{RELEASE}-operator", "--timeout=180s", timeout_s=190.0
     )

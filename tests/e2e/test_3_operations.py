@@ -54,6 +54,7 @@ def test_an_upgrade_by_savepoint_continues_from_it(
     assert status["checkpoint"]["restoredFrom"].startswith("ip-count-upgrade-")
     platform.feed("ip_count_source", list(islice(lines, LINES)))
     platform.wait_exact("ip_count", "ip-count")
+    platform.wait_ladder("ip-count")
 
 
 def test_a_suspended_job_has_no_pod_and_continues_where_it_stopped(
@@ -94,6 +95,9 @@ def test_a_job_moves_to_another_by_savepoint_and_is_exact(
     platform.job_when("ip-count-2", lambda status: status.get("phase") == "Running", "to run")
     platform.feed("ip_count_source", list(islice(lines, LINES)))
     platform.wait_exact("ip_count", "ip-count-2")
+    platform.wait_ladder("ip-count-2")
+    path = platform.checkpoint("ip-count").removeprefix("s3://sluicegate/")
+    assert "Sealed before epoch" in platform.page(f"job/{path}")
 
 
 def test_job_whose_topic_is_missing_reports_it_and_is_retried(platform: Platform) -> None:

@@ -33,3 +33,8 @@
   name: {{ include "common.fullname" . }}
   namespace: {{ include "operator.namespace" . }}
 {{- end -}}
+
+{{/* The address of the console that Events link to, empty for none. */}}
+{{- define "operator.consoleURL" -}}
+{{- .Values.consoleURL | default .Values.metrics.alerts.consoleURL -}}
+{{- end -}}

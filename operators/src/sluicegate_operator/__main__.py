@@ -73,6 +73,7 @@ async def _run(options: Namespace) -> None:
         lease_namespace=options.lease_namespace,
         lease_name=options.lease_name,
         port=options.port,
+        console_url=options.console_url,
         **named,
     )
     gc.freeze()  # imported modules stay in memory, so the garbage collector may skip them
@@ -152,6 +153,12 @@ def _parser() -> ArgumentParser:
         default=Limits().upgrades,
         metavar="N",
         help="how many running jobs may be upgraded at a time; 0: all (default: %(default)s)",
+    )
+    add(
+        "--console-url",
+        default="",
+        metavar="URL",
+        help="address of the console; an Event about a job that a person acts on then links to it",
     )
     add("--port", type=int, default=8080, help="port of health and metrics")
     add("--log-format", choices=(TEXT, JSON), default=JSON)

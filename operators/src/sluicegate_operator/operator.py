@@ -41,6 +41,7 @@ class OperatorSettings:
         lease_namespace: namespace of the Lease for which replicas compete.
         lease_name: its name; operators that serve different namespaces need different Leases.
         port: of health and metrics; 0: any.
+        console_url: address of the console, to which Events link; empty: none.
         identity: of this process in the Lease. Processes that run at the same time need different ones. A
             process with the identity that the Lease names acquires it at once; the default, the host's
             name and a random part, is new at each start.
@@ -51,6 +52,7 @@ class OperatorSettings:
     lease_namespace: str = "sluicegate-system"
     lease_name: str = "sluicegate-operator"
     port: int = 8080
+    console_url: str = ""
     identity: str = field(
         default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     )
@@ -72,7 +74,7 @@ class Operator:
             *(recorder, checkpoints, metrics, settings.limits),
         )
         slots = TaskSlots()
-        self.jobs = JobController(*shared, slots=slots)
+        self.jobs = JobController(*shared, slots=slots, console_url=settings.console_url)
         self.volumes = VolumeController(*shared, slots=slots)
         self.savepoints = SavepointController(*shared, slots=slots)
         self._controllers: tuple[Controller[Any], ...]

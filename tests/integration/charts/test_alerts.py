@@ -76,6 +76,13 @@ def test_an_alert_links_to_the_console_if_there_is_one(charts: Charts, chart: st
         assert "console_url" not in rule["annotations"]
 
 
+def test_alerts_of_the_operator_link_to_the_console_of_its_events(charts: Charts) -> None:
+    url = "https://console.example.com"
+    values = {**VALUES["operator"], "consoleURL": url}
+    (group, *_) = only_of_kind(charts.render("operator", values), "PrometheusRule")["spec"]["groups"]
+    assert {rule["annotations"]["console_url"] for rule in group["rules"]} == {url}
+
+
 @every_chart
 def test_an_alert_has_a_severity_a_summary_and_the_address_of_its_section(
     charts: Charts, chart: str

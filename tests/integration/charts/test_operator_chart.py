@@ -233,6 +233,23 @@ def test_the_operator_serves_the_configured_namespaces(
     assert options == [argument]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"consoleURL": "https://console.example.com"},
+        {"metrics": {"alerts": {"consoleURL": "https://console.example.com"}}},
+    ],
+    ids=["for Events and alerts", "of alerts"],
+)
+def test_events_link_to_the_console_whose_address_is_given(
+    charts: Charts, values: dict[str, Any]
+) -> None:
+    arguments = container_of(render_operator(charts, values))["args"]
+    assert "--console-url=https://console.example.com" in arguments
+    without = container_of(render_operator(charts))["args"]
+    assert not [option for option in without if "console" in option]
+
+
 # --- network ----------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ class Answer:
         return " ".join(html.unescape(without_tags).split())
 
 
-def scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+def scope(path: str, headers: list[tuple[bytes, bytes]], query: str = "") -> dict[str, Any]:
     """Return what a server passes to an application for a GET request."""
     return {
         "type": "http",
@@ -42,13 +42,15 @@ def scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
         "scheme": "http",
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "root_path": "",
         "headers": headers,
     }
 
 
-def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
+def request(
+    app: ASGIApp, path: str, host: str = "127.0.0.1:8321", query: str = "", **headers: str
+) -> Answer:
     """Return the answer to a GET request."""
     sent: list[Any] = []
     pairs = [
@@ -62,7 +64,7 @@ def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: st
         sent.append(message)
 
     async def answer() -> None:
-        await app(scope(path, pairs), receive, send)
+        await app(scope(path, pairs, query), receive, send)
 
     asyncio.run(answer())
     body = b"".join(message.get("body", b"") for message in sent)

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from starlette.types import ASGIApp
@@ -317,3 +318,18 @@ def test_a_request_by_another_name_is_refused(console: ASGIApp, host: str) -> No
 @pytest.mark.parametrize("host", ["localhost:8321", "127.0.0.1", "[::1]:8321"])
 def test_a_request_by_a_name_of_this_machine_is_answered(console: ASGIApp, host: str) -> None:
     assert request(console, "/", host=host).status == 200
+
+
+def test_a_link_with_the_address_of_a_checkpoint_leads_to_its_job(
+    tmp_path: Path, console: ASGIApp
+) -> None:
+    """As Events of the operator do, which does not know what the console calls a job."""
+    finished(tmp_path, "shop/a job", 1)
+    found = request(
+        console, "/find", query=f"checkpoint={quote(f'{tmp_path}/shop/a job', safe='')}"
+    )
+    assert (found.status, found.headers["location"]) == (307, "/job/shop/a%20job")
+    for other in (f"{tmp_path}/shop", "/etc", "<script>", ""):
+        missing = request(console, "/find", query=f"checkpoint={quote(other, safe='')}")
+        assert missing.status == 404
+        assert "<script>" not in missing.body.partition("<main")[2]

@@ -132,8 +132,8 @@ def test_a_record_is_read_once(
     reader = reading(tmp_path)
     for _ in range(3):
         reader.job("a")
-    assert [names.count(f"epochs/{epoch}") for epoch in range(3)] == [1, 1, 1]
-    assert [names.count(f"epochs/{epoch}.report") for epoch in range(3)] == [1, 3, 3]
+    assert [names.count(f"a/epochs/{epoch}") for epoch in range(3)] == [1, 1, 1]
+    assert [names.count(f"a/epochs/{epoch}.report") for epoch in range(3)] == [1, 3, 3]
 
 
 def test_another_history_in_the_same_folder_is_not_mistaken_for_the_first(

@@ -54,8 +54,8 @@ def test_jobs_that_are_still_being_read_do_not_delay_the_others(
     answers = threading.Event()
     read = apps[0].briefs
 
-    def hanging(*given: Any) -> Iterator[JobFacts]:  # noqa: ANN401 - handed on
-        for facts in read(*given):
+    def hanging(*given: Any, **named: Any) -> Iterator[JobFacts]:  # noqa: ANN401 - handed on
+        for facts in read(*given, **named):
             if facts.key == "slow":
                 answers.wait(30.0)
             yield facts

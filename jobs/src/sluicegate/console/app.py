@@ -12,8 +12,10 @@ import re
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from starlette.applications import Starlette
@@ -21,13 +23,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.console import charts
-from sluicegate.console.fleet import Fleet
+from sluicegate.console.fleet import Fleet, Snapshot
 from sluicegate.console.history import history
 from sluicegate.console.model import (
     Epoch,
@@ -66,8 +68,25 @@ _HEADERS = {
 }
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _AGE = re.compile(r"""(<time[^>]*>)[^<]*|data-now-ms="\d*\"""")
+_NO_ETAG = 'data-etag=""'
 _VERDICT_EPOCHS = 20
+_FIRST_ROWS = 100
+"""How many jobs of the start page the first paint has, which others would delay: more than a screen."""
+_LINEAGES_S = 30.0
 _NOT_FOUND = 404
+
+
+@dataclass(frozen=True)
+class _Trend:
+    """What the start page shows of a job's last epochs; it is computed again only if the job changed."""
+
+    job: JobFacts
+    busy: float | None
+    sparkline: charts.Sparkline
+
+    @classmethod
+    def of(cls, job: JobFacts) -> _Trend:
+        return cls(job, verdict(job.reports).busy, charts.sparkline(job.epochs))
 
 
 class Console:
@@ -84,25 +103,12 @@ class Console:
         self._reader, self._fleet = reader, fleet
         self._samples, self._trace_url = samples, trace_url
         self._templates = _templates()
+        self._trends: dict[str, _Trend] = {}
 
     def fleet(self, _request: Request) -> Response:
         """Return the page of all jobs, the most urgent first."""
-        now_ms = _now_ms()
-        snapshot = self._fleet.snapshot()
-        jobs = [(job, condition(job, now_ms)) for job in snapshot.jobs]
-        jobs.sort(key=lambda each: (each[1].state.urgency, each[1].since_ms, each[0].key))
-        rows = [
-            (job, of, verdict(job.reports).busy, charts.sparkline(job.epochs)) for job, of in jobs
-        ]
-        states = Counter(of.state for _, of in jobs)
-        return self._page(
-            "fleet",
-            jobs=rows,
-            states=[(state, states[state]) for state in State if states[state]],
-            unread=None if snapshot.found is None else snapshot.found - len(jobs),
-            problems=snapshot.problems,
-            addresses=self._reader.addresses,
-        )
+        with self._fleet.shown() as snapshot:
+            return self._jobs(snapshot)
 
     def job(self, request: Request) -> Response:
         """Return the page of a job."""
@@ -120,7 +126,9 @@ class Console:
             state=state_size(job.epochs),
             place=self._samples.place(job),
             running=running_settings(job.starts),
-            history=history(job, self._fleet.snapshot().jobs, job.savepoints),
+            # lineages hardly change, and all jobs are read for them
+            history=history(job, self._fleet.snapshot(_LINEAGES_S).jobs, job.savepoints),
+            redact=without_secrets,
         )
 
     def dead_letters(self, request: Request) -> Response:
@@ -152,6 +160,14 @@ class Console:
             sources=sources(*self._reader.offsets(job, number)),
         )
 
+    def find(self, request: Request) -> Response:
+        """Return a redirect to the page of the job whose checkpoint is at an address."""
+        address = request.query_params.get("checkpoint", "").rstrip("/")
+        for key, at in self._reader.found().checkpoints.items():
+            if at.rstrip("/") == address:
+                return RedirectResponse(f"/job/{quote(key)}")
+        raise HTTPException(_NOT_FOUND, f"no checkpoint {address} was found")
+
     def unavailable(self, _request: Request, error: Exception) -> Response:
         """Return the page for an error of the library, in its three parts."""
         assert isinstance(error, SluicegateError)
@@ -170,6 +186,26 @@ class Console:
         problem = Problem(what, "no checkpoint was changed", "report it, with the log")
         return self._page("error", status=500, problem=problem)
 
+    def _jobs(self, snapshot: Snapshot) -> Response:
+        now_ms = _now_ms()
+        jobs = [(job, condition(job, now_ms)) for job in snapshot.jobs]
+        jobs.sort(key=lambda each: (each[1].state.urgency, each[1].since_ms, each[0].key))
+        known, self._trends = self._trends, {}
+        for job in snapshot.jobs:
+            trend = known.get(job.key)
+            self._trends[job.key] = trend if trend and trend.job is job else _Trend.of(job)
+        rows = [(job, of, self._trends[job.key]) for job, of in jobs]
+        states = Counter(of.state for _, of in jobs)
+        return self._page(
+            "fleet",
+            jobs=rows,
+            first_rows=_FIRST_ROWS,
+            states=[(state, states[state]) for state in State if states[state]],
+            unread=None if snapshot.found is None else snapshot.found - len(jobs),
+            problems=snapshot.problems,
+            addresses=self._reader.addresses,
+        )
+
     def _job(self, request: Request) -> JobFacts:
         key = request.path_params["key"]
         job = self._reader.job(key)
@@ -180,8 +216,10 @@ class Console:
     def _page(self, template: str, *, status: int = 200, **view: Any) -> Response:  # noqa: ANN401 - of any type
         page = self._templates.get_template(f"{template}.html.j2").render(view, now_ms=_now_ms())
         # the browser counts ages itself: a page whose ages alone differ is the same
-        digest = hashlib.sha256(_AGE.sub(r"\1", page).encode()).hexdigest()
-        return HTMLResponse(page, status, {"etag": f'W/"{digest[:32]}"'})
+        digest = hashlib.sha256(_AGE.sub(r"\1", page).encode()).hexdigest()[:32]
+        # its script knows by that whether an event is about a newer page
+        page = page.replace(_NO_ETAG, f'data-etag="{digest}"', 1)
+        return HTMLResponse(page, status, {"etag": f'W/"{digest}"'})
 
 
 def create_app(
@@ -208,6 +246,7 @@ def create_app(
     app = Starlette(
         routes=[
             Route("/", page(console.fleet)),
+            Route("/find", console.find),
             Route("/job/{key:path}/epoch/{epoch:int}", page(console.epoch)),
             Route("/job/{key:path}", page(console.job)),
             Route("/dead-letters/{key:path}", page(console.dead_letters)),

@@ -50,7 +50,7 @@ class Problem:
     do: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Epoch:
     """A decided epoch: its record without the rows, and its report if there is one."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import ipaddress
+from urllib.parse import quote
 
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
@@ -40,6 +41,14 @@ def checkpoint_address(
 ) -> str:
     """Return the URL of one checkpoint of a job; `number` is status.checkpoint.number."""
     return f"{job_address(volume, job, spec)}/{number}"
+
+
+def console_page(console_url: str, checkpoint: str) -> str:
+    """Return the address of the console's page about the job of a checkpoint.
+
+    The console finds the page itself, because its own addresses decide what pages are called.
+    """
+    return f"{console_url.rstrip('/')}/find?checkpoint={quote(checkpoint, safe='')}"
 
 
 def savepoint_folder(

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from sluicegate.errors import SettingsInvalid, SluicegateError
 from sluicegate_operator.api import labels
 from sluicegate_operator.api.crds import STREAMING_JOB
-from sluicegate_operator.api.locations import job_address
+from sluicegate_operator.api.locations import checkpoint_address, console_page, job_address
 from sluicegate_operator.api.streaming_job import CheckpointSettings, StreamingJobSpec
 from sluicegate_operator.controllers.base import Controller
 from sluicegate_operator.controllers.checkpoints import referenced_savepoints
@@ -31,6 +31,7 @@ from sluicegate_operator.controllers.savepoint import (
     delete_upgrade_savepoint,
 )
 from sluicegate_operator.kube.client import ApiError
+from sluicegate_operator.kube.events import MAX_LENGTH
 from sluicegate_operator.kube.resource import NETWORK_POLICIES, PODS, SERVICE_ACCOUNTS, Json, Key
 from sluicegate_operator.kube.writes import (
     create_or_get,
@@ -64,8 +65,9 @@ _ACCOUNT_RETRY_S = 30.0
 
 @dataclass
 class JobController(Controller[JobResource]):
-    """Reconciles StreamingJobs."""
+    """Reconciles StreamingJobs. Warnings link to the console at `console_url`, unless it is empty."""
 
+    console_url: str = ""
     observer: Observer = field(init=False)
     upgrades: FleetUpgrades = field(init=False)
     _deletions: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
@@ -134,6 +136,27 @@ class JobController(Controller[JobResource]):
             if orphan.owner != owner:
                 self._check_leader()
                 await self._release_pod(key[0], orphan.pod.name, orphan.pod.uid)
+
+    async def _emit_event(self, key: Key, event: do.EmitEvent) -> None:
+        page = self._page_of(key) if event.warning else ""
+        if page:
+            link = f"; console: {page}"
+            # what is too long is cut off at the end, and the link must be whole
+            message = event.message[: MAX_LENGTH - len(link)] + link
+            event = dataclasses.replace(event, message=message)
+        await super()._emit_event(key, event)
+
+    def _page_of(self, key: Key) -> str:
+        """Return the console's page about a job, empty without a console or before the first driver."""
+        resource = self._cache.get(key)
+        if not self.console_url or resource is None or resource.status_error is not None:
+            return ""
+        spec, status = runnable_spec(resource), resource.status
+        volume = spec and self.caches.volumes.get((key[0], spec.checkpoint.volume))
+        if not spec or not volume or not volume.valid_spec or not status.attempt:
+            return ""
+        at = checkpoint_address(volume.valid_spec, key[1], spec, status.checkpoint.number)
+        return console_page(self.console_url, at)
 
     async def _decide(self, resource: JobResource, now: float) -> JobOutcome:
         job, error = _job(resource), _spec_error(resource)

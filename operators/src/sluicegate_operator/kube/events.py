@@ -13,7 +13,7 @@ from sluicegate_operator.kube.timestamps import to_text
 
 log = logging.getLogger(__name__)
 
-_MAX_LENGTH = 1000
+MAX_LENGTH = 1000
 """Characters of a message; the API server accepts 1,024."""
 
 
@@ -40,7 +40,7 @@ class EventRecorder:
         level = logging.WARNING if warning else logging.INFO
         kind = resource_type.kind
         log.log(level, "%s %s/%s: %s: %s", kind, meta.namespace, meta.name, reason, message)
-        message = message[:_MAX_LENGTH]
+        message = message[:MAX_LENGTH]
         digest = hashlib.sha256(f"{meta.uid}{reason}{message}".encode()).hexdigest()[:16]
         name, now = f"{meta.name[:200]}.{digest}", to_text(time.time())[:-5] + "Z"
         body = {

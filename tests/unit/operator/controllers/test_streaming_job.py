@@ -37,6 +37,7 @@ class ScriptedApi:
         self.refuse: ApiError | None = None
         self.requests: list[tuple[str, str]] = []
         self.events: list[str] = []
+        self.messages: list[str] = []
         self.preconditions: list[dict[str, str]] = []
         self.version = 100
 
@@ -44,7 +45,7 @@ class ScriptedApi:
         self.requests.append((method, path))
         if path.endswith("/events"):
             self.events.append(body["reason"])
-        if path.endswith("/events"):
+            self.messages.append(body["message"])
             return {}
         if method == "DELETE":
             return self._delete(path, body["preconditions"])

@@ -1,13 +1,12 @@
 // Keeps an open page current: the console sends an event when it has changed, and it is fetched again.
 "use strict";
 
-let etag = "";
+let etag = `W/"${document.body.dataset.etag}"`;
 const serverAheadMs = Number(document.body.dataset.nowMs) - Date.now();
 
 async function refresh() {
   try {
-    const headers = etag ? { "If-None-Match": etag } : {};
-    const answer = await fetch(location.href, { headers, cache: "no-store" });
+    const answer = await fetch(location.href, { headers: { "If-None-Match": etag }, cache: "no-store" });
     if (answer.status === 304) return;
     etag = answer.headers.get("etag") || "";
     replaceMain(new DOMParser().parseFromString(await answer.text(), "text/html"));
@@ -29,7 +28,7 @@ function listen() {
   if (document.hidden) return;
   events = new EventSource(location.href);
   events.onopen = () => showOffline(false);
-  events.onmessage = refresh;
+  events.onmessage = ({ data }) => data === etag || refresh();
   events.onerror = () => {
     showOffline(true);
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
@@ -45,11 +44,17 @@ function replaceMain(page) {
   const scrolled = [...main.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
   const loaded = [...main.querySelectorAll("details[data-loaded]")];
   main.replaceChildren(...next.childNodes);
+  showLater();
   for (const box of loaded) document.getElementById(box.id)?.replaceWith(box);
   main.querySelectorAll(".scroll").forEach((box, i) => (box.scrollLeft = scrolled[i] || 0));
   main.querySelectorAll("details[id]").forEach((box) => (box.open = opened.get(box.id) ?? box.open));
   document.title = page.title;
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+// Rows beyond the first screens would delay the first paint; without a script the style sheet shows them.
+function showLater() {
+  for (const rows of document.querySelectorAll(".later")) rows.classList.add("shown");
 }
 
 // Rows of data are fetched when somebody opens their box, and then stay as they are.
@@ -89,5 +94,6 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("visibilitychange", listen);
+requestAnimationFrame(() => setTimeout(showLater));
 listen();
 setInterval(countAges, 1000);

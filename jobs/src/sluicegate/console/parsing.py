@@ -1,0 +1,123 @@
+"""Reads objects whose content may be anything: what cannot be parsed is a problem or a note, no exception."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from sluicegate.console.model import Problem
+from sluicegate.errors import Fenced, SluicegateError, StoreUnavailable
+from sluicegate.storage import driver_failure, driver_start
+from sluicegate.storage.driver_failure import DriverFailure
+from sluicegate.storage.epoch_report import EpochReport, read_report
+from sluicegate.storage.lineage import Lineage, read_lineage
+from sluicegate.storage.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = (SluicegateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What parsers of stored objects raise for content that is not theirs."""
+
+_LATEST_MS = 253_402_300_800_000
+"""The end of the year 9999; later times cannot be shown."""
+
+T = TypeVar("T")
+
+
+def guarded(read: Callable[[], T], name: str, problems: list[Problem]) -> T | None:
+    """Return what is read, None with a problem if it cannot be parsed.
+
+    Raises:
+        StoreUnavailable: the store did not answer; that is no damage.
+    """
+    try:
+        return read()
+    except StoreUnavailable:
+        raise
+    except UNREADABLE as error:
+        log.debug("cannot read %s", name, exc_info=True)
+        problems.append(problem_of(error, name))
+        return None
+
+
+def problem_of(error: Exception, name: str = "") -> Problem:
+    """Return an error in three parts; `name` is that of the object that was read."""
+    if isinstance(error, SluicegateError):
+        where = f"{name}: " if name else ""
+        return Problem(where + error.what, error.data, error.do)
+    return Problem(
+        f"{name} is damaged, or was written by another version ({type(error).__name__})",
+        "the console changed nothing; a driver on this checkpoint would stop",
+        "restore the object, or use the version of Sluicegate that wrote it",
+    )
+
+
+def lineage_of(store: ObjectStore) -> Lineage | None:
+    """Return the lineage of a checkpoint; raises one of UNREADABLE if it is damaged."""
+    lineage = read_lineage(store)
+    if lineage is not None:
+        # JSON without a digest: any field may be of any type
+        fields = (lineage.id, str), (lineage.job, str), (lineage.first_epoch, int)
+        if not all(isinstance(value, kind) for value, kind in fields):
+            raise TypeError("a field of the lineage has another type")
+    return lineage
+
+
+def report_of(store: ObjectStore, number: int) -> EpochReport | None:
+    """Return the report of an epoch; raises ValueError if it is damaged."""
+    report = read_report(store, number)
+    steps = report.steps if report else ()
+    if not all(0 <= ms < _LATEST_MS for step in steps for ms in (step.start_ms, step.duration_ms)):
+        raise ValueError(f"epochs/{number}.report has times that no clock shows")
+    return report
+
+
+def numbers_below(store: ObjectStore, prefix: str) -> list[int]:
+    """Return the names below a prefix that are numbers, in order."""
+    names = (name.removeprefix(prefix) for name in store.entries(prefix))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def planned_at_ms(store: ObjectStore, epoch: int) -> int:
+    """Return when Spark planned an epoch, in ms since 1970; 0 if its offset log does not say it."""
+    try:
+        metadata = json.loads((store.read(f"offsets/{epoch}") or b"").splitlines()[1])
+        planned = int(metadata["batchTimestampMs"])
+    except (LookupError, TypeError, ValueError):  # Spark's own format, which may change
+        return 0
+    return planned if 0 <= planned < _LATEST_MS else 0
+
+
+def failed(store: ObjectStore, decided_at_ms: int) -> DriverFailure | None:
+    """Return the newest failure after which nothing was decided and no driver started, None if there is none.
+
+    That of a driver that was fenced does not count: another driver is alive.
+    """
+    newest = [at for at in numbers_below(store, driver_failure.FOLDER) if at > decided_at_ms]
+    started_at_ms = max(numbers_below(store, driver_start.FOLDER), default=0) if newest else 0
+    for ended_at_ms in reversed(newest):
+        if ended_at_ms <= started_at_ms:
+            return None
+        try:
+            failure = driver_failure.read_failure(store, driver_failure.name_of(ended_at_ms))
+        except ValueError:  # the job's page notes it
+            continue
+        if failure is not None and failure.kind != Fenced.__name__:
+            return failure
+    return None
+
+
+def missing(numbers: Sequence[int]) -> list[Problem]:
+    """Return a problem for each gap in the log: the record before each decision must exist."""
+    return [
+        Problem(
+            f"epochs/{after - 1} is missing, but epochs/{after} exists",
+            "the epoch log lost a decision, or the checkpoint was assembled from two",
+            "restore `epochs/` of the checkpoint",
+        )
+        for before, after in pairwise(numbers)
+        if after != before + 1
+    ]
