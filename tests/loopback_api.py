@@ -103,6 +103,7 @@ def _handler(state: ApiServer) -> type[BaseHTTPRequestHandler]:
                 time.sleep(0.01)
             self.send_response(state.status)
             self.end_headers()
+            self.wfile.write(b"{}")
 
         def log_message(self, *_: object) -> None:
             """Log nothing."""

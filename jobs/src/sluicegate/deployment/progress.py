@@ -8,42 +8,25 @@ ends the driver. Outside of a pod nothing is sent.
 from __future__ import annotations
 
 import datetime as dt
-import http.client
 import json
 import logging
 import os
-import ssl
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
+from sluicegate.deployment.api_server import MERGE_PATCH, ApiServer
 from sluicegate.deployment.environment import PROGRESS_ANNOTATION, DriverVariable
 
 log = logging.getLogger("sluicegate.progress")
-
-_API_HOST = "KUBERNETES_SERVICE_HOST"
-_API_PORT = "KUBERNETES_SERVICE_PORT"
-_ACCOUNT_VARIABLE = "SLUICEGATE_SERVICEACCOUNT"
-"""Overrides the folder of the service account, which has the files `token` and `ca.crt`."""
-
-_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 EVERY_S = 10.0
 _REQUEST_S = 5.0
 _LAST_REPORT_S = 2.0
 """How long the end of a query waits until its last report is sent."""
-
-
-class RequestRejected(Exception):
-    """Raised when the API server rejects a request."""
-
-    def __init__(self, status: int, body: str) -> None:
-        self.status = status
-        super().__init__(f"HTTP {status}: {body}")
 
 
 class Annotatable(Protocol):
@@ -63,67 +46,39 @@ class PodAnnotator:
     """Annotates the pod that this process runs in.
 
     Args:
-        host: host of the API server.
-        port: port of the API server.
+        api: the API server.
         namespace: namespace of the pod.
         name: name of the pod.
         uid: UID of the pod, so that a later pod of the same name is left alone; empty: not checked.
-        account: folder with the service account's token and the cluster's CA certificate.
     """
 
-    host: str
-    port: int
+    api: ApiServer
     namespace: str
     name: str
     uid: str
-    account: Path
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> PodAnnotator | None:
         """Return an annotator for the pod that the environment names; None outside of a pod."""
         env = os.environ if environment is None else environment
-        host, name = env.get(_API_HOST), env.get(DriverVariable.POD_NAME)
-        namespace = env.get(DriverVariable.POD_NAMESPACE)
-        if not (host and name and namespace):
+        api = ApiServer.of_pod("sluicegate-driver", env)
+        name, namespace = env.get(DriverVariable.POD_NAME), env.get(DriverVariable.POD_NAMESPACE)
+        if not (api and name and namespace):
             return None
-        return cls(
-            host=host,
-            port=int(env.get(_API_PORT) or 443),
-            namespace=namespace,
-            name=name,
-            uid=env.get(DriverVariable.POD_UID, ""),
-            account=Path(env.get(_ACCOUNT_VARIABLE) or _ACCOUNT),
-        )
+        return cls(api, namespace, name, env.get(DriverVariable.POD_UID, ""))
 
     def annotate(self, key: str, value: str) -> None:
         """Set an annotation by a JSON merge patch (RFC 7396); see `Annotatable`."""
         metadata: dict[str, object] = {"annotations": {key: value}}
         if self.uid:
             metadata["uid"] = self.uid  # the API server rejects a patch that would change it
-        # both files are read for each request: the kubelet replaces them while the pod runs
-        token = (self.account / "token").read_text(encoding="ascii").strip()
-        tls = ssl.create_default_context(cafile=str(self.account / "ca.crt"))
-        connection = http.client.HTTPSConnection(
-            self.host, self.port, timeout=_REQUEST_S, context=tls
+        self.api.request(
+            "PATCH",
+            f"/api/v1/namespaces/{quote(self.namespace)}/pods/{quote(self.name)}",
+            {"metadata": metadata},
+            content_type=MERGE_PATCH,
+            timeout_s=_REQUEST_S,
         )
-        try:
-            connection.request(
-                "PATCH",
-                f"/api/v1/namespaces/{quote(self.namespace)}/pods/{quote(self.name)}",
-                body=json.dumps({"metadata": metadata}),
-                headers={
-                    "Authorization": f"Bearer {token}",
-                    "Content-Type": "application/merge-patch+json",
-                    "Accept": "application/json",
-                    "User-Agent": "sluicegate-driver",
-                },
-            )
-            response = connection.getresponse()
-            body = response.read()
-            if response.status >= http.client.MULTIPLE_CHOICES:
-                raise RequestRejected(response.status, body[:300].decode(errors="replace"))
-        finally:
-            connection.close()
 
 
 class ProgressReporter:

@@ -28,6 +28,7 @@ from sluicegate.spark.source_offsets import SourceOffsets, source_group
 from sluicegate.storage.driver_start import (
     SPARK_VERSION,
     DriverStart,
+    deployment_settings,
     effective_settings,
     write_start,
 )
@@ -74,7 +75,7 @@ class EpochsWriter:
     def _effective_settings(self, spark: SparkSession, context: QueryContext) -> dict[str, str]:
         conf = {**spark.conf.getAll, SPARK_VERSION: spark.version}
         sinks = context.job.sinks
-        return effective_settings(
+        return deployment_settings(DriverEnvironment.read()) | effective_settings(
             self.settings, sinks, context.dead_letters, self.output_mode, conf
         )
 
