@@ -239,4 +239,5 @@ def _request(pod: Mapping[str, Any], field: Mapping[str, str]) -> str:
     container = next(each for each in containers if each["name"] == field["containerName"])
     name = field["resource"].removeprefix("requests.")
     given = container.get("resources", {}).get("requests", {}).get(name, "0")
-    return str(math.ceil(parse_quantity(given) / parse_quantity(field["divisor"])))
+    amount = parse_quantity(given) / parse_quantity(field["divisor"])  # type: ignore[no-untyped-call]
+    return str(math.ceil(amount))
