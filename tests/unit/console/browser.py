@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.types import ASGIApp
 
@@ -33,12 +35,12 @@ class Answer:
         return " ".join(html.unescape(without_tags).split())
 
 
-def scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
-    """Return what a server passes to an application for a GET request."""
+def scope(path: str, headers: list[tuple[bytes, bytes]], method: str = "GET") -> dict[str, Any]:
+    """Return what a server passes to an application for a request."""
     return {
         "type": "http",
         "http_version": "1.1",
-        "method": "GET",
+        "method": method,
         "scheme": "http",
         "path": path,
         "raw_path": path.encode(),
@@ -48,21 +50,30 @@ def scope(path: str, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
     }
 
 
-def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
-    """Return the answer to a GET request."""
+def request(
+    app: ASGIApp,
+    path: str,
+    host: str = "127.0.0.1:8321",
+    form: Mapping[str, str] | None = None,
+    **headers: str,
+) -> Answer:
+    """Return the answer to a GET request, or to a POST of a form."""
     sent: list[Any] = []
+    received = [] if form is None else [urlencode(form).encode()]
     pairs = [
         (k.replace("_", "-").encode(), v.encode()) for k, v in {"host": host, **headers}.items()
     ]
 
     async def receive() -> dict[str, Any]:
+        if received:
+            return {"type": "http.request", "body": received.pop()}
         return await asyncio.Future()  # the browser waits
 
     async def send(message: Any) -> None:  # noqa: ANN401 - of starlette's
         sent.append(message)
 
     async def answer() -> None:
-        await app(scope(path, pairs), receive, send)
+        await app(scope(path, pairs, "GET" if form is None else "POST"), receive, send)
 
     asyncio.run(answer())
     body = b"".join(message.get("body", b"") for message in sent)

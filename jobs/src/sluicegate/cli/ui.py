@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -132,9 +133,9 @@ def ui(  # noqa: PLR0913 - an option each
         ) from error
     access = None
     if actions:
-        secret = _proxy_secret(proxy_secret_file)
+        secret, api = _proxy_secret(proxy_secret_file), _api_server(groups)
         proxy = LoginProxy(secret, user_header, groups_header, groups)
-        access = Access(proxy, StreamingJobs(_api_server()))
+        access = Access(proxy, StreamingJobs(api))
     hosts = LOCAL_NAMES if _is_local(host) else ("*",)
     if hosts == ("*",):
         click.echo(f"anyone who reaches {host} can read the console: it has no login", err=True)
@@ -184,7 +185,10 @@ def _proxy_secret(file: str) -> str:
     return secret
 
 
-def _api_server() -> ApiServer:
+def _api_server(groups: Sequence[str]) -> ApiServer:
+    own = [group for group in groups if group.startswith("system:")]
+    if own:
+        raise _actions_impossible(f"--group names {own[0]}, a group of Kubernetes itself")
     api = ApiServer.of_pod("sluicegate-console")
     if api is None:
         raise _actions_impossible("the console runs in no pod, so it has no service account")
