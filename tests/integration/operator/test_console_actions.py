@@ -23,7 +23,7 @@ from tests.integration.charts.rendering import Charts, vendored_charts
 from tests.integration.operator import rbac
 from tests.integration.operator.api import Api
 from tests.integration.operator.operator_thread import spec_of
-from tests.unit.console.browser import Answer, new, request
+from tests.unit.console.browser import Answer, new, post, request
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -50,9 +50,9 @@ class Site:
     console: ApiServer
     checkpoint: str
 
-    def open(self, user: str = "ann", groups: str = ONCALL, **headers: str) -> Answer:
+    def open(self, user: str = "ann", groups: str = ONCALL) -> Answer:
         """Return the page as the proxy's user sees it."""
-        return request(self.app, PAGE, **proxied(user, groups), **headers)
+        return request(self.app, PAGE, **proxied(user, groups))
 
     def act(
         self,
@@ -61,9 +61,9 @@ class Site:
         groups: str = ONCALL,
         *,
         form: Mapping[str, str | None] | None = None,
-        **headers: str,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Confirm an action of the page; `form` and the headers replace those of a browser."""
+        """Confirm an action of the page; `form` and `headers` replace what a browser sends."""
         page = self.open(user, groups)
         token = re.search(r'name="token" value="(\w+)"', page.body)
         offered = re.search(
@@ -76,9 +76,9 @@ class Site:
             "confirmed": "on",
             **(form or {}),
         }
-        sent = {"sec_fetch_site": "same-origin", **proxied(user, groups), **headers}
+        sent = {"sec_fetch_site": "same-origin", **proxied(user, groups), **(headers or {})}
         given = {name: text for name, text in fields.items() if text is not None}
-        return request(self.app, PAGE, form=given, **{k: v for k, v in sent.items() if v})
+        return post(self.app, PAGE, given, **{name: text for name, text in sent.items() if text})
 
     @property
     def is_unchanged(self) -> bool:
@@ -159,12 +159,14 @@ def site(api: Api, namespace: str, charts: Charts, tmp_path: Path) -> Iterator[S
 
 
 def test_a_user_with_rights_suspends_resumes_and_restarts(site: Site) -> None:
-    assert "Done: suspend" in site.act("suspend").text
-    assert site.spec["suspend"] is True
-    assert "Done: resume" in site.act("resume").text
-    assert site.spec["suspend"] is False
-    assert "Done: restart" in site.act("restart").text
-    assert site.spec["restartNonce"] == 1
+    changes = [
+        ("suspend", "suspend", True),
+        ("resume", "suspend", False),
+        ("restart", "restartNonce", 1),
+    ]
+    for action, field, value in changes:
+        assert f"Done: {action}" in site.act(action).text
+        assert site.spec[field] == value
 
 
 def test_a_savepoint_is_created_under_the_name_that_the_page_showed(site: Site) -> None:
@@ -225,7 +227,7 @@ def test_without_a_login_the_page_is_read_only_and_shows_commands(
     ],
 )
 def test_a_form_of_another_site_is_refused(site: Site, headers: dict[str, str]) -> None:
-    answer = site.act("suspend", **headers)
+    answer = site.act("suspend", headers=headers)
     assert answer.status == 403
     assert "was not sent by a page of the console" in answer.text
     assert site.is_unchanged
@@ -233,7 +235,7 @@ def test_a_form_of_another_site_is_refused(site: Site, headers: dict[str, str]) 
 
 def test_a_browser_that_sends_only_the_origin_may_act(site: Site) -> None:
     headers = {"sec_fetch_site": "", "origin": "http://127.0.0.1:8321"}
-    assert site.act("suspend", **headers).status == 200
+    assert site.act("suspend", headers=headers).status == 200
 
 
 def test_the_token_of_another_user_is_refused(site: Site) -> None:

@@ -50,35 +50,44 @@ def scope(path: str, headers: list[tuple[bytes, bytes]], method: str = "GET") ->
     }
 
 
-def request(
+def request(app: ASGIApp, path: str, host: str = "127.0.0.1:8321", **headers: str) -> Answer:
+    """Return the answer to a GET request."""
+    return _send(app, "GET", path, [], {"host": host, **headers})
+
+
+def post(
     app: ASGIApp,
     path: str,
+    form: Mapping[str, str],
+    /,
     host: str = "127.0.0.1:8321",
-    form: Mapping[str, str] | None = None,
     **headers: str,
 ) -> Answer:
-    """Return the answer to a GET request, or to a POST of a form."""
+    """Return the answer to a form."""
+    return _send(app, "POST", path, [urlencode(form).encode()], {"host": host, **headers})
+
+
+def _send(
+    app: ASGIApp, method: str, path: str, body: list[bytes], headers: Mapping[str, str]
+) -> Answer:
     sent: list[Any] = []
-    received = [] if form is None else [urlencode(form).encode()]
-    pairs = [
-        (k.replace("_", "-").encode(), v.encode()) for k, v in {"host": host, **headers}.items()
-    ]
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
 
     async def receive() -> dict[str, Any]:
-        if received:
-            return {"type": "http.request", "body": received.pop()}
+        if body:
+            return {"type": "http.request", "body": body.pop()}
         return await asyncio.Future()  # the browser waits
 
     async def send(message: Any) -> None:  # noqa: ANN401 - of starlette's
         sent.append(message)
 
     async def answer() -> None:
-        await app(scope(path, pairs, "GET" if form is None else "POST"), receive, send)
+        await app(scope(path, pairs, method), receive, send)
 
     asyncio.run(answer())
-    body = b"".join(message.get("body", b"") for message in sent)
+    content = b"".join(message.get("body", b"") for message in sent)
     raw = sent[0]["headers"]
-    return Answer(sent[0]["status"], {k.decode(): v.decode() for k, v in raw}, body.decode())
+    return Answer(sent[0]["status"], {k.decode(): v.decode() for k, v in raw}, content.decode())
 
 
 def new(root: Path, name: str) -> LocalObjectStore:

@@ -18,7 +18,7 @@ _HOUR_MS = 3_600_000
 _GIB = 1 << 30
 _MIB = 1 << 20
 _UNITS = {"": 0, "b": 1, "k": 1 << 10, "m": _MIB, "g": _GIB, "t": 1 << 40, "p": 1 << 50}
-_SIZE = re.compile(r"(\d+)\s*([bkmgtp]?)(?:i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)\s*([bkmgtp]?)(?:ib?|b)?", re.IGNORECASE)
 _CORES = re.compile(r"(\d+(?:\.\d+)?)(m?)")
 
 
