@@ -257,7 +257,7 @@ def test_what_is_not_confirmed_is_not_done(site: Site, form: dict[str, str | Non
 
 
 def test_a_checkpoint_that_names_another_job_gives_no_access_to_it(site: Site) -> None:
-    """Whoever writes to a checkpoint could let the on-call suspend a job that they did not mean."""
+    """A writer of a checkpoint could let the on-call suspend a job that they did not mean."""
     site.api.create(site.namespace, "payments", spec_of())
     write_start(site.checkpoint, DriverStart(2, {JOB: f"{site.namespace}/payments"}))
     answer = site.open()

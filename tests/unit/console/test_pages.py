@@ -336,7 +336,7 @@ def test_a_job_shows_its_cost_if_there_is_a_price(
     priced = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0, prices=prices)
     shown = request(priced, "/job/costly").text
     assert (
-        "0.14 EUR an hour while its driver runs: 1 driver of 2 cores and 4 GiB, 0 executors."
+        "0.14 EUR an hour while its driver runs: 1 driver with 2 cores and 4 GiB, 0 executors."
         in shown
     )
     assert "1 of the 1 recorded drivers" in shown

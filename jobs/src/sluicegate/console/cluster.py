@@ -29,7 +29,7 @@ _OTHERWISE = "open the page again, which shows the job as it is, or use the comm
 
 
 class RequestFailed(Exception):
-    """Raised when the API server did not do what it was asked for.
+    """Raised when the API server did not do what was requested.
 
     Args:
         problem: in three parts.

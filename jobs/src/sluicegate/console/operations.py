@@ -33,7 +33,7 @@ class Operation:
 def streaming_job(job: JobFacts) -> JobName | None:
     """Return the StreamingJob that the last driver recorded, None if it recorded none.
 
-    Whoever writes to the checkpoint can write another name, so it gives nobody a right.
+    A writer of the checkpoint can record any name, so it gives nobody a right.
     """
     return JobName.parse(job.starts[0].settings.get(JOB, "")) if job.starts else None
 

@@ -38,8 +38,8 @@ SPARK_VERSION = "spark.version"
 """The name under which the version of Spark is recorded, among its settings."""
 
 JOB = "kubernetes.job"
-"""The name under which namespace/name of the StreamingJob is recorded. Whoever writes to the checkpoint can
-write another one, so it says which resource to read, and never who may change it."""
+"""The name under which namespace/name of the StreamingJob is recorded. A writer of the checkpoint can
+record any name, so it says which resource to read, and never who may change it."""
 DRIVER_CPU, DRIVER_MEMORY = "kubernetes.driver.cpu", "kubernetes.driver.memory"
 """The names of the requests of the driver's container, such as 1500m and 1434Mi."""
 
