@@ -25,6 +25,10 @@ _DO = {
     404: "check whether the resource was deleted, or renamed since the last driver started",
     409: "open the page again: it was made already, or someone else changed the resource",
 }
+_DO_IMPERSONATE = (
+    "let someone grant this to the console: `actions` of its chart names the groups, users and "
+    "namespaces; before Kubernetes 1.36 set actions.constrained to false"
+)
 _OTHERWISE = "open the page again, which shows the job as it is, or use the command"
 
 
@@ -107,7 +111,9 @@ class StreamingJobs:
             problem = Problem(
                 f"the API server did not {what}: {error.message} (HTTP {error.status})",
                 _UNKNOWN if server_failed and body else _UNCHANGED,
-                _DO.get(error.status, _OTHERWISE),
+                _DO_IMPERSONATE
+                if "impersonate" in error.message
+                else _DO.get(error.status, _OTHERWISE),
             )
             raise RequestFailed(problem, 502 if server_failed else error.status) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
