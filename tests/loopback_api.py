@@ -106,6 +106,7 @@ def _handler(state: ApiServer) -> type[BaseHTTPRequestHandler]:
                 time.sleep(0.01)
             self.send_response(state.status)
             self.end_headers()
+            self.wfile.write(b"{}")
 
         def do_GET(self) -> None:
             events = state.watches.pop(0) if state.watches else []

@@ -29,3 +29,46 @@
 - {name: SSL_CERT_FILE, value: /etc/sluicegate/store/ca.crt}
 {{- end }}
 {{- end -}}
+
+{{/* The prices as a list in YAML. */}}
+{{- define "console.prices" -}}
+{{- with .Values.price }}
+{{- if or .coreHour .gibHour }}
+- --price-core-hour={{ include "common.plain" .coreHour }}
+- --price-gib-hour={{ include "common.plain" .gibHour }}
+- --currency={{ .currency }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* How people act on jobs, as a list in YAML. */}}
+{{- define "console.actions" -}}
+{{- with .Values.actions }}
+{{- if .enabled }}
+{{- if not (tpl .proxySecret $) -}}
+{{- fail "console: actions.enabled needs actions.proxySecret: without a secret of the login proxy, anyone who reaches the port could claim to be anyone." -}}
+{{- end }}
+{{- if not (or .constrained .users) -}}
+{{- fail "console: actions.constrained is false and actions.users is empty: the console could do everything that any user of the cluster may. Name the users, or set actions.constrained to true (Kubernetes 1.36)." -}}
+{{- end }}
+- --actions
+- --proxy-secret-file=/etc/sluicegate/proxy/secret
+- --user-header={{ .userHeader }}
+- --groups-header={{ .groupsHeader }}
+{{- range .groups }}
+- {{ printf "--group=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Name of objects without a namespace: releases in different namespaces may have the same name. */}}
+{{- define "console.clusterName" -}}
+{{ include "common.fullname" . }}.{{ .Release.Namespace }}
+{{- end -}}
+
+{{- define "console.subject" -}}
+- kind: ServiceAccount
+  name: {{ include "common.fullname" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}

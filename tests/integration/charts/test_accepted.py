@@ -58,6 +58,13 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
             "authoritySecret": "store-ca",
         },
         "traceURL": "https://jaeger.example.com/trace/{trace_id}",
+        "price": {"coreHour": 0.03, "gibHour": 0.004},
+        "actions": {
+            "enabled": True,
+            "proxySecret": "login-proxy",
+            "groups": ["shop-oncall"],
+            "namespaces": ["restricted"],
+        },
     },
     "operator": {
         "watch": {"namespaces": ["restricted"], "secrets": ["checkpoint-store"]},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluicegate.cli.ui import ui
-from tests.integration.charts.rendering import VALUES, Charts, Document, only_of_kind
+from tests.integration.charts.rendering import VALUES, Charts, Document, of_kind, only_of_kind
 from tests.integration.charts.test_accepted import COMBINED
 from tests.integration.charts.test_platform import volume_spec
 
@@ -40,6 +40,8 @@ def test_the_command_accepts_its_arguments(console: list[Document]) -> None:
     assert given["addresses"] == ("s3://checkpoints/streams",)
     assert given["trace_url"] == "https://jaeger.example.com/trace/{trace_id}"
     assert not given["kafka"], "pages contain no rows"
+    assert (given["price_core_hour"], given["price_gib_hour"]) == (0.03, 0.004)
+    assert (given["actions"], given["groups"]) == (True, ("shop-oncall",))
 
 
 def test_it_has_the_keys_of_its_own_secret_and_no_other(console: list[Document]) -> None:
@@ -61,7 +63,6 @@ def test_without_a_secret_the_pod_uses_its_own_identity(charts: Charts) -> None:
 def test_it_runs_as_nobody_on_a_file_system_that_it_cannot_write(console: list[Document]) -> None:
     pod = only_of_kind(console, "Deployment", NAME)["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]
-    assert not pod["automountServiceAccountToken"], "it does not use the API server"
     security = container(console)["securityContext"]
     assert security["readOnlyRootFilesystem"]
     assert security["capabilities"] == {"drop": ["ALL"]}
@@ -79,10 +80,61 @@ def test_pods_of_jobs_do_not_reach_it(console: list[Document]) -> None:
     assert only_of_kind(console, "Service", NAME)["spec"]["type"] == "ClusterIP"
 
 
-def test_it_reaches_name_servers_and_its_store_only(console: list[Document]) -> None:
-    dns, store = only_of_kind(console, "NetworkPolicy", NAME)["spec"]["egress"]
+def test_it_reaches_name_servers_its_store_and_the_api_server_only(console: list[Document]) -> None:
+    dns, servers = only_of_kind(console, "NetworkPolicy", NAME)["spec"]["egress"]
     assert {port["port"] for port in dns["ports"]} == {53}
-    assert {port["port"] for port in store["ports"]} == {443, 9000}
+    assert {port["port"] for port in servers["ports"]} == {443, 6443, 9000}
+
+
+def test_a_console_that_only_reads_has_no_access_to_kubernetes(charts: Charts) -> None:
+    documents = charts.render("console", {"addresses": ["s3://checkpoints"]})
+    pod = only_of_kind(documents, "Deployment", NAME)["spec"]["template"]["spec"]
+    assert not pod["automountServiceAccountToken"]
+    assert not [each for each in documents if each["kind"].endswith(("Role", "RoleBinding"))]
+    assert not {"--actions", "--currency=USD"} & set(container(documents)["args"])
+    _, store = only_of_kind(documents, "NetworkPolicy", NAME)["spec"]["egress"]
+    assert {port["port"] for port in store["ports"]} == {443}
+
+
+def test_the_secret_of_the_login_proxy_is_a_file(console: list[Document]) -> None:
+    pod = only_of_kind(console, "Deployment", NAME)["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "proxy"]
+    assert volume["secret"]["secretName"] == "login-proxy"
+    assert {"name": "proxy", "mountPath": "/etc/sluicegate/proxy", "readOnly": True} in container(
+        console
+    )["volumeMounts"]
+    assert "--proxy-secret-file=/etc/sluicegate/proxy/secret" in container(console)["args"]
+
+
+def test_it_acts_as_a_person_on_jobs_only(console: list[Document]) -> None:
+    (role,) = of_kind(console, "Role")
+    assert role["metadata"]["namespace"] == "restricted", "of the jobs"
+    for rule in role["rules"]:
+        assert rule["apiGroups"] == ["sluicegate.dev"]
+        assert all(verb.startswith("impersonate-on:user-info:") for verb in rule["verbs"])
+    (cluster_role,) = of_kind(console, "ClusterRole")
+    for rule in cluster_role["rules"]:
+        assert rule["verbs"] == ["impersonate:user-info"]
+    (groups,) = [rule for rule in cluster_role["rules"] if rule["resources"] == ["groups"]]
+    assert groups["resourceNames"] == ["shop-oncall"]
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ({"enabled": True}, "needs actions.proxySecret"),
+        (
+            {"enabled": True, "proxySecret": "s", "constrained": False},
+            "actions.users is empty",
+        ),
+        ({"groups": ["system:masters"]}, "groups"),
+    ],
+)
+def test_rights_that_are_too_wide_are_refused(
+    charts: Charts, actions: dict[str, Any], message: str
+) -> None:
+    assert message in charts.refusal("console", {"addresses": ["s3://x"], "actions": actions})
 
 
 def test_the_volume_of_a_platform_never_has_the_keys_that_only_read(charts: Charts) -> None:

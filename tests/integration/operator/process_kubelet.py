@@ -7,6 +7,7 @@ no image, no file system or volumes of its own, and no limits. `python` is the i
 
 import asyncio
 import base64
+import math
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+
+from kubernetes.utils import parse_quantity
 
 from infra.local_services.kube_apiserver import KubernetesServer
 from tests.integration.operator.container_script import Behavior
@@ -154,6 +157,8 @@ class ProcessKubelet(Kubelet):
             return _expand(variable.get("value", ""), variables)
         if "fieldRef" in source:
             return _field(sandbox.pod, source["fieldRef"]["fieldPath"])
+        if "resourceFieldRef" in source:
+            return _request(sandbox.pod, source["resourceFieldRef"])
         for kind in ("secretKeyRef", "configMapKeyRef"):
             if kind in source:
                 reference = source[kind]
@@ -232,3 +237,13 @@ def _field(pod: Mapping[str, Any], path: str) -> str:
     for key in path.split("."):
         value = value.get(key, {})
     return value if isinstance(value, str) else ""
+
+
+def _request(pod: Mapping[str, Any], field: Mapping[str, str]) -> str:
+    """Return a request of a container in units of the divisor, rounded up; 0 without one."""
+    containers = pod["spec"]["containers"]
+    container = next(each for each in containers if each["name"] == field["containerName"])
+    name = field["resource"].removeprefix("requests.")
+    given = container.get("resources", {}).get("requests", {}).get(name, "0")
+    amount = parse_quantity(given) / parse_quantity(field["divisor"])  # type: ignore[no-untyped-call]
+    return str(math.ceil(amount))

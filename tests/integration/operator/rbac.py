@@ -30,7 +30,7 @@ def grant_everywhere(api: Api) -> None:
     """Grant the operator its permissions in all namespaces, except for its lease."""
     for body in _rendered():
         if body["kind"] in ("ClusterRole", "ClusterRoleBinding"):
-            _create(api, body)
+            create(api, body)
 
 
 def grant_lease(api: Api, namespace: str) -> None:
@@ -38,7 +38,7 @@ def grant_lease(api: Api, namespace: str) -> None:
     for body in _rendered(manifests.NAMESPACE):
         if body["kind"] in ("Role", "RoleBinding"):
             body["metadata"]["namespace"] = namespace
-            _create(api, body, f"namespaces/{namespace}/")
+            create(api, body, f"namespaces/{namespace}/")
 
 
 def grant_driver(api: Api, namespace: str) -> None:
@@ -50,7 +50,7 @@ def grant_driver(api: Api, namespace: str) -> None:
         if body["kind"] == "ServiceAccount":
             api.create_core(namespace, "serviceaccounts", body)
         else:
-            _create(api, body, f"namespaces/{namespace}/")
+            create(api, body, f"namespaces/{namespace}/")
 
 
 def _rendered(namespace: str = "") -> list[dict[str, Any]]:
@@ -70,6 +70,7 @@ def _manifests() -> tuple[dict[str, Any], ...]:
     return tuple(body for body in yaml.safe_load_all(text) if body)
 
 
-def _create(api: Api, body: dict[str, Any], prefix: str = "") -> None:
+def create(api: Api, body: dict[str, Any], prefix: str = "") -> None:
+    """Create a manifest of RBAC; `prefix` names its namespace, such as `namespaces/shop/`."""
     plural = _PLURALS[body["kind"]]
     api.request("POST", f"/apis/rbac.authorization.k8s.io/v1/{prefix}{plural}", body)

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from infra.local_services import S3Endpoint, Services
+from sluicegate.console.operations import works_in
 from sluicegate.failpoints import VARIABLE
+from sluicegate.storage.driver_start import DRIVER_CPU, DRIVER_MEMORY, FOLDER, JOB, read_start
+from sluicegate.storage.object_store import open_store
 from sluicegate_jobs.ip_count.job import IpCountSettings
 from sluicegate_operator.api.crds import SAVEPOINT
 from tests.integration.operator.api import Api, eventually
@@ -86,9 +89,21 @@ def test_ip_count_is_exact_after_a_crash_a_savepoint_an_upgrade_and_a_deletion(
         feed(services.kafka.bootstrap, scenario.settings.source, access_lines(seed=8))
         moved = scenario.with_settings(checkpoint=f"{bucket.url}/{namespace}/clicks/2")
         eventually(moved.all_read, within_s=TIMEOUT_S)
+        _check_start(moved.settings.checkpoint, api.get(namespace, "clicks"))
         api.delete(namespace, "clicks")
         eventually(lambda: not api.exists(namespace, "clicks"), within_s=TIMEOUT_S)
         moved.check_exact(2 * LINES)
+
+
+def _check_start(checkpoint: str, job: Object) -> None:
+    """Check that the console finds the job of a checkpoint, and what its pod requests."""
+    store = open_store(checkpoint)
+    start = read_start(store, max(store.entries(FOLDER)))
+    assert start
+    assert start.settings[JOB] == f"{job['metadata']['namespace']}/clicks"
+    assert start.settings[DRIVER_CPU] == "1000m"
+    assert start.settings[DRIVER_MEMORY] == "1284Mi", "900m and Spark's least overhead"
+    assert works_in(job, checkpoint)
 
 
 def _taken(api: Api, namespace: str, name: str) -> Object | None:

@@ -52,3 +52,26 @@ def test_an_address_of_traces_that_cannot_be_one_is_refused(url: str) -> None:
     result = CliRunner().invoke(app, ["ui", "--trace-url", url])
     assert result.exit_code == 2
     assert "no http address with {trace_id}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "names no file with a secret of at least 16 characters"),
+        (["--proxy-secret-file=absent"], "cannot be read"),
+        (["--proxy-secret-file=short"], "names no file with a secret of at least 16 characters"),
+        (["--proxy-secret-file=long", "--group=system:masters"], "a group of Kubernetes itself"),
+        (["--proxy-secret-file=long"], "the console runs in no pod"),
+    ],
+)
+def test_actions_that_anybody_could_do_are_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    Path("short").write_text("hunter2")
+    Path("long").write_text("0123456789abcdef")
+    result = CliRunner().invoke(app, ["ui", "--actions", *options])
+    assert result.exit_code == 64
+    assert message in result.output
+    assert "leave out --actions" in result.output

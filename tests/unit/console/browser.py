@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.types import ASGIApp
 
@@ -33,12 +35,14 @@ class Answer:
         return " ".join(html.unescape(without_tags).split())
 
 
-def scope(path: str, headers: list[tuple[bytes, bytes]], query: str = "") -> dict[str, Any]:
-    """Return what a server passes to an application for a GET request."""
+def scope(
+    path: str, headers: list[tuple[bytes, bytes]], query: str = "", method: str = "GET"
+) -> dict[str, Any]:
+    """Return what a server passes to an application for a request."""
     return {
         "type": "http",
         "http_version": "1.1",
-        "method": "GET",
+        "method": method,
         "scheme": "http",
         "path": path,
         "raw_path": path.encode(),
@@ -52,24 +56,43 @@ def request(
     app: ASGIApp, path: str, host: str = "127.0.0.1:8321", query: str = "", **headers: str
 ) -> Answer:
     """Return the answer to a GET request."""
+    return _send(app, "GET", path, query, [], {"host": host, **headers})
+
+
+def post(
+    app: ASGIApp,
+    path: str,
+    form: Mapping[str, str],
+    /,
+    host: str = "127.0.0.1:8321",
+    **headers: str,
+) -> Answer:
+    """Return the answer to a form."""
+    body = [urlencode(form).encode()]
+    return _send(app, "POST", path, "", body, {"host": host, **headers})
+
+
+def _send(
+    app: ASGIApp, method: str, path: str, query: str, body: list[bytes], headers: Mapping[str, str]
+) -> Answer:
     sent: list[Any] = []
-    pairs = [
-        (k.replace("_", "-").encode(), v.encode()) for k, v in {"host": host, **headers}.items()
-    ]
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
 
     async def receive() -> dict[str, Any]:
+        if body:
+            return {"type": "http.request", "body": body.pop()}
         return await asyncio.Future()  # the browser waits
 
     async def send(message: Any) -> None:  # noqa: ANN401 - of starlette's
         sent.append(message)
 
     async def answer() -> None:
-        await app(scope(path, pairs, query), receive, send)
+        await app(scope(path, pairs, query, method), receive, send)
 
     asyncio.run(answer())
-    body = b"".join(message.get("body", b"") for message in sent)
+    content = b"".join(message.get("body", b"") for message in sent)
     raw = sent[0]["headers"]
-    return Answer(sent[0]["status"], {k.decode(): v.decode() for k, v in raw}, body.decode())
+    return Answer(sent[0]["status"], {k.decode(): v.decode() for k, v in raw}, content.decode())
 
 
 def new(root: Path, name: str) -> LocalObjectStore:

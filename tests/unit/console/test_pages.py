@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from sluicegate import failpoints
 from sluicegate.console.app import LOCAL_NAMES, create_app
+from sluicegate.console.cost import Prices
 from sluicegate.console.reader import Reader
 from sluicegate.console.redaction import without_user_info
 from sluicegate.protocol.record import EpochRecord, Seal, SinkBinding
@@ -308,6 +309,40 @@ def test_a_traced_epoch_links_to_its_trace(tmp_path: Path, apps: list[Reader]) -
     traced = request(console, "/job/traced/epoch/0")
     assert f'href="http://jaeger:16686/trace/{trace}"' in traced.body
     assert "open the trace" not in request(console, "/job/traced/epoch/1").text
+
+
+def test_a_read_only_page_shows_actions_as_commands(tmp_path: Path, console: ASGIApp) -> None:
+    store = finished(tmp_path, "clicks", 1)
+    assert "No driver has recorded a StreamingJob" in request(console, "/job/clicks").text
+    write_start(store.url, DriverStart(1, {"kubernetes.job": "shop/clicks"}))
+    job = request(console, "/job/clicks")
+    assert "This console is read-only" in job.text
+    assert "kubectl sluicegate -n shop restart clicks" in job.text
+    assert 'href="/actions/' not in job.body
+    assert request(console, "/actions/clicks").status == 404
+
+
+def test_a_job_shows_its_cost_if_there_is_a_price(
+    tmp_path: Path, console: ASGIApp, apps: list[Reader]
+) -> None:
+    store = finished(tmp_path, "costly", 1)
+    pod = {
+        "kubernetes.driver.cpu": "2",
+        "kubernetes.driver.memory": "4Gi",
+        "spark.master": "local[2]",
+    }
+    write_start(store.url, DriverStart(1, pod))
+    assert 'id="cost"' not in request(console, "/job/costly").body
+    prices = Prices(core_hour=0.05, gib_hour=0.01, currency="EUR")
+    priced = create_app(apps[0], hosts=LOCAL_NAMES, refresh_s=0.0, wait_s=30.0, prices=prices)
+    shown = request(priced, "/job/costly").text
+    assert (
+        "0.14 EUR an hour while its driver runs: 1 driver with 2 cores and 4 GiB, 0 executors."
+        in shown
+    )
+    assert "1 of the 1 recorded drivers" in shown
+    write_start(store.url, DriverStart(2, {}))
+    assert "did not record its own requests" in request(priced, "/job/costly").text
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", ""])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.deployment.environment import DriverEnvironment
 from sluicegate.packaged_job import JobSettings
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.settings.epoch import EpochSettings
@@ -18,6 +19,7 @@ from sluicegate.storage.driver_start import (
     RETAINED,
     SPARK_VERSION,
     DriverStart,
+    deployment_settings,
     effective_settings,
     read_start,
     write_start,
@@ -88,6 +90,17 @@ def test_no_secret_is_recorded() -> None:
     assert found["spark.master"] == found["sink.s"] == found["source-group"] == HIDDEN
     assert {"kafka", "mysql", "greeting"}.isdisjoint(found), "a job's own texts may be anything"
     assert (found["regions"], found["mode"]) == ("3", "fast")
+
+
+def test_a_driver_in_a_pod_records_its_resource_and_its_requests() -> None:
+    pod = {"JOB": "shop/clicks", "ATTEMPT": "7", "POD_CPU": "1500", "POD_MEMORY": "1434"}
+    environment = DriverEnvironment.read({f"SLUICEGATE_{name}": pod[name] for name in pod})
+    assert deployment_settings(environment) == {
+        "kubernetes.job": "shop/clicks",
+        "kubernetes.driver.cpu": "1500m",
+        "kubernetes.driver.memory": "1434Mi",
+    }, "nothing that is another for each driver"
+    assert deployment_settings(DriverEnvironment.read({})) == {}
 
 
 def test_a_start_is_read_as_it_was_written(checkpoint: LocalObjectStore) -> None:

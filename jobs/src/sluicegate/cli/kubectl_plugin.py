@@ -19,9 +19,19 @@ import click
 
 from sluicegate.cli.job_report import Resource, describe, driver_pod, table
 from sluicegate.deployment.environment import DriverVariable
+from sluicegate.deployment.job_actions import (
+    API,
+    JOBS,
+    SAVEPOINTS,
+    Action,
+    patch_arguments,
+    savepoint_manifest,
+    savepoint_name,
+    spec_change,
+)
 
-_JOBS = "streamingjobs.sluicegate.dev"
-_SAVEPOINTS = "savepoints.sluicegate.dev"
+_GROUP = API.partition("/")[0]
+_JOBS, _SAVEPOINTS = f"{JOBS}.{_GROUP}", f"{SAVEPOINTS}.{_GROUP}"
 
 
 @dataclass(frozen=True)
@@ -143,15 +153,10 @@ def epochs(kubectl: Kubectl, job: str, arguments: tuple[str, ...]) -> None:
 @click.pass_obj
 def savepoint(kubectl: Kubectl, job: str, name: str | None, *, stop: bool, timeout_s: int) -> None:
     """Take a savepoint of a job."""
-    name = name or f"{job}-{_now():%Y%m%d-%H%M%S}"
-    manifest = {
-        "apiVersion": "sluicegate.dev/v1alpha1",
-        "kind": "Savepoint",
-        "metadata": {"name": name},
-        "spec": {"job": job, **({"stop": True} if stop else {})},
-    }
+    name = name or savepoint_name(job, _now())
+    manifest = savepoint_manifest(name, job, stop=stop)
     if stop:  # otherwise the job is started again afterwards, and fails with Sealed
-        _patch(kubectl, job, {"suspend": True})
+        _change(kubectl, job, Action.SUSPEND)
     kubectl.change("create", "--filename=-", stdin=json.dumps(manifest, indent=2))
     if timeout_s:
         kubectl.change(
@@ -164,7 +169,7 @@ def savepoint(kubectl: Kubectl, job: str, name: str | None, *, stop: bool, timeo
 @click.pass_obj
 def suspend(kubectl: Kubectl, job: str) -> None:
     """Stop the driver at the end of its epoch; the job keeps its checkpoint."""
-    _patch(kubectl, job, {"suspend": True})
+    _change(kubectl, job, Action.SUSPEND)
 
 
 @app.command()
@@ -172,7 +177,7 @@ def suspend(kubectl: Kubectl, job: str) -> None:
 @click.pass_obj
 def resume(kubectl: Kubectl, job: str) -> None:
     """Start a suspended job again."""
-    _patch(kubectl, job, {"suspend": False})
+    _change(kubectl, job, Action.RESUME)
 
 
 @app.command()
@@ -180,12 +185,11 @@ def resume(kubectl: Kubectl, job: str) -> None:
 @click.pass_obj
 def restart(kubectl: Kubectl, job: str) -> None:
     """Replace the driver at the end of its epoch; a failed job starts again."""
-    nonce = kubectl.read("get", _JOBS, job)["spec"].get("restartNonce", 0)
-    _patch(kubectl, job, {"restartNonce": nonce + 1})
+    _change(kubectl, job, Action.RESTART, kubectl.read("get", _JOBS, job))
 
 
-def _patch(kubectl: Kubectl, job: str, spec: dict[str, Any]) -> None:
-    kubectl.change("patch", _JOBS, job, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+def _change(kubectl: Kubectl, job: str, action: Action, resource: Resource | None = None) -> None:
+    kubectl.change(*patch_arguments(job, spec_change(action, resource or {})))
 
 
 def _now() -> dt.datetime:

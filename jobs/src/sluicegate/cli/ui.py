@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
+from sluicegate.deployment.api_server import ApiServer
 from sluicegate.errors import SettingsInvalid
+
+_SECRET_CHARACTERS = 16
 
 
 @click.command()
@@ -43,23 +48,82 @@ from sluicegate.errors import SettingsInvalid
     help="Kafka bootstrap servers, from which samples of dead letters are read when somebody asks for "
     "them: rows of your data. Without it, pages contain none. The login is that of jobs.",
 )
-def ui(
+@click.option(
+    "--price-core-hour",
+    default=0.0,
+    type=click.FloatRange(min=0),
+    help="Price of a requested core for an hour. With a price, pages show what jobs cost.",
+)
+@click.option(
+    "--price-gib-hour",
+    default=0.0,
+    type=click.FloatRange(min=0),
+    help="Price of a requested GiB of memory for an hour.",
+)
+@click.option("--currency", default="USD", help="Currency of the prices.")
+@click.option(
+    "--actions",
+    is_flag=True,
+    help="Let people who are logged in at a proxy suspend, resume, restart and save StreamingJobs, with "
+    "their own rights in Kubernetes. Needs a pod whose service account may impersonate them, and "
+    "--proxy-secret-file.",
+)
+@click.option(
+    "--proxy-secret-file",
+    default="",
+    help="File with a secret of at least 16 characters that the login proxy sends in the header "
+    "X-Sluicegate-Proxy. Without it, anyone who reaches the port could claim to be anyone.",
+)
+@click.option(
+    "--user-header",
+    default="X-Forwarded-User",
+    help="Header in which the login proxy names the user.",
+)
+@click.option(
+    "--groups-header",
+    default="X-Forwarded-Groups",
+    help="Header in which the login proxy names the user's groups, separated by commas.",
+)
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    help="A group that counts for actions; may be repeated. Other groups of a user are ignored.",
+)
+def ui(  # noqa: PLR0913 - an option each
     addresses: tuple[str, ...],
+    *,
     host: str,
     port: int,
     refresh_s: float,
     trace_url: str,
     kafka: str,
+    price_core_hour: float,
+    price_gib_hour: float,
+    currency: str,
+    proxy_secret_file: str,
+    user_header: str,
+    groups_header: str,
+    groups: tuple[str, ...],
+    actions: bool,
 ) -> None:
     """Serve the console: what every job is doing and why, read from checkpoints alone.
 
     ADDRESS is a checkpoint, or a folder or s3:// prefix with checkpoints and savepoints below it; the
-    default is `checkpoints`. The console writes nothing. It needs `sluicegate[ui]`.
+    default is `checkpoints`. The console writes nothing, except for what --actions allows. It needs
+    `sluicegate[ui]`.
     """
     try:
         import uvicorn  # noqa: PLC0415 - an extra
 
-        from sluicegate.console.app import LOCAL_NAMES, create_app  # noqa: PLC0415 - an extra
+        from sluicegate.console.app import (  # noqa: PLC0415 - an extra
+            LOCAL_NAMES,
+            Access,
+            create_app,
+        )
+        from sluicegate.console.cluster import StreamingJobs  # noqa: PLC0415 - goes with the extra
+        from sluicegate.console.cost import Prices  # noqa: PLC0415 - goes with the extra
+        from sluicegate.console.identity import LoginProxy  # noqa: PLC0415 - goes with the extra
         from sluicegate.console.reader import Reader  # noqa: PLC0415 - goes with the extra
     except ModuleNotFoundError as error:
         raise SettingsInvalid(
@@ -67,6 +131,11 @@ def ui(
             data="nothing was read or written",
             do="run `pip install 'sluicegate[ui]'`",
         ) from error
+    access = None
+    if actions:
+        secret, api = _proxy_secret(proxy_secret_file), _api_server(groups)
+        proxy = LoginProxy(secret, user_header, groups_header, groups)
+        access = Access(proxy, StreamingJobs(api))
     hosts = LOCAL_NAMES if _is_local(host) else ("*",)
     if hosts == ("*",):
         click.echo(f"anyone who reaches {host} can read the console: it has no login", err=True)
@@ -74,7 +143,13 @@ def ui(
     try:
         with _listen(host, port) as listener:
             app = create_app(
-                reader, hosts=hosts, refresh_s=refresh_s, trace_url=trace_url, kafka=kafka
+                reader,
+                hosts=hosts,
+                refresh_s=refresh_s,
+                trace_url=trace_url,
+                kafka=kafka,
+                prices=Prices(price_core_hour, price_gib_hour, currency),
+                access=access,
             )
             config = uvicorn.Config(
                 app,
@@ -96,6 +171,36 @@ def _checked_trace_url(url: str) -> str:
     if url and not (url.startswith(("http://", "https://")) and "{trace_id}" in url):
         raise click.BadParameter("it is no http address with {trace_id} in it")
     return url
+
+
+def _proxy_secret(file: str) -> str:
+    try:
+        secret = Path(file).read_text(encoding="utf-8").strip() if file else ""
+    except (OSError, ValueError) as error:
+        raise _actions_impossible(f"--proxy-secret-file cannot be read: {error}") from error
+    if len(secret) < _SECRET_CHARACTERS:
+        raise _actions_impossible(
+            "--proxy-secret-file names no file with a secret of at least 16 characters"
+        )
+    return secret
+
+
+def _api_server(groups: Sequence[str]) -> ApiServer:
+    own = [group for group in groups if group.startswith("system:")]
+    if own:
+        raise _actions_impossible(f"--group names {own[0]}, a group of Kubernetes itself")
+    api = ApiServer.of_pod("sluicegate-console")
+    if api is None:
+        raise _actions_impossible("the console runs in no pod, so it has no service account")
+    return api
+
+
+def _actions_impossible(what: str) -> SettingsInvalid:
+    return SettingsInvalid(
+        f"no actions can be offered: {what}",
+        data="nothing was read or written",
+        do="see docs/guides/console.md, or leave out --actions: the pages then show commands",
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -29,8 +29,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.console import charts
+from sluicegate.console.actions import Actions
+from sluicegate.console.cluster import StreamingJobs
+from sluicegate.console.cost import Prices, cost
 from sluicegate.console.fleet import Fleet, Snapshot
 from sluicegate.console.history import history
+from sluicegate.console.identity import LoginProxy
 from sluicegate.console.model import (
     Epoch,
     JobFacts,
@@ -43,6 +47,7 @@ from sluicegate.console.model import (
     state_size,
 )
 from sluicegate.console.offsets import sources
+from sluicegate.console.operations import operations, streaming_job
 from sluicegate.console.pages import Pages
 from sluicegate.console.reader import Reader
 from sluicegate.console.redaction import without_secrets, without_user_info
@@ -63,7 +68,8 @@ _HEADERS = {
     b"img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     b"frame-ancestors 'none'",
     b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
+    # with no-referrer, browsers would hide the origin of the console's own forms
+    b"referrer-policy": b"same-origin",
     b"cache-control": b"no-cache",
 }
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -89,6 +95,14 @@ class _Trend:
         return cls(job, verdict(job.reports).busy, charts.sparkline(job.epochs))
 
 
+@dataclass(frozen=True)
+class Access:
+    """How people act on jobs: who they are, and where the jobs are."""
+
+    proxy: LoginProxy
+    jobs: StreamingJobs
+
+
 class Console:
     """The pages.
 
@@ -97,13 +111,28 @@ class Console:
         fleet: the jobs of the start page.
         samples: reads samples of dead letters.
         trace_url: address of a trace, with TRACE_ID in the place of its id; empty: no links.
+        prices: of what jobs request.
+        access: how people act on jobs; None: the pages are read-only.
     """
 
-    def __init__(self, reader: Reader, fleet: Fleet, samples: Samples, trace_url: str = "") -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        fleet: Fleet,
+        samples: Samples,
+        trace_url: str,
+        prices: Prices,
+        access: Access | None,
+    ) -> None:
         self._reader, self._fleet = reader, fleet
         self._samples, self._trace_url = samples, trace_url
+        self._prices = prices
         self._templates = _templates()
         self._trends: dict[str, _Trend] = {}
+        self._templates.globals["acts"] = access is not None
+        self.actions: Actions | None = None
+        if access is not None:
+            self.actions = Actions(self._job, self._page, access.proxy, access.jobs)
 
     def fleet(self, _request: Request) -> Response:
         """Return the page of all jobs, the most urgent first."""
@@ -125,6 +154,9 @@ class Console:
             dead_letters=dead_letters(job.epochs),
             state=state_size(job.epochs),
             place=self._samples.place(job),
+            streaming_job=streaming_job(job),
+            operations=operations(job),
+            cost=cost(job, self._prices),
             running=running_settings(job.starts),
             # lineages hardly change, and all jobs are read for them
             history=history(job, self._fleet.snapshot(_LINEAGES_S).jobs, job.savepoints),
@@ -222,7 +254,7 @@ class Console:
         return HTMLResponse(page, status, {"etag": f'W/"{digest}"'})
 
 
-def create_app(
+def create_app(  # noqa: PLR0913 - what the command's options say
     reader: Reader,
     *,
     hosts: Sequence[str],
@@ -230,6 +262,8 @@ def create_app(
     wait_s: float = 0.4,
     trace_url: str = "",
     kafka: str = "",
+    prices: Prices | None = None,
+    access: Access | None = None,
 ) -> ASGIApp:
     """Return the application.
 
@@ -240,9 +274,15 @@ def create_app(
         wait_s: how long the start page waits until every job is read; it then shows those that are.
         trace_url: see `Console`.
         kafka: bootstrap servers for samples of dead letters; empty: none are shown.
+        prices: of what jobs request; without one, no cost is shown.
+        access: how people act on jobs; None: the pages are read-only.
     """
-    console = Console(reader, Fleet(reader, refresh_s / 2, wait_s), Samples(kafka), trace_url)
+    fleet = Fleet(reader, refresh_s / 2, wait_s)
+    console = Console(reader, fleet, Samples(kafka), trace_url, prices or Prices(), access)
     page = Pages(refresh_s)
+    acting = []
+    if console.actions is not None:
+        acting = [Route("/actions/{key:path}", console.actions.endpoint, methods=["GET", "POST"])]
     app = Starlette(
         routes=[
             Route("/", page(console.fleet)),
@@ -250,6 +290,7 @@ def create_app(
             Route("/job/{key:path}/epoch/{epoch:int}", page(console.epoch)),
             Route("/job/{key:path}", page(console.job)),
             Route("/dead-letters/{key:path}", page(console.dead_letters)),
+            *acting,
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
@@ -268,7 +309,9 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_HEADERS.items()]
+                given = dict(message.get("headers", ()))
+                more = ((name, text) for name, text in _HEADERS.items() if name not in given)
+                message["headers"] = [*message.get("headers", ()), *more]
             await send(message)
 
         await app(scope, receive, send_with_headers)

@@ -9,6 +9,7 @@ from threading import Lock
 from cachetools import TTLCache
 
 from sluicegate.console.model import Epoch, JobFacts
+from sluicegate.console.operations import dead_letter_topic
 from sluicegate.console.redaction import without_secrets
 from sluicegate.dead_letters.summary import Reason, by_reason
 from sluicegate.dead_letters.topic import read_dead_letters
@@ -25,7 +26,6 @@ _EXAMPLES = 2
 _BEFORE_MS = 60_000
 """Dead letters are read from this long before the first epoch: clocks differ."""
 _MAX_AGE_S = 30.0
-_TOPIC = "topic "
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Samples:
         binding = job.newest.sinks.get(sink) if job.newest else None
         if binding is None:
             return Place(why_not="No samples: no driver has recorded where they are.")
-        if not binding.target.startswith(_TOPIC):
+        topic = dead_letter_topic(job)
+        if not topic:
             return Place(why_not=f"No samples: they are in {binding.target}, not in a topic.")
-        topic = binding.target.removeprefix(_TOPIC)
         if not self._kafka:
             return Place(
                 why_not="No samples: this console has no access to Kafka. Give it --kafka, or run "

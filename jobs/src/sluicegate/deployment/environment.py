@@ -66,6 +66,10 @@ class DriverVariable(enum.StrEnum):
     """UID of the driver's own pod."""
     POD_IP = "SLUICEGATE_POD_IP"
     """IP address of the driver's own pod, at which executors reach it."""
+    POD_CPU = "SLUICEGATE_POD_CPU"
+    """CPU request of the driver's own container, in thousandths of a core; 0: none."""
+    POD_MEMORY = "SLUICEGATE_POD_MEMORY"
+    """Memory request of the driver's own container, in MiB; 0: none."""
 
 
 RUN = "run"
@@ -100,6 +104,8 @@ class DriverEnvironment:
         job: namespace/name of the resource.
         attempt: number of this driver among the drivers of its job.
         newest_checkpoint: highest number that the resource has given to a checkpoint; 0: unknown.
+        pod_cpu_millis: CPU request of the driver's container in thousandths of a core; 0: unknown.
+        pod_memory_mib: memory request of the driver's container in MiB; 0: unknown.
     """
 
     checkpoint: str = ""
@@ -112,6 +118,8 @@ class DriverEnvironment:
     job: str = ""
     attempt: str = ""
     newest_checkpoint: int = 0
+    pod_cpu_millis: int = 0
+    pod_memory_mib: int = 0
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> DriverEnvironment:
@@ -138,6 +146,8 @@ class DriverEnvironment:
             job=env.get(DriverVariable.JOB, ""),
             attempt=env.get(DriverVariable.ATTEMPT, ""),
             newest_checkpoint=_whole_number(env, DriverVariable.NEWEST_CHECKPOINT),
+            pod_cpu_millis=_whole_number(env, DriverVariable.POD_CPU),
+            pod_memory_mib=_whole_number(env, DriverVariable.POD_MEMORY),
         )
 
     @property

@@ -12,12 +12,13 @@ import logging
 import os
 import time
 
+from sluicegate.deployment.api_server import RequestRejected
 from sluicegate.deployment.environment import (
     PROMOTED_ANNOTATION,
     STANDBY_READY_ANNOTATION,
     DriverVariable,
 )
-from sluicegate.deployment.own_pod import OwnPod, RequestRejected
+from sluicegate.deployment.own_pod import OwnPod
 from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.schema import NOTHING_STARTED
 

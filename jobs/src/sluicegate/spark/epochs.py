@@ -35,6 +35,7 @@ from sluicegate.spark.warm_up import prepare_standby
 from sluicegate.storage.driver_start import (
     SPARK_VERSION,
     DriverStart,
+    deployment_settings,
     effective_settings,
     write_start,
 )
@@ -98,7 +99,7 @@ class EpochsWriter:
     def _effective_settings(self, spark: SparkSession, context: QueryContext) -> dict[str, str]:
         conf = {**all_settings(spark), SPARK_VERSION: spark.version}
         sinks = context.job.sinks
-        return effective_settings(
+        return deployment_settings(DriverEnvironment.read()) | effective_settings(
             self.settings, sinks, context.dead_letters, self.output_mode, conf
         )
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 
+from sluicegate.deployment.environment import DriverEnvironment
 from sluicegate.errors import SluicegateError
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.settings.epoch import EpochSettings
@@ -35,6 +36,12 @@ HIDDEN = "(hidden)"
 
 SPARK_VERSION = "spark.version"
 """The name under which the version of Spark is recorded, among its settings."""
+
+JOB = "kubernetes.job"
+"""The name under which namespace/name of the StreamingJob is recorded. A writer of the checkpoint can
+record any name, so it says which resource to read, and never who may change it."""
+DRIVER_CPU, DRIVER_MEMORY = "kubernetes.driver.cpu", "kubernetes.driver.memory"
+"""The names of the requests of the driver's container, such as 1500m and 1434Mi."""
 
 _RETRY_S = 3.0
 _SPARK_PREFIXES = (
@@ -122,6 +129,16 @@ def effective_settings(
         found[f"sink.{id_}"] = f"{binding.target}, parts: {binding.parts}"
     found |= {key: text for key, text in spark.items() if key.startswith(_SPARK_PREFIXES)}
     return {name: _without_secrets(name, text) for name, text in sorted(found.items())}
+
+
+def deployment_settings(environment: DriverEnvironment) -> dict[str, str]:
+    """Return what a driver's environment says about its resource and its pod, by name."""
+    cpu, memory = environment.pod_cpu_millis, environment.pod_memory_mib
+    return {
+        **({JOB: environment.job} if environment.job else {}),
+        **({DRIVER_CPU: f"{cpu}m"} if cpu else {}),
+        **({DRIVER_MEMORY: f"{memory}Mi"} if memory else {}),
+    }
 
 
 def write_start(address: str, start: DriverStart) -> None:

@@ -13,6 +13,7 @@ from sluicegate.deployment.environment import RUN as RUN_MODE
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
+from sluicegate_operator.api.labels import DRIVER
 from sluicegate_operator.api.locations import environment
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import APPLY_ONLY
@@ -50,6 +51,12 @@ _POD_FIELDS = {
     DriverVariable.POD_IP: "status.podIP",
 }
 
+_REQUESTS = {
+    DriverVariable.POD_CPU: {"resource": "requests.cpu", "divisor": "1m"},
+    DriverVariable.POD_MEMORY: {"resource": "requests.memory", "divisor": "1Mi"},
+}
+"""From the pod itself, because a template may change them."""
+
 
 def is_distributed(spec: StreamingJobSpec, mode: str) -> bool:
     """Return whether a driver has executors.
@@ -84,8 +91,13 @@ def driver_variables(
         {"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}}
         for name, path in _POD_FIELDS.items()
     ]
+    requests = [
+        {"name": str(name), "valueFrom": {"resourceFieldRef": {"containerName": DRIVER, **field}}}
+        for name, field in _REQUESTS.items()
+    ]
     return [
         *pod_fields,
+        *requests,
         *_constants(given),
         *_spark_variables(job, action),
         *shared_variables(spec, location),

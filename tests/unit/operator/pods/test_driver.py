@@ -113,6 +113,12 @@ def test_argument_may_refer_to_a_variable() -> None:
     assert container["command"][-2:] == ["$(BROKER)", "$$x"]
 
 
+def request_of(resource: str, divisor: str) -> dict[str, object]:
+    """Return the source of a variable with a request of the driver's container."""
+    field = {"containerName": "driver", "resource": f"requests.{resource}", "divisor": divisor}
+    return {"resourceFieldRef": field}
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -128,6 +134,8 @@ def test_argument_may_refer_to_a_variable() -> None:
         ("SLUICEGATE_POD_NAMESPACE", {"fieldRef": {"fieldPath": "metadata.namespace"}}),
         ("SLUICEGATE_POD_UID", {"fieldRef": {"fieldPath": "metadata.uid"}}),
         ("SLUICEGATE_POD_IP", {"fieldRef": {"fieldPath": "status.podIP"}}),
+        ("SLUICEGATE_POD_CPU", request_of("cpu", "1m")),
+        ("SLUICEGATE_POD_MEMORY", request_of("memory", "1Mi")),
         ("AWS_REGION", "us-east-1"),
         ("AWS_ENDPOINT_URL", "http://s3:7070"),
         ("AWS_ALLOW_HTTP", "true"),
