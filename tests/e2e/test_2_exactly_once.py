@@ -145,6 +145,6 @@ def test_a_killed_operator_leaves_the_jobs_running_and_resumes(jobs: Platform, f
     )
     assert jobs.job_when("ip-count", bool, "a status")["attempt"] == before["attempt"]
     cluster.patch("streamingjob", "ip-count", {"spec": {"restartNonce": 1000}})
-    jobs.job_when(
-        "ip-count", lambda status: status["attempt"] == before["attempt"] + 1, "the next driver"
+    jobs.job_when(  # a standby that was removed had the next number
+        "ip-count", lambda status: status["attempt"] > before["attempt"], "the next driver"
     )
