@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,8 @@ def url(stage: Stage) -> Iterator[str]:
 
 
 @pytest.fixture
-def visit(browser: Browser, url: str, tmp_path: Path) -> Iterator[Visit]:
+def visit(browser: Browser, url: str, stage: Stage, tmp_path: Path) -> Iterator[Visit]:
     """Yield what opens the start page for somebody who looks for a job."""
     context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT})
-    yield lambda job: Stranger(context.new_page(), url, job, tmp_path)
+    yield lambda job: Stranger(context.new_page(), url, job, partial(stage.newest, job), tmp_path)
     context.close()

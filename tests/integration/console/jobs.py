@@ -95,24 +95,25 @@ class Stage:
             "apply_timeout_s": 4.0,
         }
 
+    def newest(self, fault: str) -> int | None:
+        """Return the newest decided epoch of a job, None before its first one."""
+        return StoredEpochLog(self.checkpoint(fault)).newest()
+
     def await_epochs(self, fault: str, number: int) -> None:
         """Wait until a job has decided an epoch with this number."""
-        log = StoredEpochLog(self.checkpoint(fault))
 
         def decided() -> bool:
-            newest = log.newest()
+            newest = self.newest(fault)
             return newest is not None and newest >= number
 
         wait_until(decided, f"epoch {number} of {fault}")
 
     def await_read(self, fault: str, records: int) -> None:
         """Wait until a job has decided an epoch up to which it has read so many records of Kafka."""
-        store = self.checkpoint(fault)
-        log = StoredEpochLog(store)
 
         def read() -> bool:
-            newest = log.newest()
-            stored = None if newest is None else store.read(f"offsets/{newest}")
+            newest = self.newest(fault)
+            stored = self.checkpoint(fault).read(f"offsets/{newest}")
             if stored is None:
                 return False
             topics = json.loads(stored.splitlines()[-1])

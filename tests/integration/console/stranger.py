@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
+from tests.e2e.ladder import Ladder
 from tests.integration.console.chromium import HEIGHT, WIDTH
 from tests.integration.console.png import smaller
 
@@ -19,6 +23,25 @@ _APPEARS_MS = 15_000.0
 """How long a fault may take to appear on a page that is open; the console reads every half second."""
 
 
+@dataclass(frozen=True)
+class Answers:
+    """What the job's page answers to the five questions; text or a pattern of it.
+
+    Args:
+        healthy: the state.
+        epochs: for each sink whether its newest epoch is in doubt, None if it may be at times.
+        slow: what bounds the job.
+        restarted: why the last driver failed.
+        refused: the dead letters.
+    """
+
+    healthy: str
+    epochs: Mapping[str, bool | None]
+    slow: str | re.Pattern[str] = re.compile(r"Bound by|It waits for")
+    restarted: str = "Restarts: no failure of a driver is recorded."
+    refused: str = "Dead letters: none in the last"
+
+
 class Stranger:
     """Reads pages of a console, from its start page on.
 
@@ -26,14 +49,42 @@ class Stranger:
         page: a page of the browser.
         url: the address of the console.
         job: the key of the job with the fault.
+        newest: returns the newest epoch in the log of that job.
         folder: where screenshots go unless the environment names a folder.
     """
 
-    def __init__(self, page: Page, url: str, job: str, folder: Path) -> None:
-        self._page, self._job = page, job
+    def __init__(
+        self, page: Page, url: str, job: str, newest: Callable[[], int | None], folder: Path
+    ) -> None:
+        self._page, self._job, self._newest = page, job, newest
         self._folder = Path(os.environ.get(SCREENSHOTS_VARIABLE) or folder)
         self._clicks = 0
         page.goto(url)
+
+    def finds_the_answers(self, answers: Answers) -> None:
+        """Read the state on the start page, open the job, and read every other answer on its page."""
+        self.reads_state(answers.healthy)
+        self.opens_the_job()
+        self.reads(answers.slow, "#verdict")
+        self.reads(answers.restarted, "#signs")
+        self.reads(answers.refused, "#signs")
+        self._reads_who_has_which_epoch(answers.epochs)
+
+    def _reads_who_has_which_epoch(self, in_doubt: Mapping[str, bool | None]) -> None:
+        """Check that the page has the newest epoch of the log, and whether each sink has it."""
+        deadline = time.monotonic() + _APPEARS_MS / 1000
+        while True:
+            before = self._newest()
+            rungs = Ladder.of(self._page.content()).rungs
+            decided = rungs["decided"].epoch if "decided" in rungs else None
+            if decided in {before, self._newest()}:
+                break  # the page follows a job that runs, and so does the log
+            assert time.monotonic() < deadline, f"{before} is decided, the page says {decided}"
+            time.sleep(0.1)
+        shown = {sink: rungs[sink] for sink in in_doubt}
+        assert {rung.epoch for rung in shown.values()} == {decided}
+        for sink, rung in shown.items():
+            assert in_doubt[sink] in {rung.in_doubt, None}, sink
 
     def reads(self, text: str | re.Pattern[str], where: str = "main") -> None:
         """Check that a visible element has the text, now or soon: an open page follows its job."""

@@ -19,7 +19,7 @@ from sluicegate_jobs.two_sinks import job as two_sinks
 from sluicegate_jobs.word_count import job as word_count
 from tests.integration.console.conftest import Visit
 from tests.integration.console.jobs import Stage, running, sums, zombie
-from tests.integration.console.stranger import Stranger
+from tests.integration.console.stranger import Answers, Stranger
 from tests.integration.mysql_fixtures import MySQL
 
 pytestmark = [
@@ -41,11 +41,23 @@ def make_slow(stage: Stage, table: str) -> None:
     MySQL.of(stage.services).execute(f"CREATE TRIGGER {table}_slow BEFORE INSERT ON {table} {slow}")
 
 
-def finds_it_running(visit: Visit, fault: str) -> Stranger:
-    """Find the job healthy on the start page, and open its page."""
+def finds_it_running(
+    visit: Visit,
+    fault: str,
+    *sinks: str,
+    slow: str = "",
+    restarted: str = "",
+    refused: str = "",
+) -> Stranger:
+    """Find the job healthy on the start page, and the other answers on its page.
+
+    Without `slow`, `restarted` or `refused` nothing of that kind is to be found.
+    """
+    given = {"slow": slow, "restarted": restarted, "refused": refused}
+    epochs = dict.fromkeys(sinks, None)  # a sink is in doubt for a moment in each epoch
+    answers = Answers("running", epochs, **{name: text for name, text in given.items() if text})
     stranger = visit(fault)
-    stranger.reads_state("running")
-    stranger.opens_the_job()
+    stranger.finds_the_answers(answers)
     return stranger
 
 
@@ -57,8 +69,9 @@ def test_a_slow_sink_is_named_with_its_share_of_an_epoch(
     stage.send(settings.source, sums(1_000))
     with running(two_sinks.build(spark, settings)):
         stage.await_epochs("slow-sink", 3)
-        stranger = finds_it_running(visit, "slow-sink")
-        stranger.reads("Bound by sink mysql.slow_sink: its apply takes", "#verdict")
+        bound = "Bound by sink mysql.slow_sink: its apply takes"
+        sinks = "mysql.slow_sink", "kafka.slow-sink-out"
+        stranger = finds_it_running(visit, "slow-sink", *sinks, slow=bound)
         stranger.reads("most of it in write", "#verdict")
         stranger.saves_a_screenshot("slow-sink", height=820)
 
@@ -74,7 +87,7 @@ def test_the_part_with_most_of_the_rows_is_named(
     stage.send(stage.source("skewed-key", []), (name.encode() for name in names))
     with running(_per_customer(stage, spark, table)):
         stage.await_epochs("skewed-key", 3)
-        stranger = finds_it_running(visit, "skewed-key")
+        stranger = finds_it_running(visit, "skewed-key", "mysql.skewed_key")
         stranger.reads(re.compile(r"Its part \d takes .* its keys are skewed"), "#verdict")
         stranger.reads("More executors would not help", "#verdict")
         stranger.opens(".ribbon a")
@@ -105,11 +118,14 @@ def test_poison_rows_are_counted_and_shown(stage: Stage, spark: SparkSession, vi
     stage.send(settings.source, [*sums(180), *poison * 10])
     with running(two_sinks.build(spark, settings)):
         stage.await_epochs("poison-rows", 0)
-        stranger = finds_it_running(visit, "poison-rows")
-        stranger.reads("Dead letters: 20 unparsed in the last", "#signs")
+        refused = "Dead letters: 20 unparsed in the last"
+        sinks = "mysql.poison_rows", "kafka.poison-rows-out"
+        stranger = finds_it_running(visit, "poison-rows", *sinks, refused=refused)
         stranger.opens("#samples summary")
         stranger.reads("unparsed: not a JSON object with time", "#samples-content")
-        stranger.reads("yesterday", "#samples-content")
+        stranger.reads(
+            re.compile("yesterday|not JSON at all"), "#samples-content"
+        )  # the newest two
         stranger.saves_a_screenshot("poison-rows", from_the="#dead-letters", height=330)
 
 
@@ -120,8 +136,9 @@ def test_late_rows_are_counted_and_shown(stage: Stage, spark: SparkSession, visi
             stage.send(settings.source, _hits(hour, 100))
             stage.await_read("late-data", sent)  # a trigger may come while they are sent
         stage.send(settings.source, _hits(12, LATE))
-        stranger = finds_it_running(visit, "late-data")
-        stranger.reads(f"Dead letters: {LATE} late in the last", "#signs")
+        refused = f"Dead letters: {LATE} late in the last"
+        sinks = "mysql.late_data", "kafka.late-data-out"
+        stranger = finds_it_running(visit, "late-data", *sinks, refused=refused)
         stranger.opens("#samples summary")
         stranger.reads("late: the window was closed before the hit arrived", "#samples-content")
         stranger.saves_a_screenshot("late-data", from_the="#dead-letters", height=330)
@@ -141,7 +158,7 @@ def test_a_state_that_grows_is_named(stage: Stage, spark: SparkSession, visit: V
     stage.send(settings.source, (f"word{i}".encode() for i in range(600)))
     with running(word_count.build(spark, settings)):
         stage.await_epochs("state-growing", 3)
-        stranger = finds_it_running(visit, "state-growing")
+        stranger = finds_it_running(visit, "state-growing", "mysql.state_growing")
         stranger.reads(re.compile(r"State: \d+ rows after epoch \d, \d+ after epoch 0"), "#signs")
         stranger.reads("It grows", "#signs")
         stranger.saves_a_screenshot("state-growing", height=640)
@@ -158,8 +175,9 @@ def test_a_zombie_driver_is_fenced_and_the_job_is_healthy(
             stage.await_epochs("zombie-driver", 3)
             driver.signal_group(signal.SIGCONT)
             assert driver.wait().code == 65, driver.text()
-            stranger = finds_it_running(visit, "zombie-driver")
-            stranger.reads("Fenced, because another driver had taken over", "#signs")
+            fenced = "Fenced, because another driver had taken over"
+            sinks = "mysql.zombie_driver", "kafka.zombie-driver-out"
+            stranger = finds_it_running(visit, "zombie-driver", *sinks, restarted=fenced)
             stranger.reads(re.compile(r"mysql.zombie_driver\s+\d+\s+has its \d+ rows"))
             stranger.saves_a_screenshot("zombie-driver", height=610)
             stranger.opens("#signs a")

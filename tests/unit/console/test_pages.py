@@ -237,6 +237,13 @@ def test_every_answer_allows_only_the_consoles_own_files(console: ASGIApp, path:
     assert inline == [], "the policy forbids these"
 
 
+def test_a_job_without_failures_and_dead_letters_says_so(tmp_path: Path, console: ASGIApp) -> None:
+    new(tmp_path, "clean")
+    page = request(console, "/job/clean").text
+    assert "Restarts: no failure of a driver is recorded." in page
+    assert "Dead letters: none in the last 0 epochs." in page
+
+
 def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIApp) -> None:
     store = finished(tmp_path, "failed", 1)
     table = "mysql://root:hunter2@db:3306/shop"
