@@ -42,6 +42,12 @@ def test_a_table_of_all_namespaces_names_them() -> None:
     assert table([RUNNING], NOW, namespaces=True)[1].startswith("shop        clicks")
 
 
+def test_a_running_job_says_what_bounds_it() -> None:
+    message = "Bound by the plan: its stage takes 100 ms of 170 ms (59%)."
+    bound = job(phase="Running", verdict={"reason": "BoundByPlan", "message": message})
+    assert f"  {message}" in describe(bound, [], NOW)
+
+
 def test_no_job_is_a_header_alone() -> None:
     assert len(table([], NOW, namespaces=True)) == 1
 

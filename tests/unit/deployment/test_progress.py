@@ -86,6 +86,15 @@ def test_an_idle_query_reports_the_epoch_from_before_its_start(server: ApiServer
     reporter.close()
 
 
+def test_a_report_has_what_bounds_the_job(server: ApiServer) -> None:
+    reporter = reporter_for(server, NEVER_S)
+    reporter.before(41, lambda: {"reason": "BoundByPlan", "message": "Bound by the plan."})
+    reporter.epoch(42)
+    (request,) = server.wait(1)
+    reporter.close()
+    assert request.progress["verdict"] == {"reason": "BoundByPlan", "message": "Bound by the plan."}
+
+
 def test_a_renewed_token_is_used(server: ApiServer) -> None:
     reporter = reporter_for(server, 0.0)
     reporter.epoch(0)

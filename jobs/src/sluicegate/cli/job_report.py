@@ -64,6 +64,8 @@ def describe(job: Resource, events: Sequence[Resource], now: dt.datetime) -> lis
         f"{_name(job)} is {_phase(job)}, attempt {attempt}, {restarts} restarts",
         f"  checkpoint {number}, epoch {epoch}{reported}",
     ]
+    if verdict := status.get("verdict"):
+        lines.append(f"  {verdict.get('message') or verdict['reason']}")
     if not status.get("allEpochsApplied", True):
         lines.append("  a decided epoch may not be in every sink yet; the next driver applies it")
     if next_start := status.get("nextStartTime"):

@@ -53,8 +53,8 @@ from sluicegate.console.reader import Reader
 from sluicegate.console.redaction import without_secrets, without_user_info
 from sluicegate.console.samples import Samples
 from sluicegate.console.settings import running_settings
-from sluicegate.console.verdict import verdict
 from sluicegate.errors import SluicegateError
+from sluicegate.storage.verdict import EPOCHS, verdict
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 """The host names of a console that only this machine can reach."""
@@ -75,7 +75,6 @@ _HEADERS = {
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _AGE = re.compile(r"""(<time[^>]*>)[^<]*|data-now-ms="\d*\"""")
 _NO_ETAG = 'data-etag=""'
-_VERDICT_EPOCHS = 20
 _FIRST_ROWS = 100
 """How many jobs of the start page the first paint has, which others would delay: more than a screen."""
 _LINEAGES_S = 30.0
@@ -146,7 +145,7 @@ class Console:
             "job",
             job=job,
             condition=condition(job, _now_ms()),
-            verdict=verdict(job.reports[-_VERDICT_EPOCHS:]),
+            verdict=verdict(job.reports[-EPOCHS:]),
             ladder=ladder(job),
             ribbon=charts.ribbon(job.epochs),
             sinks=_sink_colors(job.newest),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sluicegate.console.model import Epoch
-from sluicegate.console.verdict import DECIDE, STAGE
 from sluicegate.storage.epoch_report import APPLY, EpochReport, TimedStep
+from sluicegate.storage.verdict import DECIDE, STAGE
 
 COLORS = 6
 """Number of colors for sinks; a job with more sinks repeats them."""

@@ -12,7 +12,8 @@ import json
 import logging
 import threading
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypedDict
 
 from sluicegate.deployment.environment import PROGRESS_ANNOTATION
 from sluicegate.deployment.own_pod import OwnPod
@@ -22,6 +23,13 @@ log = logging.getLogger("sluicegate.progress")
 EVERY_S = 10.0
 _LAST_REPORT_S = 2.0
 """How long the end of a query waits until its last report is sent."""
+
+
+class VerdictReport(TypedDict):
+    """What bounds the job: one CamelCase word, and sentences for people."""
+
+    reason: str
+    message: str
 
 
 class Annotatable(Protocol):
@@ -49,6 +57,7 @@ class ProgressReporter:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._epoch: int | None = None
+        self._verdict: Callable[[], VerdictReport] | None = None
         self._at = 0.0
         self._unsent = self._closed = self._first_reported = False
         self._next = 0.0
@@ -64,9 +73,14 @@ class ProgressReporter:
         """Whether reports are sent at all."""
         return self._pod is not None
 
-    def before(self, epoch: int | None) -> None:
-        """Set the epoch that was in every sink when the query started; sends nothing."""
-        self._epoch = epoch
+    def before(self, epoch: int | None, verdict: Callable[[], VerdictReport] | None = None) -> None:
+        """Set what is known when the query starts; sends nothing.
+
+        Args:
+            epoch: the one that was in every sink.
+            verdict: returns what bounds the job; called in the background for each report.
+        """
+        self._epoch, self._verdict = epoch, verdict
 
     def epoch(self, epoch: int) -> None:
         """Report that an epoch is in every sink."""
@@ -126,7 +140,10 @@ class ProgressReporter:
             self._unsent, self._next = False, time.monotonic() + self._every_s
             at = dt.datetime.fromtimestamp(self._at, tz=dt.UTC)
             stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            return json.dumps({"epoch": self._epoch, "at": stamp})
+            report: dict[str, object] = {"epoch": self._epoch, "at": stamp}
+        if self._verdict is not None:
+            report["verdict"] = self._verdict()
+        return json.dumps(report)
 
     def _send(self, pod: Annotatable, value: str) -> bool:
         try:

@@ -11,6 +11,7 @@ from functools import partial
 from opentelemetry.trace import Span
 from pyspark.sql import DataFrame, SparkSession
 
+from sluicegate.deployment.progress import VerdictReport
 from sluicegate.errors import EpochUnfinished
 from sluicegate.protocol.coordinator import apply, run_epoch
 from sluicegate.protocol.effects import LogSteps, run_effects
@@ -23,6 +24,7 @@ from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, Traced
 from sluicegate.spark.query_execution import RunningExecution
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, SystemClock
 from sluicegate.storage.epoch_report import EpochReport, write_report
+from sluicegate.storage.verdict import EPOCHS, verdict
 
 log = logging.getLogger("sluicegate.epoch")
 
@@ -53,6 +55,7 @@ class EpochRunner:
         self._last_applied: DecidedEpoch | None = None
         self._marked: DecidedEpoch | None = None
         self._ended_ns: int | None = None
+        self._reports: tuple[EpochReport, ...] = ()
 
     def run(self, batch: DataFrame, epoch: int) -> None:
         """Run one epoch: stage, decide, apply (`coordinator.run_epoch`).
@@ -73,7 +76,7 @@ class EpochRunner:
         """Apply the overlapped epoch that a killed driver left, before the query starts."""
         self._apply_found(pending_apply(self._context.job))
         if self._context.progress.enabled:
-            self._context.progress.before(self._newest_applied())
+            self._context.progress.before(self._newest_applied(), self._verdict)
 
     def drain(self) -> None:
         """Wait for the apply in the background, and mark the last epoch so that sinks may change.
@@ -179,12 +182,19 @@ class EpochRunner:
         span.set_attributes({"attempt": record.attempt, "replayed": decided.replayed})
         span.end()
         self._last_applied = decided
+        report = EpochReport.of(decided, tuple(timings.timed))
+        self._reports = (*self._reports, report)[-EPOCHS:]
         self._context.progress.epoch(record.epoch)
         self._context.metrics.applied(decided, timings)
         if self._context.source_offsets:
             self._context.source_offsets.applied(timings.sources)
         log.info("%s", _summary(decided, timings))
-        write_report(self._context.store, EpochReport.of(decided, tuple(timings.timed)))
+        write_report(self._context.store, report)
+
+    def _verdict(self) -> VerdictReport:
+        """Return what bounds the job by this driver's last epochs; called in another thread."""
+        found = verdict(self._reports)
+        return {"reason": found.reason, "message": f"{found.sentence} {found.executors}".strip()}
 
     def _newest_applied(self) -> int | None:
         """Return the newest epoch that every sink has, according to the logs."""

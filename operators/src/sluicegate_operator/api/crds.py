@@ -131,6 +131,7 @@ STREAMING_JOB = Kind(
         Column("Epoch Age", ".status.checkpoint.lastEpochTime", "date"),
         Column("Restarts", ".status.restarts", "integer"),
         _AGE,
+        Column("Verdict", ".status.verdict.reason", priority=1),
         Column("Standby", ".status.standby.state", priority=1),
         Column("Error", ".status.lastError", priority=1),
     ),

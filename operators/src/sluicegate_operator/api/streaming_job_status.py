@@ -123,6 +123,19 @@ class StartupStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerdictStatus:
+    """What bounds a job."""
+
+    reason: str = option(
+        ...,
+        "What takes most of the time of an epoch, in one CamelCase word: BoundByPlan, BoundBySink, "
+        "BoundByStore (the checkpoint's object store), Waits (for input, its trigger or Spark's "
+        "planning) or Unknown.",
+    )
+    message: str = option("", "Which sink and step it is, and whether more executors would help.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointStatus:
     """A checkpoint of the job, and how far it is."""
 
@@ -264,6 +277,10 @@ class StreamingJobStatus:
     )
     checkpoint: CheckpointStatus = option(
         CheckpointStatus(), "The current checkpoint.", always_written=True
+    )
+    verdict: VerdictStatus | None = option(
+        None,
+        "What bounds the job, by the last epochs of its driver. Absent while no driver reports it.",
     )
     latest_checkpoint_number: int = option(
         1,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from sluicegate.deployment import termination
 from sluicegate_operator.api import labels as api_labels
-from sluicegate_operator.api.streaming_job_status import RUN
+from sluicegate_operator.api.streaming_job_status import RUN, VerdictStatus
 from sluicegate_operator.kube.resource import Json, Key
 from sluicegate_operator.kube.timestamps import parse_instant, to_instant
 from sluicegate_operator.reconcile.observed import FAILED, SUCCEEDED, Node, Pod, Progress
@@ -16,6 +17,8 @@ from sluicegate_operator.reconcile.streaming_job.startup import NORMAL
 
 _MAX_EPOCH, _YEAR_10000 = 2**63, 253_402_300_800.0
 _LABEL_LENGTH = 63
+_MAX_VERDICT = 500
+_REASON = re.compile("[A-Z][A-Za-z]{0,62}")
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -163,7 +166,18 @@ def _progress(text: str | None) -> Progress | None:
         epoch is not None and (type(epoch) is not int or not 0 <= epoch < _MAX_EPOCH)
     ):
         return None  # no status with it could be written
-    return Progress(at, epoch)
+    return Progress(at, epoch, _verdict(report.get("verdict")))
+
+
+def _verdict(report: Any) -> VerdictStatus | None:  # noqa: ANN401 - JSON of a pod
+    """Return what a driver says about what bounds it; None if that is missing or malformed."""
+    try:
+        reason, message = report["reason"], report["message"]
+    except (TypeError, KeyError):
+        return None
+    if not (isinstance(reason, str) and _REASON.fullmatch(reason) and isinstance(message, str)):
+        return None
+    return VerdictStatus(reason=reason, message=message[:_MAX_VERDICT])
 
 
 def _number(text: str | None) -> int:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec, CheckpointVolumeStatus
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
-from sluicegate_operator.api.streaming_job_status import RUN, StreamingJobStatus
+from sluicegate_operator.api.streaming_job_status import RUN, StreamingJobStatus, VerdictStatus
 from sluicegate_operator.reconcile.storage_tasks import Task, TaskState
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
@@ -53,10 +53,12 @@ class Progress:
     Args:
         at: when it last finished an epoch, or found no input.
         epoch: the last epoch that every sink has; None before the first.
+        verdict: what bounds the job; None of a driver that does not report it.
     """
 
     at: float
     epoch: int | None = None
+    verdict: VerdictStatus | None = None
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from sluicegate_operator.api.streaming_job_status import VerdictStatus
 from sluicegate_operator.controllers.decode import DriverPod, driver_pod_of
 
 
@@ -41,6 +43,25 @@ def decode(message: str = "", **meta: Any) -> DriverPod:
 )
 def test_a_malformed_progress_report_counts_as_none(report: str) -> None:
     assert decode(annotations={"sluicegate.dev/progress": report}).pod.progress is None
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    ['"Waits"', "[]", '{"reason": "Waits"}', '{"reason": "is slow", "message": "x"}', "null"],
+)
+def test_a_malformed_verdict_hides_no_progress(verdict: str) -> None:
+    report = f'{{"at": "2026-01-01T00:00:00Z", "epoch": 7, "verdict": {verdict}}}'
+    progress = decode(annotations={"sluicegate.dev/progress": report}).pod.progress
+    assert progress is not None
+    assert (progress.epoch, progress.verdict) == (7, None)
+
+
+def test_a_long_verdict_is_shortened() -> None:
+    verdict = json.dumps({"reason": "Waits", "message": "x" * 9000})
+    report = f'{{"at": "2026-01-01T00:00:00Z", "epoch": 7, "verdict": {verdict}}}'
+    progress = decode(annotations={"sluicegate.dev/progress": report}).pod.progress
+    assert progress is not None
+    assert progress.verdict == VerdictStatus(reason="Waits", message="x" * 500)
 
 
 def test_a_deep_termination_message_is_quoted() -> None:

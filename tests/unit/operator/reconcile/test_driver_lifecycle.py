@@ -12,6 +12,7 @@ from sluicegate_operator.api.streaming_job_status import (
     CheckpointStatus,
     DriverStatus,
     StreamingJobStatus,
+    VerdictStatus,
 )
 from sluicegate_operator.reconcile.actions import CreateDriver
 from sluicegate_operator.reconcile.observed import Node, Progress, SavepointState
@@ -441,6 +442,14 @@ def test_progress_alone_is_written_at_most_twice_a_minute() -> None:
         after = decide(job(status=first), seen, NOW + seconds).status
         assert after.checkpoint.last_epoch == epoch
         assert (after == first) is (epoch == 7)
+
+
+def test_what_bounds_a_job_is_shown_until_its_driver_has_ended() -> None:
+    bound = VerdictStatus(reason="BoundByPlan", message="Bound by the plan.")
+    running = observed(pod(progress=Progress(NOW, 7, bound)))
+    shown = decide(job(status=alive()), running).status
+    assert shown.verdict == bound
+    assert decide(job(status=shown), observed(dead(1))).status.verdict is None
 
 
 def test_image_failures_are_dropped_after_a_driver_has_run() -> None:

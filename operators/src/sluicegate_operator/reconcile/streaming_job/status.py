@@ -31,6 +31,7 @@ def update_status(context: JobContext, before: StreamingJobStatus) -> None:
     _set_conditions(context, pod)
     progress = pod.progress if pod is not None else None
     if progress is None:
+        context.set(verdict=None)
         return
     since = before.checkpoint.last_epoch_time
     if context.status != before or since is None or not 0 <= progress.at - since < PROGRESS_S:
@@ -39,6 +40,7 @@ def update_status(context: JobContext, before: StreamingJobStatus) -> None:
             last_epoch=known if progress.epoch is None else progress.epoch,
             last_epoch_time=round(progress.at, 3),
         )
+        context.set(verdict=progress.verdict)
 
 
 def _phase(context: JobContext, pod: Pod | None) -> str:

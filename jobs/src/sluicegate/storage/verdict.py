@@ -12,6 +12,17 @@ from sluicegate.storage.epoch_report import APPLY, EpochReport
 
 STAGE, DECIDE = "stage", "decide"
 
+_REASONS = {
+    STAGE: "BoundByPlan",
+    DECIDE: "BoundByStore",
+    APPLY: "BoundBySink",
+    "wait": "Waits",
+    "": "Unknown",
+}
+
+EPOCHS = 20
+"""Number of the last reports that a verdict is from."""
+
 _SKEW = 3.0
 """A part is skewed if it takes this many times as long as each other part of its sink."""
 
@@ -37,6 +48,11 @@ class Verdict:
     executors: str = ""
     skewed: int | None = None
     busy: float | None = None
+
+    @property
+    def reason(self) -> str:
+        """What bounds the job in one CamelCase word, as conditions of Kubernetes have it."""
+        return _REASONS[self.bound]
 
 
 @dataclass(frozen=True)

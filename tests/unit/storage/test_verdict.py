@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sluicegate.console.verdict import verdict
 from sluicegate.storage.epoch_report import EpochReport
+from sluicegate.storage.verdict import verdict
 from tests.unit.console.builders import KAFKA, MYSQL, report
 
 Step = tuple[str, str, int | None, float]
