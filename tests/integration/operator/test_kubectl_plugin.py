@@ -79,6 +79,15 @@ def test_status_and_why_tell_what_the_status_has(
     assert "clicks is Starting" in sluicegate("why", "clicks")
 
 
+def test_sparks_ui_that_is_off_is_refused_with_how_to_turn_it_on(
+    api: Api, namespace: str, kubectl: Run
+) -> None:
+    api.create(namespace, "clicks", spec_of())
+    refused = kubectl("sluicegate", "-n", namespace, "spark-ui", "clicks")
+    assert refused.returncode == 1
+    assert 'set spark.ui.enabled in spec.sparkConf to "true"' in refused.stderr
+
+
 def test_actions_change_the_job_and_show_their_command(
     api: Api, namespace: str, sluicegate: Callable[..., str]
 ) -> None:

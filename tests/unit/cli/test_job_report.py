@@ -3,7 +3,9 @@
 import datetime as dt
 from typing import Any
 
-from sluicegate.cli.job_report import describe, table, why
+import pytest
+
+from sluicegate.cli.job_report import describe, spark_ui_port, table, why
 
 NOW = dt.datetime(2026, 1, 31, 12, 0, tzinfo=dt.UTC)
 
@@ -46,6 +48,19 @@ def test_a_running_job_says_what_bounds_it() -> None:
     message = "Bound by the plan: its stage takes 100 ms of 170 ms (59%)."
     bound = job(phase="Running", verdict={"reason": "BoundByPlan", "message": message})
     assert f"  {message}" in describe(bound, [], NOW)
+
+
+@pytest.mark.parametrize(
+    ("conf", "port"),
+    [
+        ({}, None),
+        ({"spark.ui.enabled": "false"}, None),
+        ({"spark.ui.enabled": "true"}, 4040),
+        ({"spark.ui.enabled": "true", "spark.ui.port": "4100"}, 4100),
+    ],
+)
+def test_the_port_of_sparks_ui_is_that_of_the_spec(conf: dict[str, str], port: int | None) -> None:
+    assert spark_ui_port({"metadata": {"name": "clicks"}, "spec": {"sparkConf": conf}}) == port
 
 
 def test_no_job_is_a_header_alone() -> None:

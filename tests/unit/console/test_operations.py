@@ -26,7 +26,8 @@ def test_a_job_of_kubernetes_shows_the_commands_of_the_plugin() -> None:
     commands = {each.name: each.command for each in operations(replace(job(), starts=(NAMED,)))}
     assert commands["suspend"] == "kubectl sluicegate -n shop suspend clicks"
     assert commands["move"] == "kubectl sluicegate -n shop savepoint clicks --stop"
-    assert set(commands) == {"savepoint", "suspend", "resume", "restart", "move"}
+    assert set(commands) == {"savepoint", "suspend", "resume", "restart", "move", "Spark's UI"}
+    assert commands["Spark's UI"] == "kubectl sluicegate -n shop spark-ui clicks"
 
 
 @pytest.mark.parametrize("name", ["", "clicks", "shop/clicks --now", "a/b/c", "shop/$(id)"])

@@ -32,6 +32,9 @@ _EXPECTED = ("Suspended", "Finished", "Waiting", "Deleting")
 
 _EVENTS = 10
 
+_SPARK_UI_PORT = 4040
+"""Default of `spark.ui.port`."""
+
 
 def table(jobs: Sequence[Resource], now: dt.datetime, *, namespaces: bool) -> list[str]:
     """Return a line for each job below a header, those with a problem first."""
@@ -82,6 +85,14 @@ def driver_pod(job: Resource) -> str | None:
     """Return the name of the job's newest driver pod, None before the first."""
     attempt = _status(job).get("attempt", 0)
     return f"{_name(job)}-{attempt}-driver" if attempt else None
+
+
+def spark_ui_port(job: Resource) -> int | None:
+    """Return the port of Spark's UI in a job's driver, None if the UI is off, which is the default."""
+    conf = (job.get("spec") or {}).get("sparkConf") or {}
+    if conf.get("spark.ui.enabled", "").lower() != "true":
+        return None
+    return int(conf.get("spark.ui.port", _SPARK_UI_PORT))
 
 
 def _row(job: Resource, now: dt.datetime, *, namespaces: bool) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from sluicegate.cli.job_report import Resource, describe, driver_pod, table
+from sluicegate.cli.job_report import Resource, describe, driver_pod, spark_ui_port, table
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.deployment.job_actions import (
     API,
@@ -186,6 +186,30 @@ def resume(kubectl: Kubectl, job: str) -> None:
 def restart(kubectl: Kubectl, job: str) -> None:
     """Replace the driver at the end of its epoch; a failed job starts again."""
     _change(kubectl, job, Action.RESTART, kubectl.read("get", _JOBS, job))
+
+
+@app.command("spark-ui")
+@click.argument("job")
+@click.option("--port", default=4040, help="The local port.", show_default=True)
+@click.pass_obj
+def spark_ui(kubectl: Kubectl, job: str, port: int) -> None:
+    """Forward a local port to Spark's own UI in the running driver of a job, until Ctrl-C.
+
+    The job needs `spark.ui.enabled: "true"` in its sparkConf.
+    """
+    resource = kubectl.read("get", _JOBS, job)
+    pod, remote = driver_pod(resource), spark_ui_port(resource)
+    if remote is None:
+        raise click.ClickException(
+            f"Spark's UI is off in {job}; nothing was changed; set spark.ui.enabled in spec.sparkConf to "
+            '"true", which replaces the driver at the end of its epoch'
+        )
+    if pod is None:
+        raise click.ClickException(
+            f"{job} has had no driver yet; `kubectl sluicegate why {job}` says what it waits for"
+        )
+    click.echo(f"http://127.0.0.1:{port}/StreamingQuery/", err=True)
+    kubectl.hand_over("port-forward", f"pod/{pod}", f"{port}:{remote}")
 
 
 def _change(kubectl: Kubectl, job: str, action: Action, resource: Resource | None = None) -> None:

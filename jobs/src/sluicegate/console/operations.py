@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,14 @@ def operations(job: JobFacts) -> list[Operation]:
                 "Takes a savepoint, suspends the job and seals its checkpoint, so that a new job "
                 "takes over.",
                 f"{plugin_command(Action.SAVEPOINT, name)} --stop",
+            )
+        )
+        found.append(
+            Operation(
+                "Spark's UI",
+                "Forwards a local port to the UI of the running driver, if the job's sparkConf has "
+                "spark.ui.enabled.",
+                shlex.join(["kubectl", "sluicegate", "-n", name.namespace, "spark-ui", name.name]),
             )
         )
     if topic := dead_letter_topic(job):

@@ -52,6 +52,8 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
 _STATIC_SETTINGS: Mapping[str, str] = {
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
+    # who may see the UI may not end tasks by it
+    "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
