@@ -30,6 +30,16 @@
 {{- end }}
 {{- end -}}
 
+{{/* The ports of the store as a list in YAML. */}}
+{{- define "console.storePorts" -}}
+{{- $ports := list -}}
+{{- range .Values.networkPolicy.storePorts }}{{ $ports = append $ports (int .) }}{{ end -}}
+{{- with tpl .Values.store.endpoint . }}{{ $ports = append $ports (include "common.portOf" . | int) }}{{ end -}}
+{{- range uniq $ports }}
+- {port: {{ . }}}
+{{- end }}
+{{- end -}}
+
 {{/* The prices as a list in YAML. */}}
 {{- define "console.prices" -}}
 {{- with .Values.price }}

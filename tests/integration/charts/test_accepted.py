@@ -59,6 +59,7 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         },
         "traceURL": "https://jaeger.example.com/trace/{trace_id}",
         "price": {"coreHour": 0.03, "gibHour": 0.004},
+        "history": {"enabled": True, "address": "s3://checkpoints/streams/spark-events"},
         "actions": {
             "enabled": True,
             "proxySecret": "login-proxy",

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from sluicegate.cli.history import history
 from sluicegate.cli.ui import ui
 from tests.integration.charts.rendering import VALUES, Charts, Document, of_kind, only_of_kind
 from tests.integration.charts.test_accepted import COMBINED
 from tests.integration.charts.test_platform import volume_spec
 
 NAME = "sluicegate-console"
+HISTORY = f"{NAME}-history"
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +83,10 @@ def test_pods_of_jobs_do_not_reach_it(console: list[Document]) -> None:
 
 
 def test_it_reaches_name_servers_its_store_and_the_api_server_only(console: list[Document]) -> None:
-    dns, servers = only_of_kind(console, "NetworkPolicy", NAME)["spec"]["egress"]
+    dns, store, api = only_of_kind(console, "NetworkPolicy", NAME)["spec"]["egress"]
     assert {port["port"] for port in dns["ports"]} == {53}
-    assert {port["port"] for port in servers["ports"]} == {443, 6443, 9000}
+    assert {port["port"] for port in store["ports"]} == {443, 9000}
+    assert {port["port"] for port in api["ports"]} == {443, 6443}
 
 
 def test_a_console_that_only_reads_has_no_access_to_kubernetes(charts: Charts) -> None:
@@ -135,6 +138,28 @@ def test_rights_that_are_too_wide_are_refused(
     charts: Charts, actions: dict[str, Any], message: str
 ) -> None:
     assert message in charts.refusal("console", {"addresses": ["s3://x"], "actions": actions})
+
+
+def test_there_is_no_history_server_unless_it_is_enabled(charts: Charts) -> None:
+    documents = charts.render("console", {"addresses": ["s3://checkpoints"]})
+    assert [each["metadata"]["name"] for each in of_kind(documents, "Deployment")] == [NAME]
+
+
+def test_the_history_server_is_reached_by_clients_of_the_console_only(
+    console: list[Document],
+) -> None:
+    pod = only_of_kind(console, "Deployment", HISTORY)["spec"]["template"]["spec"]
+    (server,) = pod["containers"]
+    given = history.make_context("history", list(server["args"])).params
+    assert (given["folder"], given["port"]) == ("s3://checkpoints/streams/spark-events", 18_080)
+    assert not pod["automountServiceAccountToken"]
+    (rule,) = only_of_kind(console, "NetworkPolicy", HISTORY)["spec"]["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {f"{NAME}-client": "true"}}}]
+
+
+def test_a_history_server_without_logs_is_refused(charts: Charts) -> None:
+    values = {"addresses": ["s3://x"], "history": {"enabled": True}}
+    assert "history.enabled needs history.address" in charts.refusal("console", values)
 
 
 def test_the_volume_of_a_platform_never_has_the_keys_that_only_read(charts: Charts) -> None:

@@ -1,4 +1,4 @@
-"""The command line: run, stop, targets, generate, verify, epochs, savepoint, dead-letters, tail, ui.
+"""The command line: run, stop, targets, generate, verify, epochs, savepoint, dead-letters, tail, ui, history.
 
 Exit codes: 0 for success, 1 if a check found a problem, otherwise `exit_code` of the error.
 """
@@ -13,6 +13,7 @@ import click
 
 from sluicegate.cli.dead_letters import dead_letters
 from sluicegate.cli.epochs import epochs
+from sluicegate.cli.history import history
 from sluicegate.cli.options import JobGroup
 from sluicegate.cli.savepoints import savepoint, stop
 from sluicegate.cli.supervisor import drive, supervise
@@ -125,5 +126,6 @@ for _command in (
     stop,
     dead_letters,
     ui,
+    history,
 ):
     app.add_command(_command)

@@ -13,6 +13,8 @@ from sluicegate.console.stores import Stores
 from sluicegate.errors import SettingsInvalid, SluicegateError
 from sluicegate.savepoints.manifest import MANIFEST, TAKING
 
+_EVENT_LOGS = "spark-events/"
+"""Spark's event logs, where the operator puts them on a volume: a folder for each driver."""
 _DEPTH = 5
 """How far below an address checkpoints are searched: a volume has namespaces, jobs and more."""
 _FOLDERS = 2_000
@@ -73,7 +75,8 @@ def _folders(stores: Stores, address: str, list_all: ListAll) -> Iterator[tuple[
             elif inside & {"lineage.json", "epochs/"}:
                 yield folder, False
             else:
-                below += sorted(name for name in names if name.endswith("/"))
+                folders = (name for name in names if name.endswith("/"))
+                below += sorted(name for name in folders if not name.endswith(_EVENT_LOGS))
         level = below[: max(0, _FOLDERS - listed)]
         if len(level) < len(below):
             raise SettingsInvalid(

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from sluicegate.deployment.environment import DriverEnvironment, DriverVariable
 from sluicegate.errors import SettingsInvalid
 from sluicegate.spark.conf import KUBERNETES, REQUIRED, check_conf, kubernetes_conf, merge
+from sluicegate.spark.event_log import event_log_settings
 from sluicegate.storage.object_store import ObjectStore
 
 JARS_VARIABLE = "SLUICEGATE_JARS"
@@ -95,7 +96,8 @@ def session(
     ours["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     ours["spark.driver.memory"] = os.environ.get(DriverVariable.DRIVER_MEMORY, "1g")
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in merge(ours, {**(settings or {}), **environment.spark_conf}).items():
+    merged = merge(ours, {**(settings or {}), **environment.spark_conf})
+    for key, value in {**merged, **event_log_settings(merged)}.items():
         builder = builder.config(key, value)
     created = builder.getOrCreate()
     # we raise and log an error that ends the query ourselves, once and with advice

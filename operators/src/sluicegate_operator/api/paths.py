@@ -17,12 +17,15 @@ PATH_PATTERN = f"^/?{_PART}(/{_PART})*/?$"
 OWNER = "owner.json"
 """Name of the object that says who owns a volume or a job's path (`sluicegate.storage.owner`)."""
 
-RESERVED_CEL = "^/?(savepoints|preflight|owner[.]json)(/.*)?$"
+EVENT_LOGS = "spark-events"
+"""Name of the folder of a volume for the event logs of drivers."""
+
+RESERVED_CEL = "^/?(savepoints|preflight|spark-events|owner[.]json)(/.*)?$"
 """Paths that begin with a name that the operator uses itself, for CEL and Python."""
 
 RESERVED_MESSAGE = (
-    "the path must not begin with savepoints, preflight or owner.json: the operator uses these names on "
-    "each volume"
+    "the path must not begin with savepoints, preflight, spark-events or owner.json: the operator uses "
+    "these names on each volume"
 )
 
 

@@ -14,7 +14,8 @@ from sluicegate.deployment.environment import DriverVariable
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.labels import DRIVER
-from sluicegate_operator.api.locations import environment
+from sluicegate_operator.api.locations import environment, volume_address
+from sluicegate_operator.api.paths import EVENT_LOGS
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import APPLY_ONLY
 from sluicegate_operator.pods.security import authority_variables
@@ -43,6 +44,8 @@ TERMINATION_FILE = "/dev/termination-log"
 """Kubernetes' default: the end of this file becomes the container's termination message."""
 
 Variable = dict[str, Any]
+
+EVENT_LOG, EVENT_LOG_FOLDER = "spark.eventLog.enabled", "spark.eventLog.dir"
 
 _POD_FIELDS = {
     DriverVariable.POD_NAME: "metadata.name",
@@ -99,7 +102,7 @@ def driver_variables(
         *pod_fields,
         *requests,
         *_constants(given),
-        *_spark_variables(job, action),
+        *_spark_variables(job, action, location),
         *shared_variables(spec, location),
     ]
 
@@ -138,11 +141,15 @@ def literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _spark_variables(job: Job, action: CreateDriver) -> list[Variable]:
+def _spark_variables(
+    job: Job, action: CreateDriver, location: CheckpointLocation
+) -> list[Variable]:
     spec = job.spec
     distributed = is_distributed(spec, action.mode)
     master = IN_CLUSTER_MASTER if distributed else f"local[{spec.driver.cores}]"
     settings = distributed_conf(job, action.attempt) if distributed else local_conf(spec)
+    if spec.spark_conf.get(EVENT_LOG, "").lower() == "true":
+        settings.setdefault(EVENT_LOG_FOLDER, f"{volume_address(location.volume)}/{EVENT_LOGS}")
     conf = {literal(key): literal(value) for key, value in settings.items()}
     if distributed:
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = f"$({DriverVariable.POD_IP})"

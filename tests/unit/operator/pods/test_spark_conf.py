@@ -271,3 +271,11 @@ def test_crd_limits_the_length_of_the_name() -> None:
     version = STREAMING_JOB.definition()["spec"]["versions"][0]
     rule, *_ = version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"]
     assert rule["rule"] == "size(self.metadata.name) <= 52"
+
+
+def test_event_logs_are_on_the_volume_unless_the_job_names_a_folder() -> None:
+    on = {"spark.eventLog.enabled": "true"}
+    assert conf_of(pod_of(spec(spark_conf=on)))["spark.eventLog.dir"].endswith("/spark-events")
+    given = {**on, "spark.eventLog.dir": "s3://logs/team"}
+    assert conf_of(pod_of(spec(spark_conf=given)))["spark.eventLog.dir"] == "s3://logs/team"
+    assert "spark.eventLog.dir" not in conf_of(pod_of(spec()))
