@@ -17,6 +17,9 @@ NONE, REQUESTED, ACTIVE, TERMINATED = "None", "Requested", "Active", "Terminated
 STARTING, READY = "Starting", "Ready"
 """Further states of a standby, which has no ACTIVE: its pod was observed; it waits for its promotion."""
 
+RUN_RUNNING, RUN_FINISHED, RUN_FAILED, RUN_MISSED = "Running", "Finished", "Failed", "Missed"
+"""How a run of a batch ended, or that it has not."""
+
 RUN, APPLY_ONLY = "Run", "ApplyOnly"
 """What a driver does: it runs the job, or it only applies decided epochs to the sinks."""
 
@@ -185,6 +188,23 @@ class FailureStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    """A run of a batch job with a schedule."""
+
+    schedule_time: Instant = option(
+        ..., "Time at which the run was due, or at which a restartNonce requested it."
+    )
+    result: str = option(
+        ...,
+        "Running: it has not ended. Finished: every sink has its rows. Failed: its restart budget is used "
+        "up, or another run was requested in its place. Missed: it was too late and was skipped.",
+        choices=(RUN_RUNNING, RUN_FINISHED, RUN_FAILED, RUN_MISSED),
+    )
+    attempt: int = option(0, "Number of its latest driver. 0 before the first.")
+    finish_time: Instant | None = option(None, "Time at which the operator recorded its end.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class UpgradeStatus:
     """A spec change that is waiting for the old driver to end."""
 
@@ -327,6 +347,9 @@ class StreamingJobStatus:
     )
     last_schedule_time: Instant | None = option(
         None, "Scheduled time of the latest run of a job with a schedule."
+    )
+    runs: tuple[RunStatus, ...] = option(
+        (), "The last ten runs of a job with a schedule, oldest first."
     )
     finished: bool = option(default=False, text="Whether the batch job's run is complete.")
     finish_time: Instant | None = option(

@@ -19,6 +19,7 @@ from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.deletion import finalize
 from sluicegate_operator.reconcile.streaming_job.desired_driver import reconcile_driver
 from sluicegate_operator.reconcile.streaming_job.expiry import expire
+from sluicegate_operator.reconcile.streaming_job.runs import record_run
 from sluicegate_operator.reconcile.streaming_job.status import update_status
 
 JobOutcome = Outcome[StreamingJobStatus, JobAction]
@@ -46,6 +47,7 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
     driver_lifecycle.clean_up(context)
     driver_lifecycle.enforce_stop(context)
     startup.forget_if_idle(context)
+    record_run(context, job.status)
     update_status(context, job.status)
     expire(context, job.status)
     return Outcome(
@@ -65,4 +67,5 @@ def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatu
         moved = round(status.next_start_time - ahead, 3)
         status = dataclasses.replace(status, next_start_time=moved)
     failures = tuple(limit_to_now(one, now, "time") for one in status.failures)
-    return dataclasses.replace(status, driver=driver, failures=failures)
+    runs = tuple(limit_to_now(one, now, "schedule_time", "finish_time") for one in status.runs)
+    return dataclasses.replace(status, driver=driver, failures=failures, runs=runs)
