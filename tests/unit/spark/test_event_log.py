@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.errors import SettingsInvalid
-from sluicegate.spark.event_log import ENABLED, FOLDER, event_log_settings, history_server
+from sluicegate.errors import SettingsInvalid, TargetMissing
+from sluicegate.spark.event_log import (
+    ENABLED,
+    FOLDER,
+    event_log_settings,
+    history_server,
+    require_logs,
+)
 
 
 def test_without_an_event_log_nothing_is_set() -> None:
@@ -30,6 +36,19 @@ def test_a_users_size_of_a_file_stays(tmp_path: Path) -> None:
 def test_a_log_without_a_folder_is_refused() -> None:
     with pytest.raises(SettingsInvalid, match=r"spark.eventLog.enabled is set without"):
         event_log_settings({ENABLED: "true"})
+
+
+def test_a_history_server_without_a_folder_says_what_creates_it(tmp_path: Path) -> None:
+    """Spark's own answer is a stack trace."""
+    with pytest.raises(
+        TargetMissing, match=r"start a job whose sparkConf has spark.eventLog.enabled"
+    ):
+        require_logs(str(tmp_path / "spark-events"))
+
+
+def test_a_folder_without_a_log_is_enough_for_a_history_server(tmp_path: Path) -> None:
+    require_logs(str(tmp_path))
+    require_logs(tmp_path.as_uri())
 
 
 def test_no_key_of_s3_is_in_the_options_of_the_history_server(

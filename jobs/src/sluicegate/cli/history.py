@@ -21,8 +21,12 @@ def history(folder: str, host: str, port: int) -> None:
     A driver writes its event log if its Spark settings have spark.eventLog.enabled. On S3 the
     access is that of checkpoints, by the AWS_* variables.
     """
-    from sluicegate.spark.event_log import history_server  # noqa: PLC0415 - needs Spark
+    from sluicegate.spark.event_log import (  # noqa: PLC0415 - needs Spark
+        history_server,
+        require_logs,
+    )
 
+    require_logs(folder)
     command, environment = history_server(folder, host, port)
     click.echo(f"http://{host}:{port}/ shows the event logs in {folder}", err=True)
     os.execvpe(command[0], command, environment)  # noqa: S606 - a program of pyspark

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pyspark.find_spark_home import _find_spark_home
 
-from sluicegate.errors import SettingsInvalid
+from sluicegate.errors import SettingsInvalid, TargetMissing
 from sluicegate.settings.schema import NOTHING_STARTED
 from sluicegate.spark.s3a import bucket_settings, spark_url
 from sluicegate.storage.object_store import open_store
@@ -61,6 +61,29 @@ def event_log_settings(conf: Mapping[str, str]) -> dict[str, str]:
         Path(urlsplit(folder).path).mkdir(parents=True, exist_ok=True)
     given = {key: value for key, value in _ROLLING.items() if key not in conf}
     return given | {FOLDER: spark_url(address)} | _access(address)
+
+
+def require_logs(folder: str) -> None:
+    """Refuse a folder of event logs that no driver has created yet, before a JVM starts for it.
+
+    Args:
+        folder: the folder of event logs, or `s3://BUCKET/PREFIX`. Reading and listing are enough.
+
+    Raises:
+        TargetMissing: there is no such folder.
+        StoreUnavailable: it cannot be listed.
+    """
+    if is_s3(folder):
+        exists = next(iter(open_store(folder).entries("")), None) is not None
+    else:
+        exists = Path(folder.removeprefix("file:")).is_dir()
+    if not exists:
+        raise TargetMissing(
+            f"there is no folder of event logs at {folder}",
+            data="nothing was started; event logs are no part of a checkpoint",
+            do=f"start a job whose sparkConf has {ENABLED}, which creates the folder, and try again; "
+            "otherwise correct the address",
+        )
 
 
 def history_server(folder: str, host: str, port: int) -> tuple[list[str], dict[str, str]]:
