@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.deployment.own_pod import OwnPod
-from sluicegate.deployment.progress import ProgressReporter
+from sluicegate.deployment.progress import ProgressReporter, VerdictReport
 from tests.loopback_api import ApiServer, api_server
 
 NEVER_S = 3600.0
@@ -93,6 +93,24 @@ def test_a_report_has_what_bounds_the_job(server: ApiServer) -> None:
     (request,) = server.wait(1)
     reporter.close()
     assert request.progress["verdict"] == {"reason": "BoundByPlan", "message": "Bound by the plan."}
+
+
+def test_a_verdict_that_fails_hides_no_progress(
+    server: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without reports the operator would restart the driver as stuck."""
+
+    def fail() -> VerdictReport:
+        raise LookupError("a report is malformed")
+
+    reporter = reporter_for(server, 0.0)
+    reporter.before(41, fail)
+    for epoch in (42, 43):
+        reporter.epoch(epoch)
+        server.wait(epoch - 41)
+    reporter.close()
+    assert [request.progress["epoch"] for request in server.wait(2)] == [42, 43]
+    assert caplog.text.count("without what bounds the job (LookupError)") == 1
 
 
 def test_a_renewed_token_is_used(server: ApiServer) -> None:

@@ -78,7 +78,7 @@ APPLY_ONLY = "apply-only"
 """Mode of a driver that applies the decided epochs to every sink, starts no query and ends."""
 
 PROGRESS_ANNOTATION = "sluicegate.dev/progress"
-"""Annotation of the driver's own pod: a JSON object of `epoch` and `at` (`progress`)."""
+"""Annotation of the driver's own pod: a JSON object of `epoch`, `at` and `verdict` (`progress`)."""
 
 PROMOTED_ANNOTATION = "sluicegate.dev/promoted"
 """Annotation of a standby's pod, of any value: it takes over now."""

@@ -59,7 +59,7 @@ class ProgressReporter:
         self._epoch: int | None = None
         self._verdict: Callable[[], VerdictReport] | None = None
         self._at = 0.0
-        self._unsent = self._closed = self._first_reported = False
+        self._unsent = self._closed = self._first_reported = self._verdict_failed = False
         self._next = 0.0
         self._failures: set[str] = set()
 
@@ -141,9 +141,25 @@ class ProgressReporter:
             at = dt.datetime.fromtimestamp(self._at, tz=dt.UTC)
             stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             report: dict[str, object] = {"epoch": self._epoch, "at": stamp}
-        if self._verdict is not None:
-            report["verdict"] = self._verdict()
-        return json.dumps(report)
+        return json.dumps(report | self._details())
+
+    def _details(self) -> dict[str, object]:
+        """Return what bounds the job; nothing if that fails, because a driver without reports is stuck."""
+        if self._verdict is None:
+            return {}
+        try:
+            return {"verdict": self._verdict()}
+        except Exception as error:  # noqa: BLE001 - no failure here may end the driver
+            if not self._verdict_failed:
+                self._verdict_failed = True
+                log.warning(
+                    "progress is reported without what bounds the job (%s): %s\n"
+                    "  data: not affected\n"
+                    "  do: report this line as a defect",
+                    type(error).__name__,
+                    error,
+                )
+            return {}
 
     def _send(self, pod: Annotatable, value: str) -> bool:
         try:
