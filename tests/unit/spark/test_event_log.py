@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.deployment.environment import EVENT_LOG, EVENT_LOG_FOLDER
 from sluicegate.errors import SettingsInvalid, TargetMissing
 from sluicegate.spark.event_log import (
-    ENABLED,
-    FOLDER,
     event_log_settings,
     history_server,
     require_logs,
@@ -18,24 +17,26 @@ from sluicegate.spark.event_log import (
 
 
 def test_without_an_event_log_nothing_is_set() -> None:
-    assert event_log_settings({FOLDER: "/nowhere/at/all"}) == {}
+    assert event_log_settings({EVENT_LOG_FOLDER: "/nowhere/at/all"}) == {}
 
 
 def test_the_folder_of_the_log_is_created(tmp_path: Path) -> None:
     """Spark's context does not start without it."""
-    settings = event_log_settings({ENABLED: "True", FOLDER: str(tmp_path / "a" / "b")})
+    settings = event_log_settings({EVENT_LOG: "True", EVENT_LOG_FOLDER: str(tmp_path / "a" / "b")})
     assert (tmp_path / "a" / "b").is_dir()
     assert settings["spark.eventLog.rolling.enabled"] == "true"
 
 
 def test_a_users_size_of_a_file_stays(tmp_path: Path) -> None:
     size = "spark.eventLog.rolling.maxFileSize"
-    assert size not in event_log_settings({ENABLED: "true", FOLDER: str(tmp_path), size: "1g"})
+    assert size not in event_log_settings(
+        {EVENT_LOG: "true", EVENT_LOG_FOLDER: str(tmp_path), size: "1g"}
+    )
 
 
 def test_a_log_without_a_folder_is_refused() -> None:
     with pytest.raises(SettingsInvalid, match=r"spark.eventLog.enabled is set without"):
-        event_log_settings({ENABLED: "true"})
+        event_log_settings({EVENT_LOG: "true"})
 
 
 def test_a_history_server_without_a_folder_says_what_creates_it(tmp_path: Path) -> None:

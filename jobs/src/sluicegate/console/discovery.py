@@ -10,11 +10,10 @@ from pathlib import Path
 from sluicegate.console.model import Problem
 from sluicegate.console.parsing import problem_of
 from sluicegate.console.stores import Stores
+from sluicegate.deployment.environment import EVENT_LOGS
 from sluicegate.errors import SettingsInvalid, SluicegateError
 from sluicegate.savepoints.manifest import MANIFEST, TAKING
 
-_EVENT_LOGS = "spark-events/"
-"""Spark's event logs, where the operator puts them on a volume: a folder for each driver."""
 _DEPTH = 5
 """How far below an address checkpoints are searched: a volume has namespaces, jobs and more."""
 _FOLDERS = 2_000
@@ -76,7 +75,7 @@ def _folders(stores: Stores, address: str, list_all: ListAll) -> Iterator[tuple[
                 yield folder, False
             else:
                 folders = (name for name in names if name.endswith("/"))
-                below += sorted(name for name in folders if not name.endswith(_EVENT_LOGS))
+                below += sorted(name for name in folders if not name.endswith(f"{EVENT_LOGS}/"))
         level = below[: max(0, _FOLDERS - listed)]
         if len(level) < len(below):
             raise SettingsInvalid(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +60,7 @@ def operations(job: JobFacts) -> list[Operation]:
                 "Spark's UI",
                 "Forwards a local port to the UI of the running driver, if the job's sparkConf has "
                 "spark.ui.enabled.",
-                shlex.join(["kubectl", "sluicegate", "-n", name.namespace, "spark-ui", name.name]),
+                plugin_command("spark-ui", name),
             )
         )
     if topic := dead_letter_topic(job):

@@ -77,6 +77,12 @@ RUN = "run"
 APPLY_ONLY = "apply-only"
 """Mode of a driver that applies the decided epochs to every sink, starts no query and ends."""
 
+EVENT_LOG, EVENT_LOG_FOLDER = "spark.eventLog.enabled", "spark.eventLog.dir"
+"""Spark's settings of its event log."""
+
+EVENT_LOGS = "spark-events"
+"""Folder of a CheckpointVolume for event logs, unless a job names another one."""
+
 PROGRESS_ANNOTATION = "sluicegate.dev/progress"
 """Annotation of the driver's own pod: a JSON object of `epoch`, `at` and `verdict` (`progress`)."""
 

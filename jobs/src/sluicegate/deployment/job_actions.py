@@ -109,9 +109,9 @@ def patch_arguments(job: str, spec: Mapping[str, Any]) -> list[str]:
     return ["patch", f"{JOBS}.{API.partition('/')[0]}", job, "--type=merge", f"--patch={patch}"]
 
 
-def plugin_command(action: Action, job: JobName) -> str:
-    """Return the command of the kubectl plugin."""
-    return shlex.join(["kubectl", "sluicegate", "-n", job.namespace, action, job.name])
+def plugin_command(command: str, job: JobName) -> str:
+    """Return the command of the kubectl plugin that does an action, or another of its commands."""
+    return shlex.join(["kubectl", "sluicegate", "-n", job.namespace, command, job.name])
 
 
 def kubectl_command(job: JobName, spec: Mapping[str, Any]) -> str:

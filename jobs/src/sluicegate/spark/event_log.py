@@ -14,13 +14,12 @@ from urllib.parse import urlsplit
 
 from pyspark.find_spark_home import _find_spark_home
 
+from sluicegate.deployment.environment import EVENT_LOG, EVENT_LOG_FOLDER
 from sluicegate.errors import SettingsInvalid, TargetMissing
 from sluicegate.settings.schema import NOTHING_STARTED
 from sluicegate.spark.s3a import bucket_settings, spark_url
 from sluicegate.storage.object_store import open_store
 from sluicegate.storage.s3_config import S3Config, bucket_of, is_s3
-
-ENABLED, FOLDER = "spark.eventLog.enabled", "spark.eventLog.dir"
 
 _ROLLING = {
     "spark.eventLog.rolling.enabled": "true",
@@ -45,14 +44,14 @@ def event_log_settings(conf: Mapping[str, str]) -> dict[str, str]:
         SettingsInvalid: the log has no folder, or one of an unknown scheme.
         StoreUnavailable: the folder cannot be created.
     """
-    if conf.get(ENABLED, "").lower() != "true":
+    if conf.get(EVENT_LOG, "").lower() != "true":
         return {}
-    folder = conf.get(FOLDER, "")
+    folder = conf.get(EVENT_LOG_FOLDER, "")
     if not folder:
         raise SettingsInvalid(
-            f"{ENABLED} is set without {FOLDER}",
+            f"{EVENT_LOG} is set without {EVENT_LOG_FOLDER}",
             data=NOTHING_STARTED,
-            do=f"set {FOLDER} to a folder, or to s3://BUCKET/PREFIX",
+            do=f"set {EVENT_LOG_FOLDER} to a folder, or to s3://BUCKET/PREFIX",
         )
     address = re.sub("^s3a://", "s3://", folder)
     if is_s3(address):
@@ -60,7 +59,7 @@ def event_log_settings(conf: Mapping[str, str]) -> dict[str, str]:
     elif urlsplit(folder).scheme in ("", "file"):
         Path(urlsplit(folder).path).mkdir(parents=True, exist_ok=True)
     given = {key: value for key, value in _ROLLING.items() if key not in conf}
-    return given | {FOLDER: spark_url(address)} | _access(address)
+    return given | {EVENT_LOG_FOLDER: spark_url(address)} | _access(address)
 
 
 def require_logs(folder: str) -> None:
@@ -81,7 +80,7 @@ def require_logs(folder: str) -> None:
         raise TargetMissing(
             f"there is no folder of event logs at {folder}",
             data="nothing was started; event logs are no part of a checkpoint",
-            do=f"start a job whose sparkConf has {ENABLED}, which creates the folder, and try again; "
+            do=f"start a job whose sparkConf has {EVENT_LOG}, which creates the folder, and try again; "
             "otherwise correct the address",
         )
 

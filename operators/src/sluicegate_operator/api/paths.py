@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from sluicegate.deployment.environment import EVENT_LOGS
+
 _PART = r"[A-Za-z0-9!_*'()=-][A-Za-z0-9!_.*'()=-]*"
 """A part does not begin with '.', so neither '.' nor '..' is one."""
 
@@ -17,14 +19,11 @@ PATH_PATTERN = f"^/?{_PART}(/{_PART})*/?$"
 OWNER = "owner.json"
 """Name of the object that says who owns a volume or a job's path (`sluicegate.storage.owner`)."""
 
-EVENT_LOGS = "spark-events"
-"""Name of the folder of a volume for the event logs of drivers."""
-
-RESERVED_CEL = "^/?(savepoints|preflight|spark-events|owner[.]json)(/.*)?$"
+RESERVED_CEL = f"^/?(savepoints|preflight|{EVENT_LOGS}|owner[.]json)(/.*)?$"
 """Paths that begin with a name that the operator uses itself, for CEL and Python."""
 
 RESERVED_MESSAGE = (
-    "the path must not begin with savepoints, preflight, spark-events or owner.json: the operator uses "
+    f"the path must not begin with savepoints, preflight, {EVENT_LOGS} or owner.json: the operator uses "
     "these names on each volume"
 )
 

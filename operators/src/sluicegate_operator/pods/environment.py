@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluicegate.deployment.environment import APPLY_ONLY as APPLY_ONLY_MODE
+from sluicegate.deployment.environment import (
+    EVENT_LOG,
+    EVENT_LOG_FOLDER,
+    EVENT_LOGS,
+    DriverVariable,
+)
 from sluicegate.deployment.environment import RUN as RUN_MODE
-from sluicegate.deployment.environment import DriverVariable
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.labels import DRIVER
 from sluicegate_operator.api.locations import environment, volume_address
-from sluicegate_operator.api.paths import EVENT_LOGS
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import APPLY_ONLY
 from sluicegate_operator.pods.security import authority_variables
@@ -44,8 +48,6 @@ TERMINATION_FILE = "/dev/termination-log"
 """Kubernetes' default: the end of this file becomes the container's termination message."""
 
 Variable = dict[str, Any]
-
-EVENT_LOG, EVENT_LOG_FOLDER = "spark.eventLog.enabled", "spark.eventLog.dir"
 
 _POD_FIELDS = {
     DriverVariable.POD_NAME: "metadata.name",
