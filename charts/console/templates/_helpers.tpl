@@ -30,6 +30,23 @@
 {{- end }}
 {{- end -}}
 
+{{/* The CA certificate of the store as a list in YAML, which may be empty: a mount, and its volume. */}}
+{{- define "console.authorityMount" -}}
+{{- if tpl .Values.store.authoritySecret . -}}
+- {name: store-authority, mountPath: /etc/sluicegate/store, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "console.authorityVolume" -}}
+{{- with tpl .Values.store.authoritySecret . -}}
+- name: store-authority
+  secret:
+    secretName: {{ . }}
+    items:
+    - {key: ca.crt, path: ca.crt}
+{{- end }}
+{{- end -}}
+
 {{/* The ports of the store as a list in YAML. */}}
 {{- define "console.storePorts" -}}
 {{- $ports := list -}}
