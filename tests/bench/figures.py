@@ -59,6 +59,16 @@ class Spread:
         )
 
 
+def shown(spread: Spread | None, digits: int) -> str:
+    """Return a spread for a table: its median, and the others in parentheses."""
+    if spread is None:
+        return "no number"
+    low, median, high = (
+        f"{value:,.{digits}f}" for value in (spread.low, spread.median, spread.high)
+    )
+    return f"{median} ({low} - {high})"
+
+
 def percentile(values: Iterable[float], percent: float) -> float:
     """Return the smallest value that is not exceeded by at least `percent` % of the values.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.bench.figures import Spread
+from tests.bench.figures import Spread, shown
 
 STORES: Final = ("folder", "S3")
 """Where the checkpoints are."""
@@ -67,14 +67,5 @@ def lines(rounds: Sequence[Figures], jobs: int, viewers: int) -> Iterator[str]:
         for store in STORES:
             values = (figures.get(store, {}).get(measure.key) for figures in rounds)
             spread = Spread.of(value for value in values if value is not None)
-            cells += f"{_shown(spread, measure.digits):>30}"
+            cells += f"{shown(spread, measure.digits):>30}"
         yield f"  {measure.name:<58}{cells}{measure.aim:>8}"
-
-
-def _shown(spread: Spread | None, digits: int) -> str:
-    if spread is None:
-        return "no number"
-    low, median, high = (
-        f"{value:,.{digits}f}" for value in (spread.low, spread.median, spread.high)
-    )
-    return f"{median} ({low} - {high})"

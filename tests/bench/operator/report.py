@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.bench.figures import Spread
+from tests.bench.figures import Spread, shown
 
 CREATED_P50: Final = "created_p50_ms"
 CREATED_P99: Final = "created_p99_ms"
@@ -85,23 +85,14 @@ def lines(rounds: Sequence[Mapping[str, float]], jobs: int) -> Iterator[str]:
     yield f"  {'':<58}{'median (min - max)':>26}{'at least':>10}{'aim':>7}"
     for measure in measures(jobs):
         spread = Spread.of(figures[measure.key] for figures in rounds if measure.key in figures)
-        cell = _shown(spread, measure.digits)
+        cell = shown(spread, measure.digits)
         yield f"  {measure.name:<58}{cell:>26}{measure.least:>10}{measure.aim:>7}"
     yield "  the peers' path: spark-submit --deploy-mode cluster, a JVM a job"
     for at_once in SUBMITS:
         key = rate_key(at_once)
         spread = Spread.of(figures[key] for figures in rounds if key in figures)
-        yield f"  {f'{at_once} JVMs at once: pods created a second':<58}{_shown(spread, 2):>26}"
+        yield f"  {f'{at_once} JVMs at once: pods created a second':<58}{shown(spread, 2):>26}"
         ratio = Spread.of(
             figures[RATE] / figures[key] for figures in rounds if key in figures and RATE in figures
         )
-        yield f"  {'  ours / theirs, pair by pair':<58}{_shown(ratio, 0):>26}"
-
-
-def _shown(spread: Spread | None, digits: int) -> str:
-    if spread is None:
-        return "no number"
-    low, median, high = (
-        f"{value:,.{digits}f}" for value in (spread.low, spread.median, spread.high)
-    )
-    return f"{median} ({low} - {high})"
+        yield f"  {'  ours / theirs, pair by pair':<58}{shown(ratio, 0):>26}"

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
 from starlette.types import ASGIApp
 
+from sluicegate import failpoints
 from sluicegate.sinks.memory import forget
 from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.object_store import LocalObjectStore
@@ -101,6 +103,18 @@ def new(root: Path, name: str) -> LocalObjectStore:
     forget(folder)
     store = LocalObjectStore(root / name)
     create_lineage(store, Lineage(folder, "orders"))
+    return store
+
+
+def in_doubt(root: Path, name: str) -> LocalObjectStore:
+    """Run a job until its first epoch is decided, and end its driver there."""
+    store = new(root, name)
+    failpoints.arm("after-decide@0=raise")
+    try:
+        with pytest.raises(failpoints.FailpointHit):
+            run(store)
+    finally:
+        failpoints.arm("")
     return store
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from starlette.types import ASGIApp
 
-from sluicegate import failpoints
 from tests.e2e.ladder import Decided, Ladder
-from tests.unit.console.browser import finished, new, request
-from tests.unit.spark.memory_epochs import run
+from tests.unit.console.browser import finished, in_doubt, request
 
 APPLIED, MISSING = ["applied"], ["not applied yet"]
 
@@ -42,17 +40,11 @@ def test_a_ladder_that_says_something_else_is_noticed(
 def test_the_ladder_of_a_dead_driver_has_its_epoch_in_doubt(
     tmp_path: Path, console: ASGIApp
 ) -> None:
-    store = new(tmp_path, "dead")
-    failpoints.arm("after-decide@0=raise")
-    try:
-        with pytest.raises(failpoints.FailpointHit):
-            run(store)
-    finally:
-        failpoints.arm("")
+    in_doubt(tmp_path, "dead")
     ladder = Ladder.of(request(console, "/job/dead").body)
-    in_doubt = Decided(0, {"memory.dead": MISSING})
-    assert ladder.contradictions(in_doubt, in_doubt=True) == []
-    assert "memory.dead is in doubt" in ladder.contradictions(in_doubt, in_doubt=False)
+    decided = Decided(0, {"memory.dead": MISSING})
+    assert ladder.contradictions(decided, in_doubt=True) == []
+    assert "memory.dead is in doubt" in ladder.contradictions(decided, in_doubt=False)
 
 
 def test_a_page_without_a_ladder_agrees_with_nothing() -> None:

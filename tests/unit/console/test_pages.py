@@ -12,7 +12,6 @@ from urllib.parse import quote
 import pytest
 from starlette.types import ASGIApp
 
-from sluicegate import failpoints
 from sluicegate.console.app import LOCAL_NAMES, create_app
 from sluicegate.console.cost import Prices
 from sluicegate.console.reader import Reader
@@ -22,7 +21,7 @@ from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.driver_start import DriverStart, write_start
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import LocalObjectStore
-from tests.unit.console.browser import finished, new, request
+from tests.unit.console.browser import finished, in_doubt, new, request
 from tests.unit.savepoints import builders as savepoints
 from tests.unit.spark.memory_epochs import run
 
@@ -57,13 +56,7 @@ def test_pages_change_nothing_in_a_checkpoint(tmp_path: Path, console: ASGIApp) 
 
 
 def test_a_decided_epoch_of_a_dead_driver_is_in_doubt(tmp_path: Path, console: ASGIApp) -> None:
-    store = new(tmp_path, "doubt")
-    failpoints.arm("after-decide@0=raise")
-    try:
-        with pytest.raises(failpoints.FailpointHit):
-            run(store)
-    finally:
-        failpoints.arm("")
+    store = in_doubt(tmp_path, "doubt")
     job = request(console, "/job/doubt")
     assert "memory.doubt 0 in doubt: has none, or 0 too" in job.text
     assert "IN DOUBT" in request(console, "/job/doubt/epoch/0").text
