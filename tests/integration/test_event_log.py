@@ -50,6 +50,8 @@ def _applications(port: int) -> list[dict[str, Any]]:
     try:
         url = f"http://127.0.0.1:{port}/api/v1/applications"
         with urllib.request.urlopen(url, timeout=5) as answer:
+            if answer.headers.get_content_type() != "application/json":
+                return []  # the server adds its pages first, and they answer this path meanwhile
             found: list[dict[str, Any]] = json.load(answer)
     except OSError:  # it has not started yet
         return []

@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 from sluicegate.settings.restart import RestartSettings
-from sluicegate_operator.api.streaming_job import CheckpointSettings, StreamingJobSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.api.streaming_job_status import (
     ACTIVE,
     REQUESTED,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sluicegate_operator.api.streaming_job import RollbackSettings, StreamingJobSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_settings import RollbackSettings
 from sluicegate_operator.api.streaming_job_status import (
     CheckpointStatus,
     RollbackStatus,

@@ -11,7 +11,8 @@ from sluicegate.errors import SettingsInvalid, SluicegateError
 from sluicegate_operator.api import labels
 from sluicegate_operator.api.crds import STREAMING_JOB
 from sluicegate_operator.api.locations import checkpoint_address, console_page, job_address
-from sluicegate_operator.api.streaming_job import CheckpointSettings, StreamingJobSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.controllers.base import Controller
 from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.credentials import read_access

@@ -15,7 +15,8 @@ from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api import spark_properties
 from sluicegate_operator.api.fields import SPEC_REJECTED
 from sluicegate_operator.api.labels import EXECUTOR
-from sluicegate_operator.api.streaming_job import PodSettings, StreamingJobSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_settings import PodSettings
 from sluicegate_operator.pods.names import driver_name, executor_prefix
 from sluicegate_operator.reconcile.observed import Job
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from sluicegate_operator.api.streaming_job import RollbackSettings
+from sluicegate_operator.api.streaming_job_settings import RollbackSettings
 from sluicegate_operator.reconcile.actions import CreateDriver, JobAction
 from tests.robustness.model.operator.test_simulation import STANDBY
 from tests.robustness.model.operator.world import BAD_IMAGE, World, new_world, run_to_rest

@@ -16,11 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from sluicegate_operator.api.schedule import Schedule
-from sluicegate_operator.api.streaming_job import (
-    ExecutorSettings,
-    RollbackSettings,
-    StreamingJobSpec,
-)
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_settings import ExecutorSettings, RollbackSettings
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, watchdog
 from sluicegate_operator.reconcile.streaming_job.context import JobContext

@@ -6,7 +6,8 @@ import pytest
 
 from sluicegate_operator.api import locations
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
-from sluicegate_operator.api.streaming_job import CheckpointSettings, StreamingJobSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 
 TICK = 1_800_000_000.0
 """2027-01-15, 08:00 UTC."""

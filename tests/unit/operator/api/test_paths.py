@@ -14,7 +14,8 @@ from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.codec import parse
 from sluicegate_operator.api.locations import job_address, volume_address
 from sluicegate_operator.api.paths import PATH_PATTERN, PREFIX_PATTERN, is_reserved, overlaps
-from sluicegate_operator.api.streaming_job import CheckpointSettings, StreamingJobSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.pods.driver import validate
 from tests.unit.operator.builders import spec
 

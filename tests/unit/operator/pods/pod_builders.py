@@ -7,7 +7,8 @@ from typing import Any
 
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.locations import checkpoint_address
-from sluicegate_operator.api.streaming_job import ExecutorSettings, PodSettings, StreamingJobSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_settings import ExecutorSettings, PodSettings
 from sluicegate_operator.pods.driver import driver_pod
 from sluicegate_operator.pods.environment import CheckpointLocation
 from sluicegate_operator.reconcile.actions import CreateDriver

@@ -10,7 +10,7 @@ from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api import labels as api_labels
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.locations import checkpoint_address
-from sluicegate_operator.api.streaming_job import (
+from sluicegate_operator.api.streaming_job_settings import (
     CheckpointSettings,
     ExecutorSettings,
     PodSettings,

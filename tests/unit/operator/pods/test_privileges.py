@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluicegate_operator.api.labels import DRIVER_ACCOUNT
-from sluicegate_operator.api.streaming_job import ExecutorSettings, PodSettings
+from sluicegate_operator.api.streaming_job_settings import ExecutorSettings, PodSettings
 from sluicegate_operator.pods.driver import validate
 from sluicegate_operator.pods.privileges import accounts_of, validate_account
 from tests.unit.operator.builders import spec

@@ -11,7 +11,11 @@ from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
 from sluicegate_operator.api.crds import STREAMING_JOB
 from sluicegate_operator.api.fields import SPEC_REJECTED
 from sluicegate_operator.api.spark_properties import FIXED, FORBIDDEN
-from sluicegate_operator.api.streaming_job import ExecutorSettings, PodSettings, Tracing
+from sluicegate_operator.api.streaming_job_settings import (
+    ExecutorSettings,
+    PodSettings,
+    Tracing,
+)
 from sluicegate_operator.pods import spark_conf
 from sluicegate_operator.pods.driver import validate
 from sluicegate_operator.pods.spark_conf import validate_conf

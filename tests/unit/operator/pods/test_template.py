@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate.errors import SettingsInvalid
-from sluicegate_operator.api.streaming_job import ExecutorSettings, PodSettings
+from sluicegate_operator.api.streaming_job_settings import ExecutorSettings, PodSettings
 from sluicegate_operator.pods.driver import validate
 from sluicegate_operator.pods.template import RESERVED_ENV, merge
 from tests.unit.operator.builders import spec

@@ -10,7 +10,8 @@ import pytest
 
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api.codec import parse, render
-from sluicegate_operator.api.streaming_job import CheckpointSettings, StreamingJobSpec, digest
+from sluicegate_operator.api.streaming_job import StreamingJobSpec, digest
+from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.api.streaming_job_status import AcceptedSpecStatus, StreamingJobStatus
 from sluicegate_operator.reconcile.actions import CreateDriver
 from tests.unit.operator.builders import alive, dead, ended, job, observed, pod, spec

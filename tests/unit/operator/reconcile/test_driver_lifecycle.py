@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from sluicegate.settings.restart import RestartSettings
-from sluicegate_operator.api.streaming_job import CheckpointSettings
+from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.api.streaming_job_status import (
     CheckpointStatus,
     DriverStatus,

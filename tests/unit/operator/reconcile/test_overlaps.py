@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec
-from sluicegate_operator.api.streaming_job import CheckpointSettings
+from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.reconcile.observed import Job, Volume
 from sluicegate_operator.reconcile.overlaps import job_with_path, overlapping
 from tests.unit.operator import builders, volume_builders

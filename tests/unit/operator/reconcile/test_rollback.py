@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from sluicegate_operator.api.streaming_job import PodSettings
+from sluicegate_operator.api.streaming_job_settings import PodSettings
 from sluicegate_operator.api.streaming_job_status import UpgradeStatus
 from sluicegate_operator.reconcile.observed import Node, Progress, SavepointState
 from tests.unit.operator.builders import NOW, alive, dead, job, observed, pod, requested, spec

@@ -9,7 +9,7 @@ from sluicegate_operator.api.codec import parse
 from sluicegate_operator.api.labels import ATTEMPT, JOB_UID, SAVEPOINT_FINALIZER
 from sluicegate_operator.api.savepoint import DeletionStatus, SavepointSpec, SavepointStatus
 from sluicegate_operator.api.schedule import Schedule
-from sluicegate_operator.api.streaming_job import CheckpointSettings
+from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus, UpgradeStatus
 from sluicegate_operator.controllers.savepoint import upgrade_savepoint
 from sluicegate_operator.reconcile import readiness

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate_operator.api.streaming_job import ExecutorSettings
+from sluicegate_operator.api.streaming_job_settings import ExecutorSettings
 from sluicegate_operator.api.streaming_job_status import (
     NONE,
     READY,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate_operator.api.streaming_job import StartupSettings
+from sluicegate_operator.api.streaming_job_settings import StartupSettings
 from sluicegate_operator.api.streaming_job_status import StartupStatus, StreamingJobStatus
 from sluicegate_operator.reconcile.observed import NAMESPACE_TERMINATING, Node, Refusal
 from tests.unit.operator.builders import (

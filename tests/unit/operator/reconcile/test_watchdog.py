@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate_operator.api.streaming_job import NodeLostSettings, StartupSettings
+from sluicegate_operator.api.streaming_job_settings import NodeLostSettings, StartupSettings
 from sluicegate_operator.reconcile.observed import Node, Progress
 from tests.unit.operator.builders import (
     BACKOFF,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from sluicegate_operator.api.streaming_job import LAST_STATE, SAVEPOINT, STATELESS
+from sluicegate_operator.api.streaming_job import (
+    LAST_STATE,
+    SAVEPOINT,
+    STATELESS,
+)
 from sluicegate_operator.api.streaming_job_status import (
     ACTIVE,
     APPLY_ONLY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluicegate_operator.api.streaming_job import RESTART
+from sluicegate_operator.api.streaming_job_settings import RESTART
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job.context import (
     IMAGE,
