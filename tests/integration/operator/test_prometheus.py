@@ -23,6 +23,7 @@ from tests.integration.operator.container_script import NO_NODE, Behavior, ends
 from tests.integration.operator.job_fixtures import REPORTS, job_when, running
 from tests.integration.operator.kubelet import Kubelet
 from tests.integration.operator.operator_thread import RunningOperator, spec_of
+from tests.integration.operator.rest_client import Object
 from tests.integration.prometheus import (
     Prometheus,
     empty_panels,
@@ -45,7 +46,7 @@ _POLICIES: Final = "/apis/admissionregistration.k8s.io/v1"
 NO_DATA: Final = {"Failures by kind", "Restarts after failures", "Failed reconciliations"}
 """Panels that have no data before the first fault."""
 
-RESTART: Final = {"strategy": "FixedDelay", "delaySeconds": 0.1, "attempts": 20}
+RESTART: Final[Object] = {"strategy": "FixedDelay", "delaySeconds": 0.1, "attempts": 20}
 
 
 @dataclass
@@ -58,10 +59,12 @@ class Scene:
     operator: RunningOperator
     prometheus: Prometheus
 
-    def create(self, job: str, *behaviors: Behavior, then: Behavior, **spec: object) -> None:
+    def create(
+        self, job: str, *behaviors: Behavior, then: Behavior, restart: Object = RESTART
+    ) -> None:
         """Create a job whose drivers behave like this."""
         self.kubelet.plan(job, *behaviors, then=then)
-        self.api.create(self.namespace, job, spec_of(**spec))
+        self.api.create(self.namespace, job, spec_of(restart=restart))
 
     def fires(self, name: str, job: str) -> AbstractContextManager[None]:
         """See `Prometheus.fires`; the alert is about a job."""
@@ -145,7 +148,7 @@ def test_each_alert_of_the_operator_fires_at_its_fault_and_not_before(
 
     with scene.fires("SluicegateJobRestarts", "restarts"):
         failures = [ends(1, "boom", after_s=0.5)] * 6
-        scene.create("restarts", *failures, then=REPORTS, restart=RESTART)
+        scene.create("restarts", *failures, then=REPORTS)
 
     with scene.fires("SluicegateJobNotRunning", "waits"):
         scene.create("waits", then=NO_NODE)
