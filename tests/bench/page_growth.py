@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.bench import charts, growth
 from tests.bench.figures import Spread, spread
 from tests.bench.joined import Joined
-from tests.bench.markdown import NOT_MEASURED, Plot, cell, command, table
+from tests.bench.page_parts import NOT_MEASURED, Plot, cell, command, table
 from tests.bench.plan import SLUICEGATE
 
 
