@@ -36,11 +36,9 @@ def main() -> int:
     if order.apply_wait_s:
         failpoints.hook("wait", partial(time.sleep, order.apply_wait_s))
         failpoints.arm("before-apply=wait")
-    settings = (
-        {**SESSION, "spark.driver.extraClassPath": driver_jar()}
-        if (order.contender == SPARK_JDBC)
-        else SESSION
-    )
+    settings = dict(SESSION)
+    if order.contender == SPARK_JDBC:
+        settings["spark.driver.extraClassPath"] = driver_jar()
     spark = session("bench", master=f"local[{order.cores}]", settings=settings)
     started: Started | None = None
     error = ""

@@ -104,11 +104,6 @@ class Workload:
         return max(WARM_UP_EPOCHS, -(-self.keys // self.epoch_records))
 
     @property
-    def writes_kafka(self) -> bool:
-        """Whether a topic is a sink."""
-        return self.kind not in MYSQL_ONLY
-
-    @property
     def unit(self) -> str:
         """What the records of the source are."""
         if self.value_bytes:

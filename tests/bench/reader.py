@@ -76,7 +76,7 @@ def main() -> int:
         poll = partial(next, polls)
         poll()  # connects
         (folder / READY).touch()
-        seen = _read(poll, order.records, folder / SENT)
+        seen = read(poll, order.records, folder / SENT)
     partial_file = folder / f"{SEEN}.part"
     partial_file.write_text(json.dumps(_summary(seen, order.records)), encoding="utf-8")
     partial_file.rename(folder / SEEN)
@@ -122,7 +122,7 @@ def _table(order: ReaderOrder) -> Generator[Sequence[Arrived]]:
             time.sleep(_TABLE_POLL_S)
 
 
-def _read(poll: Poll, records: int, sent: Path) -> list[tuple[int, float]]:
+def read(poll: Poll, records: int, sent: Path) -> list[tuple[int, float]]:
     """Return number and latency in milliseconds of each measured record, repeats included."""
     seen: list[tuple[int, float]] = []
     numbers: set[int] = set()

@@ -101,9 +101,9 @@ def read_back(order: Order, expected: Content, mysql: MySQLEndpoint) -> tuple[st
     """Return what is wrong with the sinks, empty if nothing is, and when the records were appended."""
     appends: list[int] = []
     problem = ""
-    if _writes_topic(order):
+    if writes_topic(order):
         problem = _topic(order, appends).differs("the topic", expected)
-    if not problem and _writes_table(order):
+    if not problem and writes_table(order):
         problem = _table(order, mysql).differs("the table", expected)
     if not problem and order.kind in _DEAD_LETTERS and order.contender in (SLUICEGATE, OVERLAP):
         dead_letters = readback.values_in(order.bootstrap, order.dead_letters)
@@ -111,12 +111,14 @@ def read_back(order: Order, expected: Content, mysql: MySQLEndpoint) -> tuple[st
     return problem, appends
 
 
-def _writes_topic(order: Order) -> bool:
+def writes_topic(order: Order) -> bool:
+    """Return whether the contender writes a topic; the packaged word_count does not."""
     packaged = order.contender in (SLUICEGATE, OVERLAP)
     return order.kind not in MYSQL_ONLY and not (order.kind == WORD_COUNT and packaged)
 
 
-def _writes_table(order: Order) -> bool:
+def writes_table(order: Order) -> bool:
+    """Return whether the contender writes a table."""
     kafka_only = order.contender in (SPARK, *OTHER_ENGINES)
     kafka_only = kafka_only or (order.kind == WORD_COUNT and order.contender == BARE)
     return order.kind in COLUMNS and not kafka_only
