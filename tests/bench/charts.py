@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from tests.bench.figures import Spread
@@ -19,22 +18,9 @@ _STYLE = (
 _LABEL_WIDTH, _VALUE_WIDTH = 190, 90
 _BAR, _GAP, _TOP = 20, 10, 40
 
-_HEIGHT, _LEFT, _RIGHT, _BOTTOM = 340, 80, 20, 50
-_LEGEND_STEP = 180
-_GRID = 4
-
-
-@dataclass(frozen=True)
-class Axis:
-    """An axis of a line chart.
-
-    Args:
-        label: what it shows, with its unit.
-        logarithmic: whether each step multiplies.
-    """
-
-    label: str
-    logarithmic: bool = False
+_LEFT, _RIGHT, _PLOT_TOP, _BASE = 80, 30, 100, 320
+_STEPS = 4
+_LEGEND_WIDTH, _LEGEND_COLUMNS = 210, 3
 
 
 def bars(title: str, values: Mapping[str, Spread]) -> str:
@@ -60,75 +46,53 @@ def bars(title: str, values: Mapping[str, Spread]) -> str:
 
 
 def lines(
-    title: str, x: Axis, y: Axis, series: Mapping[str, Sequence[tuple[float, Spread]]]
+    title: str, x_label: str, y_label: str, series: Mapping[str, Sequence[tuple[float, Spread]]]
 ) -> str:
-    """Return a line for each series: its medians, with a vertical line from minimum to maximum."""
-    points = [point for of in series.values() for point in of]
-    if not points:
-        return _svg(_HEIGHT, title, [_text(12, 24, title, weight="bold")])
-    across = _Scale.of([at for at, _ in points], _LEFT, _WIDTH - _RIGHT, x)
-    highs = [spread.high for _, spread in points]
-    lows = [spread.low for _, spread in points] if y.logarithmic else [0.0]
-    up = _Scale.of([*lows, *highs], _HEIGHT - _BOTTOM, 70, y)
-    parts = [_text(12, 24, title, weight="bold"), *_axes(across, up, x, y, points)]
+    """Return a line for each series: its medians, with a vertical line from minimum to maximum.
+
+    Each step to the right multiplies; upwards it is linear, from 0. So what grows linearly bends upwards.
+    """
+    places = sorted({at for of in series.values() for at, _ in of})
+    highest = max((spread.high for of in series.values() for _, spread in of), default=0.0)
+    step = _round_step(highest / _STEPS)
+    first, width = math.log(min(places, default=1.0)), _WIDTH - _LEFT - _RIGHT
+    range_ = math.log(max(places, default=1.0)) - first or 1.0
+
+    def across(at: float) -> float:
+        return _LEFT + (math.log(at) - first) / range_ * width
+
+    def up(value: float) -> float:
+        return _BASE - value / (step * _STEPS) * (_BASE - _PLOT_TOP)
+
+    parts = [_text(12, 24, title, weight="bold"), _text(12, _PLOT_TOP - 16, y_label, css="small")]
+    parts.append(_text(_WIDTH / 2, _BASE + 40, x_label, anchor="middle"))
+    parts += [
+        _text(across(at), _BASE + 20, f"{at:,.0f}", anchor="middle", css="small") for at in places
+    ]
+    for value in (step * number for number in range(_STEPS + 1)):
+        parts.append(_line(_LEFT, up(value), _WIDTH - _RIGHT, up(value), "#ddd"))
+        parts.append(_text(_LEFT - 8, up(value) + 4, f"{value:,.10g}", anchor="end", css="small"))
     for number, (name, of) in enumerate(series.items()):
         color = _COLORS[number % len(_COLORS)]
-        parts.append(_text(_LEFT + number * _LEGEND_STEP + 18, 50, name))
-        parts.append(
-            f'<rect x="{_LEFT + number * _LEGEND_STEP}" y="40" width="12" height="12" fill="{color}"/>'
-        )
-        path = " ".join(f"{across.at(at):.1f},{up.at(spread.median):.1f}" for at, spread in of)
+        row, column = divmod(number, _LEGEND_COLUMNS)
+        left, top = _LEFT + column * _LEGEND_WIDTH, 36 + row * 20
+        parts.append(f'<rect x="{left}" y="{top}" width="12" height="12" fill="{color}"/>')
+        parts.append(_text(left + 18, top + 11, name))
+        path = " ".join(f"{across(at):.1f},{up(spread.median):.1f}" for at, spread in of)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>')
         for at, spread in of:
-            place = across.at(at)
-            parts.append(_line(place, up.at(spread.low), place, up.at(spread.high), color))
-            parts.append(
-                f'<circle cx="{place:.1f}" cy="{up.at(spread.median):.1f}" r="4" fill="{color}"/>'
-            )
-    return _svg(_HEIGHT, title, parts)
+            parts.append(_line(across(at), up(spread.low), across(at), up(spread.high), color))
+            center = f'cx="{across(at):.1f}" cy="{up(spread.median):.1f}"'
+            parts.append(f'<circle {center} r="4" fill="{color}"/>')
+    return _svg(_BASE + 50, title, parts)
 
 
-@dataclass(frozen=True)
-class _Scale:
-    low: float
-    high: float
-    begin: float
-    end: float
-    logarithmic: bool
-
-    @classmethod
-    def of(cls, values: Sequence[float], begin: float, end: float, axis: Axis) -> _Scale:
-        low, high = min(values), max(values)
-        if axis.logarithmic:
-            low, high = math.log(low), math.log(high)
-        return cls(low, high if high > low else low + 1, begin, end, axis.logarithmic)
-
-    def at(self, value: float) -> float:
-        place = math.log(value) if self.logarithmic else value
-        return self.begin + (place - self.low) / (self.high - self.low) * (self.end - self.begin)
-
-    def ticks(self) -> list[float]:
-        steps = [self.low + (self.high - self.low) * part / _GRID for part in range(_GRID + 1)]
-        return [math.exp(step) for step in steps] if self.logarithmic else steps
-
-
-def _axes(
-    across: _Scale, up: _Scale, x: Axis, y: Axis, points: Sequence[tuple[float, Spread]]
-) -> list[str]:
-    parts = [
-        _text(_WIDTH / 2, _HEIGHT - 10, x.label, anchor="middle"),
-        _text(12, 68, y.label, css="small"),
-    ]
-    parts += [
-        _text(across.at(value), _HEIGHT - 30, f"{value:,.0f}", anchor="middle", css="small")
-        for value in sorted({at for at, _ in points})
-    ]
-    digits = 0 if up.ticks()[-1] >= 10 else 1
-    for value in up.ticks():
-        place = up.at(value)
-        parts.append(_line(_LEFT, place, _WIDTH - _RIGHT, place, "#ddd"))
-        parts.append(_text(_LEFT - 8, place + 4, f"{value:,.{digits}f}", anchor="end", css="small"))
-    return parts
+def _round_step(least: float) -> float:
+    """Return 1, 2, 2.5 or 5 times a power of ten that is not less."""
+    if least <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= least)
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, color: str) -> str:

@@ -43,8 +43,7 @@ def partitions(joined: Joined, plot: Plot) -> Iterator[str]:
                 label = f"{contender}, {workload.cores} cores".replace("1 cores", "1 core")
                 series.setdefault(label, []).append((workload.partitions, value))
     title = "Records a second by partitions"
-    x, y = charts.Axis("partitions", logarithmic=True), charts.Axis("records/s")
-    yield from ("", plot(name, title, charts.lines(title, x, y, series)))
+    yield from ("", plot(name, title, charts.lines(title, "partitions", "records/s", series)))
 
 
 def state(joined: Joined, plot: Plot) -> Iterator[str]:
@@ -79,8 +78,7 @@ def state(joined: Joined, plot: Plot) -> Iterator[str]:
             if value is not None:
                 series.setdefault(contender, []).append((workload.keys, value))
     title = "Milliseconds of an epoch (p50) by keys in the state"
-    x, y = charts.Axis("keys", logarithmic=True), charts.Axis("ms")
-    yield from ("", plot(name, title, charts.lines(title, x, y, series)))
+    yield from ("", plot(name, title, charts.lines(title, "keys", "ms", series)))
 
 
 def starts(joined: Joined, plot: Plot) -> Iterator[str]:
@@ -111,5 +109,4 @@ def starts(joined: Joined, plot: Plot) -> Iterator[str]:
         for figure, label in figures.items()
     }
     title = "Seconds from the start of a driver by epochs in the log"
-    x, y = charts.Axis("epochs in the log", logarithmic=True), charts.Axis("s")
-    yield from ("", plot(name, title, charts.lines(title, x, y, series)))
+    yield from ("", plot(name, title, charts.lines(title, "epochs in the log", "s", series)))
