@@ -24,6 +24,8 @@ from tests.bench.joined import Joined, join
 from tests.bench.operator import report as operator_report
 from tests.bench.page_parts import NOT_MEASURED, Plot, capital, cell, command, table
 from tests.bench.plan import (
+    AIMS,
+    FLINK,
     LATENCY,
     MEASURED,
     MYSQL_LATENCY,
@@ -108,25 +110,25 @@ def _circumstances(joined: Joined) -> Iterator[str]:
 
 
 def _summary(joined: Joined) -> Iterator[str]:
-    """Yield the ratios of the exactly-once contenders to all others, those that are lost too."""
+    """Yield the ratios of our contenders to the others, those that are lost too."""
     rows = []
     for name, contenders in joined.compared().items():
         own = [contender for contender in contenders if contender in MEASURED]
         others = [contender for contender in contenders if contender not in MEASURED]
         for contender, other in itertools.product(own, others):
             for figure, meaning, more_is_better in _COMPARED:
-                if (figure == "append_records_s") != (
-                    other in OTHER_ENGINES and name in joined.workloads
-                ):
+                engine = other in OTHER_ENGINES and name in joined.workloads
+                if (figure == "append_records_s") != engine:
                     continue
                 values = ratios(joined.runs, name, figure, contender, other)
                 if values is not None:
                     result = _result(values.median, more_is_better=more_is_better)
-                    rows.append((name, contender, other, meaning, shown(values, 2), result))
+                    aim = _aim(name, other, values.median)
+                    rows.append((name, contender, other, meaning, shown(values, 2), result, aim))
     yield from ("", "## Ahead and behind", "")
     yield "Latencies are times, so a ratio below 1 is ahead; throughput is ahead above 1."
     yield ""
-    heads = ("workload", "contender", "next to", "figure", "ratio", "")
+    heads = ("workload", "contender", "next to", "figure", "ratio", "", "aim")
     yield from table(heads, rows) if rows else [NOT_MEASURED]
 
 
@@ -142,6 +144,14 @@ def _result(ratio: float, *, more_is_better: bool) -> str:
     if abs(ratio - 1) <= _EQUAL:
         return "equal"
     return "ahead" if (ratio > 1) == more_is_better else "behind"
+
+
+def _aim(workload: str, other: str, ratio: float) -> str:
+    """Return the aim of a comparison and whether it is met, empty if it has none."""
+    if workload.startswith(LATENCY) and other == FLINK:
+        return f"at most 1: {'met' if ratio <= 1 else 'missed'}"
+    least = AIMS.get((workload, other))
+    return "" if least is None else f"{least}: {'met' if ratio >= least else 'missed'}"
 
 
 def _throughput(joined: Joined, workload: Workload | None, name: str, plot: Plot) -> Iterator[str]:

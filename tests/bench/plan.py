@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -201,6 +201,20 @@ WORKLOADS: Final = (
         apply_wait_s=1.0,
     ),
 )
+
+
+AIMS: Final[Mapping[tuple[str, str], float]] = {
+    ("pass-through-100", FLINK): 1.0,
+    ("pass-through-1k", FLINK): 1.0,
+    ("pass-through-100", SPARK): 1.3,
+    ("pass-through-1k", SPARK): 1.3,
+    (IP_COUNT, FLINK): 1.3,
+    (WORD_COUNT, FLINK): 1.3,
+    (ORDERS, FLINK): 1.3,
+    (UPSERT, SPARK_JDBC): 2.0,
+    (ADD, SPARK_JDBC): 2.0,
+}
+"""The ratio of throughput that Sluicegate is meant to reach, by workload and peer."""
 
 
 @dataclass(frozen=True)

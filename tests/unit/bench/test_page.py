@@ -40,8 +40,11 @@ def test_what_is_lost_is_on_the_page_as_what_is_won(tmp_path: Path) -> None:
     text = written(
         tmp_path, results(rate(SLUICEGATE, 100.0), rate(SPARK, 50.0), rate(FLINK, 200.0))
     )
-    assert f"| {SLUICEGATE} | {SPARK} | records/s | 2.00 (2.00 - 2.00) | ahead |" in text
-    assert f"| {SLUICEGATE} | {FLINK} | appended/s | 0.50 (0.50 - 0.50) | behind |" in text
+    assert f"| {SLUICEGATE} | {SPARK} | records/s | 2.00 (2.00 - 2.00) | ahead | 1.3: met |" in text
+    assert (
+        f"| {SLUICEGATE} | {FLINK} | appended/s | 0.50 (0.50 - 0.50) | behind | 1.0: missed |"
+        in text
+    )
 
 
 def test_a_lower_latency_is_ahead(tmp_path: Path) -> None:
@@ -50,8 +53,8 @@ def test_a_lower_latency_is_ahead(tmp_path: Path) -> None:
         for contender, ms in ((SLUICEGATE, 100.0), (FLINK, 200.0))
     ]
     text = written(tmp_path, results(*runs))
-    assert "| latency, p50 | 0.50 (0.50 - 0.50) | ahead |" in text
-    assert "| latency, p99 | 1.00 (1.00 - 1.00) | equal |" in text
+    assert "| latency, p50 | 0.50 (0.50 - 0.50) | ahead | at most 1: met |" in text
+    assert "| latency, p99 | 1.00 (1.00 - 1.00) | equal | at most 1: met |" in text
 
 
 def test_a_run_with_an_anomaly_is_named_and_has_no_figure(tmp_path: Path) -> None:
