@@ -292,7 +292,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="written by --json")
     parser.add_argument("--page", type=Path, default=PAGE, help="docs/reference/performance.md")
     options = parser.parse_args(arguments)
-    write([json.loads(file.read_text(encoding="utf-8")) for file in options.files], options.page)
+    results = [json.loads(file.read_text(encoding="utf-8")) for file in options.files]
+    for file, result in zip(options.files, results, strict=True):
+        if not result.get("about"):
+            parser.error(f"{file} is of an older version, without its command. Measure it again.")
+    write(results, options.page)
     return 0
 
 
