@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sluicegate.console.charts import ribbon, waterfall
+from sluicegate.console.ledger import dead_letters, ledger
 from sluicegate.console.model import (
     JobFacts,
     Problem,
     State,
     condition,
-    dead_letters,
     ladder,
-    ledger,
     state_size,
 )
 from sluicegate.console.offsets import Range, sources
@@ -89,6 +88,24 @@ def test_the_ledger_accounts_for_each_row_that_came_in() -> None:
         (KAFKA, 20, 0),
         (MYSQL, 0, 20),
     ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "late"),
+    [
+        ({"dead_letters_late": 3, "dead_letters_unparsed": 2}, 3),  # both from an output
+        ({"refused": 3, "dead_letters_late": 3}, 0),  # the job refused them
+        ({"refused": 1, "dead_letters_late": 3, "dead_letters_refused": 1}, 3),
+        ({"refused": 4, "dead_letters_late": 3}, 0),  # some letters were not counted by kind
+    ],
+)
+def test_a_late_row_is_counted_once_whether_or_not_it_was_refused(
+    counts: dict[str, int], late: int
+) -> None:
+    found = ledger([epoch(0, counts={"rows_in": 20, **counts})])
+    assert found is not None
+    assert found.late == late
+    assert found.lines[0].difference == 20 - found.refused - late - 10
 
 
 def test_the_ledger_has_no_difference_if_rows_in_were_not_always_counted() -> None:

@@ -35,15 +35,14 @@ from sluicegate.console.cost import Prices, cost
 from sluicegate.console.fleet import Fleet, Snapshot
 from sluicegate.console.history import history
 from sluicegate.console.identity import LoginProxy
+from sluicegate.console.ledger import dead_letters, ledger
 from sluicegate.console.model import (
     Epoch,
     JobFacts,
     Problem,
     State,
     condition,
-    dead_letters,
     ladder,
-    ledger,
     state_size,
 )
 from sluicegate.console.offsets import sources

@@ -7,7 +7,6 @@ doubt for each sink that it writes.
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,6 @@ from statistics import median
 
 from sluicegate.protocol.record import (
     DEAD_LETTERS,
-    ROWS_IN,
     STATE_ROWS,
     EpochRecord,
     Seal,
@@ -28,9 +26,6 @@ from sluicegate.storage.driver_failure import DriverFailure
 from sluicegate.storage.driver_start import DriverStart
 from sluicegate.storage.epoch_report import EpochReport
 from sluicegate.storage.lineage import Lineage
-
-_REFUSED = "refused"
-"""A key of `EpochRecord.counts`: rows that became dead letters and are in no other sink."""
 
 _PATIENCE_MS = 60_000
 _PATIENCE_INTERVALS = 5
@@ -137,28 +132,6 @@ class Rung:
     note: str
     since_ms: int = 0
     in_doubt: bool = False
-
-
-@dataclass(frozen=True)
-class LedgerLine:
-    """What a sink got of the rows that came in."""
-
-    sink: str
-    target: str
-    rows: int
-    difference: int | None
-    """Rows in, less those of the sink and those refused; None if the rows in were not counted."""
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """The rows of several epochs; `rows_in` is None unless each of them was counted."""
-
-    first: int
-    last: int
-    rows_in: int | None
-    refused: int
-    lines: tuple[LedgerLine, ...]
 
 
 @dataclass(frozen=True)
@@ -349,31 +322,6 @@ def ladder(job: JobFacts) -> list[Rung]:
     note = "may be ahead of the sinks (overlap)" if newest.overlapped else ""
     rungs.append(Rung("committed by Spark", committed, note))
     return rungs
-
-
-def ledger(epochs: Sequence[Epoch]) -> Ledger | None:
-    """Return what became of the rows of some epochs; None without epochs."""
-    if not epochs:
-        return None
-    counted = all(ROWS_IN in epoch.counts for epoch in epochs)
-    rows_in = sum(epoch.counts[ROWS_IN] for epoch in epochs) if counted else None
-    refused = sum(epoch.counts.get(_REFUSED, 0) for epoch in epochs)
-    rows = sum((Counter(dict(epoch.rows)) for epoch in epochs), Counter[str]())
-    lines = tuple(
-        LedgerLine(
-            sink,
-            binding.target,
-            rows[sink],
-            None if rows_in is None else rows_in - refused - rows[sink],
-        )
-        for sink, binding in epochs[-1].sinks.items()
-    )
-    return Ledger(epochs[0].number, epochs[-1].number, rows_in, refused, lines)
-
-
-def dead_letters(epochs: Sequence[Epoch]) -> list[tuple[str, int]]:
-    """Return the kinds of dead letters in some epochs with their numbers, most first."""
-    return sum((Counter(epoch.dead_letters) for epoch in epochs), Counter[str]()).most_common()
 
 
 @dataclass(frozen=True)
