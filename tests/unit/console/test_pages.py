@@ -368,3 +368,17 @@ def test_a_link_with_the_address_of_a_checkpoint_leads_to_its_job(
         missing = request(console, "/find", query=f"checkpoint={quote(other, safe='')}")
         assert missing.status == 404
         assert "<script>" not in missing.body.partition("<main")[2]
+
+
+def test_a_link_with_the_name_of_a_streaming_job_leads_to_its_newest_checkpoint(
+    tmp_path: Path, console: ASGIApp
+) -> None:
+    """As alerts do, which do not know where checkpoints are."""
+    for number, name in ((1, "shop/clicks"), (2, "shop/clicks"), (3, "shop/other")):
+        store = finished(tmp_path, f"clicks/{number}", 1)
+        write_start(store.url, DriverStart(number, {"kubernetes.job": name}))
+    found = request(console, "/find", query="job=shop/clicks")
+    assert (found.status, found.headers["location"]) == (307, "/job/clicks/2")
+    missing = request(console, "/find", query="job=shop/<script>")
+    assert missing.status == 404
+    assert "<script>" not in missing.body.partition("<main")[2]

@@ -191,7 +191,13 @@ class Console:
         )
 
     def find(self, request: Request) -> Response:
-        """Return a redirect to the page of the job whose checkpoint is at an address."""
+        """Return a redirect to the page of a job, found by its checkpoint's address or its resource."""
+        name = request.query_params.get("job", "")
+        if name:
+            started = self._reader.checkpoint_of(name)
+            if started is None:
+                raise HTTPException(_NOT_FOUND, f"no driver has recorded that it runs {name}")
+            return RedirectResponse(f"/job/{quote(started)}")
         address = request.query_params.get("checkpoint", "").rstrip("/")
         for key, at in self._reader.found().checkpoints.items():
             if at.rstrip("/") == address:
