@@ -146,7 +146,7 @@ class Console:
             condition=condition(job, _now_ms()),
             verdict=verdict(job.reports[-EPOCHS:]),
             ladder=ladder(job),
-            ribbon=charts.ribbon(job.epochs),
+            ribbon=charts.ribbon(job.epochs, job.thrown_away),
             sinks=_sink_colors(job.newest),
             ledger=ledger(job.epochs),
             dead_letters=dead_letters(job.epochs),

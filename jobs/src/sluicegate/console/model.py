@@ -156,6 +156,7 @@ class JobFacts:
         failures: the last drivers that failed, newest first.
         starts: the last drivers that started, newest first.
         failed: the newest failure after which no driver has started and no epoch was decided.
+        thrown_away: epoch -> the number of its attempts whose driver ended before it was decided.
     """
 
     key: str
@@ -175,6 +176,7 @@ class JobFacts:
     failures: tuple[DriverFailure, ...] = ()
     starts: tuple[DriverStart, ...] = ()
     failed: DriverFailure | None = None
+    thrown_away: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -299,6 +301,8 @@ def ladder(job: JobFacts) -> list[Rung]:
     if job.planned is not None:
         open_ = newest is None or job.planned > newest.number
         note = "its input is fixed; it is not decided" if open_ else "its input is fixed"
+        if lost := job.thrown_away.get(job.planned):
+            note += f"; {lost} {'attempt' if lost == 1 else 'attempts'} at it thrown away"
         rungs.append(Rung("planned by Spark", job.planned, note, job.planned_at_ms))
     if newest is None:
         return rungs

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from cachetools import LRUCache, TTLCache, cached
 
+from sluicegate.console.attempts import decided_after_starts, thrown_away
 from sluicegate.console.discovery import Found, find
 from sluicegate.console.epochs import Epochs, Log
 from sluicegate.console.model import Epoch, JobFacts, Problem
@@ -46,7 +47,8 @@ _BATCH = 64
 """How many jobs are read before the page may show them."""
 _FIND_EVERY_S = 15.0
 _STARTS = 2_000
-"""How many starts of drivers are remembered, one of each checkpoint, to find that of a StreamingJob."""
+"""How many starts of drivers are remembered, one of each checkpoint, to find that of a StreamingJob, and
+when Spark planned how many epochs."""
 
 T = TypeVar("T")
 
@@ -67,6 +69,7 @@ class Reader:
         self._epochs = Epochs()
         self._found: TTLCache[Any, Found] = TTLCache(1, _FIND_EVERY_S)
         self._starts: LRUCache[tuple[str, str], DriverStart] = LRUCache(_STARTS)
+        self._planned: LRUCache[tuple[str, str, int], int] = LRUCache(_STARTS)
         self._lock = Lock()
 
     def close(self) -> None:
@@ -280,7 +283,34 @@ class Reader:
         notes = list(facts.notes)
         failures = self._newest(facts, driver_failure.FOLDER, driver_failure.read_failure, notes)
         starts = self._newest(facts, driver_start.FOLDER, driver_start.read_start, notes)
-        return replace(facts, failures=failures, starts=starts, notes=tuple(notes))
+        facts = replace(facts, failures=failures, starts=starts, notes=tuple(notes))
+        return replace(facts, thrown_away=self._thrown_away(facts))
+
+    def _thrown_away(self, facts: JobFacts) -> dict[int, int]:
+        """Return the numbers of attempts that were thrown away, for which a few entries of a log are read."""
+        started_ms = [start.started_at_ms for start in facts.starts]
+        decided_ms = {epoch.number: epoch.decided_at_ms for epoch in facts.epochs}
+        planned_ms = {
+            number: self._planned_at_ms(facts, number)
+            for number in decided_after_starts(facts.epochs, started_ms)
+        }
+        if facts.planned is not None:
+            planned_ms[facts.planned] = facts.planned_at_ms
+        return thrown_away(planned_ms, decided_ms, started_ms)
+
+    def _planned_at_ms(self, facts: JobFacts, number: int) -> int:
+        """Return when Spark fixed the input of an epoch, which never changes; 0 if that is unknown."""
+        key = facts.address, facts.lineage.id if facts.lineage else "", number
+        with self._lock:
+            known = self._planned.get(key)
+        if known is None:
+            try:
+                known = planned_at_ms(self._stores.open(facts.address), number)
+            except SluicegateError:  # the facts themselves could be read, and say more than this
+                return 0
+            with self._lock:
+                self._planned[key] = known
+        return known
 
     def _newest(
         self,
