@@ -78,9 +78,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_start(full.url, DriverStart(now_ms, {JOB: "shop/orders-of-all-tenants", "parts": "4"}))
     for ended_at_ms in (now_ms - 90_000, now_ms - 60_000):
         what = f"epoch 12 is decided and sink mysql.orders does not accept it: {'x' * 200}"
-        parts = {"what": what, "data": "nothing is lost", "do": "repair the sink"}
-        failure = DriverFailure(ended_at_ms, 9.5, 75, "Stuck", **parts, then="restart in 30 s")
-        write_failure(full.url, failure)
+        parts = what, "nothing is lost", "repair the sink", "restart in 30 s"
+        write_failure(full.url, DriverFailure(ended_at_ms, 9.5, 75, "Stuck", *parts))
     lineage = read_lineage(sealed)
     assert lineage is not None
     seal = Seal("s", lineage.id, lineage.job, EPOCHS, "moved by a savepoint", now_ms)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 
 from sluicegate.console.attempts import decided_after_starts, thrown_away
 from sluicegate.console.charts import ribbon
-from sluicegate.console.model import ladder
+from sluicegate.console.ladder import ladder
 from sluicegate.storage.driver_start import DriverStart, write_start
 from tests.unit.console.browser import finished, request
 from tests.unit.console.builders import epoch, job, report

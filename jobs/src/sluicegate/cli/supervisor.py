@@ -90,7 +90,8 @@ def supervise(job: PackagedJob, settings: JobSettings, *, standby: bool = False)
             level = logging.ERROR if delay_s is None else logging.WARNING
             log.log(level, "%s: %s; %s", failed, reason or "no reason was written", then)
             if settings.checkpoint:
-                failure = DriverFailure.now(code, ended - started, reason, then=then)
+                ran_s = ended - started
+                failure = DriverFailure.now(code, ran_s, reason, then=then, delay_s=delay_s)
                 recorder.submit(write_failure, settings.checkpoint, failure)
             if delay_s is None or stopper.requested.wait(delay_s):
                 return code

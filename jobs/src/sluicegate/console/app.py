@@ -35,6 +35,7 @@ from sluicegate.console.cost import Prices, cost
 from sluicegate.console.fleet import Fleet, Snapshot
 from sluicegate.console.history import history
 from sluicegate.console.identity import LoginProxy
+from sluicegate.console.ladder import ladder
 from sluicegate.console.ledger import dead_letters, ledger
 from sluicegate.console.model import (
     Epoch,
@@ -42,7 +43,6 @@ from sluicegate.console.model import (
     Problem,
     State,
     condition,
-    ladder,
     state_size,
 )
 from sluicegate.console.offsets import sources

@@ -21,7 +21,6 @@ from sluicegate.protocol.record import (
     SinkBinding,
 )
 from sluicegate.savepoints.catalog import Savepoint
-from sluicegate.settings.epoch import AT_MOST_ONCE
 from sluicegate.storage.driver_failure import DriverFailure
 from sluicegate.storage.driver_start import DriverStart
 from sluicegate.storage.epoch_report import EpochReport
@@ -121,17 +120,6 @@ class Condition:
     state: State
     sentence: str
     since_ms: int = 0
-
-
-@dataclass(frozen=True)
-class Rung:
-    """A step of the ladder: who has which epoch."""
-
-    who: str
-    epoch: int | None
-    note: str
-    since_ms: int = 0
-    in_doubt: bool = False
 
 
 @dataclass(frozen=True)
@@ -292,40 +280,6 @@ def _unfinished(job: JobFacts) -> Condition | None:
     what = f"Epoch {job.planned} has its input and is not decided: it is staged, or no driver runs."
     since_ms = job.planned_at_ms or (newest.decided_at_ms if newest else 0)
     return Condition(State.UNDECIDED, what, since_ms)
-
-
-def ladder(job: JobFacts) -> list[Rung]:
-    """Return who has which epoch, from the plan to Spark's commit."""
-    newest, doubt = job.newest, job.in_doubt
-    rungs = []
-    if job.planned is not None:
-        open_ = newest is None or job.planned > newest.number
-        note = "its input is fixed; it is not decided" if open_ else "its input is fixed"
-        if lost := job.thrown_away.get(job.planned):
-            note += f"; {lost} {'attempt' if lost == 1 else 'attempts'} at it thrown away"
-        rungs.append(Rung("planned by Spark", job.planned, note, job.planned_at_ms))
-    if newest is None:
-        return rungs
-    rungs.append(Rung("decided", newest.number, newest.delivery, newest.decided_at_ms))
-    for sink, rows in newest.rows.items():
-        if sink in job.discarded.get(newest.number, ()):
-            rungs.append(Rung(sink, newest.number, f"DISCARDED: never gets its {rows:,} rows"))
-        elif not rows:
-            rungs.append(Rung(sink, newest.number, "no rows for it"))
-        elif doubt is None:
-            rungs.append(Rung(sink, newest.number, f"has its {rows:,} rows"))
-        else:
-            first = newest.number == (job.lineage.first_epoch if job.lineage else 0)
-            before = "has none" if first else f"has {newest.number - 1}"
-            before += f", or {newest.number} too"
-            lost = "; not retried if its driver died" if doubt.delivery == AT_MOST_ONCE else ""
-            rungs.append(
-                Rung(sink, newest.number, before + lost, doubt.decided_at_ms, in_doubt=True)
-            )
-    committed = max(job.committed, default=None)
-    note = "may be ahead of the sinks (overlap)" if newest.overlapped else ""
-    rungs.append(Rung("committed by Spark", committed, note))
-    return rungs
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ class DriverFailure:
         data: what it means for the data.
         do: what to do.
         then: what its supervisor did.
+        next_try_ms: when the supervisor starts the next driver, in ms since 1970; 0: never, or the
+            operator decides it.
     """
 
     ended_at_ms: int
@@ -50,14 +52,31 @@ class DriverFailure:
     data: str = ""
     do: str = ""
     then: str = ""
+    next_try_ms: int = 0
 
     @classmethod
     def now(
-        cls, exit_code: int, ran_s: float, reason: Reason | None, *, then: str = ""
+        cls,
+        exit_code: int,
+        ran_s: float,
+        reason: Reason | None,
+        *,
+        then: str = "",
+        delay_s: float | None = None,
     ) -> DriverFailure:
-        """Return the failure of a driver that has just ended, with the reason that it wrote."""
+        """Return the failure of a driver that has just ended, with the reason that it wrote.
+
+        Args:
+            exit_code: its exit code; negative: the number of a signal.
+            ran_s: how long it had run, in seconds.
+            reason: None if it wrote none.
+            then: what its supervisor does.
+            delay_s: after how many seconds it starts the next driver; None: it starts none.
+        """
+        now_ms = time.time_ns() // 1_000_000
         parts = asdict(reason) if reason else {}
-        return cls(time.time_ns() // 1_000_000, round(ran_s, 3), exit_code, **parts, then=then)
+        next_try_ms = 0 if delay_s is None else now_ms + round(delay_s * 1000)
+        return cls(now_ms, round(ran_s, 3), exit_code, **parts, then=then, next_try_ms=next_try_ms)
 
 
 def write_failure(address: str, failure: DriverFailure) -> None:
@@ -105,6 +124,7 @@ def read_failure(checkpoint: ObjectStore, name: str) -> DriverFailure | None:
             ran_s=finite(fields["ran_s"]),
             exit_code=int(fields["exit_code"]),
             **{part: str(fields[part]) for part in ("kind", "what", "data", "do", "then")},
+            next_try_ms=int(fields.get("next_try_ms", 0)),
         )
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
