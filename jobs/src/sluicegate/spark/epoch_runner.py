@@ -142,6 +142,7 @@ class EpochRunner:
         if not self._primed:
             execution.prime_sources()
             self._primed = True
+        timings.add_planned(execution.durations_ms())
         timings.sources = execution.kafka_sources()
         return BatchPlan(execution, self._context, batch, timings)
 

@@ -25,13 +25,21 @@ log = logging.getLogger("sluicegate.epoch")
 APPLY = "apply"
 """The step in which a sink applies its parts; a step that failed and was repeated is there twice."""
 
+SOURCE, OFFSET_LOG, PLANNING = "source", "offset log", "planning"
+"""What Spark does before it hands an epoch over: it asks the sources for new input, writes `offsets/N`,
+and plans the query."""
+
+STATE = "state"
+"""The part of the stage in which state stores commit, estimated from the sum over all tasks."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
     """One step of an epoch.
 
     Args:
-        name: 'stage', 'decide', 'apply', or a step of a part's writer: see `sinks.contract.Step`.
+        name: SOURCE, OFFSET_LOG, PLANNING, 'stage', STATE (within the stage), 'decide', 'apply', or a
+            step of a part's writer: see `sinks.contract.Step`.
         start_ms: ms since 1970, by the clock of the machine that ran it.
         duration_ms: how long it took.
         sink: the sink's id; empty for the steps before the apply.
