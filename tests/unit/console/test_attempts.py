@@ -29,15 +29,21 @@ from tests.unit.console.builders import epoch, job, report
 def test_each_start_between_plan_and_decision_threw_an_attempt_away(
     started_ms: list[int], lost: dict[int, int]
 ) -> None:
-    assert thrown_away({7: 100}, {7: 200}, started_ms) == lost
+    assert thrown_away([epoch(7, at_ms=200)], {7: 100}, started_ms) == lost
 
 
 def test_each_start_since_the_plan_of_an_undecided_epoch_threw_an_attempt_away() -> None:
-    assert thrown_away({7: 100}, {}, [50, 150, 160]) == {7: 2}
+    assert thrown_away([], {7: 100}, [50, 150, 160]) == {7: 2}
 
 
 def test_nothing_is_said_about_an_epoch_whose_plan_has_no_time() -> None:
-    assert thrown_away({7: 0}, {7: 200}, [150]) == {}
+    assert thrown_away([epoch(7, at_ms=200)], {7: 0}, [150]) == {}
+
+
+def test_attempts_that_failed_in_the_driver_that_decided_are_added() -> None:
+    of = epoch(7, at_ms=200, report=replace(report(7), thrown_away=2))
+    assert thrown_away([of], {}, []) == {7: 2}
+    assert thrown_away([of], {7: 100}, [150]) == {7: 3}
 
 
 def test_only_the_first_epoch_after_a_start_can_have_lost_an_attempt() -> None:

@@ -244,7 +244,7 @@ def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIAp
     write_failure(store.url, older)
     write_failure(store.url, DriverFailure(2, 2.5, -9, then="restart in 1 s"))
     job = request(console, "/job/failed")
-    shown = job.text.partition("Failed drivers")[2]
+    shown = job.text.partition("Ended drivers")[2]
     assert "Data none lost Do restart" in shown
     assert shown.index("killed by signal 9") < shown.index("EpochTimeout"), "the newest first"
     assert "hunter2" not in job.body

@@ -32,6 +32,7 @@ from sluicegate.console import charts
 from sluicegate.console.actions import Actions
 from sluicegate.console.cluster import StreamingJobs
 from sluicegate.console.cost import Prices, cost
+from sluicegate.console.drivers import ended_drivers
 from sluicegate.console.fleet import Fleet, Snapshot
 from sluicegate.console.history import history
 from sluicegate.console.identity import LoginProxy
@@ -146,6 +147,7 @@ class Console:
             condition=condition(job, _now_ms()),
             verdict=verdict(job.reports[-EPOCHS:]),
             ladder=ladder(job),
+            ended=ended_drivers(job),
             ribbon=charts.ribbon(job.epochs, job.thrown_away),
             sinks=_sink_colors(job.newest),
             ledger=ledger(job.epochs),

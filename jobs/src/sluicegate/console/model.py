@@ -21,6 +21,7 @@ from sluicegate.protocol.record import (
     SinkBinding,
 )
 from sluicegate.savepoints.catalog import Savepoint
+from sluicegate.storage.driver_end import DriverEnd
 from sluicegate.storage.driver_failure import DriverFailure
 from sluicegate.storage.driver_start import DriverStart
 from sluicegate.storage.epoch_report import EpochReport
@@ -142,6 +143,7 @@ class JobFacts:
         notes: what could not be read and is information only.
         savepoints: those of any job that were found.
         failures: the last drivers that failed, newest first.
+        ends: the last drivers that ended without a failure, newest first.
         starts: the last drivers that started, newest first.
         failed: the newest failure after which no driver has started and no epoch was decided.
         thrown_away: epoch -> the number of its attempts whose driver ended before it was decided.
@@ -162,6 +164,7 @@ class JobFacts:
     notes: tuple[str, ...] = ()
     savepoints: tuple[Savepoint, ...] = ()
     failures: tuple[DriverFailure, ...] = ()
+    ends: tuple[DriverEnd, ...] = ()
     starts: tuple[DriverStart, ...] = ()
     failed: DriverFailure | None = None
     thrown_away: Mapping[int, int] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from sluicegate.console.stores import Stores
 from sluicegate.errors import EpochLogBroken, SluicegateError
 from sluicegate.protocol.record import Seal
 from sluicegate.savepoints.catalog import read_savepoint
-from sluicegate.storage import driver_failure, driver_start
+from sluicegate.storage import driver_end, driver_failure, driver_start
 from sluicegate.storage.driver_start import DriverStart
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import ObjectStore
@@ -282,21 +282,21 @@ class Reader:
         """Return the facts with how drivers started and failed."""
         notes = list(facts.notes)
         failures = self._newest(facts, driver_failure.FOLDER, driver_failure.read_failure, notes)
+        ends = self._newest(facts, driver_end.FOLDER, driver_end.read_end, notes)
         starts = self._newest(facts, driver_start.FOLDER, driver_start.read_start, notes)
-        facts = replace(facts, failures=failures, starts=starts, notes=tuple(notes))
+        facts = replace(facts, failures=failures, ends=ends, starts=starts, notes=tuple(notes))
         return replace(facts, thrown_away=self._thrown_away(facts))
 
     def _thrown_away(self, facts: JobFacts) -> dict[int, int]:
         """Return the numbers of attempts that were thrown away, for which a few entries of a log are read."""
         started_ms = [start.started_at_ms for start in facts.starts]
-        decided_ms = {epoch.number: epoch.decided_at_ms for epoch in facts.epochs}
         planned_ms = {
             number: self._planned_at_ms(facts, number)
             for number in decided_after_starts(facts.epochs, started_ms)
         }
         if facts.planned is not None:
             planned_ms[facts.planned] = facts.planned_at_ms
-        return thrown_away(planned_ms, decided_ms, started_ms)
+        return thrown_away(facts.epochs, planned_ms, started_ms)
 
     def _planned_at_ms(self, facts: JobFacts, number: int) -> int:
         """Return when Spark fixed the input of an epoch, which never changes; 0 if that is unknown."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from sluicegate.deployment.termination import Reason
@@ -85,21 +86,24 @@ def write_failure(address: str, failure: DriverFailure) -> None:
     Nothing is written into a checkpoint without a lineage, or into one that the driver rejected because
     it belongs to another job. A failure to write is logged and changes nothing.
     """
-    if failure.kind in _OF_ANOTHER:
-        return
+    if failure.kind not in _OF_ANOTHER:
+        write_newest(address, FOLDER, failure.ended_at_ms, asdict(failure))
+
+
+def write_newest(address: str, folder: str, ended_at_ms: int, fields: Mapping[str, object]) -> None:
+    """Write how a driver ended into a folder of a checkpoint that retains the newest; see `write_failure`."""
     try:
         checkpoint = open_store(address, retry_timeout_s=_RETRY_S)
         if read_lineage(checkpoint) is None:
             return
-        body = json.dumps(asdict(failure)).encode()
-        checkpoint.put(name_of(failure.ended_at_ms), [body])
-        for name in sorted(checkpoint.entries(FOLDER))[:-RETAINED]:
+        checkpoint.put(f"{folder}{ended_at_ms:015d}", [json.dumps(fields).encode()])
+        for name in sorted(checkpoint.entries(folder))[:-RETAINED]:
             checkpoint.delete(name)
     except StoreUnavailable as error:
-        log.warning("the failure of the driver was not recorded for the console: %s", error.what)
+        log.warning("the end of the driver was not recorded for the console: %s", error.what)
     except Exception:
         # also what a damaged lineage raises: the next driver reports that, and must be started for it
-        log.exception("the failure of the driver was not recorded for the console")
+        log.exception("the end of the driver was not recorded for the console")
 
 
 def name_of(ended_at_ms: int) -> str:

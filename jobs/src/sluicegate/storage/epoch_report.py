@@ -81,6 +81,7 @@ class EpochReport:
         dead_letters: number by kind.
         sinks: by id, in the order in which they are applied.
         steps: in the order in which they ended.
+        thrown_away: attempts of this driver at the epoch that failed before the one that was decided.
     """
 
     epoch: int
@@ -91,9 +92,12 @@ class EpochReport:
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     sinks: Mapping[str, SinkReport] = field(default_factory=dict)
     steps: tuple[TimedStep, ...] = ()
+    thrown_away: int = 0
 
     @classmethod
-    def of(cls, decided: DecidedEpoch, steps: tuple[TimedStep, ...]) -> EpochReport:
+    def of(
+        cls, decided: DecidedEpoch, steps: tuple[TimedStep, ...], thrown_away: int = 0
+    ) -> EpochReport:
         """Return the report of an epoch that every sink has."""
         record = decided.record
         tries = Counter(step.sink for step in steps if step.name == APPLY)
@@ -110,6 +114,7 @@ class EpochReport:
             },
             sinks={sink: SinkReport(record.rows(sink), tries[sink]) for sink in record.sinks},
             steps=steps,
+            thrown_away=thrown_away,
         )
 
     def without_parts(self) -> EpochReport:
@@ -167,6 +172,7 @@ def _parsed(stored: Mapping[str, Any]) -> EpochReport:
             for sink, of in stored["sinks"].items()
         },
         steps=tuple(map(_parsed_step, stored["steps"])),
+        thrown_away=int(stored.get("thrown_away", 0)),
     )
 
 
