@@ -1,7 +1,7 @@
 """How the last drivers of a checkpoint ended without a failure, `ends/…`: for people.
 
 As `driver_failure`, it is information only. A driver of which neither is recorded was killed together with
-whoever would have recorded it.
+the process that would have recorded it.
 """
 
 from __future__ import annotations
