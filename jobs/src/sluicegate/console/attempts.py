@@ -1,4 +1,4 @@
-"""Attempts at an epoch that were thrown away: a driver ended before the epoch was decided. Pure.
+"""Attempts at an epoch that were thrown away: they ended before the epoch was decided. Pure.
 
 Spark fixes the input of an epoch once, in `offsets/N`. A driver that starts between that and the decision
 stages the epoch again, so the attempt of the driver before it was thrown away. Drivers record their start

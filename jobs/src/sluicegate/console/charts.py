@@ -34,7 +34,7 @@ class Bar:
     replayed: bool
     label: str
     thrown_away: int = 0
-    """The number of attempts at it whose driver ended before it was decided."""
+    """The number of attempts at it that ended before it was decided."""
 
 
 @dataclass(frozen=True)

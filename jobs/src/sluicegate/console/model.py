@@ -146,7 +146,7 @@ class JobFacts:
         ends: the last drivers that ended without a failure, newest first.
         starts: the last drivers that started, newest first.
         failed: the newest failure after which no driver has started and no epoch was decided.
-        thrown_away: epoch -> the number of its attempts whose driver ended before it was decided.
+        thrown_away: epoch -> the number of its attempts that ended before it was decided.
     """
 
     key: str
