@@ -71,5 +71,8 @@ def test_pages_tell_an_epoch_that_was_staged_again(tmp_path: Path, console: ASGI
     store.put("offsets/0", [planned])
     store.put("offsets/1", [planned.replace(b"4", b"6")])
     assert "1 attempt thrown away" in request(console, "/job/again").body
-    assert "1 earlier attempt ended before the epoch was decided" in request(console, "/job/again/epoch/0").text
+    assert (
+        "1 earlier attempt ended before the epoch was decided"
+        in request(console, "/job/again/epoch/0").text
+    )
     assert "Thrown away" not in request(console, "/job/again/epoch/1").text
