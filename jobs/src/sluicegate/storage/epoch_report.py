@@ -25,13 +25,21 @@ log = logging.getLogger("sluicegate.epoch")
 APPLY = "apply"
 """The step in which a sink applies its parts; a step that failed and was repeated is there twice."""
 
+SOURCE, OFFSET_LOG, PLANNING = "source", "offset log", "planning"
+"""What Spark does before it hands an epoch over: it asks the sources for new input, writes `offsets/N`,
+and plans the query."""
+
+STATE = "state"
+"""The part of the stage in which state stores commit, estimated from the sum over all tasks."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
     """One step of an epoch.
 
     Args:
-        name: 'stage', 'decide', 'apply', or a step of a part's writer: see `sinks.contract.Step`.
+        name: SOURCE, OFFSET_LOG, PLANNING, 'stage', STATE (within the stage), 'decide', 'apply', or a
+            step of a part's writer: see `sinks.contract.Step`.
         start_ms: ms since 1970, by the clock of the machine that ran it.
         duration_ms: how long it took.
         sink: the sink's id; empty for the steps before the apply.
@@ -73,6 +81,7 @@ class EpochReport:
         dead_letters: number by kind.
         sinks: by id, in the order in which they are applied.
         steps: in the order in which they ended.
+        thrown_away: attempts of this driver at the epoch that failed before the one that was decided.
     """
 
     epoch: int
@@ -83,9 +92,12 @@ class EpochReport:
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     sinks: Mapping[str, SinkReport] = field(default_factory=dict)
     steps: tuple[TimedStep, ...] = ()
+    thrown_away: int = 0
 
     @classmethod
-    def of(cls, decided: DecidedEpoch, steps: tuple[TimedStep, ...]) -> EpochReport:
+    def of(
+        cls, decided: DecidedEpoch, steps: tuple[TimedStep, ...], thrown_away: int = 0
+    ) -> EpochReport:
         """Return the report of an epoch that every sink has."""
         record = decided.record
         tries = Counter(step.sink for step in steps if step.name == APPLY)
@@ -102,6 +114,7 @@ class EpochReport:
             },
             sinks={sink: SinkReport(record.rows(sink), tries[sink]) for sink in record.sinks},
             steps=steps,
+            thrown_away=thrown_away,
         )
 
     def without_parts(self) -> EpochReport:
@@ -159,6 +172,7 @@ def _parsed(stored: Mapping[str, Any]) -> EpochReport:
             for sink, of in stored["sinks"].items()
         },
         steps=tuple(map(_parsed_step, stored["steps"])),
+        thrown_away=int(stored.get("thrown_away", 0)),
     )
 
 
