@@ -91,6 +91,7 @@ def test_a_standby_goes_on_when_its_driver_is_killed(
     status = jobs.job_when("ip-count", lambda status: status["phase"] == "Running", "to run")
     assert status["attempt"] == before["standby"]["attempt"]
     wait_both_exact(jobs)
+    jobs.wait_ladder("ip-count")
     cluster.patch("streamingjob", "ip-count", {"spec": {"standby": 0}})
 
 
