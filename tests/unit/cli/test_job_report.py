@@ -50,6 +50,12 @@ def test_a_running_job_says_what_bounds_it() -> None:
     assert f"  {message}" in describe(bound, [], NOW)
 
 
+def test_a_job_says_how_many_of_its_executors_run() -> None:
+    assert "  1 of 2 executors run" in describe(
+        job(phase="Running", executors={"running": 1, "wanted": 2}), [], NOW
+    )
+
+
 @pytest.mark.parametrize(
     ("conf", "port"),
     [

@@ -70,6 +70,9 @@ def describe(job: Resource, events: Sequence[Resource], now: dt.datetime) -> lis
     ]
     if verdict := status.get("verdict"):
         lines.append(f"  {verdict.get('message') or verdict['reason']}")
+    if executors := status.get("executors"):
+        running, wanted = executors.get("running", 0), executors.get("wanted", 0)
+        lines.append(f"  {running} of {wanted} executors run")
     if not status.get("allEpochsApplied", True):
         lines.append("  a decided epoch may not be in every sink yet; the next driver applies it")
     if next_start := status.get("nextStartTime"):
