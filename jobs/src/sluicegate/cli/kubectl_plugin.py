@@ -236,8 +236,9 @@ def ui(kubectl: Kubectl, job: str, service: str, port: int) -> None:
     name = service or next(iter(names), "")
     if not names:
         raise click.ClickException(
-            "this namespace has no console; nothing was changed; name its namespace with -n, install it with "
-            "`helm install console charts/console`, or set console.enabled in the chart sluicegate"
+            "this namespace has no console; nothing was changed; name its namespace with -n, or install it: "
+            "`helm install console charts/console --set 'addresses={s3://BUCKET/PREFIX}'`, or console.enabled "
+            "of the chart sluicegate"
         )
     if name not in names or (len(names) > 1 and not service):
         raise click.ClickException(

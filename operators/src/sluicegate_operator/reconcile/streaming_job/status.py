@@ -16,7 +16,7 @@ from sluicegate_operator.api.streaming_job_status import (
     StreamingJobStatus,
 )
 from sluicegate_operator.reconcile.context import accept_spec
-from sluicegate_operator.reconcile.observed import Pod
+from sluicegate_operator.reconcile.observed import Executors, Pod
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.failures import FENCED
 from sluicegate_operator.reconcile.streaming_job.watchdog import NODE_LOST, NOT_ENDING
@@ -53,21 +53,19 @@ def update_status(context: JobContext, before: StreamingJobStatus) -> None:
 
 
 def _set_executors(context: JobContext, pod: Pod | None, before: StreamingJobStatus) -> None:
-    reported, known = pod.executors if pod is not None else None, context.status.executors
-    if reported is None:
+    if pod is None:
         context.set(executors=None)
         return
-    if known is not None and (known.running, known.wanted) == (reported.running, reported.wanted):
+    reported, known = pod.executors, context.status.executors
+    # a driver that stops to report them, or reports nonsense, causes no write
+    if reported is None or (known and Executors(known.running, known.wanted) == reported):
         return
     due = known.time + PROGRESS_S if known is not None else context.now
     if context.status == before and context.now < due:
         context.requeue_at(due)
         return
-    context.set(
-        executors=ExecutorsStatus(
-            running=reported.running, wanted=reported.wanted, time=context.now
-        )
-    )
+    numbers = {"running": reported.running, "wanted": reported.wanted}
+    context.set(executors=ExecutorsStatus(**numbers, time=context.now))
 
 
 def _set_progress(context: JobContext, pod: Pod | None, before: StreamingJobStatus) -> None:
