@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from sluicegate.deployment.executors import ExecutorsReporter
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import PartTooLarge, RowRefused, StageFailed
 from sluicegate.metrics import DriverMetrics
@@ -62,6 +63,7 @@ class QueryContext:
     max_part_bytes: int
     check_taken_over: Callable[[str], None] = lambda _sink: None
     progress: ProgressReporter = field(default_factory=lambda: ProgressReporter(None))
+    executors: ExecutorsReporter | None = None
     metrics: DriverMetrics = field(default_factory=DriverMetrics)
     source_offsets: SourceOffsets | None = None
 
@@ -70,6 +72,8 @@ class QueryContext:
         if self.source_offsets:
             self.source_offsets.close()
         self.progress.close()
+        if self.executors:
+            self.executors.close()
         self.tracing.close()
         self.metrics.close()
 
