@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from sluicegate import failpoints
 from sluicegate.errors import SinkUnavailable, StoreUnavailable
 from sluicegate.sinks.memory import committed
+from sluicegate.spark.apply import close_writers
 from sluicegate.spark.ports import EpochTimings
+from sluicegate.spark.query_execution import KafkaSource
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import read_report
 from sluicegate.storage.object_store import LocalObjectStore
-from tests.unit.spark.memory_epochs import ROWS, run
+from tests.unit.spark.memory_epochs import ROWS, run, runner
 
 
 class ReadOnlyReports(LocalObjectStore):
@@ -47,6 +51,22 @@ def test_an_epoch_leaves_a_report_of_every_step(tmp_path: Path, *, overlap: bool
         {"null": 1},
     )
     assert not StoredEpochLog(store).is_marked_applied(0)
+
+
+def test_a_report_says_since_when_input_waits_that_the_epoch_left(tmp_path: Path) -> None:
+    store, offsets = LocalObjectStore(tmp_path), {"t": {"0": 3}}
+    waits = []
+    for epoch, latest in enumerate(({"t": {"0": 5}}, offsets)):
+        store.create(f"offsets/{epoch}", b"v1\n{}\n{}")
+        running = runner(store, sources=[KafkaSource(1, None, offsets, latest)])
+        running.run(cast("Any", None), epoch)
+        running.background.close()
+        report = read_report(store, epoch)
+        waits.append(report.waits_since_ms if report else None)
+    close_writers(tmp_path.name)
+    assert waits[0]
+    assert 0 <= time.time() - waits[0] / 1000 < 600
+    assert waits[1] == 0
 
 
 def test_a_replay_writes_the_report_of_what_it_did(tmp_path: Path) -> None:

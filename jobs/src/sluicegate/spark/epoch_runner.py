@@ -66,6 +66,7 @@ class EpochRunner:
         with deadline(epoch, self._timeout_s):
             with self._epoch_span(epoch) as span:
                 plan = self._make_plan(batch, timings)
+                self._context.metrics.planned(epoch, timings)
                 ports = self._apply_ports(timings, span, plan.offsets(epoch)).with_plan(plan)
                 decided = run_effects(run_epoch(job, epoch), ports)
             if not job.applies_in_background(decided.record):
@@ -142,7 +143,7 @@ class EpochRunner:
         if not self._primed:
             execution.prime_sources()
             self._primed = True
-        timings.sources = execution.kafka_sources()
+        timings.sources, timings.planned_ms = execution.kafka_sources(), execution.planned_ms()
         return BatchPlan(execution, self._context, batch, timings)
 
     def _apply_ports(
@@ -182,10 +183,12 @@ class EpochRunner:
         span.set_attributes({"attempt": record.attempt, "replayed": decided.replayed})
         span.end()
         self._last_applied = decided
-        report = EpochReport.of(decided, tuple(timings.timed))
+        metrics = self._context.metrics
+        metrics.applied(decided, timings)
+        waits_since_s = metrics.oldest_input.since_s
+        report = EpochReport.of(decided, tuple(timings.timed), waits_since_s)
         self._reports = (*self._reports, report)[-EPOCHS:]
         self._context.progress.epoch(record.epoch)
-        self._context.metrics.applied(decided, timings)
         if self._context.source_offsets:
             self._context.source_offsets.applied(timings.sources)
         log.info("%s", _summary(decided, timings))
