@@ -19,7 +19,7 @@ from sluicegate_operator.reconcile.streaming_job import status
 from tests.integration.charts.rendering import only_of_kind, vendored_charts
 from tests.integration.charts.test_dashboards import DASHBOARDS
 from tests.integration.operator.api import Api, eventually
-from tests.integration.operator.container_script import NO_NODE, Behavior, ends
+from tests.integration.operator.container_script import NO_NODE, RUNS, Behavior, ends
 from tests.integration.operator.job_fixtures import REPORTS, job_when, running
 from tests.integration.operator.kubelet import Kubelet
 from tests.integration.operator.operator_thread import RunningOperator, spec_of
@@ -37,7 +37,12 @@ VALUES: Final[dict[str, Any]] = {
     "watch": {"all": True},
     "metrics": {
         "serviceMonitor": {"enabled": True},
-        "alerts": {"enabled": True, "restartsPerHour": 1, "stalledSeconds": 10},
+        "alerts": {
+            "enabled": True,
+            "restartsPerHour": 1,
+            "stalledSeconds": 10,
+            "notRunningMinutes": 50,
+        },
     },
 }
 
@@ -134,7 +139,7 @@ def test_each_panel_of_a_running_operator_has_data(scene: Scene) -> None:
 def test_each_alert_of_the_operator_fires_at_its_fault_and_not_before(
     scene: Scene, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Except for those about watches and unreadable objects, whose faults need other programs."""
+    """SluicegateWatchErrors and SluicegateUnreadableObjects have rule tests only."""
     monkeypatch.setattr(status, "PROGRESS_S", 1.0)
     api, namespace, prometheus = scene.api, scene.namespace, scene.prometheus
     assert prometheus.fired() == set()
@@ -147,8 +152,9 @@ def test_each_alert_of_the_operator_fires_at_its_fault_and_not_before(
         scene.create("fails", then=ends(1, "boom"), restart={"strategy": "None"})
 
     with scene.fires("SluicegateJobRestarts", "restarts"):
-        failures = [ends(1, "boom", after_s=0.5)] * 6
-        scene.create("restarts", *failures, then=REPORTS)
+        failures = [ends(1, "boom", after_s=2.0)] * 4  # each is running when it is scraped
+        scene.create("restarts", *failures, then=RUNS)
+    job_when(api, namespace, running(5), "restarts")
 
     with scene.fires("SluicegateJobNotRunning", "waits"):
         scene.create("waits", then=NO_NODE)
