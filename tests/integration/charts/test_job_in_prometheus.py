@@ -18,7 +18,6 @@ import pytest
 from infra.local_services import Services
 from infra.local_services.mariadb import MariaDB
 from infra.local_services.process import free_ports
-from sluicegate_jobs.ip_count.job import IpCountSettings
 from tests.integration.charts.rendering import Charts, only_of_kind
 from tests.integration.charts.test_dashboards import DASHBOARDS, expressions
 from tests.integration.console.jobs import SOON_S, Stage
@@ -39,9 +38,9 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-NAMESPACE, JOB, POD = "shop", "clicks", "clicks-1-driver"
+NAMESPACE, JOB, POD = "shop", "alerted", "alerted-1-driver"
 OF_JOB: Final = {"namespace": NAMESPACE, "job": JOB}
-TOPIC = "clicks-in"
+TOPIC = f"{JOB}-in"
 
 RECORDS, ADDRESSES = 500, 100
 """Records of an epoch, and the rows that a sink has of them."""
@@ -72,7 +71,6 @@ class Scene:
     """A running job, its database, and the Prometheus that scrapes its driver."""
 
     stage: Stage
-    settings: IpCountSettings
     database: MariaDB
     driver: RunningDriver
     prometheus: Prometheus
@@ -95,9 +93,8 @@ class Scene:
     def await_idle(self) -> None:
         """Wait until every sink has all that was sent, and no epoch runs."""
         self.stage.await_read(JOB, self.sent)
-        applied = (
-            f"sluicegate_epoch_applied >= {self.stage.newest(JOB)}"  # one without rows may follow
-        )
+        # an epoch without rows may follow, which closes windows
+        applied = f"sluicegate_epoch_applied >= {self.stage.newest(JOB)}"
         idle = f"{applied} and changes(sluicegate_epoch_applied[3s]) == 0"
         eventually(lambda: self.prometheus.query(idle), within_s=SOON_S)
 
@@ -141,7 +138,7 @@ def scene(
         driver = start(command, folder / "driver.log", variables)
         ending.callback(driver.process.wait)
         ending.callback(driver.kill)
-        scene = Scene(stage, settings, database, driver, prometheus)
+        scene = Scene(stage, database, driver, prometheus)
         scene.send_minutes(3)
         driver.wait_for(" epoch 0 committed")
         stage.await_read(JOB, scene.sent)
