@@ -19,6 +19,8 @@ from sluicegate.cli.app import app
 from sluicegate.cli.driver_process import DriverProcess, stop_without_supervisor
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.errors import ExitCode
+from sluicegate.storage import driver_end
+from sluicegate.storage.driver_end import Why, read_end
 from sluicegate.storage.driver_failure import FOLDER, read_failure
 from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.object_store import LocalObjectStore
@@ -129,6 +131,43 @@ def test_why_a_driver_failed_is_recorded_in_its_checkpoint(
     assert recorded[0].then.startswith("restart in 0.01 s")
     assert recorded[1] is not None
     assert recorded[1].then == "a restart cannot help"
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "ends", "failures"),
+    [
+        (0, False, [Why.FINISHED], []),
+        (0, True, [Why.STOPPED], []),
+        (-signal.SIGTERM, True, [Why.STOPPED], []),  # before its query had started
+        (-signal.SIGKILL, True, [], ["no restart: a stop was requested"]),
+        (-signal.SIGKILL, False, [], ["no restart (none: a failed driver is not restarted)"]),
+    ],
+)
+def test_how_the_last_driver_ended_is_recorded_in_its_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    code: int,
+    ends: list[Why],
+    failures: list[str],
+    *,
+    asked: bool,
+) -> None:
+    store = LocalObjectStore(tmp_path)
+    create_lineage(store, Lineage("l", JOB.name))
+
+    def run(stopper: supervisor._Stopper, *_given: object) -> int:
+        if asked:
+            stopper.requested.set()
+        return code
+
+    monkeypatch.setattr(supervisor._Stopper, "__enter__", lambda stopper: stopper)
+    monkeypatch.setattr(supervisor._Stopper, "run", run)
+    settings = RestartDemoSettings(checkpoint=store.url, restart="none")
+    assert supervisor.supervise(JOB, settings) == code
+    recorded = [read_end(store, name) for name in store.entries(driver_end.FOLDER)]
+    assert [of.why for of in recorded if of] == ends
+    failed = [read_failure(store, name) for name in store.entries(FOLDER)]
+    assert [of.then for of in failed if of] == failures
 
 
 _DRIVER_OR_STANDBY = """

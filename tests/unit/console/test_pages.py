@@ -244,7 +244,7 @@ def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIAp
     write_failure(store.url, older)
     write_failure(store.url, DriverFailure(2, 2.5, -9, then="restart in 1 s"))
     job = request(console, "/job/failed")
-    shown = job.text.partition("Failed drivers")[2]
+    shown = job.text.partition("Ended drivers")[2]
     assert "Data none lost Do restart" in shown
     assert shown.index("killed by signal 9") < shown.index("EpochTimeout"), "the newest first"
     assert "hunter2" not in job.body
@@ -375,3 +375,17 @@ def test_a_link_with_the_address_of_a_checkpoint_leads_to_its_job(
         missing = request(console, "/find", query=f"checkpoint={quote(other, safe='')}")
         assert missing.status == 404
         assert "<script>" not in missing.body.partition("<main")[2]
+
+
+def test_a_link_with_the_name_of_a_streaming_job_leads_to_its_newest_checkpoint(
+    tmp_path: Path, console: ASGIApp
+) -> None:
+    """As alerts do, which do not know where checkpoints are."""
+    for number, name in ((1, "shop/clicks"), (2, "shop/clicks"), (3, "shop/other")):
+        store = finished(tmp_path, f"clicks/{number}", 1)
+        write_start(store.url, DriverStart(number, {"kubernetes.job": name}))
+    found = request(console, "/find", query="job=shop/clicks")
+    assert (found.status, found.headers["location"]) == (307, "/job/clicks/2")
+    missing = request(console, "/find", query="job=shop/<script>")
+    assert missing.status == 404
+    assert "<script>" not in missing.body.partition("<main")[2]

@@ -11,10 +11,16 @@ from typing import Any, cast
 import pytest
 
 from sluicegate import failpoints
-from sluicegate.errors import SinkUnavailable, StoreUnavailable
+from sluicegate.errors import (
+    SinkRejected,
+    SinkUnavailable,
+    SluicegateError,
+    StageFailed,
+    StoreUnavailable,
+)
 from sluicegate.sinks.memory import committed
 from sluicegate.spark.apply import close_writers
-from sluicegate.spark.ports import EpochTimings
+from sluicegate.spark.ports import BatchPlan, EpochTimings, TracedSinks
 from sluicegate.spark.query_execution import KafkaSource
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import read_report
@@ -78,6 +84,39 @@ def test_a_replay_writes_the_report_of_what_it_did(tmp_path: Path) -> None:
     assert report.replayed
     assert [step.name for step in report.steps] == ["apply"]
     assert len(committed(tmp_path.name)) == ROWS.num_rows
+
+
+@pytest.mark.parametrize(
+    ("of", "method", "error", "thrown_away"),
+    [
+        (BatchPlan, "check_state", StageFailed, 1),
+        (TracedSinks, "apply", SinkRejected, 0),  # after the decision
+    ],
+)
+def test_the_report_counts_attempts_that_failed_in_the_same_driver(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of: type,
+    method: str,
+    error: type[SluicegateError],
+    thrown_away: int,
+) -> None:
+    def fails(*_given: object, **_named: object) -> None:
+        raise error("once")
+
+    store = LocalObjectStore(tmp_path)
+    store.create("offsets/0", b"v1\n{}\n{}")
+    running = runner(store)
+    with monkeypatch.context() as failing:
+        failing.setattr(of, method, fails)
+        with pytest.raises(SluicegateError):
+            running.run(cast("Any", None), 0)
+    running.run(cast("Any", None), 0)
+    running.background.close()
+    close_writers(tmp_path.name)
+    report = read_report(store, 0)
+    assert report is not None
+    assert report.thrown_away == thrown_away
 
 
 def test_an_epoch_whose_report_cannot_be_written_is_applied(

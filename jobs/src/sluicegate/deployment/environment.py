@@ -88,6 +88,9 @@ EVENT_LOGS = "spark-events"
 PROGRESS_ANNOTATION = "sluicegate.dev/progress"
 """Annotation of the driver's own pod: a JSON object of `epoch`, `at` and `verdict` (`progress`)."""
 
+EXECUTORS_ANNOTATION = "sluicegate.dev/executors"
+"""Annotation of the driver's own pod: a JSON object of `running` and `wanted` (`executors`)."""
+
 PROMOTED_ANNOTATION = "sluicegate.dev/promoted"
 """Annotation of a standby's pod, of any value: it takes over now."""
 

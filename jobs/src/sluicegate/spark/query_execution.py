@@ -5,6 +5,7 @@ Spark has no public API for it. Tests check the names used here against the pinn
 `EventTimeWatermarkExec.eventTimeStats`, `StreamingDataSourceV2ScanRelation.endOffset`,
 `SupportsAdmissionControl.reportLatestOffset`,
 `StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`,
+`ProgressContext.currentDurationsMs`,
 `MicroBatchExecution.sources`, `committedOffsets` and `getLatestExecutionContext`,
 `KafkaMicroBatchStream.kafkaOffsetReader` and its `driverKafkaParams`,
 `StreamingRelationV2.extraOptions`.
@@ -13,6 +14,7 @@ Spark has no public API for it. Tests check the names used here against the pinn
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +33,10 @@ KafkaOffsets = Mapping[str, Mapping[str, int]]
 
 _ROWS = "numOutputRows"
 _STATE_ROWS = "numTotalStateRows"
+_STATE_TIMES = ("commitTimeMs", "allRemovalsTimeMs")
+"""Metrics of state stores in ms. `allUpdatesTimeMs` is none of them: Spark also counts in it how long the
+rows take to come from the input and to be staged."""
+_DURATION = re.compile(r"(\w+) -> (\d+)")
 _STATE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
 
 
@@ -75,6 +81,7 @@ class RunningExecution:
         self._execution = self._query.lastExecution()
         self._root = self._execution.executedPlan()
         self._scans: list[JavaObject] | None = None
+        self._context = spark.sparkContext
         self._limit = spark._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit  # type: ignore[union-attr] # noqa: SLF001
 
     def end_offsets(self) -> tuple[str, ...]:
@@ -151,6 +158,28 @@ class RunningExecution:
         metrics = [node.metrics() for node in self._stateful]
         counted = [of.apply(_STATE_ROWS) for of in metrics if of.contains(_STATE_ROWS)]
         return sum(int(metric.value()) for metric in counted) if counted else None
+
+    def state_ms(self) -> float | None:
+        """Return about how long the plan's state stores have committed; None without state.
+
+        Spark adds up the tasks, as many of which run at the same time as there are partitions or cores.
+        """
+        if not self._stateful:
+            return None
+        total, cores = 0.0, max(1, self._context.defaultParallelism)
+        for node in self._stateful:
+            metrics = node.metrics()
+            sums = [metrics.apply(n).value() for n in _STATE_TIMES if metrics.contains(n)]
+            total += sum(sums) / min(int(node.stateInfo().get().numPartitions()), cores)
+        return total
+
+    def durations_ms(self) -> dict[str, int]:
+        """Return how long Spark took for each step of this epoch until it called back, by Spark's names.
+
+        Their text is parsed: a call into the JVM for each of them would delay the epoch.
+        """
+        text = self._query.getLatestExecutionContext().currentDurationsMs().toString()
+        return {name: int(ms) for name, ms in _DURATION.findall(text)}
 
     def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
         """Give a plan that will not run the event times of the one that did (rule 16).

@@ -44,6 +44,9 @@ record any name, so it says which resource to read, and never who may change it.
 DRIVER_CPU, DRIVER_MEMORY = "kubernetes.driver.cpu", "kubernetes.driver.memory"
 """The names of the requests of the driver's container, such as 1500m and 1434Mi."""
 
+EXECUTORS = "spark.executor.instances"
+"""The name of how many executors a driver requests."""
+
 _RETRY_S = 3.0
 _SPARK_PREFIXES = (
     "spark.cores.max",
@@ -52,7 +55,7 @@ _SPARK_PREFIXES = (
     "spark.driver.memory",
     "spark.dynamicAllocation.",
     "spark.executor.cores",
-    "spark.executor.instances",
+    EXECUTORS,
     "spark.executor.memory",
     "spark.executor.pyspark.memory",
     "spark.kubernetes.executor.container.image",

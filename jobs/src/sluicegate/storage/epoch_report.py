@@ -25,13 +25,21 @@ log = logging.getLogger("sluicegate.epoch")
 APPLY = "apply"
 """The step in which a sink applies its parts; a step that failed and was repeated is there twice."""
 
+SOURCE, OFFSET_LOG, PLANNING = "source", "offset log", "planning"
+"""What Spark does before it hands an epoch over: it asks the sources for new input, writes `offsets/N`,
+and plans the query."""
+
+STATE = "state"
+"""The part of the stage in which state stores commit, estimated from the sum over all tasks."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
     """One step of an epoch.
 
     Args:
-        name: 'stage', 'decide', 'apply', or a step of a part's writer: see `sinks.contract.Step`.
+        name: SOURCE, OFFSET_LOG, PLANNING, 'stage', STATE (within the stage), 'decide', 'apply', or a
+            step of a part's writer: see `sinks.contract.Step`.
         start_ms: ms since 1970, by the clock of the machine that ran it.
         duration_ms: how long it took.
         sink: the sink's id; empty for the steps before the apply.
@@ -89,6 +97,7 @@ class EpochReport:
         dead_letters: number by kind.
         sinks: by id, in the order in which they are applied.
         steps: in the order in which they ended.
+        thrown_away: attempts of this driver at the epoch that failed before the one that was decided.
         waits_since_ms: since when input waits that some sink lacked after this epoch, in ms since
             1970 (`oldest_input`); 0: the driver had seen no such input.
     """
@@ -101,11 +110,17 @@ class EpochReport:
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     sinks: Mapping[str, SinkReport] = field(default_factory=dict)
     steps: tuple[TimedStep, ...] = ()
+    thrown_away: int = 0
     waits_since_ms: float = 0.0
 
     @classmethod
     def of(
-        cls, decided: DecidedEpoch, steps: tuple[TimedStep, ...], waits_since_s: float | None = None
+        cls,
+        decided: DecidedEpoch,
+        steps: tuple[TimedStep, ...],
+        *,
+        thrown_away: int = 0,
+        waits_since_s: float | None = None,
     ) -> EpochReport:
         """Return the report of an epoch that every sink has."""
         record = decided.record
@@ -123,6 +138,7 @@ class EpochReport:
             },
             sinks={sink: SinkReport(record.rows(sink), tries[sink]) for sink in record.sinks},
             steps=steps,
+            thrown_away=thrown_away,
             waits_since_ms=round((waits_since_s or 0.0) * 1000, 3),
         )
 
@@ -181,6 +197,7 @@ def _parsed(stored: Mapping[str, Any]) -> EpochReport:
             for sink, of in stored["sinks"].items()
         },
         steps=tuple(map(_parsed_step, stored["steps"])),
+        thrown_away=int(stored.get("thrown_away", 0)),
         waits_since_ms=finite(stored.get("waits_since_ms", 0.0)),
     )
 
