@@ -45,6 +45,9 @@ RECORDS: Final = 25
 OF_AN_EPOCH: Final = 10
 DEADLINE_S: Final = 60.0
 
+ONE_EPOCH: Final = "24000 hours"
+"""An interval without a second epoch: Spark aligns intervals to 1970, so an hour may end any moment."""
+
 _GROUPS_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 Samples = Mapping[str, float]
@@ -189,7 +192,7 @@ class Seen:
 @pytest.fixture(scope="module")
 def seen(spark: SparkSession, services: Services, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     job = Job(spark, services.kafka, tmp_path_factory.mktemp("offsets"))
-    with job.running("1 hour") as (query, port):
+    with job.running(ONE_EPOCH) as (query, port):
         wait_until(query, lambda: job.lag() is not None)
         backlog, backlog_in_tool = scrape(port), job.lag_in_tool()
     job.reset(1)
