@@ -33,6 +33,7 @@ DRIVER_ACCOUNT = f"{GROUP}/driver-account"
 SPEC_HASH = f"{GROUP}/spec-hash"
 RESTORE_FROM = f"{GROUP}/restore-from"
 PROGRESS = PROGRESS_ANNOTATION
+PROGRESS_INTERVAL = f"{GROUP}/progress-interval"
 PROMOTED, STANDBY_READY = PROMOTED_ANNOTATION, STANDBY_READY_ANNOTATION
 EXECUTOR_TEMPLATE = f"{GROUP}/executor-template"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"

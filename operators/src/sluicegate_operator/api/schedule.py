@@ -32,7 +32,7 @@ _CRON = "^(?i:" + r"\s+".join(_FIELDS) + ")$"
 end before they begin, and days that no month has."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
     """When a batch job runs, or when savepoints are taken."""
 

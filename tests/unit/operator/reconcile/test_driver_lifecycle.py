@@ -435,15 +435,6 @@ def test_a_restart_after_a_failure_in_the_future_keeps_its_delay() -> None:
     assert [one.time for one in after.status.failures] == [NOW]
 
 
-def test_progress_alone_is_written_at_most_twice_a_minute() -> None:
-    first = decide(job(status=alive()), observed(pod(progress=Progress(NOW, 7)))).status
-    for seconds, epoch in ((29.0, 7), (30.0, 9)):
-        seen = observed(pod(progress=Progress(NOW + seconds, 9)), as_of=NOW + seconds)
-        after = decide(job(status=first), seen, NOW + seconds).status
-        assert after.checkpoint.last_epoch == epoch
-        assert (after == first) is (epoch == 7)
-
-
 def test_what_bounds_a_job_is_shown_until_its_driver_has_ended() -> None:
     bound = VerdictStatus(reason="BoundByPlan", message="Bound by the plan.")
     running = observed(pod(progress=Progress(NOW, 7, bound)))

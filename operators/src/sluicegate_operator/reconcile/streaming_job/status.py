@@ -16,8 +16,9 @@ from sluicegate_operator.reconcile.streaming_job.failures import FENCED
 from sluicegate_operator.reconcile.streaming_job.watchdog import NODE_LOST, NOT_ENDING
 from sluicegate_operator.reconcile.upgrade_queue import UPGRADE_QUEUED
 
-PROGRESS_S = 30.0
-"""Progress alone is written at this interval: a thousand jobs must not each write at every epoch."""
+PROGRESS_S = 55.0
+"""Progress alone is written at this interval: a thousand jobs must not each write at every epoch. It is
+shorter than the minute between two reports of a driver, so that jitter does not make every second one wait."""
 
 _LISTED_ATTEMPTS = 20
 
