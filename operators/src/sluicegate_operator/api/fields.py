@@ -32,7 +32,7 @@ Template = Mapping[str, Any]
 when the operator creates the object."""
 
 
-class PackedObject(Mapping[str, Any]):
+class PackedObject(Mapping[str, Any]):  # noqa: PLW1641 - as unhashable as a dictionary
     """A JSON object stored as text and parsed on each access: a fifth of the memory of dictionaries.
 
     For what every cached resource has and few reconciliations read.

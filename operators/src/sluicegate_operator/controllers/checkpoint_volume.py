@@ -104,7 +104,7 @@ class VolumeController(StorageController):
         """Queue the volume of a job that was created or has disappeared.
 
         The first job of a volume protects it from deletion. A thousand more that are created with it need one
-        reconciliation, which looks at all of them, and not a thousand.
+        reconciliation for all of them, and not a thousand.
         """
         if (old is None) == (new is None):
             return

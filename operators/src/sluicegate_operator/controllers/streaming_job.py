@@ -429,7 +429,7 @@ def _job(resource: JobResource) -> Job:
 
 def _folder_of(resource: JobResource) -> tuple[str, str, str] | None:
     spec = resource.valid_spec
-    return spec and _folder(*resource.key, spec.checkpoint)
+    return None if spec is None else _folder(*resource.key, spec.checkpoint)
 
 
 def _folder(namespace: str, job: str, checkpoint: CheckpointSettings) -> tuple[str, str, str]:

@@ -106,8 +106,10 @@ def _check_progress(context: JobContext, pod: Pod, running_at: float) -> None:
     if pod.standby or pod.promoted:  # it may have waited for longer than the deadline
         began = max(began, context.driver.request_time or began)
     newest = max(began, pod.progress.at) if pod.progress else began
-    # a deadline that was shortened while the driver runs must leave time for the reports that it sends
-    limit_s = max(context.spec.progress_deadline_s, _MISSED_REPORTS * pod.progress_interval_s)
+    # progress may be newer than its last report by an interval; and a deadline that was shortened while
+    # the driver runs must leave time for the reports that it sends
+    interval_s = pod.progress_interval_s
+    limit_s = max(context.spec.progress_deadline_s + interval_s, _MISSED_REPORTS * interval_s)
     _stop_after(context, newest, limit_s, STUCK)
 
 
