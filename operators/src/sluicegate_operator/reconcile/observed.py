@@ -62,6 +62,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Executors:
+    """What a driver reports of its executors: how many are connected, and how many it has requested."""
+
+    running: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A driver's pod.
 
@@ -115,6 +123,7 @@ class Pod:
     standby_ready: bool = False
     progress: Progress | None = None
     progress_interval_s: int = 0
+    executors: Executors | None = None
 
     @property
     def start_began_at(self) -> float:
