@@ -19,7 +19,7 @@ SCREENSHOTS_VARIABLE = "SLUICEGATE_SCREENSHOTS"
 """Variable with the folder for the screenshots; without it they are in the folder of the test."""
 
 NO_SINK = re.compile(
-    r"Bound by (?:the plan|its state|its source|Spark's planning)|It waits for (?:input|its trigger)"
+    r"Bound by (?:the plan|its state|its source|Spark's planning|the checkpoint's store)|It waits for"
 )
 """The verdict on a job whose sinks are quick while they work: which of these it is, the machine decides."""
 
