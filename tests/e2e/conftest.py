@@ -24,6 +24,7 @@ from tests.e2e.platform import (
     NAMESPACE,
     OPERATOR_NAMESPACE,
     RELEASE,
+    STORE,
     TENANT,
     TENANT_USER,
     VOLUME,
@@ -38,6 +39,18 @@ DIAGNOSTICS = work_folder() / "e2e"
 
 LINES, RECORDS = 400, 400
 """Number of lines and records that a call of `feed` feeds."""
+
+_SECURED_CONSOLE = {
+    "object-store.users": [
+        {"name": VOLUME, "bucket": "sluicegate"},
+        {"name": "backups", "bucket": "sluicegate-backups"},
+        {"name": "console", "bucket": "sluicegate", "readOnly": True},
+    ],
+    "console.store.endpoint": f"https://{STORE}.{NAMESPACE}.svc:7070",
+    "console.store.authoritySecret": f"{STORE}-tls",
+    "console.resources.requests.cpu": "20m",
+}
+"""Values of the console of a secured platform besides those of its two files."""
 
 Feed = Callable[[], None]
 
@@ -74,7 +87,7 @@ def platform(cluster: Cluster) -> Platform:
 
 @pytest.fixture(scope="session")
 def secured(cluster: Cluster) -> Iterator[Platform]:
-    """Install the platform with all that can be on: TLS, logins, three Kafka nodes, backups.
+    """Install the platform with all that can be on: TLS, logins, three Kafka nodes, backups, a console.
 
     The store's volume is a disk whose power can be cut.
     """
@@ -85,7 +98,11 @@ def secured(cluster: Cluster) -> Iterator[Platform]:
         "kafka.replicas=3,kafka.resources.requests.cpu=20m"
         f",object-store.persistence.existingClaim={disk.NAME}"
     )
-    options = ("--values", str(CHART / "ci" / "tls-scram-values.yaml"), "--set", values)
+    options = ["--set", values]
+    for name in ("console-values.yaml", "tls-scram-values.yaml"):
+        options += ["--values", str(CHART / "ci" / name)]
+    for key, value in _SECURED_CONSOLE.items():
+        options += ["--set-json", f"{key}={json.dumps(value)}"]
     yield install(cluster, *options, secured=True, first=disk.volume(NAMESPACE))
     clear(cluster)
     cluster.run("delete", "persistentvolume", disk.NAME, "--timeout=60s")

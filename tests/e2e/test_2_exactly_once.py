@@ -20,6 +20,12 @@ def test_both_jobs_run_and_are_exact(jobs: Platform) -> None:
     for name in ("ip-count", "two-sinks"):
         jobs.job_when(name, lambda status: "lastEpoch" in status.get("checkpoint", {}), "an epoch")
     wait_both_exact(jobs)
+    executors = {"running": 1, "wanted": 1}
+    jobs.job_when(
+        "two-sinks",
+        lambda status: executors.items() <= status.get("executors", {}).items(),
+        "its executor",
+    )
     jobs.wait_ladder("ip-count")
     start_page = jobs.page("")
     assert {"job-ip-count/1", "job-two-sinks/1"} <= set(re.findall(r'id="(job-[^"]+)"', start_page))
@@ -91,6 +97,7 @@ def test_a_standby_goes_on_when_its_driver_is_killed(
     status = jobs.job_when("ip-count", lambda status: status["phase"] == "Running", "to run")
     assert status["attempt"] == before["standby"]["attempt"]
     wait_both_exact(jobs)
+    jobs.wait_ladder("ip-count")
     cluster.patch("streamingjob", "ip-count", {"spec": {"standby": 0}})
 
 

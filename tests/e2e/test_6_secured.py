@@ -1,6 +1,6 @@
 """Three Kafka nodes with TLS and SCRAM, MySQL and the store with TLS. A job is installed by its chart.
 
-The store's volume is a disk whose power can be cut.
+The store's volume is a disk whose power can be cut. After each kill the console's ladder is right.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def test_a_job_is_exact_through_a_killed_driver(secured: Platform, tmp_path: Pat
         "a replacement driver",
     )
     secured.wait_exact("ip_count", "ip-count")
+    secured.wait_ladder("ip-count")
 
 
 def test_a_broker_of_three_killed_leaves_the_job_exact(secured: Platform) -> None:
@@ -84,6 +85,7 @@ def test_a_broker_of_three_killed_leaves_the_job_exact(secured: Platform) -> Non
     secured.cluster.run("scale", f"statefulset/{RELEASE}-kafka", "--replicas=2")  # it stays away
     secured.feed("ip_count_source", lines)
     secured.wait_exact("ip_count", "ip-count")
+    secured.wait_ladder("ip-count")
     assert secured.job_when("ip-count", bool, "a status")["attempt"] == before["attempt"]
 
 
@@ -99,3 +101,4 @@ def test_a_power_cut_of_the_store_leaves_the_job_exact(secured: Platform) -> Non
     secured.cluster.kill(f"{STORE}-0")
     secured.feed("ip_count_source", lines[LINES // 2 :])
     secured.wait_exact("ip_count", "ip-count")
+    secured.wait_ladder("ip-count")

@@ -82,6 +82,7 @@ COMBINED: Mapping[str, Mapping[str, Any]] = {
         "targets": "ip_count",
         "account": {"create": True},
         "savepoint": {"enabled": True},
+        "podDisruptionBudget": {"enabled": True},
         "connections": {"mysql": {"authority": "mysql-tls"}},
         "metrics": {
             "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},

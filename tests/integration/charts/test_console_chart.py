@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sluicegate.cli.history import history
+from sluicegate.cli.kubectl_plugin import CONSOLES
 from sluicegate.cli.ui import ui
 from tests.integration.charts.rendering import VALUES, Charts, Document, of_kind, only_of_kind
 from tests.integration.charts.test_accepted import COMBINED
@@ -44,6 +45,17 @@ def test_the_command_accepts_its_arguments(console: list[Document]) -> None:
     assert not given["kafka"], "pages contain no rows"
     assert (given["price_core_hour"], given["price_gib_hour"]) == (0.03, 0.004)
     assert (given["actions"], given["groups"]) == (True, ("shop-oncall",))
+
+
+def test_the_kubectl_plugin_finds_the_console_and_not_the_history_server(
+    console: list[Document],
+) -> None:
+    services = of_kind(console, "Service")
+    assert {one["metadata"]["name"] for one in services} == {NAME, HISTORY}
+    wanted = dict(label.split("=") for label in CONSOLES.split(","))
+    found = [one for one in services if wanted.items() <= one["metadata"]["labels"].items()]
+    assert [one["metadata"]["name"] for one in found] == [NAME]
+    assert [port["name"] for port in found[0]["spec"]["ports"]] == ["http"]
 
 
 def test_it_has_the_keys_of_its_own_secret_and_no_other(console: list[Document]) -> None:

@@ -214,3 +214,14 @@ def test_scrapes_of_monitoring_and_the_jobs_executors_reach_the_driver(charts: C
     (peer,) = own["from"]
     assert peer["podSelector"]["matchLabels"].items() <= executor["metadata"]["labels"].items()
     assert "ports" not in own
+
+
+def test_a_disruption_budget_is_made_on_request_and_selects_drivers_alone(charts: Charts) -> None:
+    assert not of_kind(charts.render("job"), "PodDisruptionBudget")
+    values = {"podDisruptionBudget": {"enabled": True}}
+    rendered = charts.render("job", values, release="ip-count")
+    budget = only_of_kind(rendered, "PodDisruptionBudget")
+    assert budget["spec"]["minAvailable"] == 1
+    for role, selected in ((labels.DRIVER, True), (labels.EXECUTOR, False)):
+        pod = {"metadata": {"labels": {labels.JOB: "ip-count", labels.ROLE: role}}}
+        assert selects(budget, pod) is selected

@@ -92,7 +92,12 @@ FULL_JOB: Final[Object] = {
 BATCH_JOB: Final[Object] = {
     **MINIMAL_JOB,
     "trigger": "AvailableNow",
-    "schedule": {"cron": "*/5 * * * *", "timeZone": "Europe/Berlin", "startingDeadlineSeconds": 60},
+    "schedule": {
+        "cron": "*/5 * * * *",
+        "timeZone": "Europe/Berlin",
+        "concurrencyPolicy": "Replace",
+        "startingDeadlineSeconds": 60,
+    },
 }
 FULL_VOLUME: Final[Object] = {
     "endpoint": "https://minio.example:9000",

@@ -155,6 +155,11 @@ INVALID_SPECS = [
         VOLUME, {"endpoint": "http://minio", "authoritySecret": "ca"}, "needs an https endpoint"
     ),
     Rejected(VOLUME, {"prefix": "/team"}, "spec.prefix in body should match"),
+    Rejected(
+        JOB,
+        {"trigger": "Once", "schedule": {"cron": "0 3 * * *", "concurrencyPolicy": "Allow"}},
+        "concurrencyPolicy Allow would run two drivers with one checkpoint",
+    ),
     # types and unknown fields
     Rejected(JOB, {"suspend": "yes"}, "spec.suspend: Invalid value"),
     Rejected(JOB, {"executor": {"instances": "3"}}, "spec.executor.instances: Invalid value"),

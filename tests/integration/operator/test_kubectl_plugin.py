@@ -88,6 +88,31 @@ def test_sparks_ui_that_is_off_is_refused_with_how_to_turn_it_on(
     assert 'set spark.ui.enabled in spec.sparkConf to "true"' in refused.stderr
 
 
+def test_a_console_that_is_missing_is_refused_with_how_to_install_it(
+    kubectl: Run, namespace: str
+) -> None:
+    refused = kubectl("sluicegate", "-n", namespace, "ui")
+    assert refused.returncode == 1
+    assert "helm install console charts/console" in refused.stderr
+
+
+def test_the_console_is_found_by_its_labels_and_a_jobs_page_is_named(
+    api: Api, namespace: str, kubectl: Run
+) -> None:
+    labels = {
+        "app.kubernetes.io/part-of": "sluicegate",
+        "app.kubernetes.io/component": "console",
+    }
+    service = {  # without pods, to which kubectl would wait for a connection
+        "metadata": {"name": "board", "labels": labels},
+        "spec": {"ports": [{"name": "http", "port": 8321}]},
+    }
+    api.create_core(namespace, "services", service)
+    shown = kubectl("sluicegate", "-n", namespace, "ui", "clicks")
+    assert f"http://127.0.0.1:8321/find?job={namespace}/clicks" in shown.stderr
+    assert "Service is defined without a selector" in shown.stderr
+
+
 def test_actions_change_the_job_and_show_their_command(
     api: Api, namespace: str, sluicegate: Callable[..., str]
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate.cli.job_report import describe, spark_ui_port, table, why
+from sluicegate.cli.job_report import console_page, describe, spark_ui_port, table, why
 
 NOW = dt.datetime(2026, 1, 31, 12, 0, tzinfo=dt.UTC)
 
@@ -48,6 +48,12 @@ def test_a_running_job_says_what_bounds_it() -> None:
     message = "Bound by the plan: its stage takes 100 ms of 170 ms (59%)."
     bound = job(phase="Running", verdict={"reason": "BoundByPlan", "message": message})
     assert f"  {message}" in describe(bound, [], NOW)
+
+
+def test_a_job_says_how_many_of_its_executors_run() -> None:
+    assert "  1 of 2 executors run" in describe(
+        job(phase="Running", executors={"running": 1, "wanted": 2}), [], NOW
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,3 +129,11 @@ def test_the_newest_events_end_the_text() -> None:
         "    2h ago  Started: old",
         "    60s ago  Restarting: new",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("", "/"), ("clicks", "/find?job=shop/clicks"), ("till/clicks", "/find?job=till/clicks")],
+)
+def test_a_jobs_page_in_the_console_is_found_by_namespace_and_name(name: str, path: str) -> None:
+    assert console_page("http://127.0.0.1:8321", name, "shop") == f"http://127.0.0.1:8321{path}"

@@ -224,3 +224,12 @@ def test_a_job_is_behind_since_the_oldest_input_that_a_sink_lacks() -> None:
     assert job(done, committed=0).behind_since_ms == 0
     assert job(done, planned=1, committed=0).behind_since_ms == NOW_MS - HOUR_MS
     assert job(done).behind_since_ms == NOW_MS, "it is in doubt since its decision"
+
+
+def test_a_job_is_behind_since_its_driver_saw_input_that_its_last_epoch_left() -> None:
+    left = replace(report(0), waits_since_ms=NOW_MS - 2 * HOUR_MS)
+    done = epoch(0, at_ms=NOW_MS, report=left)
+    assert job(done, committed=0).behind_since_ms == NOW_MS - 2 * HOUR_MS
+    assert job(done, epoch(1, at_ms=NOW_MS)).behind_since_ms == NOW_MS - 2 * HOUR_MS
+    without = job(done, epoch(1, at_ms=NOW_MS), committed=1)
+    assert without.behind_since_ms == 0, "a later epoch may have read it"

@@ -266,6 +266,13 @@ def test_a_job_shows_its_settings_and_what_differs_from_before(
     assert "starts/3 is damaged" in request(console, "/job/set").text
 
 
+def test_a_job_shows_how_long_the_parts_of_its_start_took(tmp_path: Path, console: ASGIApp) -> None:
+    store = finished(tmp_path, "timed", 1)
+    write_start(store.url, DriverStart(1, {}, {"session": 4.31, "query": 1.0}))
+    shown = "The parts of its start took: session 4.3 s, query 1.0 s."
+    assert shown in request(console, "/job/timed").text
+
+
 @pytest.mark.parametrize(
     ("settings", "shown"),
     [

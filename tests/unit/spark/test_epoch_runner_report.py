@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,7 @@ from sluicegate.errors import (
 from sluicegate.sinks.memory import committed
 from sluicegate.spark.apply import close_writers
 from sluicegate.spark.ports import BatchPlan, EpochTimings, TracedSinks
+from sluicegate.spark.query_execution import KafkaSource
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import read_report
 from sluicegate.storage.object_store import LocalObjectStore
@@ -55,6 +57,22 @@ def test_an_epoch_leaves_a_report_of_every_step(tmp_path: Path, *, overlap: bool
         {"null": 1},
     )
     assert not StoredEpochLog(store).is_marked_applied(0)
+
+
+def test_a_report_says_since_when_input_waits_that_the_epoch_left(tmp_path: Path) -> None:
+    store, offsets = LocalObjectStore(tmp_path), {"t": {"0": 3}}
+    waits = []
+    for epoch, latest in enumerate(({"t": {"0": 5}}, offsets)):
+        store.create(f"offsets/{epoch}", b"v1\n{}\n{}")
+        running = runner(store, sources=[KafkaSource(1, None, offsets, latest)])
+        running.run(cast("Any", None), epoch)
+        running.background.close()
+        report = read_report(store, epoch)
+        waits.append(report.waits_since_ms if report else None)
+    close_writers(tmp_path.name)
+    assert waits[0]
+    assert 0 <= time.time() - waits[0] / 1000 < 600
+    assert waits[1] == 0
 
 
 def test_a_replay_writes_the_report_of_what_it_did(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 Resource = Mapping[str, Any]
 
@@ -69,6 +70,9 @@ def describe(job: Resource, events: Sequence[Resource], now: dt.datetime) -> lis
     ]
     if verdict := status.get("verdict"):
         lines.append(f"  {verdict.get('message') or verdict['reason']}")
+    if executors := status.get("executors"):
+        running, wanted = executors.get("running", 0), executors.get("wanted", 0)
+        lines.append(f"  {running} of {wanted} executors run")
     if not status.get("allEpochsApplied", True):
         lines.append("  a decided epoch may not be in every sink yet; the next driver applies it")
     if next_start := status.get("nextStartTime"):
@@ -93,6 +97,19 @@ def spark_ui_port(job: Resource) -> int | None:
     if conf.get("spark.ui.enabled", "").lower() != "true":
         return None
     return int(conf.get("spark.ui.port", _SPARK_UI_PORT))
+
+
+def console_page(console: str, job: str, namespace: str) -> str:
+    """Return the address of a job's page in a console, or of its start page.
+
+    Args:
+        console: the address of the console.
+        job: a name, or `namespace/name`; empty: the start page.
+        namespace: of a job without one.
+    """
+    if not job:
+        return f"{console}/"
+    return f"{console}/find?job={quote(job if '/' in job else f'{namespace}/{job}')}"
 
 
 def _row(job: Resource, now: dt.datetime, *, namespaces: bool) -> tuple[str, ...]:

@@ -17,7 +17,14 @@ from typing import Any
 
 import click
 
-from sluicegate.cli.job_report import Resource, describe, driver_pod, spark_ui_port, table
+from sluicegate.cli.job_report import (
+    Resource,
+    console_page,
+    describe,
+    driver_pod,
+    spark_ui_port,
+    table,
+)
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.deployment.job_actions import (
     API,
@@ -32,6 +39,8 @@ from sluicegate.deployment.job_actions import (
 
 _GROUP = API.partition("/")[0]
 _JOBS, _SAVEPOINTS = f"{JOBS}.{_GROUP}", f"{SAVEPOINTS}.{_GROUP}"
+CONSOLES = "app.kubernetes.io/part-of=sluicegate,app.kubernetes.io/component=console"
+"""The labels of the consoles' Services."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +219,34 @@ def spark_ui(kubectl: Kubectl, job: str, port: int) -> None:
         )
     click.echo(f"http://127.0.0.1:{port}/StreamingQuery/", err=True)
     kubectl.hand_over("port-forward", f"pod/{pod}", f"{port}:{remote}")
+
+
+@app.command()
+@click.argument("job", default="")
+@click.option("--service", default="", help="The console's Service, if there are several consoles.")
+@click.option("--port", default=8321, help="The local port.", show_default=True)
+@click.pass_obj
+def ui(kubectl: Kubectl, job: str, service: str, port: int) -> None:
+    """Forward a local port to the console, until Ctrl-C, and print its address.
+
+    With a JOB, which may be NAMESPACE/NAME, that of its page.
+    """
+    consoles = kubectl.read("get", "services", f"--selector={CONSOLES}")["items"]
+    names = {one["metadata"]["name"]: one["metadata"]["namespace"] for one in consoles}
+    name = service or next(iter(names), "")
+    if not names:
+        raise click.ClickException(
+            "this namespace has no console; nothing was changed; name its namespace with -n, or install it: "
+            "`helm install console charts/console --set 'addresses={s3://BUCKET/PREFIX}'`, or console.enabled "
+            "of the chart sluicegate"
+        )
+    if name not in names or (len(names) > 1 and not service):
+        raise click.ClickException(
+            f"this namespace has these consoles: {', '.join(sorted(names))}; nothing was changed; choose "
+            "one with --service"
+        )
+    click.echo(console_page(f"http://127.0.0.1:{port}", job, names[name]), err=True)
+    kubectl.hand_over("port-forward", f"service/{name}", f"{port}:http")
 
 
 def _change(kubectl: Kubectl, job: str, action: Action, resource: Resource | None = None) -> None:

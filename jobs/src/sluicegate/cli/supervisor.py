@@ -73,6 +73,7 @@ def supervise(job: PackagedJob, settings: JobSettings, *, standby: bool = False)
         command = [sys.executable, "-m", "sluicegate.cli", "run", job.name, "--once"]
         while True:
             termination_file.unlink(missing_ok=True)
+            environment[str(DriverVariable.RESTARTS)] = str(len(failures))
             started = time.monotonic()
             code = stopper.run([*command, *as_arguments(settings, empty=True)], environment)
             ended = time.monotonic()
@@ -192,7 +193,9 @@ class _Stopper:
     ) -> None:
         started = child.await_started()
         if self._wants_standby and started and child.running and not self.requested.is_set():
-            self._standby = DriverProcess(command, environment, standby=True)
+            restarts = int(environment.get(DriverVariable.RESTARTS, "0")) + 1  # when it takes over
+            its_own = {**environment, str(DriverVariable.RESTARTS): str(restarts)}
+            self._standby = DriverProcess(command, its_own, standby=True)
 
     def _take_standby(self) -> DriverProcess | None:
         standby, self._standby = self._standby, None
@@ -220,6 +223,7 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     """
     from sluicegate.spark.query import Run  # noqa: PLC0415 - only a driver needs Spark
     from sluicegate.spark.session import session  # noqa: PLC0415
+    from sluicegate.spark.start_times import OF_PROCESS, StartPart  # noqa: PLC0415
     from sluicegate.spark.warm_up import prepare_standby  # noqa: PLC0415
 
     stop_without_supervisor()
@@ -229,9 +233,10 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
         spark = session(job.name)
         writer = None
         if is_standby():
-            writer = prepare_standby(spark, partial(job.build, spark, settings))
-            if not await_turn():
-                return 0
+            with OF_PROCESS.part(StartPart.STANDBY):
+                writer = prepare_standby(spark, partial(job.build, spark, settings))
+                if not await_turn():
+                    return 0
             started = time.monotonic()
         writer = writer or job.build(spark, settings)
         if writer.await_promotion():  # in a pod; SIGTERM still ends the process at once

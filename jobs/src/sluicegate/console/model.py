@@ -211,10 +211,19 @@ class JobFacts:
 
     @property
     def behind_since_ms(self) -> int:
-        """Since when input is planned that some sink lacks, 0 if there is none or it is unknown.
+        """Since when input waits that some sink lacks, 0 if there is none or it is unknown.
 
-        Input that Spark has not planned yet is in no checkpoint and does not count.
+        Input that Spark has not planned counts if the driver saw it when its last epoch was planned,
+        as in the metric (`sluicegate.oldest_input`).
         """
+        applied = self.every_sink_has
+        seen = next((report for report in self.reports if report.epoch == applied), None)
+        times_ms = (int(seen.waits_since_ms) if seen else 0, self._planned_since_ms)
+        return min(filter(None, times_ms), default=0)
+
+    @property
+    def _planned_since_ms(self) -> int:
+        """Since when input is planned that some sink lacks, 0 if there is none or it is unknown."""
         doubt, newest = self.in_doubt, self.newest
         if doubt is not None:
             return min(doubt.decided_at_ms, self.planned_at_ms or doubt.decided_at_ms)

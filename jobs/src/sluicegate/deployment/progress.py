@@ -13,10 +13,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol, TypedDict
+from typing import TypedDict
 
 from sluicegate.deployment.environment import PROGRESS_ANNOTATION
 from sluicegate.deployment.own_pod import OwnPod
+from sluicegate.deployment.pod_report import Annotatable, PodReport
 
 log = logging.getLogger("sluicegate.progress")
 
@@ -32,18 +33,6 @@ class VerdictReport(TypedDict):
     message: str
 
 
-class Annotatable(Protocol):
-    """An object with annotations."""
-
-    def annotate(self, key: str, value: str) -> None:
-        """Set an annotation.
-
-        Raises:
-            OSError, http.client.HTTPException: connection, certificate or response failed.
-            RequestRejected: the API server rejected the request.
-        """
-
-
 class ProgressReporter:
     """Sends the progress of a driver in the background.
 
@@ -53,7 +42,14 @@ class ProgressReporter:
     """
 
     def __init__(self, pod: Annotatable | None, every_s: float = EVERY_S) -> None:
-        self._pod, self._every_s = pod, every_s
+        self._every_s = every_s
+        self._report_to = pod and PodReport(
+            pod,
+            PROGRESS_ANNOTATION,
+            log,
+            what="progress",
+            data="the job goes on; the operator may consider it stuck",
+        )
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._epoch: int | None = None
@@ -61,7 +57,6 @@ class ProgressReporter:
         self._at = 0.0
         self._unsent = self._closed = self._first_reported = self._verdict_failed = False
         self._next = 0.0
-        self._failures: set[str] = set()
 
     @classmethod
     def of_pod(cls) -> ProgressReporter:
@@ -71,7 +66,7 @@ class ProgressReporter:
     @property
     def enabled(self) -> bool:
         """Whether reports are sent at all."""
-        return self._pod is not None
+        return self._report_to is not None
 
     def before(self, epoch: int | None, verdict: Callable[[], VerdictReport] | None = None) -> None:
         """Set what is known when the query starts; sends nothing.
@@ -108,19 +103,19 @@ class ProgressReporter:
             self._thread.join(_LAST_REPORT_S)
 
     def _report(self) -> None:
-        if self._pod is None or self._closed:
+        if self._report_to is None or self._closed:
             return
         self._at, self._unsent = time.time(), True
         if self._thread is None:
             self._thread = threading.Thread(
-                target=self._run, args=(self._pod,), name="sluicegate-progress", daemon=True
+                target=self._run, args=(self._report_to,), name="sluicegate-progress", daemon=True
             )
             self._thread.start()
         self._changed.notify()
 
-    def _run(self, pod: Annotatable) -> None:
+    def _run(self, report: PodReport) -> None:
         while (value := self._next_report()) is not None:
-            sent = self._send(pod, value)
+            sent = report.send(value)
             with self._changed:
                 self._unsent = self._unsent or not sent
                 if self._closed and not sent:
@@ -160,27 +155,3 @@ class ProgressReporter:
                     error,
                 )
             return {}
-
-    def _send(self, pod: Annotatable, value: str) -> bool:
-        try:
-            pod.annotate(PROGRESS_ANNOTATION, value)
-        except Exception as error:  # noqa: BLE001 - no failure here may end the driver
-            self._log_failure(error)
-            return False
-        if self._failures:
-            log.info("progress reports reach the API server again")
-            self._failures.clear()
-        return True
-
-    def _log_failure(self, error: Exception) -> None:
-        kind = f"{type(error).__name__} {getattr(error, 'status', '')}"
-        if kind in self._failures:
-            return
-        self._failures.add(kind)
-        log.warning(
-            "cannot report progress (%s): %s\n"
-            "  data: the job goes on; the operator may consider it stuck\n"
-            "  do: allow the driver's service account to patch its pod; check the API server",
-            type(error).__name__,
-            error,
-        )

@@ -23,6 +23,7 @@ from sluicegate.protocol.recovery import unapplied_record
 from sluicegate.savepoints.restore import restore_savepoint
 from sluicegate.settings.schema import NOTHING_STARTED
 from sluicegate.spark import shutdown
+from sluicegate.spark.start_times import OF_PROCESS, StartPart
 from sluicegate.storage.driver_end import DriverEnd, write_end
 from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.epoch_log import log_ports
@@ -129,7 +130,8 @@ def _run(arguments: Sequence[str]) -> int:
         if not environment.apply_only:
             _reject_outdated_checkpoint(environment)
         if environment.restore_from:
-            _restore(environment)
+            with OF_PROCESS.part(StartPart.RESTORE):
+                _restore(environment)
         _run_main(user_main)
         code = 0
     except SystemExit as end:

@@ -68,6 +68,7 @@ class EpochRunner:
         with deadline(epoch, self._timeout_s):
             with self._epoch_span(epoch) as span:
                 plan = self._make_plan(batch, timings)
+                self._context.metrics.planned(epoch, timings)
                 ports = self._apply_ports(timings, span, plan.offsets(epoch)).with_plan(plan)
                 try:
                     decided = run_effects(run_epoch(job, epoch), ports)
@@ -149,7 +150,7 @@ class EpochRunner:
             execution.prime_sources()
             self._primed = True
         timings.add_planned(execution.durations_ms())
-        timings.sources = execution.kafka_sources()
+        timings.sources, timings.planned_ms = execution.kafka_sources(), execution.planned_ms()
         return BatchPlan(execution, self._context, batch, timings)
 
     def _apply_ports(
@@ -189,12 +190,18 @@ class EpochRunner:
         span.set_attributes({"attempt": record.attempt, "replayed": decided.replayed})
         span.end()
         self._last_applied = decided
+        metrics = self._context.metrics
+        metrics.applied(decided, timings)
         # of a replay in the same driver, the last stage that failed was decided before it did
         thrown_away = max(0, self._failed_stages.pop(record.epoch, 0) - decided.replayed)
-        report = EpochReport.of(decided, tuple(timings.timed), thrown_away)
+        report = EpochReport.of(
+            decided,
+            tuple(timings.timed),
+            thrown_away=thrown_away,
+            waits_since_s=metrics.oldest_input.since_s,
+        )
         self._reports = (*self._reports, report)[-EPOCHS:]
         self._context.progress.epoch(record.epoch)
-        self._context.metrics.applied(decided, timings)
         if self._context.source_offsets:
             self._context.source_offsets.applied(timings.sources)
         log.info("%s", _summary(decided, timings))

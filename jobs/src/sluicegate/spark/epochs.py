@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sluicegate.deployment import promotion
 from sluicegate.deployment.environment import DriverEnvironment
+from sluicegate.deployment.executors import ExecutorsReporter
+from sluicegate.deployment.own_pod import OwnPod
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import SettingsInvalid
 from sluicegate.metrics import DriverMetrics
@@ -19,6 +22,7 @@ from sluicegate.savepoints.takeover import take_over_or_isolate, verify_takeover
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark import shutdown
+from sluicegate.spark.conf import KUBERNETES
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_schema, frame_of
 from sluicegate.spark.ports import QueryContext
@@ -31,8 +35,10 @@ from sluicegate.spark.session import (
     prepare,
 )
 from sluicegate.spark.source_offsets import SourceOffsets, source_group
+from sluicegate.spark.start_times import OF_PROCESS, StartPart, StartTimes
 from sluicegate.spark.warm_up import prepare_standby
 from sluicegate.storage.driver_start import (
+    EXECUTORS,
     SPARK_VERSION,
     DriverStart,
     deployment_settings,
@@ -77,7 +83,7 @@ class EpochsWriter:
             raise shutdown.Ended
         started = self._effective_settings(spark, context)  # while Spark certainly answers
         query = EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
-        write_start(self.checkpoint, DriverStart.now(started))
+        write_start(self.checkpoint, DriverStart.now(started, context.start_times.seconds))
         return query
 
     def await_promotion(self) -> bool:
@@ -92,8 +98,9 @@ class EpochsWriter:
             return False
         log_by_default()
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
-        prepare_standby(spark, lambda: self)
-        promotion.await_promotion()
+        with OF_PROCESS.part(StartPart.STANDBY):
+            prepare_standby(spark, lambda: self)
+            promotion.await_promotion()
         return True
 
     def _effective_settings(self, spark: SparkSession, context: QueryContext) -> dict[str, str]:
@@ -107,19 +114,23 @@ class EpochsWriter:
         """Check everything, claim the checkpoint and bind the sinks."""
         log_by_default()
         # within Kubernetes the label is the resource's name, as in the operator's metrics
-        label = DriverEnvironment.read().job.rpartition("/")[2] or self.name
+        environment, start_times = DriverEnvironment.read(), StartTimes(OF_PROCESS.seconds)
+        label = environment.job.rpartition("/")[2] or self.name
         group = source_group(label, self.settings)
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
-        prepare_store(spark, self.checkpoint)
-        verify_conditional_create(self.checkpoint)
-        store = open_store(self.checkpoint)
-        check_state_backend(store, self.settings.state_backend)
-        prepare(spark, self.settings.state_backend)
-        lineage = claim_lineage(store, self.name)
-        outputs = Outputs(self.outputs, *self._bind(lineage.id))
-        bound = {sink.id: sink for sink in outputs.sinks()}
-        take_over_or_isolate(store, lineage, bound, self._bound_by_id)
-        metrics = DriverMetrics(label, lineage.id, bound)
+        with start_times.part(StartPart.STORE):
+            prepare_store(spark, self.checkpoint)
+            verify_conditional_create(self.checkpoint)
+            store = open_store(self.checkpoint)
+            check_state_backend(store, self.settings.state_backend)
+            prepare(spark, self.settings.state_backend)
+            lineage = claim_lineage(store, self.name)
+        with start_times.part(StartPart.SINKS):
+            outputs = Outputs(self.outputs, *self._bind(lineage.id))
+            bound = {sink.id: sink for sink in outputs.sinks()}
+            take_over_or_isolate(store, lineage, bound, self._bound_by_id)
+        metrics = DriverMetrics(label, lineage.id, bound, environment.restarts)
+        metrics.start_took(start_times.seconds)
         metrics.serve(self.settings.metrics_port)
         return spark, QueryContext(
             job=Job(
@@ -141,8 +152,10 @@ class EpochsWriter:
             max_part_bytes=self.settings.max_part_bytes,
             check_taken_over=partial(verify_takeover, store, lineage, self._bound_by_id),
             progress=ProgressReporter.of_pod(),
+            executors=_executors_reporter(spark),
             metrics=metrics,
             source_offsets=SourceOffsets.of(spark, group, metrics) if group else None,
+            start_times=start_times,
         )
 
     def _bound_by_id(self, lineage: str) -> dict[str, BoundSink]:
@@ -181,6 +194,21 @@ class EpochsWriter:
             schema = arrow_schema(self.outputs[output])
             bound[output].append(sink.bind(schema, lineage=lineage, apply_timeout_s=timeout_s))
         return bound, dead_letters
+
+
+def _executors_reporter(spark: SparkSession) -> ExecutorsReporter | None:
+    """Return what reports the executors of a driver in a pod; None of one that runs all tasks itself."""
+    pod, context = OwnPod.read(), spark.sparkContext
+    if pod is None or not (context.master or "").startswith(KUBERNETES):
+        return None
+    wanted = int(context.getConf().get(EXECUTORS, "0") or 0)
+    return ExecutorsReporter(pod, wanted, partial(count_executors, context))
+
+
+def count_executors(context: SparkContext) -> int:
+    """Return how many executors are connected to a driver."""
+    scala = context._jsc.sc()  # noqa: SLF001 - pyspark's tracker does not list executors
+    return int(scala.getExecutorMemoryStatus().size()) - 1  # one of them is the driver
 
 
 def epochs(  # noqa: PLR0913 - keyword arguments, one for each thing that a job defines

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from sluicegate.deployment.executors import ExecutorsReporter
 from sluicegate.deployment.progress import ProgressReporter
 from sluicegate.errors import PartTooLarge, RowRefused, StageFailed
 from sluicegate.metrics import DriverMetrics
@@ -33,8 +34,17 @@ from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import KafkaSource, RunningExecution, check_state
 from sluicegate.spark.source_offsets import SourceOffsets
 from sluicegate.spark.staging import StagedPart, StageOrder, stage_rows
+from sluicegate.spark.start_times import StartTimes
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
-from sluicegate.storage.epoch_report import APPLY, OFFSET_LOG, PLANNING, SOURCE, STATE, TimedStep
+from sluicegate.storage.epoch_report import (
+    APPLY,
+    OFFSET_LOG,
+    PLANNING,
+    SOURCE,
+    STATE,
+    TimedStep,
+    writer_steps,
+)
 from sluicegate.storage.object_store import ObjectStore
 from sluicegate.tracing import Tracing
 
@@ -62,14 +72,18 @@ class QueryContext:
     max_part_bytes: int
     check_taken_over: Callable[[str], None] = lambda _sink: None
     progress: ProgressReporter = field(default_factory=lambda: ProgressReporter(None))
+    executors: ExecutorsReporter | None = None
     metrics: DriverMetrics = field(default_factory=DriverMetrics)
     source_offsets: SourceOffsets | None = None
+    start_times: StartTimes = field(default_factory=StartTimes)
 
     def close(self) -> None:
         """Send what is still to be reported, and stop serving metrics."""
         if self.source_offsets:
             self.source_offsets.close()
         self.progress.close()
+        if self.executors:
+            self.executors.close()
         self.tracing.close()
         self.metrics.close()
 
@@ -80,7 +94,8 @@ class EpochTimings:
 
     `steps` adds up the times of a step that was repeated; `timed` has each of them, and those of
     the writers of the sinks. `sources` has the Kafka sources and where the epoch ends in them;
-    `idle_since_ns` is when the previous epoch ended, None for the first.
+    `idle_since_ns` is when the previous epoch ended, None for the first; `planned_ms` is when the
+    epoch was planned, in ms since 1970, by default when it started.
     """
 
     steps: dict[str, float] = field(default_factory=dict)
@@ -88,6 +103,16 @@ class EpochTimings:
     sources: tuple[KafkaSource, ...] = ()
     idle_since_ns: int | None = None
     started_ns: int = field(default_factory=time.time_ns)
+    planned_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Set the default of `planned_ms`."""
+        self.planned_ms = self.planned_ms or self.started_ns / 1e6
+
+    @property
+    def writer_steps(self) -> dict[tuple[str, str], float]:
+        """The ms of each step of the sinks' writers, by sink and step."""
+        return writer_steps(self.timed)
 
     @property
     def lag(self) -> int:

@@ -1,8 +1,9 @@
 """Spark's execution of the current epoch, accessed through the JVM.
 
 Spark has no public API for it. Tests check the names used here against the pinned version:
-`StreamExecution.lastExecution`, `EventTimeWatermarkExec.eventTimeStats`,
-`StreamingDataSourceV2ScanRelation.endOffset`, `SupportsAdmissionControl.reportLatestOffset`,
+`StreamExecution.lastExecution`, `IncrementalExecution.offsetSeqMetadata`,
+`EventTimeWatermarkExec.eventTimeStats`, `StreamingDataSourceV2ScanRelation.endOffset`,
+`SupportsAdmissionControl.reportLatestOffset`,
 `StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`,
 `ProgressContext.currentDurationsMs`,
 `MicroBatchExecution.sources`, `committedOffsets` and `getLatestExecutionContext`,
@@ -47,13 +48,18 @@ class KafkaSource:
         number: identifies the source among those of the query.
         stream: Spark's object, which knows the options of the source.
         end: the offset after the last record of each partition.
-        lag: number of records after that, when the epoch was planned.
+        latest: the same of the records that existed when the epoch was planned.
     """
 
     number: int
     stream: JavaObject
     end: KafkaOffsets
-    lag: int
+    latest: KafkaOffsets
+
+    @property
+    def lag(self) -> int:
+        """The number of records that the epoch leaves."""
+        return _distance(self.end, self.latest)
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,10 @@ class RunningExecution:
         found = (ends.get(sources.apply(number)) for number in range(sources.size()))
         return tuple(str(end.get().json()) if end.isDefined() else "-" for end in found)
 
+    def planned_ms(self) -> int:
+        """Return when the epoch was planned, in ms since 1970; a later driver finds the same time."""
+        return int(self._execution.offsetSeqMetadata().batchTimestampMs())
+
     def prime_sources(self) -> None:
         """Make each Kafka source fetch the latest offsets of its topics once.
 
@@ -105,8 +115,8 @@ class RunningExecution:
             if number in found or not end.isDefined():  # two outputs of a job scan the same source
                 continue
             offsets, latest = json.loads(end.get().json()), stream.reportLatestOffset()
-            lag = 0 if latest is None else _distance(offsets, json.loads(latest.json()))
-            found[number] = KafkaSource(number, stream, offsets, lag)
+            known = offsets if latest is None else json.loads(latest.json())
+            found[number] = KafkaSource(number, stream, offsets, known)
         return tuple(found.values())
 
     def _kafka_scans(self) -> Iterator[JavaObject]:
@@ -240,7 +250,7 @@ def committed_sources(query: StreamingQuery) -> tuple[KafkaSource, ...]:
         end = committed.get(stream)
         if _name(stream) == "KafkaMicroBatchStream" and end.isDefined():
             offsets = json.loads(end.get().json())
-            found.append(KafkaSource(int(stream.hashCode()), stream, offsets, lag=0))
+            found.append(KafkaSource(int(stream.hashCode()), stream, offsets, offsets))
     return tuple(found)
 
 

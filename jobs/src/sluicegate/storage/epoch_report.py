@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -60,6 +60,22 @@ class TimedStep:
         return cls(name, round(start_ns / 1e6, 3), round((end_ns - start_ns) / 1e6, 3), sink, part)
 
 
+def writer_steps(steps: Iterable[TimedStep]) -> dict[tuple[str, str], float]:
+    """Return the ms of each step of each sink's writers, by sink and step.
+
+    Parts run at the same time, so that the longest part of a step counts. A step that a part repeated
+    counts with all its tries.
+    """
+    of_parts: dict[tuple[str, str, int], float] = defaultdict(float)
+    for step in steps:
+        if step.part is not None:
+            of_parts[step.sink, step.name, step.part] += step.duration_ms
+    longest: dict[tuple[str, str], float] = defaultdict(float)
+    for (sink, name, _), ms in of_parts.items():
+        longest[sink, name] = max(ms, longest[sink, name])
+    return dict(longest)
+
+
 @dataclass(frozen=True)
 class SinkReport:
     """The decided rows of a sink, and the number of its applies; 0 if the epoch has no rows for it."""
@@ -82,6 +98,8 @@ class EpochReport:
         sinks: by id, in the order in which they are applied.
         steps: in the order in which they ended.
         thrown_away: attempts of this driver at the epoch that failed before the one that was decided.
+        waits_since_ms: since when input waits that some sink lacked after this epoch, in ms since
+            1970 (`oldest_input`); 0: the driver had seen no such input.
     """
 
     epoch: int
@@ -93,10 +111,16 @@ class EpochReport:
     sinks: Mapping[str, SinkReport] = field(default_factory=dict)
     steps: tuple[TimedStep, ...] = ()
     thrown_away: int = 0
+    waits_since_ms: float = 0.0
 
     @classmethod
     def of(
-        cls, decided: DecidedEpoch, steps: tuple[TimedStep, ...], thrown_away: int = 0
+        cls,
+        decided: DecidedEpoch,
+        steps: tuple[TimedStep, ...],
+        *,
+        thrown_away: int = 0,
+        waits_since_s: float | None = None,
     ) -> EpochReport:
         """Return the report of an epoch that every sink has."""
         record = decided.record
@@ -115,6 +139,7 @@ class EpochReport:
             sinks={sink: SinkReport(record.rows(sink), tries[sink]) for sink in record.sinks},
             steps=steps,
             thrown_away=thrown_away,
+            waits_since_ms=round((waits_since_s or 0.0) * 1000, 3),
         )
 
     def without_parts(self) -> EpochReport:
@@ -173,6 +198,7 @@ def _parsed(stored: Mapping[str, Any]) -> EpochReport:
         },
         steps=tuple(map(_parsed_step, stored["steps"])),
         thrown_away=int(stored.get("thrown_away", 0)),
+        waits_since_ms=finite(stored.get("waits_since_ms", 0.0)),
     )
 
 

@@ -15,6 +15,7 @@ from sluicegate.storage.epoch_report import (
     SOURCE,
     STATE,
     EpochReport,
+    writer_steps,
 )
 
 STAGE, DECIDE = "stage", "decide"
@@ -197,18 +198,12 @@ def _end(report: EpochReport) -> float:
 
 
 def _longest_step(reports: Sequence[EpochReport], sink: str, apply_ms: float) -> tuple[str, float]:
-    """Return the longest step of a sink's writers, '' if the time outside of them is longer.
-
-    Parts run at the same time, so that the longest part of a step counts.
-    """
+    """Return the longest step of a sink's writers, '' if the time outside of them is longer."""
     longest: dict[str, list[float]] = defaultdict(list)
     for report in reports:
-        parts: dict[tuple[str, int], float] = defaultdict(float)
-        for step in report.steps:
-            if step.sink == sink and step.part is not None:
-                parts[step.name, step.part] += step.duration_ms
-        for name in {name for name, _ in parts}:
-            longest[name].append(max(ms for (of, _), ms in parts.items() if of == name))
+        for (of, name), ms in writer_steps(report.steps).items():
+            if of == sink:
+                longest[name].append(ms)
     steps = {name: median(times) for name, times in longest.items()}
     outside = apply_ms - sum(steps.values())
     name = max(steps, key=lambda name: steps[name], default="")

@@ -132,6 +132,8 @@ STREAMING_JOB = Kind(
         Column("Restarts", ".status.restarts", "integer"),
         _AGE,
         Column("Verdict", ".status.verdict.reason", priority=1),
+        Column("Executors", ".status.executors.running", "integer", priority=1),
+        Column("Wanted", ".status.executors.wanted", "integer", priority=1),
         Column("Standby", ".status.standby.state", priority=1),
         Column("Error", ".status.lastError", priority=1),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sluicegate.deployment.environment import (
+    EXECUTORS_ANNOTATION,
     PROGRESS_ANNOTATION,
     PROMOTED_ANNOTATION,
     STANDBY_READY_ANNOTATION,
@@ -32,7 +33,7 @@ DRIVER_ACCOUNT = f"{GROUP}/driver-account"
 
 SPEC_HASH = f"{GROUP}/spec-hash"
 RESTORE_FROM = f"{GROUP}/restore-from"
-PROGRESS = PROGRESS_ANNOTATION
+PROGRESS, EXECUTORS = PROGRESS_ANNOTATION, EXECUTORS_ANNOTATION
 PROMOTED, STANDBY_READY = PROMOTED_ANNOTATION, STANDBY_READY_ANNOTATION
 EXECUTOR_TEMPLATE = f"{GROUP}/executor-template"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"

@@ -32,9 +32,12 @@ _CRON = "^(?i:" + r"\s+".join(_FIELDS) + ")$"
 end before they begin, and days that no month has."""
 
 
+FORBID, REPLACE, ALLOW = "Forbid", "Replace", "Allow"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """When a batch job runs, or when savepoints are taken."""
+    """When savepoints are taken; for a batch job see `RunSchedule`."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -58,4 +61,28 @@ class Schedule:
         "A run that cannot start within this time after its scheduled time is skipped. "
         "0: it starts however late it is.",
         at_least=0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSchedule(Schedule):
+    """When a batch job runs."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *Schedule.RULES,
+        Rule(
+            f"self.concurrencyPolicy != '{ALLOW}'",
+            "concurrencyPolicy Allow would run two drivers with one checkpoint, and the later one fences the "
+            "earlier one; use Forbid or Replace, or a StreamingJob of its own for each input",
+            lambda schedule: schedule.concurrency_policy != ALLOW,
+        ),
+    )
+
+    concurrency_policy: str = option(
+        FORBID,
+        "What happens when a run is due and the one before has not ended, as in a CronJob. Forbid: the new "
+        "run starts after it. Replace: its driver is stopped at the end of its epoch, or killed after "
+        "terminationGracePeriodSeconds, and the new run continues from there. Allow is refused: a "
+        "checkpoint has one driver at a time.",
+        choices=(FORBID, REPLACE, ALLOW),
     )

@@ -20,7 +20,7 @@ from sluicegate.settings.schema import option
 from sluicegate_operator.api import spark_properties
 from sluicegate_operator.api.codec import API, render
 from sluicegate_operator.api.fields import Rule
-from sluicegate_operator.api.schedule import Schedule
+from sluicegate_operator.api.schedule import RunSchedule
 from sluicegate_operator.api.streaming_job_settings import (
     CheckpointSettings,
     ExecutorSettings,
@@ -129,7 +129,7 @@ class StreamingJobSpec:
         "Any change of this number restarts the driver, also that of a Failed job.",
         restarts_driver=False,
     )
-    schedule: Schedule | None = option(
+    schedule: RunSchedule | None = option(
         None,
         "When a batch job (trigger AvailableNow or Once) runs. Without a schedule it runs once.",
         restarts_driver=False,

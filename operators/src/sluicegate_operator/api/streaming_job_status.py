@@ -18,6 +18,7 @@ STARTING, READY = "Starting", "Ready"
 """Further states of a standby, which has no ACTIVE: its pod was observed; it waits for its promotion."""
 
 RUN_RUNNING, RUN_FINISHED, RUN_FAILED, RUN_MISSED = "Running", "Finished", "Failed", "Missed"
+RUN_REPLACED = "Replaced"
 """How a run of a batch ended, or that it has not."""
 
 RUN, APPLY_ONLY = "Run", "ApplyOnly"
@@ -139,6 +140,21 @@ class VerdictStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExecutorsStatus:
+    """The executors of the newest driver, as it reports them."""
+
+    running: int = option(
+        0, "Number of executors that are connected to the driver.", always_written=True
+    )
+    wanted: int = option(
+        0,
+        "Number that the driver has requested: the spec.executor.instances that it was started with.",
+        always_written=True,
+    )
+    time: Instant = option(..., "Time at which the operator wrote these numbers.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointStatus:
     """A checkpoint of the job, and how far it is."""
 
@@ -197,8 +213,9 @@ class RunStatus:
     result: str = option(
         ...,
         "Running: it has not ended. Finished: every sink has its rows. Failed: its restart budget is used "
-        "up, or another run was requested in its place. Missed: it was too late and was skipped.",
-        choices=(RUN_RUNNING, RUN_FINISHED, RUN_FAILED, RUN_MISSED),
+        "up, or a restartNonce requested another run in its place. Replaced: the next run was due before it "
+        "had ended, and continues from its last epoch. Missed: it was too late and was skipped.",
+        choices=(RUN_RUNNING, RUN_FINISHED, RUN_FAILED, RUN_REPLACED, RUN_MISSED),
     )
     attempt: int = option(0, "Number of its latest driver. 0 before the first.")
     finish_time: Instant | None = option(None, "Time at which the operator recorded its end.")
@@ -273,7 +290,8 @@ class StreamingJobStatus:
     )
     conditions: tuple[Condition, ...] = option(
         (),
-        "Accepted, Ready, VolumeReady, Failed, Fenced, NodeLost, RolledBack, UpgradeQueued and Paused.",
+        "Accepted, Ready, VolumeReady, Bound, Failed, Fenced, NodeLost, RolledBack, UpgradeQueued and "
+        "Paused.",
     )
     accepted: AcceptedSpecStatus | None = option(
         None, "The newest valid spec. It differs from spec while that is invalid."
@@ -301,6 +319,10 @@ class StreamingJobStatus:
     verdict: VerdictStatus | None = option(
         None,
         "What bounds the job, by the last epochs of its driver. Absent while no driver reports it.",
+    )
+    executors: ExecutorsStatus | None = option(
+        None,
+        "The executors of the driver. Absent while no driver reports them, and with executor.instances 0.",
     )
     latest_checkpoint_number: int = option(
         1,

@@ -12,9 +12,17 @@ from sluicegate_operator.api import labels as api_labels
 from sluicegate_operator.api.streaming_job_status import RUN, VerdictStatus
 from sluicegate_operator.kube.resource import Json, Key
 from sluicegate_operator.kube.timestamps import parse_instant, to_instant
-from sluicegate_operator.reconcile.observed import FAILED, SUCCEEDED, Node, Pod, Progress
+from sluicegate_operator.reconcile.observed import (
+    FAILED,
+    SUCCEEDED,
+    Executors,
+    Node,
+    Pod,
+    Progress,
+)
 from sluicegate_operator.reconcile.streaming_job.startup import NORMAL
 
+_MAX_EXECUTORS = 2**31
 _MAX_EPOCH, _YEAR_10000 = 2**63, 253_402_300_800.0
 _LABEL_LENGTH = 63
 _MAX_VERDICT = 500
@@ -75,6 +83,7 @@ def driver_pod_of(body: Json) -> DriverPod:
         standby_ready=api_labels.STANDBY_READY in annotations,
         restore_from=annotations.get(api_labels.RESTORE_FROM, ""),
         progress=_progress(annotations.get(api_labels.PROGRESS)),
+        executors=_executors(annotations.get(api_labels.EXECUTORS)),
     )
     job = (meta.get("namespace", ""), labels.get(api_labels.JOB, ""))
     return DriverPod(job, labels.get(api_labels.JOB_UID, ""), node, pod, finalizers)
@@ -167,6 +176,18 @@ def _progress(text: str | None) -> Progress | None:
     ):
         return None  # no status with it could be written
     return Progress(at, epoch, _verdict(report.get("verdict")))
+
+
+def _executors(text: str | None) -> Executors | None:
+    """Return what a driver reports of its executors; None if that is missing or malformed."""
+    try:
+        report: Any = json.loads(text or "null")
+        numbers = report["running"], report["wanted"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    if not all(type(one) is int and 0 <= one < _MAX_EXECUTORS for one in numbers):
+        return None
+    return Executors(*numbers)
 
 
 def _verdict(report: Any) -> VerdictStatus | None:  # noqa: ANN401 - JSON of a pod

@@ -62,6 +62,14 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Executors:
+    """What a driver reports of its executors: how many are connected, and how many it has requested."""
+
+    running: int
+    wanted: int
+
+
+@dataclass(frozen=True)
 class Pod:
     """A driver's pod.
 
@@ -113,6 +121,7 @@ class Pod:
     promoted: bool = False
     standby_ready: bool = False
     progress: Progress | None = None
+    executors: Executors | None = None
 
     @property
     def start_began_at(self) -> float:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from sluicegate_operator.api.schedule import Schedule
+from sluicegate_operator.api.schedule import RunSchedule
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_settings import ExecutorSettings, RollbackSettings
 from sluicegate_operator.reconcile.observed import Pod
@@ -214,15 +214,22 @@ class Batches(Cluster):
     """A batch job with a run every ten minutes."""
 
     MODES: ClassVar[tuple[str, ...]] = ("LastState", "Stateless")
+    SCHEDULE: ClassVar[RunSchedule] = RunSchedule(cron="*/10 * * * *")
 
     def first(self) -> StreamingJobSpec:
-        return spec(trigger="Once", schedule=Schedule(cron="*/10 * * * *"))
+        return spec(trigger="Once", schedule=self.SCHEDULE)
 
     def check_rest(self) -> None:
         """Assert that no driver runs: each run that was due is finished."""
         status = self.world.resource.status
         assert status.phase == "Waiting", status
         assert not self.world.live_pods()
+
+
+class ReplacingBatches(Batches):
+    """A batch job each of whose runs replaces the one before if that has not ended."""
+
+    SCHEDULE = RunSchedule(cron="*/10 * * * *", concurrency_policy="Replace")
 
 
 class WithStandby(Cluster):
@@ -252,7 +259,7 @@ class WithStandby(Cluster):
         self.world.pods[waiting.name] = waiting
 
 
-MACHINES = [Cluster, Batches, WithStandby]
+MACHINES = [Cluster, Batches, ReplacingBatches, WithStandby]
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)

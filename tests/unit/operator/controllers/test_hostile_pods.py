@@ -9,6 +9,7 @@ import pytest
 
 from sluicegate_operator.api.streaming_job_status import VerdictStatus
 from sluicegate_operator.controllers.decode import DriverPod, driver_pod_of
+from sluicegate_operator.reconcile.observed import Executors
 
 
 def decode(message: str = "", **meta: Any) -> DriverPod:
@@ -62,6 +63,27 @@ def test_a_long_verdict_is_shortened() -> None:
     progress = decode(annotations={"sluicegate.dev/progress": report}).pod.progress
     assert progress is not None
     assert progress.verdict == VerdictStatus(reason="Waits", message="x" * 500)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "[" * 2000,
+        "{",
+        "[]",
+        '{"running": 1}',
+        '{"running": true, "wanted": 1}',
+        '{"running": -1, "wanted": 1}',
+        '{"running": 1, "wanted": 99999999999999999999}',
+    ],
+)
+def test_a_malformed_report_of_executors_counts_as_none(report: str) -> None:
+    assert decode(annotations={"sluicegate.dev/executors": report}).pod.executors is None
+
+
+def test_executors_are_read_from_their_annotation() -> None:
+    annotations = {"sluicegate.dev/executors": '{"running": 1, "wanted": 2}'}
+    assert decode(annotations=annotations).pod.executors == Executors(1, 2)
 
 
 def test_a_deep_termination_message_is_quoted() -> None:

@@ -12,10 +12,9 @@ from sluicegate_operator.api.streaming_job_status import (
     CheckpointStatus,
     DriverStatus,
     StreamingJobStatus,
-    VerdictStatus,
 )
 from sluicegate_operator.reconcile.actions import CreateDriver
-from sluicegate_operator.reconcile.observed import Node, Progress, SavepointState
+from sluicegate_operator.reconcile.observed import Node, SavepointState
 from tests.unit.operator.builders import (
     BACKOFF,
     NOW,
@@ -433,23 +432,6 @@ def test_a_restart_after_a_failure_in_the_future_keeps_its_delay() -> None:
     after = decide(job(status=before), observed())
     assert after.status.next_start_time == NOW + 30 == after.requeue_at
     assert [one.time for one in after.status.failures] == [NOW]
-
-
-def test_progress_alone_is_written_at_most_twice_a_minute() -> None:
-    first = decide(job(status=alive()), observed(pod(progress=Progress(NOW, 7)))).status
-    for seconds, epoch in ((29.0, 7), (30.0, 9)):
-        seen = observed(pod(progress=Progress(NOW + seconds, 9)), as_of=NOW + seconds)
-        after = decide(job(status=first), seen, NOW + seconds).status
-        assert after.checkpoint.last_epoch == epoch
-        assert (after == first) is (epoch == 7)
-
-
-def test_what_bounds_a_job_is_shown_until_its_driver_has_ended() -> None:
-    bound = VerdictStatus(reason="BoundByPlan", message="Bound by the plan.")
-    running = observed(pod(progress=Progress(NOW, 7, bound)))
-    shown = decide(job(status=alive()), running).status
-    assert shown.verdict == bound
-    assert decide(job(status=shown), observed(dead(1))).status.verdict is None
 
 
 def test_image_failures_are_dropped_after_a_driver_has_run() -> None:

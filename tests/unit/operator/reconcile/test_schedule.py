@@ -9,18 +9,39 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sluicegate.errors import SettingsInvalid
-from sluicegate_operator.api.schedule import Schedule
+from sluicegate_operator.api.schedule import RunSchedule, Schedule
 from sluicegate_operator.api.streaming_job_status import RunStatus, StreamingJobStatus
 from sluicegate_operator.kube.timestamps import to_instant, to_text
 from sluicegate_operator.reconcile.schedule import next_tick, validate_schedule
 from sluicegate_operator.reconcile.streaming_job.reconciler import reconcile_job
-from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod, spec
+from tests.unit.operator.builders import (
+    NOW,
+    alive,
+    dead,
+    ended,
+    failures,
+    job,
+    observed,
+    pod,
+    requested,
+    spec,
+)
 from tests.unit.operator.rule_cases import RuleCase, check, decide
 
 ONCE = spec(trigger="Once")
-HOURLY = spec(trigger="Once", schedule=Schedule(cron="0 * * * *"))
-ON_TIME = spec(trigger="Once", schedule=Schedule(cron="30 7 * * *", starting_deadline_s=60))
-
+HOURLY = spec(trigger="Once", schedule=RunSchedule(cron="0 * * * *"))
+ON_TIME = spec(trigger="Once", schedule=RunSchedule(cron="30 7 * * *", starting_deadline_s=60))
+REPLACING = spec(
+    trigger="Once",
+    schedule=RunSchedule(cron="0 * * * *", concurrency_policy="Replace", starting_deadline_s=60),
+)
+AT_7_30, AT_7_57 = (
+    dataclasses.replace(
+        REPLACING,
+        schedule=RunSchedule(cron=cron, concurrency_policy="Replace", starting_deadline_s=60),
+    )
+    for cron in ("30 7 * * *", "57 7 * * *")
+)
 
 BATCHES = (
     RuleCase(
@@ -113,6 +134,88 @@ BATCHES = (
         job(HOURLY, alive(HOURLY, last_schedule_time=NOW - 3600)),
         observed(pod(HOURLY)),
         "Running",
+        status={"last_schedule_time": NOW - 3600},
+    ),
+    RuleCase(
+        "Replace stops a run that has not ended when the next one is due",
+        job(REPLACING, alive(REPLACING, last_schedule_time=NOW - 3600)),
+        observed(pod(REPLACING)),
+        "Stopping",
+        ["StopDriver"],
+        {"attempt": 1, "last_schedule_time": NOW, "finished": False},
+        {"stop_reason": "Replace"},
+        events=["RunReplaced", "Stopping"],
+    ),
+    RuleCase(
+        "Replace leaves a run alone before the next one is due",
+        job(REPLACING, alive(REPLACING, last_schedule_time=NOW)),
+        observed(pod(REPLACING)),
+        "Running",
+        status={"last_schedule_time": NOW},
+    ),
+    RuleCase(
+        "the run that replaces another one starts when its driver has ended, however late that is",
+        job(
+            AT_7_57,
+            alive(AT_7_57, stop_reason="Replace", last_schedule_time=NOW - 180),
+        ),
+        observed(dead(0, AT_7_57, terminating=True)),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"attempt": 2, "last_schedule_time": NOW - 180, "restarts": 0},
+    ),
+    RuleCase(
+        "a driver that is killed after its grace period has decided for the next run",
+        job(
+            AT_7_57,
+            alive(AT_7_57, stop_reason="Replace", last_schedule_time=NOW - 180),
+        ),
+        observed(dead(137, AT_7_57, terminating=True)),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"attempt": 2, "all_epochs_applied": False, "failures": ()},
+    ),
+    RuleCase(
+        "Replace starts at once in place of a run that is backing off, with full budgets",
+        job(
+            REPLACING,
+            ended(
+                REPLACING,
+                last_schedule_time=NOW - 3600,
+                next_start_time=NOW + 60,
+                failures=failures("Application", 3),
+            ),
+        ),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 2, "last_schedule_time": NOW, "failures": ()},
+        events=["RunReplaced"],
+    ),
+    RuleCase(
+        "a driver whose pod does not exist yet becomes that of the next run",
+        job(REPLACING, requested(REPLACING, last_schedule_time=NOW - 3600)),
+        observed(),
+        "Starting",
+        [],
+        {"attempt": 1, "last_schedule_time": NOW},
+        events=["RunReplaced"],
+    ),
+    RuleCase(
+        "a run that is too late replaces none",
+        job(AT_7_30, alive(AT_7_30, last_schedule_time=NOW - 86400)),
+        observed(pod(REPLACING)),
+        "Running",
+        status={"last_schedule_time": NOW - 86400},
+    ),
+    RuleCase(
+        "a suspended job replaces no run",
+        job(
+            dataclasses.replace(REPLACING, suspend=True),
+            ended(REPLACING, last_schedule_time=NOW - 3600),
+        ),
+        observed(),
+        "Suspended",
         status={"last_schedule_time": NOW - 3600},
     ),
     RuleCase(
@@ -213,6 +316,18 @@ def test_a_run_that_another_one_replaces_has_failed() -> None:
     assert found == results((NOW - 3600, "Failed", 1, NOW), (NOW, "Running", 2, None))
 
 
+def test_a_run_that_the_next_one_replaces_is_listed_as_replaced() -> None:
+    """The new run has no attempt until the old one's driver has ended."""
+    open_run = results((NOW - 3600, "Running", 1, None))
+    running = alive(REPLACING, last_schedule_time=NOW - 3600, runs=open_run)
+    stopping = decide(job(REPLACING, running), observed(pod(REPLACING))).status
+    replaced = (NOW - 3600, "Replaced", 1, NOW)
+    assert stopping.runs == results(replaced, (NOW, "Running", 0, None))
+    ended_pod = observed(dead(0, REPLACING, terminating=True))
+    started = decide(job(REPLACING, stopping), ended_pod, NOW + 5).status
+    assert started.runs == results(replaced, (NOW, "Running", 2, None))
+
+
 def test_the_last_ten_runs_are_listed() -> None:
     old = results(*((NOW - 3600 * (20 - i), "Finished", i, NOW - 9) for i in range(10)))
     before = ended(HOURLY, finished=True, last_schedule_time=NOW - 3600, runs=old)
@@ -238,7 +353,7 @@ def test_schedule_uses_its_time_zone(zone: str, due: str) -> None:
 
 
 def test_invalid_schedule_is_rejected_with_its_text() -> None:
-    wanted = spec(trigger="Once", schedule=Schedule(cron="0 25 * * *"))
+    wanted = spec(trigger="Once", schedule=RunSchedule(cron="0 25 * * *"))
     with pytest.raises(SettingsInvalid, match="schedule '0 25 \\* \\* \\*' in 'UTC' is invalid"):
         reconcile_job(job(wanted), observed(), NOW)
 

@@ -32,7 +32,7 @@ _ERROR_BYTES, _MESSAGE_BYTES = 1000, 500
 """Limits of `status.lastError` and of a condition's message. The pod and the Event carry the whole text."""
 
 SUSPEND, RESTART, UPGRADE, ROLLBACK, DELETE = "Suspend", "Restart", "Upgrade", "Rollback", "Delete"
-FOR_SAVEPOINT = "Savepoint"
+FOR_SAVEPOINT, FOR_NEXT_RUN = "Savepoint", "Replace"
 STUCK, IMAGE, SCHEDULING, STARTUP = "Stuck", "Image", "Scheduling", "Startup"
 """Why a driver is being stopped (`status.driver.stop_reason`). With FOR_SAVEPOINT the driver exits by
 itself once its savepoint is taken. The last four count as failures of that driver."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from sluicegate_operator.api.streaming_job_status import RUN
+from sluicegate_operator.api.schedule import REPLACE
+from sluicegate_operator.api.streaming_job_status import ACTIVE, RUN
 from sluicegate_operator.reconcile.schedule import due_tick, is_too_late
 from sluicegate_operator.reconcile.streaming_job import rollback, standby, upgrade
-from sluicegate_operator.reconcile.streaming_job.context import RESTART, SUSPEND, JobContext
+from sluicegate_operator.reconcile.streaming_job.context import (
+    FOR_NEXT_RUN,
+    RESTART,
+    SUSPEND,
+    JobContext,
+)
 from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
     request_driver,
     retry_request,
@@ -27,6 +33,7 @@ def reconcile_driver(context: JobContext) -> None:
     upgrade.begin(context)
     if not _restart_if_requested(context):
         return
+    _replace_run(context)
     if upgrade.advance(context) and not context.driver_active:
         _start_if_due(context)
     else:
@@ -52,6 +59,38 @@ def _restart_if_requested(context: JobContext) -> bool:
     return True
 
 
+def _replace_run(context: JobContext) -> None:
+    """Let the run that is due replace one that has not ended, if the schedule says so.
+
+    The new run is in the status before the old driver is stopped, so a run that had time to start is not
+    skipped because its predecessor took long to stop. Its first driver applies what the old one has decided.
+    """
+    schedule, driver = context.spec.schedule, context.driver
+    if schedule is None or schedule.concurrency_policy != REPLACE or not _run_is_open(context):
+        return
+    if context.driver_active and driver.mode != RUN:
+        return
+    tick = due_tick(context, schedule, context.status.last_schedule_time, context.job.created_at)
+    if tick is None or is_too_late(schedule, tick, context.now):
+        return
+    context.reset_failures()
+    context.set(last_schedule_time=tick)
+    context.emit_event(
+        "RunReplaced",
+        f"a run was due {context.now - tick:.0f} s ago and replaces the one that has not ended; it applies "
+        "what that one has decided, and reads the rest of the input",
+    )
+    if driver.state == ACTIVE and not driver.stop_reason:
+        stop(context, FOR_NEXT_RUN)
+
+
+def _run_is_open(context: JobContext) -> bool:
+    """Return whether a run of the schedule has neither finished nor failed for good."""
+    status = context.status
+    over = status.last_schedule_time is None or status.finished or status.failure_reason
+    return not over
+
+
 def _start_if_due(context: JobContext) -> None:
     """Start the next driver if it is due and nothing prevents it."""
     if not _is_due(context):
@@ -70,8 +109,7 @@ def _is_due(context: JobContext) -> bool:
     schedule = context.spec.schedule
     if schedule is None:
         return not context.status.finished
-    open_run = context.status.last_schedule_time is not None and not context.status.finished
-    if open_run and not context.status.failure_reason:
+    if _run_is_open(context):
         return True
     tick = due_tick(context, schedule, context.status.last_schedule_time, context.job.created_at)
     if tick is None:

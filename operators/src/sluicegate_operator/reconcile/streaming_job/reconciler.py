@@ -58,6 +58,9 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
 def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatus:
     driver = limit_to_now(status.driver, now, "request_time", "stop_time")
     status = limit_to_now(status, now, "trial_start_time", "last_schedule_time", "finish_time")
+    if status.executors is not None:
+        limited_executors = limit_to_now(status.executors, now, "time")
+        status = dataclasses.replace(status, executors=limited_executors)
     if status.standby is not None:
         limited = limit_to_now(status.standby, now, "request_time", "start_time")
         status = dataclasses.replace(status, standby=limited)

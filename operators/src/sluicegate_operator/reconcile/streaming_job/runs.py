@@ -8,11 +8,12 @@ from sluicegate_operator.api.streaming_job_status import (
     RUN_FAILED,
     RUN_FINISHED,
     RUN_MISSED,
+    RUN_REPLACED,
     RUN_RUNNING,
     RunStatus,
     StreamingJobStatus,
 )
-from sluicegate_operator.reconcile.streaming_job.context import JobContext
+from sluicegate_operator.reconcile.streaming_job.context import FOR_NEXT_RUN, JobContext
 
 _LISTED = 10
 """Number of runs in the status."""
@@ -24,17 +25,21 @@ def record_run(context: JobContext, before: StreamingJobStatus) -> None:
     due = status.last_schedule_time
     if context.spec.schedule is None or due is None:
         return
+    # until its driver has ended, the newest attempt is that of the run before
+    attempt = 0 if context.driver.stop_reason == FOR_NEXT_RUN else status.attempt
     is_over = status.finished or bool(status.failure_reason)
     if not runs and is_over and before.last_schedule_time == due:
         return  # it ended before a release with this history
     if not runs or runs[-1].schedule_time < due:
-        if runs and runs[-1].result == RUN_RUNNING:  # a person started another one in its place
-            runs = (*runs[:-1], _ended(context, runs[-1], RUN_FAILED))
+        if runs and runs[-1].result == RUN_RUNNING:
+            requested = context.status.observed_restart_nonce != before.observed_restart_nonce
+            result = RUN_FAILED if requested else RUN_REPLACED
+            runs = (*runs[:-1], _ended(context, runs[-1], result))
         missed = status.finished and before.last_schedule_time != due
-        new = RunStatus(schedule_time=due, result=RUN_RUNNING, attempt=status.attempt)
+        new = RunStatus(schedule_time=due, result=RUN_RUNNING, attempt=attempt)
         runs = (*runs, _ended(context, new, RUN_MISSED) if missed else new)[-_LISTED:]
     if runs[-1].result == RUN_RUNNING:
-        newest = dataclasses.replace(runs[-1], attempt=status.attempt)
+        newest = dataclasses.replace(runs[-1], attempt=attempt)
         if status.finished:
             newest = _ended(context, newest, RUN_FINISHED)
         elif status.failure_reason:

@@ -1,23 +1,41 @@
 """Summary of a reconciliation for people: phase, conditions, progress.
 
 Conditions: Accepted (the spec is valid), Ready (a driver runs, or a batch is finished), VolumeReady,
-Failed (no driver is started any more), Fenced (another driver used the checkpoint), NodeLost (a driver
-that cannot be observed may be alive), RolledBack (the last stable spec replaced the resource's),
-UpgradeQueued (the driver runs the former spec until other jobs are upgraded). `pause` sets Paused.
+Bound (what takes most of the time of an epoch, while a driver reports it), Failed (no driver is started
+any more), Fenced (another driver used the checkpoint), NodeLost (a driver that cannot be observed may be
+alive), RolledBack (the last stable spec replaced the resource's), UpgradeQueued (the driver runs the former
+spec until other jobs are upgraded). `pause` sets Paused.
 """
 
 from __future__ import annotations
 
-from sluicegate_operator.api.streaming_job_status import ACTIVE, REQUESTED, StreamingJobStatus
+from sluicegate_operator.api.streaming_job_status import (
+    ACTIVE,
+    REQUESTED,
+    ExecutorsStatus,
+    StreamingJobStatus,
+)
 from sluicegate_operator.reconcile.context import accept_spec
-from sluicegate_operator.reconcile.observed import Pod
+from sluicegate_operator.reconcile.observed import Executors, Pod
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.failures import FENCED
 from sluicegate_operator.reconcile.streaming_job.watchdog import NODE_LOST, NOT_ENDING
 from sluicegate_operator.reconcile.upgrade_queue import UPGRADE_QUEUED
 
 PROGRESS_S = 30.0
-"""Progress alone is written at this interval: a thousand jobs must not each write at every epoch."""
+"""Progress alone is written at this interval: a thousand jobs must not each write at every epoch. The
+same holds for executors that come and go."""
+
+_BOUND, _UNKNOWN = "Bound", "Unknown"
+"""The condition of a verdict, and the verdict of a driver that has had no epoch yet."""
+
+_BOUND_BY = {
+    "BoundByPlan": "an epoch takes most of its time in the plan; ",
+    "BoundBySink": "an epoch takes most of its time in a sink; ",
+    "BoundByStore": "an epoch takes most of its time in the checkpoint's store; ",
+}
+"""What the condition says of a verdict that names a bound. It has no numbers, so that it is written only
+when the reason changes."""
 
 _LISTED_ATTEMPTS = 20
 
@@ -29,6 +47,28 @@ def update_status(context: JobContext, before: StreamingJobStatus) -> None:
     if not context.observed.spec_error:
         context.set(observed_generation=context.job.generation)
     _set_conditions(context, pod)
+    _set_executors(context, pod, before)
+    _set_progress(context, pod, before)
+    _set_bound(context)
+
+
+def _set_executors(context: JobContext, pod: Pod | None, before: StreamingJobStatus) -> None:
+    if pod is None:
+        context.set(executors=None)
+        return
+    reported, known = pod.executors, context.status.executors
+    # a driver that stops to report them, or reports nonsense, causes no write
+    if reported is None or (known and Executors(known.running, known.wanted) == reported):
+        return
+    due = known.time + PROGRESS_S if known is not None else context.now
+    if context.status == before and context.now < due:
+        context.requeue_at(due)
+        return
+    numbers = {"running": reported.running, "wanted": reported.wanted}
+    context.set(executors=ExecutorsStatus(**numbers, time=context.now))
+
+
+def _set_progress(context: JobContext, pod: Pod | None, before: StreamingJobStatus) -> None:
     progress = pod.progress if pod is not None else None
     if progress is None:
         context.set(verdict=None)
@@ -41,6 +81,16 @@ def update_status(context: JobContext, before: StreamingJobStatus) -> None:
             last_epoch_time=round(progress.at, 3),
         )
         context.set(verdict=progress.verdict)
+
+
+def _set_bound(context: JobContext) -> None:
+    verdict = context.status.verdict
+    if verdict is None or verdict.reason == _UNKNOWN:
+        context.remove_condition(_BOUND)
+        return
+    what = _BOUND_BY.get(verdict.reason, "")
+    message = f"{what}status.verdict has the details"
+    context.set_condition(_BOUND, verdict.reason, message, holds=bool(what))
 
 
 def _phase(context: JobContext, pod: Pod | None) -> str:
