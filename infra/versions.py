@@ -68,6 +68,8 @@ STRIMZI: Final = "1.2.0"
 FLINK_KAFKA: Final = "5.0.0-2.2"
 # Kafka Streams, another peer; its own release, because a peer runs on what its users have.
 KAFKA_STREAMS: Final = "4.3.1"
+# The JDBC driver with which Spark writes MySQL there, for measurements only. LGPL, so nothing else has it.
+MARIADB_JDBC: Final = "3.5.11"
 
 # The oldest Go that the modules above accept.
 GO_OLDEST: Final = "1.26.3"

@@ -145,6 +145,8 @@ SETS: Final = {
         ),
         exclude=("rocksdbjni",),  # 70 MB of state stores that a copy does not open
     ),
+    # For Spark's JDBC writer, a peer of the MySQL sink. Its dependencies are for Windows and for logging.
+    "jdbc": JarSet(alone=_jars(f"org.mariadb.jdbc:mariadb-java-client:{versions.MARIADB_JDBC}")),
     "mariadb-linux64": _mariadb("linux64"),
     "mariadb-macos-arm64": _mariadb("macos-arm64"),
 }

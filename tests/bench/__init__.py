@@ -1,6 +1,8 @@
-"""`make bench`: compares the speed of Sluicegate with that of Spark's own sinks on this machine.
+"""`make bench`: compares the speed of Sluicegate with that of its peers on this machine.
 
-These are not tests: pytest collects nothing here, and no time is asserted. `__main__` is the command,
-`plan` defines the comparisons, `throughput` and `latency` run one contender each in its own process
-(`contender`, `reader`), `figures`, `epochs` and `phases` do the arithmetic, and `report` prints.
+These are not tests: pytest collects nothing here, and no time is asserted. `__main__` is the command, `plan`
+and `growth` define the comparisons, and `throughput`, `latency` and `start_time` run one contender each in
+its own process (`contender`, `reader`). `inputs` and `produce` fill the sources, `rows` and `queries` are
+what runs on Spark, and `sinks` and `readback` check what was written. `figures`, `epochs` and `phases` do the
+arithmetic, `report` prints, and `page` writes the report page from the results of several runs (`joined`).
 """

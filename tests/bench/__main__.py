@@ -23,11 +23,31 @@ from typing import NoReturn
 from infra.local_services import ServiceError, Services
 from infra.toolchain.maven import JarError
 from infra.workspace import work_folder
-from tests.bench import latency, machine, produce, report, throughput
+from tests.bench import (
+    growth,
+    latency,
+    machine,
+    page,
+    produce,
+    report,
+    start_time,
+    throughput,
+)
+from tests.bench.about import about
 from tests.bench.console import rounds as console_rounds
 from tests.bench.figures import Run, anomalies
+from tests.bench.growth import Start
 from tests.bench.operator import rounds
-from tests.bench.plan import LATENCY, LATENCY_CONTENDERS, PACES, WORKLOADS, Workload, shuffled
+from tests.bench.plan import (
+    LATENCY,
+    MYSQL_LATENCY,
+    PACES,
+    PASS_THROUGH,
+    WORKLOADS,
+    Pace,
+    Workload,
+    shuffled,
+)
 from tests.bench.report import Results
 from tests.bench.throughput import Source, Turn
 
@@ -35,6 +55,7 @@ _BEGAN = time.monotonic()
 
 _QUICK_RECORDS = 100_000
 _QUICK_SECONDS = 5.0
+_QUICK_LENGTHS = (10, 100)
 _QUICK_JOBS = 40
 _QUICK_SUBMITS = 2
 
@@ -66,7 +87,7 @@ class Bench:
     def _fill(self, workload: Workload) -> None:
         _print(f"Filling the source of {workload.name}: {workload.records:,} records")
         topic = f"{self._folder.name}-{workload.name}"
-        self._services.kafka.create_topic(topic, produce.PARTITIONS)
+        self._services.kafka.create_topic(topic, workload.partitions)
         expected = produce.fill(self._services.kafka.bootstrap, topic, workload)
         self._sources[workload.name] = Source(topic, expected)
 
@@ -85,9 +106,16 @@ class Bench:
                     "records_s",
                     "append_records_s",
                 )
+        for start in shuffled(self._results.starts, seed=seed, round_=round_, workload="starts"):
+            _print(f"  round {round_}: {start.name} ...")
+            self._add_run(
+                start_time.run(start, round_, self._services, self._folder),
+                "query_s",
+                "first_epoch_s",
+            )
         for pace in self._results.paces:
             for contender in shuffled(
-                LATENCY_CONTENDERS, seed=seed, round_=round_, workload=pace.name
+                pace.contenders, seed=seed, round_=round_, workload=pace.name
             ):
                 _print(f"  round {round_}: {pace.name}, {contender} ...")
                 run = latency.run(contender, round_, pace, self._services, self._folder)
@@ -99,7 +127,8 @@ class Bench:
             _print(f"    ANOMALY, no number: {run.anomaly}")
         else:
             _print(
-                "    " + ", ".join(f"{n} {run.figures[n]:,.0f}" for n in shown if n in run.figures)
+                "    "
+                + ", ".join(f"{n} {_figure(run.figures[n])}" for n in shown if n in run.figures)
             )
 
 
@@ -137,45 +166,83 @@ def _sample_machine(results: Results, round_: str) -> None:
         _print(sample.warning())
 
 
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+
+
 def _print(message: str) -> None:
     """Print a line with the time since the start."""
     print(f"[{time.monotonic() - _BEGAN:6.1f} s] {message}", flush=True)
 
 
-def _selected(options: argparse.Namespace) -> Results:
+def _selected(options: argparse.Namespace, arguments: Sequence[str]) -> Results:
     """Return empty results for the workloads that the options select."""
     records = options.records or (_QUICK_RECORDS if options.quick else None)
     workloads = [w for w in WORKLOADS if options.only in (None, w.name)]
+    if options.only in (None, growth.PARTITIONS):
+        workloads += growth.partition_workloads(options.cores)
+    if options.only in (None, growth.STATE):
+        workloads += growth.state_workloads(many_keys=options.many_keys)
     if records:
         workloads = [w.of_size(records) for w in workloads]
-    paces = PACES if options.only in (None, LATENCY) else ()
+    starts: Sequence[Start] = ()
+    if options.only in (None, growth.START):
+        lengths = _QUICK_LENGTHS if options.quick else growth.LOG_LENGTHS
+        starts = [Start(length) for length in lengths]
+    kinds = {LATENCY: PASS_THROUGH, MYSQL_LATENCY: MYSQL_LATENCY}
+    paces: Sequence[Pace] = [
+        pace for pace in PACES if options.only is None or kinds.get(options.only) == pace.kind
+    ]
     if options.quick:
-        paces = tuple(replace(pace, seconds=_QUICK_SECONDS) for pace in paces)
-    jobs = 0
-    if options.only in (None, _OPERATOR):
-        jobs = _QUICK_JOBS if options.quick else options.jobs
-    rounds_ = 1 if options.quick else options.rounds
-    console_jobs = 0
-    if options.only in (None, _CONSOLE):
-        console_jobs = _QUICK_JOBS if options.quick else options.jobs
-    return Results(rounds_, options.seed, workloads, paces, jobs=jobs, console_jobs=console_jobs)
+        paces = [replace(pace, seconds=_QUICK_SECONDS) for pace in paces]
+    jobs = _QUICK_JOBS if options.quick else options.jobs
+    return Results(
+        1 if options.quick else options.rounds,
+        options.seed,
+        workloads,
+        paces,
+        starts,
+        about(arguments),
+        jobs=jobs if options.only in (None, _OPERATOR) else 0,
+        console_jobs=jobs if options.only in (None, _CONSOLE) else 0,
+    )
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench ARGS=...", description="Compare Sluicegate with its peers."
     )
-    names = [*(w.name for w in WORKLOADS), LATENCY, _OPERATOR, _CONSOLE]
-    parser.add_argument("--rounds", type=int, default=3, help="default 3")
+    names = [w.name for w in WORKLOADS]
+    names += [*growth.NAMES, LATENCY, MYSQL_LATENCY, _OPERATOR, _CONSOLE]
+    parser.add_argument("--rounds", type=int, default=5, help="default 5")
     parser.add_argument("--records", type=int, help="records per source topic; default by workload")
     parser.add_argument(
         "--jobs", type=int, default=_JOBS, help=f"jobs for operator and console; default {_JOBS}"
+    )
+    parser.add_argument(
+        "--cores",
+        type=_cores,
+        default=growth.CORES,
+        metavar="1,2",
+        help=f"threads of Spark's session in {growth.PARTITIONS}, each of them; default 2",
+    )
+    parser.add_argument(
+        "--many-keys",
+        action="store_true",
+        help=f"{growth.STATE} with {growth.MANY_KEYS:,} keys too: ten minutes more for each run",
     )
     parser.add_argument("--only", choices=names, metavar="WORKLOAD", help=", ".join(names))
     parser.add_argument(
         "--quick", action="store_true", help="one small round as a smoke test; no figures"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all results to FILE")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        help="write the report page with its plots; default: docs/reference/performance.md if everything is "
+        "measured, without --only and --quick",
+    )
     parser.add_argument(
         "--seed", type=int, default=1, help="seed of the contender order; default 1"
     )
@@ -185,21 +252,32 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def _cores(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
+
+
+def _page_file(options: argparse.Namespace) -> Path | None:
+    """Return where the report page is written; None: nowhere."""
+    partial = options.only or options.quick or options.records
+    return options.page or (None if partial else page.PAGE)
+
+
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
-    options = _parse(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parse(given)
     signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` leaves no process running
-    results = _selected(options)
+    results = _selected(options, given)
     base = work_folder() / "bench"
     base.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
     code = 0
     try:
-        if results.workloads or results.paces:
+        if results.workloads or results.paces or results.starts:
             print(
                 "Starting Kafka and MariaDB (or using the servers from the environment)", flush=True
             )
@@ -221,6 +299,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         report.write_json(results, options.json)
         print(f"\nAll results are in {options.json}")
+    page_file = _page_file(options) if code == 0 else None
+    if page_file:
+        page.write([report.as_json(results)], page_file)
+        print(f"\nThe page with plots is {page_file}")
     if anomalies(results.runs):
         print(f"The logs of the runs are in {folder}")
     else:

@@ -20,8 +20,9 @@ from infra.local_services.services import MYSQL_VARIABLE
 from sluicegate import failpoints, session
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from tests.bench.cpu import EVERY_S
-from tests.bench.plan import SESSION, Order
+from tests.bench.plan import SESSION, SPARK_JDBC, Order
 from tests.bench.queries import Started, start
+from tests.bench.stage_and_merge import driver_jar
 
 STOP = "stop"
 RESULT = "result.json"
@@ -35,7 +36,10 @@ def main() -> int:
     if order.apply_wait_s:
         failpoints.hook("wait", partial(time.sleep, order.apply_wait_s))
         failpoints.arm("before-apply=wait")
-    spark = session("bench", settings=SESSION)
+    settings = dict(SESSION)
+    if order.contender == SPARK_JDBC:
+        settings["spark.driver.extraClassPath"] = driver_jar()
+    spark = session("bench", master=f"local[{order.cores}]", settings=settings)
     started: Started | None = None
     error = ""
     try:

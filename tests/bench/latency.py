@@ -1,6 +1,8 @@
 """One latency run: a paced producer in this process, the contender and a reader in their own.
 
-Latency is the time from when a record was due to be sent until the read_committed reader receives it.
+Latency is the time from when a record was due to be sent until the read_committed reader receives it, or
+until its row is visible in MySQL. Records that are not measured are sent before and after the measured ones
+until all of those were seen, so no epoch is measured in which the input starts or ends.
 """
 
 from __future__ import annotations
@@ -8,14 +10,16 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from infra.local_services import Services
-from tests.bench import child, reader
+from infra.local_services import MySQLEndpoint, Services
+from infra.toolchain import maven
+from tests.bench import child, reader, sinks
 from tests.bench.child import RunFailed
 from tests.bench.contender import STOP
 from tests.bench.epochs import irregular, read_epochs
@@ -23,8 +27,16 @@ from tests.bench.figures import Run
 from tests.bench.flink import job as flink
 from tests.bench.flink import program as flink_program
 from tests.bench.phases import phase_times, repeated
-from tests.bench.plan import FLINK, LATENCY_EPOCH_RECORDS, PASS_THROUGH, Order, Pace
-from tests.bench.produce import PARTITIONS, paced
+from tests.bench.plan import (
+    FLINK,
+    LATENCY_EPOCH_RECORDS,
+    LATENCY_PARTITIONS,
+    MYSQL_LATENCY,
+    SPARK_JDBC,
+    Order,
+    Pace,
+)
+from tests.bench.produce import paced
 
 WARM_EPOCHS = 5
 """Committed epochs after which the measured records are sent."""
@@ -41,40 +53,47 @@ def run(contender: str, round_: int, pace: Pace, services: Services, base: Path)
     folder.mkdir(parents=True)
     stem = f"{base.name}-{turn}"
     order = Order(
-        kind=PASS_THROUGH,
+        kind=pace.kind,
         contender=contender,
         bootstrap=services.kafka.bootstrap,
         source=f"{stem}-source",
         sink=f"{stem}-sink",
         dead_letters="",
-        table="",
+        table=stem.replace("-", "_")[-50:] if pace.kind == MYSQL_LATENCY else "",
         epoch_records=LATENCY_EPOCH_RECORDS,
         trigger=pace.trigger,
     )
     order.write(folder)
-    reader.ReaderOrder(order.bootstrap, order.sink, pace.records).write(folder)
-    for topic in (order.source, order.sink):
-        services.kafka.create_topic(topic, PARTITIONS)
+    reader.ReaderOrder(order.bootstrap, order.sink, order.table, pace.records).write(folder)
+    services.kafka.create_topic(order.source, LATENCY_PARTITIONS)
+    sinks.create(order, services, LATENCY_PARTITIONS)
+    if contender == SPARK_JDBC:
+        maven.fetch("jdbc")
     try:
-        return _measured(order, round_, pace, folder)
+        return _measured(order, round_, pace, folder, services.mysql if order.table else None)
     except RunFailed as error:
         return Run(pace.name, contender, round_, anomaly=str(error))
     finally:
-        for topic in (order.source, order.sink):
-            services.kafka.delete_topic(topic)
+        services.kafka.delete_topic(order.source)
+        sinks.drop(order, services)
 
 
-def _measured(order: Order, round_: int, pace: Pace, folder: Path) -> Run:
+def _measured(
+    order: Order, round_: int, pace: Pace, folder: Path, mysql: MySQLEndpoint | None
+) -> Run:
     with (
-        child.running("tests.bench.reader", folder) as reader_process,
-        _contender(order, folder) as process,
+        child.running("tests.bench.reader", folder, mysql) as reader_process,
+        _contender(order, folder, mysql) as process,
     ):
         child.await_ready((folder / reader.READY).exists, folder, reader_process, _START_S)
-        with _warming_up(order, pace):
+        with _unmeasured(order, pace):
             child.await_ready(lambda: _is_warm(order, folder), folder, process, _START_S)
+        begin_ms = time.time() * 1000
         took_s = paced(order.bootstrap, order.source, pace, reader.MEASURED)
-        (folder / reader.SENT).touch()
-        child.await_exit(reader_process, _READ_S, "the reader")
+        end_ms = time.time() * 1000
+        with _unmeasured(order, pace):
+            (folder / reader.SENT).touch()
+            child.await_exit(reader_process, _READ_S, "the reader")
         if order.contender != FLINK:  # which reads its topic until it is killed
             (folder / STOP).touch()
             child.await_exit(process, _START_S, "the contender")
@@ -87,16 +106,18 @@ def _measured(order: Order, round_: int, pace: Pace, folder: Path) -> Run:
     ):
         if anomaly:
             raise RunFailed(anomaly)
-    phases = {} if order.contender == FLINK else _phases(folder)
+    phases = {} if order.contender == FLINK else _phases(folder, begin_ms, end_ms)
     figures = {name: float(summary[name]) for name in ("p50_ms", "p99_ms", "max_ms")}
     return Run(pace.name, order.contender, round_, figures=figures, phases=phases)
 
 
-def _contender(order: Order, folder: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+def _contender(
+    order: Order, folder: Path, mysql: MySQLEndpoint | None
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
     if order.contender == FLINK:
         command = flink.command(flink_program.install(), order, folder)
         return child.running_command(command, folder / child.LOG)
-    return child.running("tests.bench.contender", folder)
+    return child.running("tests.bench.contender", folder, mysql)
 
 
 def _is_warm(order: Order, folder: Path) -> bool:
@@ -107,8 +128,8 @@ def _is_warm(order: Order, folder: Path) -> bool:
     return (folder / "checkpoint" / "commits" / str(WARM_EPOCHS - 1)).exists()
 
 
-def _phases(folder: Path) -> dict[str, list[float]]:
-    """Return the times of the phases of a contender on Spark.
+def _phases(folder: Path, begin_ms: float, end_ms: float) -> dict[str, list[float]]:
+    """Return the times of the phases of a contender on Spark, of the epochs between two times.
 
     Raises:
         RunFailed: an epoch is missing, or was repeated.
@@ -116,11 +137,12 @@ def _phases(folder: Path) -> dict[str, list[float]]:
     epochs, spans = read_epochs(child.result(folder)["progress"]), list(child.spans(folder))
     if anomaly := irregular(epochs, None) or repeated(spans):
         raise RunFailed(anomaly)
-    return phase_times(spans, epochs, WARM_EPOCHS)
+    measured = [e for e in epochs if e.start_ms >= begin_ms and e.end_ms <= end_ms]
+    return phase_times(spans, measured, 0)
 
 
 @contextmanager
-def _warming_up(order: Order, pace: Pace) -> Iterator[None]:
+def _unmeasured(order: Order, pace: Pace) -> Iterator[None]:
     """Send records that are not measured at the same pace while the block runs."""
     done = Event()
     sender = Thread(

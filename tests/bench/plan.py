@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 SLUICEGATE: Final = "sluicegate"
 SPARK: Final = "spark-kafka-sink"
@@ -19,9 +21,12 @@ NAIVE: Final = "naive-foreachBatch"
 OVERLAP: Final = "sluicegate-overlap"
 """The same, with `EpochSettings.overlap`."""
 BARE: Final = "sluicegate-bare"
+"""The query that the others run too, without the packaged job's dead letters."""
 MEASURED: Final = (SLUICEGATE, OVERLAP, BARE)
 """Our contenders: the report shows their phases and compares them with the rivals."""
-RIVALS: Final = (SPARK, NAIVE)
+SPARK_JDBC: Final = "spark-jdbc-merge"
+"""Spark's JDBC writer into a staging table, then one INSERT ... SELECT ... ON DUPLICATE KEY UPDATE."""
+RIVALS: Final = (SPARK, NAIVE, SPARK_JDBC)
 FLINK: Final = "flink"
 FLINK_AT_LEAST_ONCE: Final = "flink-at-least-once"
 KAFKA_STREAMS: Final = "kafka-streams"
@@ -31,6 +36,13 @@ OTHER_ENGINES: Final = (FLINK, FLINK_AT_LEAST_ONCE, KAFKA_STREAMS)
 
 PASS_THROUGH: Final = "pass-through"
 IP_COUNT: Final = "ip_count"
+WORD_COUNT: Final = "word_count"
+ORDERS: Final = "orders_stream"
+UPSERT: Final = "mysql-upsert"
+ADD: Final = "mysql-add"
+KEY_COUNT: Final = "key-count"
+"""A running count of each key."""
+MYSQL_LATENCY: Final = "mysql-latency"
 LATENCY: Final = "latency"
 
 WARM_UP_EPOCHS: Final = 2
@@ -55,13 +67,17 @@ class Workload:
 
     Args:
         name: value of `--only`.
-        kind: PASS_THROUGH or IP_COUNT; LATENCY is a paced PASS_THROUGH.
-        value_bytes: size of a record's value; 0 for access-log lines.
+        kind: PASS_THROUGH, IP_COUNT, WORD_COUNT, ORDERS, UPSERT, ADD or KEY_COUNT; a latency is measured
+            with a paced PASS_THROUGH or MYSQL_LATENCY.
+        value_bytes: size of a record's value; 0 if the kind decides it.
         records: number of records in the source topic.
         epoch_records: maxOffsetsPerTrigger.
         contenders: names of the contenders.
         note: remark below the table's title.
         apply_wait_s: how long each apply waits without using a core, in seconds: a slow sink.
+        partitions: of the source and of the sink; 4 are what the packaged jobs create.
+        cores: threads of Spark's session, and the parallelism of other engines.
+        keys: different keys of KEY_COUNT, each of which is once in the first `keys` records.
     """
 
     name: str
@@ -72,12 +88,39 @@ class Workload:
     contenders: tuple[str, ...]
     note: str = ""
     apply_wait_s: float = 0.0
+    partitions: int = 4
+    cores: int = 2
+    keys: int = 0
 
     def of_size(self, records: int) -> Workload:
         """Return the workload with another number of records, in at least ten epochs."""
         per_epoch = max(1, min(self.epoch_records, records // 10))
-        return Workload(**{**self.__dict__, "records": records, "epoch_records": per_epoch})
+        keys = min(self.keys, records // 2)
+        return replace(self, records=records, epoch_records=per_epoch, keys=keys)
 
+    @property
+    def warm_up_epochs(self) -> int:
+        """The epochs that are not measured: the first ones, and those that fill a state."""
+        return max(WARM_UP_EPOCHS, -(-self.keys // self.epoch_records))
+
+    @property
+    def unit(self) -> str:
+        """What the records of the source are."""
+        if self.value_bytes:
+            return f"values of {self.value_bytes} B"
+        return _UNITS.get(self.kind, "records")
+
+
+MYSQL_ONLY: Final = (UPSERT, ADD, MYSQL_LATENCY)
+
+_UNITS: Final = {
+    IP_COUNT: "access-log lines",
+    WORD_COUNT: "lines of 8 words",
+    ORDERS: "orders in JSON",
+    UPSERT: "rows",
+    ADD: "rows",
+    KEY_COUNT: "keys",
+}
 
 _PASS_THROUGH: Final = (SLUICEGATE, OVERLAP, SPARK, NAIVE, *OTHER_ENGINES)
 
@@ -98,6 +141,56 @@ WORKLOADS: Final = (
         ),
     ),
     Workload(
+        WORD_COUNT,
+        WORD_COUNT,
+        0,
+        2_000_000,
+        100_000,
+        contenders=(SLUICEGATE, OVERLAP, BARE, SPARK, FLINK),
+        note=(
+            f"{SLUICEGATE} is the packaged job, dead letters included, which writes MySQL only; {BARE}, "
+            f"{SPARK} and {FLINK} split lines at each blank and write Kafka only. {FLINK} collects the updates "
+            "of a second (mini-batch), as an epoch does. A line is appended when the counts have 8 words more"
+        ),
+    ),
+    Workload(
+        ORDERS,
+        ORDERS,
+        0,
+        4_000_000,
+        200_000,
+        contenders=(SLUICEGATE, OVERLAP, BARE, SPARK, FLINK),
+        note=(
+            f"{SLUICEGATE} is the packaged job, which checks each field by a pattern and writes dead letters, "
+            f"and {BARE} the same query as the others', which parse JSON with a schema; both write Kafka and "
+            f"MySQL. {SPARK} and {FLINK} write Kafka ONLY. An order is appended when its window's last row is"
+        ),
+    ),
+    Workload(
+        UPSERT,
+        UPSERT,
+        0,
+        1_000_000,
+        50_000,
+        contenders=(SLUICEGATE, OVERLAP, SPARK_JDBC),
+        note=(
+            "rows of three integers: the first half are inserted, the second half replace them. Nothing is "
+            f"written to Kafka. {SPARK_JDBC} is at-least-once"
+        ),
+    ),
+    Workload(
+        ADD,
+        ADD,
+        0,
+        1_000_000,
+        50_000,
+        contenders=(SLUICEGATE, OVERLAP, SPARK_JDBC),
+        note=(
+            f"the same rows, and numbers are added to those in the table. {SPARK_JDBC} is at-least-once: an "
+            "epoch that Spark repeats is added twice"
+        ),
+    ),
+    Workload(
         "slow-sink",
         PASS_THROUGH,
         100,
@@ -110,24 +203,45 @@ WORKLOADS: Final = (
 )
 
 
+AIMS: Final[Mapping[tuple[str, str], float]] = {
+    ("pass-through-100", FLINK): 1.0,
+    ("pass-through-1k", FLINK): 1.0,
+    ("pass-through-100", SPARK): 1.3,
+    ("pass-through-1k", SPARK): 1.3,
+    (IP_COUNT, FLINK): 1.3,
+    (WORD_COUNT, FLINK): 1.3,
+    (ORDERS, FLINK): 1.3,
+    (UPSERT, SPARK_JDBC): 2.0,
+    (ADD, SPARK_JDBC): 2.0,
+}
+"""The ratio of throughput that Sluicegate is meant to reach, by workload and peer."""
+
+
 @dataclass(frozen=True)
 class Pace:
     """Input rate of a latency workload.
 
     Args:
         trigger: interval between epochs, and between Flink's checkpoints.
+        kind: PASS_THROUGH, or MYSQL_LATENCY for rows in a table.
         records_s: records per second.
         seconds: duration of the measured part.
     """
 
     trigger: str
+    kind: str = PASS_THROUGH
     records_s: int = 5000
-    seconds: float = 20.0
+    seconds: float = 60.0
 
     @property
     def name(self) -> str:
         """The name of the workload."""
-        return f"{LATENCY}, {self.trigger}"
+        return f"{MYSQL_LATENCY if self.kind == MYSQL_LATENCY else LATENCY}, {self.trigger}"
+
+    @property
+    def contenders(self) -> tuple[str, ...]:
+        """The names of the contenders."""
+        return _MYSQL_LATENCY if self.kind == MYSQL_LATENCY else LATENCY_CONTENDERS
 
     @property
     def records(self) -> int:
@@ -135,13 +249,19 @@ class Pace:
         return int(self.records_s * self.seconds)
 
 
-PACES: Final[tuple[Pace, ...]] = (Pace("1 second"), Pace("200 milliseconds"))
 LATENCY_CONTENDERS: Final = (SLUICEGATE, OVERLAP, SPARK, NAIVE, FLINK)
+_MYSQL_LATENCY: Final = (SLUICEGATE, OVERLAP, SPARK_JDBC)
+_TRIGGERS: Final = ("1 second", "200 milliseconds")
+PACES: Final[tuple[Pace, ...]] = (
+    *map(Pace, _TRIGGERS),
+    *(Pace(trigger, MYSQL_LATENCY) for trigger in _TRIGGERS),
+)
 LATENCY_VALUE_BYTES: Final = 100
+LATENCY_PARTITIONS: Final = 4
 LATENCY_EPOCH_RECORDS: Final = 200_000
 
 
-def shuffled(contenders: Sequence[str], *, seed: int, round_: int, workload: str) -> list[str]:
+def shuffled(contenders: Sequence[T], *, seed: int, round_: int, workload: str) -> list[T]:
     """Return the contenders in the order of a round; the same seed gives the same order."""
     return random.Random(f"{seed}/{round_}/{workload}").sample(list(contenders), len(contenders))
 
@@ -151,16 +271,17 @@ class Order:
     """Instructions for a contender's process: a file in its folder, without passwords.
 
     Args:
-        kind: PASS_THROUGH or IP_COUNT.
+        kind: as in the workload.
         contender: name of the contender.
         bootstrap: Kafka's bootstrap servers.
         source: source topic.
         sink: sink topic.
         dead_letters: topic for lines that cannot be counted.
-        table: sink table, for IP_COUNT.
+        table: sink table, if the kind has one; its staging table has `_staging` after its name.
         epoch_records: maxOffsetsPerTrigger.
         trigger: an interval, or 'available-now'.
         apply_wait_s: as in the workload.
+        cores: as in the workload.
     """
 
     kind: str
@@ -173,6 +294,12 @@ class Order:
     epoch_records: int
     trigger: str
     apply_wait_s: float = 0.0
+    cores: int = 2
+
+    @property
+    def staging_table(self) -> str:
+        """The table that SPARK_JDBC fills before it merges."""
+        return f"{self.table}_staging"
 
     def write(self, folder: Path) -> None:
         """Write the order to a folder."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 import time
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from threading import Event
@@ -16,11 +17,21 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tests.bench.plan import COMPRESSION, Pace, Workload
+from tests.bench import inputs
+from tests.bench.plan import (
+    ADD,
+    COMPRESSION,
+    IP_COUNT,
+    KEY_COUNT,
+    LATENCY_PARTITIONS,
+    ORDERS,
+    PASS_THROUGH,
+    UPSERT,
+    WORD_COUNT,
+    Pace,
+    Workload,
+)
 from tests.bench.readback import Content
-
-PARTITIONS = 4
-"""Partitions of source and sink topics, as the packaged jobs create them."""
 
 LINES_S = 20_000
 """Access-log lines per second of event time."""
@@ -31,6 +42,8 @@ _ADDRESSES = 50_000
 _BEGIN = datetime(2026, 5, 17, 10, 5, tzinfo=UTC)
 _BURST_S = 0.01
 _TEXT_BYTES = 1 << 20
+
+_Send = Callable[[bytes], None]
 
 
 def values(value_bytes: int, count: int, seed: int = 1) -> Iterator[bytes]:
@@ -67,23 +80,70 @@ def access_lines(count: int, seed: int = 1) -> Iterator[tuple[tuple[int, bytes],
 
 def fill(bootstrap: str, topic: str, workload: Workload) -> Content:
     """Fill a topic and return the expected content of the sinks."""
-    if workload.value_bytes:
-        return _fill_values(bootstrap, topic, workload)
+    with _Sender(bootstrap, topic, workload.partitions) as sender:
+        return _FILL[workload.kind](sender.send, workload)
+
+
+def _fill_values(send: _Send, workload: Workload) -> Content:
+    total = 0
+    for value in values(workload.value_bytes, workload.records):
+        total += zlib.crc32(value)
+        send(value)
+    return Content(rows=workload.records, total=total)
+
+
+def _fill_access_lines(send: _Send, workload: Workload) -> Content:
     keys: set[tuple[int, bytes]] = set()
-    with _Sender(bootstrap, topic) as sender:
-        for key, line in access_lines(workload.records):
-            keys.add(key)
-            sender.send(line)
+    for key, line in access_lines(workload.records):
+        keys.add(key)
+        send(line)
     return Content(rows=len(keys), total=workload.records)
 
 
-def _fill_values(bootstrap: str, topic: str, workload: Workload) -> Content:
-    total = 0
-    with _Sender(bootstrap, topic) as sender:
-        for value in values(workload.value_bytes, workload.records):
-            total += zlib.crc32(value)
-            sender.send(value)
-    return Content(rows=workload.records, total=total)
+def _fill_lines(send: _Send, workload: Workload) -> Content:
+    counts: Counter[str] = Counter()
+    for words, line in inputs.word_lines(workload.records):
+        counts.update(words)
+        send(line)
+    return Content.of_rows(counts.items())
+
+
+def _fill_orders(send: _Send, workload: Workload) -> Content:
+    def sent() -> Iterator[tuple[str, str, int]]:
+        for window, user, cents, order in inputs.orders(workload.records):
+            send(order)
+            yield window, user, cents
+
+    return Content.of_rows(
+        (*key, number, inputs.amount(largest), inputs.amount(smallest))
+        for key, (number, largest, smallest) in inputs.order_rows(sent()).items()
+    )
+
+
+def _fill_upserts(send: _Send, workload: Workload) -> Content:
+    for row in inputs.upserts(workload.records):
+        send(b"%d %d %d" % row)
+    table = inputs.upserted(inputs.upserts(workload.records), add=workload.kind == ADD)
+    return Content.of_rows((row, *numbers) for row, numbers in table.items())
+
+
+def _fill_keys(send: _Send, workload: Workload) -> Content:
+    counts: Counter[str] = Counter()
+    for key in inputs.keys(workload.records, workload.keys):
+        counts[key] += 1
+        send(key.encode())
+    return Content.of_rows(counts.items())
+
+
+_FILL: Mapping[str, Callable[[_Send, Workload], Content]] = {
+    PASS_THROUGH: _fill_values,
+    IP_COUNT: _fill_access_lines,
+    WORD_COUNT: _fill_lines,
+    ORDERS: _fill_orders,
+    UPSERT: _fill_upserts,
+    ADD: _fill_upserts,
+    KEY_COUNT: _fill_keys,
+}
 
 
 def paced(bootstrap: str, topic: str, pace: Pace, kind: bytes, until: Event | None = None) -> float:
@@ -103,7 +163,7 @@ def paced(bootstrap: str, topic: str, pace: Pace, kind: bytes, until: Event | No
         The duration in seconds.
     """
     padding, start, start_ns, sent = b"." * 100, time.monotonic(), time.time_ns(), 0
-    with _Sender(bootstrap, topic) as sender:
+    with _Sender(bootstrap, topic, LATENCY_PARTITIONS) as sender:
         while not until.is_set() if until else sent < pace.records:
             due = int((time.monotonic() - start) * pace.records_s)
             for number in range(sent, due if until else min(due, pace.records)):
@@ -118,8 +178,8 @@ def paced(bootstrap: str, topic: str, pace: Pace, kind: bytes, until: Event | No
 class _Sender:
     """A producer that spreads records evenly and raises if one was lost."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic, self._sent = topic, 0
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._topic, self._partitions, self._sent = topic, partitions, 0
         self._error: KafkaError | None = None
         self._producer = Producer(
             {
@@ -140,7 +200,7 @@ class _Sender:
         """Send to the partitions round-robin, so that they stay evenly filled."""
         while True:
             try:
-                self._producer.produce(self._topic, value, partition=self._sent % PARTITIONS)
+                self._producer.produce(self._topic, value, partition=self._sent % self._partitions)
                 break
             except BufferError:
                 self._producer.poll(0.1)

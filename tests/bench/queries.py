@@ -1,38 +1,62 @@
-"""The contenders' queries: the same source and plan, three ways to write to the sinks.
+"""The contenders on Spark: the same source and plan (`rows`), several ways to write to the sinks.
 
-`naive` is a typical foreachBatch function, and is not exactly-once.
+`naive` is a typical foreachBatch function, and is not exactly-once; `stage_and_merge` neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from infra.local_services import MySQLEndpoint
 from sluicegate import EpochSettings, KafkaSink, MySQLSink, epochs
+from sluicegate.packaged_job import JobSettings
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate.spark.epochs import EpochsWriter
-from sluicegate.spark.filters import where_computed
-from sluicegate_jobs.ip_count import job
-from sluicegate_jobs.ip_count.job import IpCountSettings
-from sluicegate_jobs.kafka_source import kafka_source
+from sluicegate_jobs.ip_count import job as ip_count
+from sluicegate_jobs.orders import stream as orders_stream
+from sluicegate_jobs.word_count import job as word_count
+from tests.bench import stage_and_merge
 from tests.bench.plan import (
+    ADD,
     BARE,
     COMPRESSION,
     EPOCH_TIMEOUT_S,
+    IP_COUNT,
     MEASURED,
+    MYSQL_LATENCY,
+    MYSQL_ONLY,
     NAIVE,
+    ORDERS,
     OVERLAP,
     PASS_THROUGH,
     SPARK,
+    SPARK_JDBC,
+    UPSERT,
+    WORD_COUNT,
     Order,
 )
+from tests.bench.rows import KEYS, as_records, job_settings, rows
+
+_PACKAGED: Mapping[str, tuple[Callable[..., EpochsWriter], type[JobSettings]]] = {
+    IP_COUNT: (ip_count.build, ip_count.IpCountSettings),
+    WORD_COUNT: (word_count.build, word_count.WordCountSettings),
+    ORDERS: (orders_stream.build, orders_stream.OrdersStreamSettings),
+}
+
+_TABLE_KEYS: Mapping[str, Sequence[str]] = {
+    IP_COUNT: ("window_start", "ip"),
+    ORDERS: ("window_start", "user"),
+    UPSERT: ("id",),
+    ADD: ("id",),
+    MYSQL_LATENCY: ("record",),
+}
+"""The keys of the tables that the common query of a kind is written to."""
 
 _UPSERT = (
     "INSERT INTO `{table}` (window_start, ip, window_end, hits) VALUES (%s, %s, %s, %s) "
@@ -61,15 +85,18 @@ def start(spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, folder
     if order.contender in MEASURED:
         epochs_query = _sluicegate_query(spark, order, mysql, checkpoint).start()
         return Started(epochs_query._query, epochs_query.await_end, epochs_query.stop)
-    rows, keyed = _rows(spark, order)
-    writer = rows.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
+    written = rows(spark, order)
+    writer = written.writeStream.outputMode("update")
     if order.contender == SPARK:
-        records = keyed(rows).writeStream.format("kafka").outputMode("update")
-        writer = records.options(**_kafka_options(order)).option("checkpointLocation", checkpoint)
+        records = as_records(order, written).writeStream.format("kafka").outputMode("update")
+        writer = records.options(**_kafka_options(order))
     elif order.contender == NAIVE:
-        writer = writer.foreachBatch(_naive(order, keyed, mysql))
+        writer = writer.foreachBatch(_naive(order, mysql))
+    elif order.contender == SPARK_JDBC:
+        writer = writer.foreachBatch(stage_and_merge.writer(order, mysql))
     else:
         raise ValueError(f"unknown contender {order.contender}")
+    writer = writer.option("checkpointLocation", checkpoint)
     query = _triggered(writer, order).start()
 
     def stop() -> None:
@@ -88,83 +115,42 @@ def _triggered(writer: DataStreamWriter, order: Order) -> DataStreamWriter:
 def _sluicegate_query(
     spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, checkpoint: str
 ) -> EpochsWriter:
-    if order.kind == PASS_THROUGH:
-        sink = KafkaSink(
-            order.sink, value="value", bootstrap=order.bootstrap, compression=COMPRESSION
-        )
-        rows, _ = _rows(spark, order)
-        return epochs(
-            rows, name="bench", sinks=[sink], checkpoint=checkpoint, settings=_epochs(order)
-        )
-    settings = _ip_count_settings(order, mysql, checkpoint)
-    if order.contender != BARE:
-        return job.build(spark, settings)
+    if order.kind in _PACKAGED and order.contender != BARE:
+        build, kind = _PACKAGED[order.kind]
+        return build(spark, job_settings(kind, order, mysql, checkpoint))
     return epochs(
-        _counts(spark, settings),
+        rows(spark, order),
         name="bench",
-        sinks=[
-            KafkaSink(order.sink, key="ip", value="json", bootstrap=order.bootstrap),
-            MySQLSink(order.table, keys=("window_start", "ip"), url=settings.mysql),
-        ],
+        sinks=_sinks(order, mysql),
         checkpoint=checkpoint,
-        settings=_epochs(order),
+        settings=EpochSettings(
+            interval=order.trigger,
+            min_pause_ms=0,
+            timeout_s=EPOCH_TIMEOUT_S,
+            overlap=order.contender == OVERLAP,
+        ),
     )
 
 
-def _epochs(order: Order) -> EpochSettings:
-    return EpochSettings(
-        interval=order.trigger,
-        min_pause_ms=0,
-        timeout_s=EPOCH_TIMEOUT_S,
-        overlap=order.contender == OVERLAP,
-    )
-
-
-def _ip_count_settings(
-    order: Order, mysql: MySQLEndpoint | None, checkpoint: str
-) -> IpCountSettings:
-    return IpCountSettings(
-        checkpoint=checkpoint,
-        source=order.source,
-        topic=order.sink,
-        table=order.table,
-        dead_letters=order.dead_letters,
-        interval=order.trigger,
-        min_pause_ms=0,
-        timeout_s=EPOCH_TIMEOUT_S,
-        overlap=order.contender == OVERLAP,
-        max_records=order.epoch_records,
-        kafka=order.bootstrap,
-        mysql=mysql.url if mysql else "",
-    )
-
-
-def _rows(spark: SparkSession, order: Order) -> tuple[DataFrame, Callable[[DataFrame], DataFrame]]:
-    """Return a workload's rows, and a function that shapes them for Spark's Kafka sink."""
+def _sinks(order: Order, mysql: MySQLEndpoint | None) -> list[KafkaSink | MySQLSink]:
+    sinks: list[KafkaSink | MySQLSink] = []
     if order.kind == PASS_THROUGH:
-        source = kafka_source(spark, order.source, order.bootstrap, order.epoch_records)
-        return source.select("value"), lambda rows: rows
-    return _counts(spark, _ip_count_settings(order, None, "")), lambda rows: rows.select(
-        F.col("ip").cast("binary").alias("key"),
-        F.to_json(F.struct(*rows.columns)).cast("binary").alias("value"),
-    )
-
-
-def _counts(spark: SparkSession, settings: IpCountSettings) -> DataFrame:
-    """Return only the aggregation of ip_count, from the same parsed lines."""
-    source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
-    return (
-        where_computed(job.parse_lines(source, settings), F.col("invalid").isNull())
-        .withWatermark("at", settings.lateness)
-        .groupBy(F.window("at", settings.window), "ip")
-        .agg(F.count("*").alias("hits"))
-        .select(
-            F.col("window.start").alias("window_start"),
-            "ip",
-            F.col("window.end").alias("window_end"),
-            "hits",
+        sinks.append(
+            KafkaSink(order.sink, value="value", bootstrap=order.bootstrap, compression=COMPRESSION)
         )
-    )
+    elif order.kind not in MYSQL_ONLY:
+        key = KEYS[order.kind]
+        sinks.append(KafkaSink(order.sink, key=key, value="json", bootstrap=order.bootstrap))
+    if order.kind in _TABLE_KEYS:
+        sinks.append(
+            MySQLSink(
+                order.table,
+                keys=_TABLE_KEYS[order.kind],
+                on_conflict="add" if order.kind == ADD else "replace",
+                url=mysql.url if mysql else "",
+            )
+        )
+    return sinks
 
 
 def _kafka_options(order: Order) -> dict[str, str]:
@@ -175,11 +161,9 @@ def _kafka_options(order: Order) -> dict[str, str]:
     }
 
 
-def _naive(
-    order: Order, keyed: Callable[[DataFrame], DataFrame], mysql: MySQLEndpoint | None
-) -> Callable[[DataFrame, int], None]:
+def _naive(order: Order, mysql: MySQLEndpoint | None) -> Callable[[DataFrame, int], None]:
     def to_kafka(batch: DataFrame) -> None:
-        keyed(batch).write.format("kafka").options(**_kafka_options(order)).save()
+        as_records(order, batch).write.format("kafka").options(**_kafka_options(order)).save()
 
     def to_both(batch: DataFrame, _epoch: int) -> None:
         batch.persist()

@@ -9,12 +9,15 @@ import json
 import time
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from infra.local_services import MySQLEndpoint
+from tests.bench.inputs import checksum, spread_times
 
 _TIMEOUT_S = 60.0
 _BATCH = 10_000
@@ -25,12 +28,21 @@ class Content:
     """The content of a sink.
 
     Args:
-        rows: number of records, or of counts (one per window and address, however often updated).
-        total: the sum of checksums for values, the sum of hits for counts.
+        rows: number of records, or of rows (one per key, however often updated).
+        total: the sum of hits for ip_count, otherwise the sum of checksums.
     """
 
     rows: int
     total: int
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Sequence[object]]) -> Content:
+        """Return the content of a sink with these rows."""
+        count = total = 0
+        for row in rows:
+            count += 1
+            total += checksum(*row)
+        return cls(count, total)
 
     def differs(self, where: str, expected: Content) -> str:
         """Describe the difference from the expected content; empty if there is none."""
@@ -86,16 +98,65 @@ def counts_in(bootstrap: str, topic: str, times: list[int] | None = None) -> Con
     return Content(len(last), sum(last.values()))
 
 
+def running_counts_in(
+    bootstrap: str, topic: str, fields: tuple[str, str], per_record: int, times: list[int]
+) -> Content:
+    """Return the last count of each key in a topic.
+
+    Args:
+        bootstrap: Kafka's bootstrap servers.
+        topic: the topic.
+        fields: names of the key and of its count.
+        per_record: by how much a source record lets the counts grow.
+        times: it gets the time at which each source record was counted, in milliseconds since 1970.
+    """
+    last: dict[str, int] = {}
+    grown: Counter[int] = Counter()
+    for message in committed(bootstrap, topic):
+        row = json.loads(message.value() or b"")
+        key, count = row[fields[0]], int(row[fields[1]])
+        grown[message.timestamp()[1]] += count - last.get(key, 0)
+        last[key] = count
+    times += spread_times(grown, per_record)
+    return Content.of_rows(last.items())
+
+
+def orders_in(bootstrap: str, topic: str, times: list[int]) -> Content:
+    """Return the last row of each window and user in a topic; see `counts_in`."""
+    last: dict[tuple[str, str], tuple[int, str, str]] = {}
+    last_ms: dict[str, int] = {}
+    for message in committed(bootstrap, topic):
+        row = json.loads(message.value() or b"", parse_float=Decimal, parse_int=Decimal)
+        window = row["window_start"][:19].replace("T", " ")
+        largest, smallest = (f"{Decimal(row[name]):.2f}" for name in ("largest", "smallest"))
+        last[window, row["user"]] = int(row["orders"]), largest, smallest
+        last_ms[window] = max(last_ms.get(window, 0), message.timestamp()[1])
+    for (window, _), (orders, *_) in last.items():
+        times += [last_ms[window]] * orders
+    times.sort()
+    return Content.of_rows((*key, *row) for key, row in last.items())
+
+
 def counts_in_table(mysql: MySQLEndpoint, table: str) -> Content:
     """Return the number of rows in a table of counts and the sum of hits."""
+    return _aggregated(mysql, f"SELECT COUNT(*), COALESCE(SUM(hits), 0) FROM `{table}`")
+
+
+def rows_in_table(mysql: MySQLEndpoint, table: str, *expressions: str) -> Content:
+    """Return the number of rows in a table and the sum of the checksums of these expressions."""
+    row = f"CRC32(CONCAT_WS('|', {', '.join(expressions)}))"
+    return _aggregated(mysql, f"SELECT COUNT(*), COALESCE(SUM({row}), 0) FROM `{table}`")
+
+
+def _aggregated(mysql: MySQLEndpoint, query: str) -> Content:
     connection = mysql.connect()
     try:
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT COUNT(*), COALESCE(SUM(hits), 0) FROM `{table}`")
-            rows, hits = cursor.fetchone() or (0, 0)
+            cursor.execute(query)
+            rows, total = cursor.fetchone() or (0, 0)
     finally:
         connection.close()
-    return Content(int(rows), int(hits))
+    return Content(int(rows), int(total))
 
 
 def committed(bootstrap: str, topic: str) -> Iterator[Message]:

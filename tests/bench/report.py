@@ -7,29 +7,30 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from tests.bench.about import About
 from tests.bench.console import report as console_report
 from tests.bench.console.rounds import VIEWERS
-from tests.bench.figures import Run, Spread, anomalies, percentile, pooled, ratios, spread
+from tests.bench.figures import Run, Spread, anomalies, percentile, pooled, ratios, shown, spread
+from tests.bench.growth import START, Start
 from tests.bench.machine import Machine
 from tests.bench.operator import report
 from tests.bench.plan import (
     COMPRESSION,
-    FLINK,
-    LATENCY,
-    LATENCY_CONTENDERS,
+    IP_COUNT,
     LATENCY_VALUE_BYTES,
     MEASURED,
+    MYSQL_LATENCY,
+    ORDERS,
     OTHER_ENGINES,
     OVERLAP,
     RIVALS,
     SLUICEGATE,
     SPARK,
-    WARM_UP_EPOCHS,
     Pace,
     Workload,
 )
-from tests.bench.produce import PARTITIONS
 
 _NONE = Spread(0, 0, 0, 0)
 
@@ -42,6 +43,8 @@ class Results:
     seed: int
     workloads: Sequence[Workload]
     paces: Sequence[Pace]
+    starts: Sequence[Start] = ()
+    about: About | None = None
     runs: list[Run] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
     jobs: int = 0
@@ -56,7 +59,13 @@ class Results:
 
 def write_json(results: Results, path: Path) -> None:
     """Write all results to a file."""
-    path.write_text(json.dumps(asdict(results), indent=1), encoding="utf-8")
+    path.write_text(json.dumps(as_json(results), indent=1), encoding="utf-8")
+
+
+def as_json(results: Results) -> dict[str, Any]:
+    """Return all results as they are in the file."""
+    found: dict[str, Any] = json.loads(json.dumps(asdict(results)))
+    return found
 
 
 def text(results: Results) -> str:
@@ -67,6 +76,8 @@ def text(results: Results) -> str:
 def _lines(results: Results) -> Iterator[str]:
     for workload in results.workloads:
         yield from _throughput(results, workload)
+    if results.starts:
+        yield from _starts(results)
     for pace in results.paces:
         yield from _latency(results, pace)
     if results.jobs:
@@ -84,13 +95,19 @@ def _lines(results: Results) -> Iterator[str]:
         yield f"  before round {round_}: {warning}"
 
 
-def _throughput(results: Results, workload: Workload) -> Iterator[str]:
-    size = f"values of {workload.value_bytes} B" if workload.value_bytes else "access-log lines"
-    yield ""
-    yield (
-        f"{workload.name}: {workload.records:,} {size}, epochs of {workload.epoch_records:,}, "
-        f"{PARTITIONS} partitions, {COMPRESSION}, without the first {WARM_UP_EPOCHS} epochs"
+def describe(workload: Workload) -> str:
+    """Return a line about the input of a workload, and about what is not measured."""
+    keys = f", {workload.keys:,} keys" if workload.keys else ""
+    return (
+        f"{workload.records:,} {workload.unit}{keys}, epochs of {workload.epoch_records:,}, "
+        f"{workload.partitions} partitions, {workload.cores} cores, {COMPRESSION}, "
+        f"without the first {workload.warm_up_epochs} epochs"
     )
+
+
+def _throughput(results: Results, workload: Workload) -> Iterator[str]:
+    yield ""
+    yield f"{workload.name}: {describe(workload)}"
     if workload.note:
         yield f"  ({workload.note}.)"
     yield (
@@ -135,19 +152,38 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         yield from _phases(results.runs, workload.name, contender)
 
 
+def _starts(results: Results) -> Iterator[str]:
+    yield ""
+    yield f"{START}: from the start of the driver's process, by epochs in the log"
+    yield f"  {'epochs':<24}{'query started, s':>30}{'first epoch in the sink, s':>30}{'sound':>8}"
+    for start in results.starts:
+        query, first = (
+            spread(results.runs, start.name, SLUICEGATE, name)
+            for name in ("query_s", "first_epoch_s")
+        )
+        sound = f"{first.count if first else 0}/{results.rounds}"
+        yield f"  {start.epochs:<24,}{shown(query, 1):>30}{shown(first, 1):>30}{sound:>8}"
+
+
+def seen_by(pace: Pace) -> str:
+    """Return what ends a latency."""
+    return "visible in MySQL" if pace.kind == MYSQL_LATENCY else "seen by a read_committed reader"
+
+
 def _latency(results: Results, pace: Pace) -> Iterator[str]:
     yield ""
     yield (
-        f"{LATENCY}: due -> seen by a read_committed reader; {pace.records_s:,} records/s of "
-        f"{LATENCY_VALUE_BYTES} B for {pace.seconds:.0f} s, interval {pace.trigger}, pass-through"
+        f"{pace.name}: due -> {seen_by(pace)}; {pace.records_s:,} records/s of "
+        f"{LATENCY_VALUE_BYTES} B for {pace.seconds:.0f} s"
     )
     yield f"  {'':<24}{'p50 ms median (min - max)':>30}{'p99 ms median (min - max)':>30}{'sound':>8}"
-    for contender in LATENCY_CONTENDERS:
+    for contender in pace.contenders:
         p50 = spread(results.runs, pace.name, contender, "p50_ms")
         p99 = spread(results.runs, pace.name, contender, "p99_ms")
         sound = f"{p50.count if p50 else 0}/{results.rounds}"
         yield f"  {contender:<24}{_rate(p50):>30}{_rate(p99):>30}{sound:>8}"
-    pairs = [*itertools.product((SLUICEGATE, OVERLAP), (*RIVALS, FLINK))]
+    rivals = [name for name in pace.contenders if name not in MEASURED]
+    pairs = [*itertools.product((SLUICEGATE, OVERLAP), rivals)]
     yield from _ratios(results, pace.name, "p50_ms", pairs, "p50, less is better")
     yield from _ratios(results, pace.name, "p99_ms", pairs, "p99, less is better")
     yield from _phases(results.runs, pace.name, SLUICEGATE)
@@ -159,7 +195,7 @@ def _ratios(
     yield f"  ratios, pair by pair in the same round ({meaning}):"
     for contender, rival in pairs:
         values = ratios(results.runs, workload, figure, contender, rival)
-        alone = rival in (SPARK, *OTHER_ENGINES) and workload == "ip_count"
+        alone = rival in (SPARK, *OTHER_ENGINES) and workload in (IP_COUNT, ORDERS)
         kafka_only = " (Kafka only)" if alone else ""
         label = f"{contender} / {rival}{kafka_only}"
         if values is None:

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.local_services import Services
+from infra.toolchain import maven
 from sluicegate.settings.epoch import AVAILABLE_NOW
-from sluicegate_jobs.ip_count.job import TABLE_COLUMNS
-from sluicegate_jobs.targets import table_ddl
-from tests.bench import child, cpu, readback
+from tests.bench import child, cpu, sinks
 from tests.bench.child import RunFailed
 from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
 from tests.bench.figures import Run, percentile
@@ -19,21 +18,12 @@ from tests.bench.flink import job as flink
 from tests.bench.flink import program as flink_program
 from tests.bench.kafka_streams import job as kafka_streams
 from tests.bench.phases import phase_times, repeated
-from tests.bench.plan import (
-    IP_COUNT,
-    KAFKA_STREAMS,
-    OTHER_ENGINES,
-    OVERLAP,
-    SLUICEGATE,
-    SPARK,
-    WARM_UP_EPOCHS,
-    Order,
-    Workload,
-)
-from tests.bench.produce import PARTITIONS
+from tests.bench.plan import KAFKA_STREAMS, OTHER_ENGINES, SPARK_JDBC, Order, Workload
 from tests.bench.readback import Content
 
-RUN_TIMEOUT_S = 900.0
+_TIMEOUT_S = 900.0
+_LEAST_RECORDS_S = 2000.0
+"""A slower run is given up."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +54,16 @@ def run(turn: Turn, source: Source, services: Services, base: Path) -> Run:
     folder.mkdir(parents=True)
     order = _order(turn, source, services)
     order.write(folder)
-    _make_sinks(order, services)
+    sinks.create(order, services, turn.workload.partitions)
+    if turn.contender == SPARK_JDBC:
+        maven.fetch("jdbc")
     measured = _engine_measured if turn.contender in OTHER_ENGINES else _measured
     try:
         return measured(turn, order, source.expected, services, folder)
     except (RunFailed, TimeoutError) as error:
         return Run(turn.workload.name, turn.contender, turn.round_, anomaly=str(error))
     finally:
-        _drop_sinks(order, services)
+        sinks.drop(order, services)
 
 
 def _order(turn: Turn, source: Source, services: Services) -> Order:
@@ -83,26 +75,28 @@ def _order(turn: Turn, source: Source, services: Services) -> Order:
         source=source.topic,
         sink=f"{stem}-sink",
         dead_letters=f"{stem}-dead-letters",
-        table=stem.replace("-", "_")[:60],
+        table=stem.replace("-", "_")[-50:],
         epoch_records=turn.workload.epoch_records,
         trigger=AVAILABLE_NOW,
         apply_wait_s=turn.workload.apply_wait_s,
+        cores=turn.workload.cores,
     )
 
 
 def _measured(turn: Turn, order: Order, expected: Content, services: Services, folder: Path) -> Run:
     start = time.monotonic()
-    mysql = services.mysql if turn.workload.kind == IP_COUNT else None
+    mysql = services.mysql if turn.workload.kind in sinks.COLUMNS else None
+    warm_up = turn.workload.warm_up_epochs
     with (
         child.running("tests.bench.contender", folder, mysql) as process,
         cpu.sampling(process.pid) as samples,
     ):
-        child.await_exit(process, RUN_TIMEOUT_S, "the contender")
+        child.await_exit(process, _timeout_s(turn.workload), "the contender")
     whole_s = time.monotonic() - start
     epochs = read_epochs(child.result(folder)["progress"])
     spans = list(child.spans(folder))
-    rate = steady_rate(epochs)
-    wrong, appends = _read_back(turn, order, expected, services)
+    rate = steady_rate(epochs, warm_up)
+    wrong, appends = sinks.read_back(order, expected, services.mysql)
     for problem in (
         irregular(epochs, turn.workload.records),
         repeated(spans),
@@ -118,22 +112,28 @@ def _measured(turn: Turn, order: Order, expected: Content, services: Services, f
         figures={
             "records_s": rate or 0.0,
             "whole_s": whole_s,
-            **_figures(epochs, samples),
+            **_figures(epochs, samples, warm_up),
             **append_figures(appends),
         },
-        phases=phase_times(spans, epochs),
+        phases=phase_times(spans, epochs, warm_up),
         detail={"epochs": [asdict(epoch) for epoch in epochs]},
     )
 
 
-def _figures(epochs: Sequence[Epoch], samples: Sequence[cpu.Sample]) -> dict[str, float]:
-    measured = epochs[WARM_UP_EPOCHS:]
+def _timeout_s(workload: Workload) -> float:
+    return max(_TIMEOUT_S, workload.records / _LEAST_RECORDS_S)
+
+
+def _figures(
+    epochs: Sequence[Epoch], samples: Sequence[cpu.Sample], warm_up: int
+) -> dict[str, float]:
+    measured = epochs[warm_up:]
     durations_ms = [epoch.took_ms for epoch in measured]
     figures = {
         "epoch_p50_ms": percentile(durations_ms, 50),
         "epoch_p99_ms": percentile(durations_ms, 99),
     }
-    used_s = cpu.spent_s(samples, epochs[WARM_UP_EPOCHS - 1].end_ms, measured[-1].end_ms)
+    used_s = cpu.spent_s(samples, epochs[warm_up - 1].end_ms, measured[-1].end_ms)
     if used_s is not None:
         figures["cpu_us"] = used_s * 1e6 / sum(epoch.records for epoch in measured)
     return figures
@@ -148,13 +148,13 @@ def _engine_measured(
         child.running_command(command, folder / child.LOG) as process,
         cpu.sampling(process.pid) as samples,
     ):
-        child.await_exit(process, RUN_TIMEOUT_S, turn.contender)
+        child.await_exit(process, _timeout_s(turn.workload), turn.contender)
     whole_s = time.monotonic() - start
     if process.returncode != 0:
         raise RunFailed(
             f"{turn.contender} ended with exit code {process.returncode}: {child.last_words(folder)}"
         )
-    wrong, appends = _read_back(turn, order, expected, services)
+    wrong, appends = sinks.read_back(order, expected, services.mysql)
     if wrong:
         raise RunFailed(wrong)
     figures = {"whole_s": whole_s, **append_figures(appends)}
@@ -194,47 +194,3 @@ def append_figures(appends: Sequence[int]) -> dict[str, float]:
         if end_ms > begin_ms:
             figures[name] = records * 1000 / (end_ms - begin_ms)
     return figures
-
-
-def _read_back(
-    turn: Turn, order: Order, expected: Content, services: Services
-) -> tuple[str, list[int]]:
-    """Return what is wrong with the sinks, empty if nothing is, and when the records were appended."""
-    appends: list[int] = []
-    if turn.workload.kind != IP_COUNT:
-        content = readback.values_in(order.bootstrap, order.sink, appends)
-        return content.differs("the topic", expected), appends
-    counts = readback.counts_in(order.bootstrap, order.sink, appends)
-    problem = counts.differs("the topic", expected)
-    if not problem and turn.contender not in (SPARK, *OTHER_ENGINES):
-        problem = readback.counts_in_table(services.mysql, order.table).differs(
-            "the table", expected
-        )
-    if not problem and turn.contender in (SLUICEGATE, OVERLAP):
-        dead_letters = readback.values_in(order.bootstrap, order.dead_letters)
-        problem = dead_letters.differs("the dead-letter topic", Content(0, 0))
-    return problem, appends
-
-
-def _make_sinks(order: Order, services: Services) -> None:
-    services.kafka.create_topic(order.sink, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
-    if order.kind == IP_COUNT:
-        services.kafka.create_topic(order.dead_letters, PARTITIONS)
-        _execute(services, table_ddl(order.table, TABLE_COLUMNS))
-
-
-def _drop_sinks(order: Order, services: Services) -> None:
-    """Delete the run's topics and tables, also on servers that are not ours."""
-    services.kafka.delete_topic(order.sink)
-    if order.kind == IP_COUNT:
-        services.kafka.delete_topic(order.dead_letters)
-        _execute(services, f"DROP TABLE `{order.table}`")
-
-
-def _execute(services: Services, statement: str) -> None:
-    connection = services.mysql.connect()
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-    finally:
-        connection.close()

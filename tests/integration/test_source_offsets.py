@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from infra.local_services import Services
 from infra.local_services.endpoints import KafkaEndpoint
+from infra.local_services.kafka import run_tool
 from infra.local_services.process import free_ports
 from sluicegate import EpochSettings, epochs
 from sluicegate.settings.epoch import AVAILABLE_NOW
@@ -42,8 +43,12 @@ RECORDS: Final = 25
 OF_AN_EPOCH: Final = 10
 DEADLINE_S: Final = 60.0
 
+_GROUPS_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
 Samples = Mapping[str, float]
-"""Values by name, and by name and sink where there is one."""
+"""Values by name, and by those of `_LABELS` that there are."""
+
+_LABELS: Final = ("step", "sink", "part")
 
 
 class Job:
@@ -105,6 +110,14 @@ class Job:
             return None
         return sum(end - offset for offset, end in positions)
 
+    def lag_in_tool(self) -> int:
+        """Return the sum of the lags that `kafka-consumer-groups.sh --describe` prints."""
+        servers = ("--bootstrap-server", self._kafka.bootstrap)
+        printed = run_tool(_GROUPS_TOOL, *servers, "--describe", "--group", self.group)
+        heading, *rows = [line.split() for line in printed.splitlines() if len(line.split()) > 1]
+        assert len(rows) == len(self._at()), printed
+        return sum(int(row[heading.index("LAG")]) for row in rows)
+
     def reset(self, offset: int) -> None:
         """Set the group's offsets, as `kafka-consumer-groups.sh --reset-offsets` does."""
         with closing(self.consumer()) as consumer:
@@ -137,7 +150,7 @@ def scrape(port: int) -> Samples:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
         text = reply.read().decode()
     return {
-        " ".join(filter(None, (sample.name, sample.labels.get("sink")))): sample.value
+        " ".join([sample.name, *filter(None, map(sample.labels.get, _LABELS))]): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
@@ -155,9 +168,9 @@ class Seen:
     """What was seen of the three drivers."""
 
     backlog: Samples
-    backlog_of_group: int | None
+    backlog_in_tool: int
     caught_up: Samples
-    caught_up_of_group: int | None
+    caught_up_in_tool: int
     idle_of_group: int | None
     values: list[int]
 
@@ -167,28 +180,33 @@ def seen(spark: SparkSession, services: Services, tmp_path_factory: pytest.TempP
     job = Job(spark, services.kafka, tmp_path_factory.mktemp("offsets"))
     with job.running("1 hour") as (query, port):
         wait_until(query, lambda: job.lag() is not None)
-        backlog, backlog_of_group = scrape(port), job.lag()
+        backlog, backlog_in_tool = scrape(port), job.lag_in_tool()
     job.reset(1)
     with job.running("100 milliseconds") as (query, port):
         wait_until(query, lambda: scrape(port).get("sluicegate_source_lag_records") == 0)
         caught_up = scrape(port)
-    caught_up_of_group = job.lag()
+    caught_up_in_tool = job.lag_in_tool()
     job.reset(1)
     with job.running("100 milliseconds") as (query, _):
         wait_until(query, lambda: job.lag() == 0)
-    return Seen(backlog, backlog_of_group, caught_up, caught_up_of_group, job.lag(), job.values())
+    return Seen(backlog, backlog_in_tool, caught_up, caught_up_in_tool, job.lag(), job.values())
 
 
-def test_a_backlog_is_the_same_in_the_group_and_in_the_metric(seen: Seen) -> None:
+def test_a_backlog_is_the_same_in_kafkas_tool_and_in_the_metric(seen: Seen) -> None:
     """Also where two outputs scan the source."""
     lag = seen.backlog["sluicegate_source_lag_records"]
-    assert lag == seen.backlog_of_group
+    assert lag == seen.backlog_in_tool
     assert lag == RECORDS - seen.backlog["sluicegate_rows_in_total"] > 0
 
 
 def test_a_job_that_has_caught_up_and_ended_has_no_lag_in_either(seen: Seen) -> None:
     assert seen.caught_up["sluicegate_source_lag_records"] == 0
-    assert seen.caught_up_of_group == 0
+    assert seen.caught_up_in_tool == 0
+
+
+def test_a_backlog_has_an_age_until_it_is_read(seen: Seen) -> None:
+    assert 0 < seen.backlog["sluicegate_source_lag_seconds"] < 600
+    assert seen.caught_up["sluicegate_source_lag_seconds"] == 0
 
 
 def test_a_driver_that_finds_nothing_new_commits_where_the_job_stands(seen: Seen) -> None:
@@ -208,8 +226,12 @@ def test_metrics_of_a_running_query_are_those_of_its_epochs(seen: Seen) -> None:
     for sink, rows in (("even", RECORDS - RECORDS // 2), ("odd", RECORDS // 2)):
         name = f"sluicegate_sink_rows_total {sink}"
         assert first[name] + second[name] == rows
-        assert first[f"sluicegate_epoch_step_seconds_count {sink}"] == 1
+        assert first[f"sluicegate_epoch_step_seconds_count apply {sink}"] == 1
         assert first[f"sluicegate_apply_tries_total {sink}"] == 1
+        assert first[f"sluicegate_sink_step_seconds_count commit {sink}"] == 1
+        assert first[f"sluicegate_staged_bytes_total {sink}"] > 0
+    for part in ("store", "sinks", "recovery", "query", "first-epoch"):
+        assert 0 <= first[f"sluicegate_start_seconds {part}"] < 600
     assert first["sluicegate_epoch_seconds_count"] == 1
     assert "sluicegate_epoch_in_doubt_timestamp_seconds" not in first
     assert 0 <= time.time() - first["sluicegate_query_progress_timestamp_seconds"] < 600

@@ -23,6 +23,7 @@ from sluicegate.errors import StageFailed
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.query_execution import RunningExecution, StateOperator
 from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.epoch_report import read_report
 from sluicegate.storage.object_store import LocalObjectStore, open_store
 from tests.robustness.traffic.memory_streams import Stream, failing_at
 
@@ -245,3 +246,20 @@ def test_each_record_counts_the_rows_of_the_state(
     log = StoredEpochLog(open_store(str(counting.checkpoint)))
     records = [log.read(epoch) for epoch in range(counting.files)]
     assert [record and record.counts["state_rows"] for record in records] == [2] * counting.files
+
+
+def test_each_report_times_what_spark_does_before_the_stage_and_for_the_state(
+    spark: SparkSession, tmp_path: Path, source: Path
+) -> None:
+    timed = stream(spark, tmp_path / "timed", source)
+    hits = timed.rows.groupBy("ip").count()
+    timed.run(hits, [MemorySink(timed.store("out"))], output_mode="update")
+    report = read_report(open_store(str(timed.checkpoint)), timed.files - 1)
+    assert report is not None
+    steps = {step.name: step for step in report.steps if step.part is None}
+    before = ["source", "offset log", "planning", "stage"]
+    assert list(steps) == [*before, "state", "decide", "apply"]
+    starts = [steps[name].start_ms for name in before]
+    assert starts == sorted(starts)
+    assert steps["planning"].duration_ms > 0
+    assert 0 < steps["state"].duration_ms <= steps["stage"].duration_ms

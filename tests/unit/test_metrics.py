@@ -21,6 +21,7 @@ from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.record import Chunk, DecidedEpoch, EpochRecord, EventTime, SinkBinding
 from sluicegate.spark.ports import EpochTimings
 from sluicegate.spark.query_execution import KafkaSource
+from sluicegate.storage.epoch_report import TimedStep
 
 Samples = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -114,7 +115,11 @@ def one(name: str, **labels: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def timings(**steps: float) -> EpochTimings:
-    sources = (KafkaSource(1, None, {}, 4), KafkaSource(2, None, {}, 5))
+    """Return the times of an epoch that leaves nine records of two topics."""
+    sources = (
+        KafkaSource(1, None, {"t": {"0": 1}}, {"t": {"0": 5}}),
+        KafkaSource(2, None, {"u": {"0": 3}}, {"u": {"0": 8}}),
+    )
     return EpochTimings({step.replace("_", " "): ms for step, ms in steps.items()}, sources=sources)
 
 
@@ -133,7 +138,8 @@ def test_an_applied_epoch_is_in_the_next_scrape() -> None:
         0,
     )
     assert found[one("dead_letters_total", kind="late")] == 1
-    assert found[one("staged_bytes_total")] == 120
+    staged = [found[one("staged_bytes_total", sink=sink)] for sink in ("a", "b")]
+    assert staged == [120, 0]
     assert found[one("source_lag_records")] == 9
     assert found[one("event_time_timestamp_seconds")] == 1_700_000_000.5
     assert found[one("epoch_step_seconds_sum", step="stage", sink="")] == 0.03
@@ -141,6 +147,66 @@ def test_an_applied_epoch_is_in_the_next_scrape() -> None:
     assert found[one("epoch_seconds_count")] == 1
     for name in ("epoch_applied", "query_progress", "query_start"):
         assert 0 <= time.time() - found[one(f"{name}_timestamp_seconds")] < 60
+
+
+def test_a_step_of_a_sinks_writers_is_that_of_the_slowest_part() -> None:
+    """The steps of one part in several tries add up; those of the epoch itself are other metrics."""
+    steps = [
+        TimedStep("apply", 0.0, 900.0, "a"),
+        TimedStep("flush", 0.0, 200.0, "a", 0),
+        TimedStep("flush", 0.0, 300.0, "a", 1),
+        TimedStep("flush", 0.0, 400.0, "a", 1),
+        TimedStep("commit", 0.0, 50.0, "a", 0),
+        TimedStep("flush", 0.0, 100.0, "b", 0),
+    ]
+    metrics = DriverMetrics("clicks")
+    metrics.applied(DecidedEpoch(RECORD, replayed=False), EpochTimings(timed=steps))
+    found = read(metrics)
+    sums = {
+        key[1]: value for key, value in found.items() if key[0].endswith("sink_step_seconds_sum")
+    }
+    assert sums == {
+        one("", sink="a", step="flush")[1]: 0.7,
+        one("", sink="a", step="commit")[1]: 0.05,
+        one("", sink="b", step="flush")[1]: 0.1,
+    }
+
+
+def test_the_lag_in_seconds_counts_from_the_plan_that_saw_the_oldest_input() -> None:
+    metrics, lag = DriverMetrics("clicks"), one("source_lag_seconds")
+    assert lag not in read(metrics), "before its first plan the driver knows of no input"
+    start, caught_up = timings(), timings()
+    start.planned_ms = (time.time() - 60) * 1000
+    caught_up.sources = tuple(replace(source, end=source.latest) for source in start.sources)
+    metrics.planned(7, start)
+    assert 60 <= read(metrics)[lag] < 90
+    metrics.applied(DecidedEpoch(RECORD, replayed=False), start)
+    assert 60 <= read(metrics)[lag] < 90, "the epoch leaves nine records that its plan saw"
+    metrics.planned(8, caught_up)
+    metrics.applied(DecidedEpoch(replace(RECORD, epoch=8), replayed=False), caught_up)
+    assert read(metrics)[lag] == 0
+
+
+def test_a_driver_that_found_no_input_has_no_lag() -> None:
+    metrics = DriverMetrics("clicks")
+    with served(metrics):
+        metrics.sample(lambda: (True, None))
+    assert read(metrics)[one("source_lag_seconds")] == 0
+
+
+def test_the_parts_of_the_start_are_exported_as_they_become_known() -> None:
+    metrics = DriverMetrics("clicks")
+    metrics.start_took({"store": 0.5})
+    metrics.start_took({"store": 0.5, "query": 2.0})
+    found = read(metrics)
+    assert [found[one("start_seconds", part=part)] for part in ("store", "query")] == [0.5, 2.0]
+
+
+def test_restarts_are_those_that_the_supervisor_counts() -> None:
+    restarts = one("driver_restarts_total")
+    assert read(DriverMetrics("clicks", restarts=3))[restarts] == 3
+    assert read(DriverMetrics("clicks", restarts=0))[restarts] == 0
+    assert restarts not in read(DriverMetrics("clicks")), "the operator counts those of its drivers"
 
 
 def test_an_epoch_is_in_doubt_from_its_decision_until_every_sink_has_it() -> None:

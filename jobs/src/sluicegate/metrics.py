@@ -10,7 +10,7 @@ import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from wsgiref.simple_server import WSGIServer
@@ -26,6 +26,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sluicegate.oldest_input import OldestInput, Source
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch, EpochRecord
 
 log = logging.getLogger("sluicegate.metrics")
@@ -37,13 +38,26 @@ _MOST_KINDS, _OTHER_KIND = 20, "other"
 
 
 class Timings(Protocol):
-    """What is known of an epoch when every sink has it.
+    """What is known of an epoch when every sink has it, and of its plan before that.
 
-    `steps` has ms by 'stage', 'decide' and 'apply SINK'; `lag` is in records.
+    `steps` has ms by 'stage', 'decide' and 'apply SINK', `writer_steps` by sink and step of its
+    writers; `planned_ms` is a Unix time; `lag` is in records.
     """
 
     steps: dict[str, float]
     started_ns: int
+
+    @property
+    def planned_ms(self) -> float:
+        """See the class."""
+
+    @property
+    def sources(self) -> Sequence[Source]:
+        """See the class."""
+
+    @property
+    def writer_steps(self) -> Mapping[tuple[str, str], float]:
+        """See the class."""
 
     @property
     def lag(self) -> int:
@@ -53,29 +67,32 @@ class Timings(Protocol):
 class DriverMetrics:
     """The metrics of one query. All methods may be called from any thread.
 
+    `oldest_input` is what the lag in seconds is measured from.
+
     Args:
         job: the label `job` of every metric.
         lineage: the id of the checkpoint's history.
         sinks: the ids of the sinks, whose rows are 0 until an epoch has some.
+        restarts: the drivers that the supervisor has started after a failure, None without one.
     """
 
-    def __init__(self, job: str = "", lineage: str = "", sinks: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        job: str = "",
+        lineage: str = "",
+        sinks: Iterable[str] = (),
+        restarts: int | None = None,
+    ) -> None:
         self.registry = CollectorRegistry()
         self._job = job
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._next_sample_s = 0.0
         self._sample_failed = False
         self._kinds: set[str] = set()
+        self.oldest_input = OldestInput()
         self._epochs = _EpochCollector(job)
         self.registry.register(self._epochs)
         ProcessCollector(registry=self.registry)
-        self._info = self._gauge(
-            "sluicegate_query_info", "1 for the query of the driver", "lineage"
-        )
-        self._start = self._gauge(
-            "sluicegate_query_start_timestamp_seconds",
-            "Unix time at which the query started, after the driver checked and recovered everything",
-        )
         self._progress = self._gauge(
             "sluicegate_query_progress_timestamp_seconds",
             "Unix time at which the query last started, applied an epoch, or was idle",
@@ -83,6 +100,10 @@ class DriverMetrics:
         self._lag = self._gauge(
             "sluicegate_source_lag_records",
             "Records in the Kafka sources after the newest applied epoch, when it was planned",
+        )
+        self._lag_seconds = self._gauge(
+            "sluicegate_source_lag_seconds",
+            "Time since the driver first saw the oldest input that some sink lacks; 0 without any",
         )
         self._event_time = self._gauge(
             "sluicegate_event_time_timestamp_seconds",
@@ -96,6 +117,12 @@ class DriverMetrics:
             "Time of a step of an epoch: stage, decide, or apply with the sink",
             "step",
             "sink",
+        )
+        self._sink_step_seconds = self._histogram(
+            "sluicegate_sink_step_seconds",
+            "Time of a step in the sink's writers, in the part of the epoch where it took longest",
+            "sink",
+            "step",
         )
         self._rows_in = self._counter("sluicegate_rows_in_total", "Rows that the sources delivered")
         self._rows = self._counter(
@@ -112,19 +139,42 @@ class DriverMetrics:
             "kind",
         )
         self._staged = self._counter(
-            "sluicegate_staged_bytes_total", "Bytes of staged rows of applied epochs, as stored"
+            "sluicegate_staged_bytes_total",
+            "Bytes of staged rows of applied epochs by their sink, as stored",
+            "sink",
         )
         self._offset_failures = self._counter(
             "sluicegate_source_offset_commit_failures_total",
             "Failed commits of source offsets to the consumer group, by the name of Kafka's error",
             "reason",
         )
-        if lineage:
-            self._info.labels(job, lineage).set(1)
         for sink in sinks:
             self._rows.labels(job, sink)
             self._tries.labels(job, sink)
+            self._staged.labels(job, sink)
+        self._add_metrics_of_start(lineage, restarts)
         self._add_gauges_of_spark()
+
+    def _add_metrics_of_start(self, lineage: str, restarts: int | None) -> None:
+        """Add what is known of the start of the driver and of its query."""
+        self._info = self._gauge(
+            "sluicegate_query_info", "1 for the query of the driver", "lineage"
+        )
+        self._start = self._gauge(
+            "sluicegate_query_start_timestamp_seconds",
+            "Unix time at which the query started, after the driver checked and recovered everything",
+        )
+        self._start_seconds = self._gauge(
+            "sluicegate_start_seconds", "Time that a part of the driver's start took", "part"
+        )
+        self._restarts = self._counter(
+            "sluicegate_driver_restarts_total",
+            "Drivers that `sluicegate run` has started after a failure; absent without it",
+        )
+        if lineage:
+            self._info.labels(self._job, lineage).set(1)
+        if restarts is not None:
+            self._restarts.labels(self._job).inc(restarts)
 
     def _add_gauges_of_spark(self) -> None:
         """Add the gauges that `sample` sets."""
@@ -164,10 +214,20 @@ class DriverMetrics:
             return
         log.info("metrics are served at port %d, path /metrics", port)
 
+    def start_took(self, seconds: Mapping[str, float]) -> None:
+        """Record how long parts of the start took, by their names."""
+        for part, took_s in seconds.items():
+            self._start_seconds.labels(self._job, part).set(took_s)
+
     def query_started(self) -> None:
         """Record that the query has started."""
         self._start.labels(self._job).set_to_current_time()
         self._progress.labels(self._job).set_to_current_time()
+
+    def planned(self, epoch: int, timings: Timings) -> None:
+        """Record that an epoch is planned: its input waits until every sink has it."""
+        self.oldest_input.planned(epoch, timings.planned_ms / 1000, timings.sources)
+        self._lag_seconds.labels(self._job).set_function(self.oldest_input.age_s)
 
     def decided(self, record: EpochRecord) -> None:
         """Record that an epoch is decided: it is in doubt until `applied`. May be repeated."""
@@ -180,18 +240,22 @@ class DriverMetrics:
     def applied(self, decided: DecidedEpoch, timings: Timings) -> None:
         """Record that every sink has an epoch."""
         record, job = decided.record, self._job
+        self.oldest_input.applied(record.epoch, timings.sources)
         self._epochs.applied(record.epoch, time.time())
         self._progress.labels(job).set_to_current_time()
         for name, ms in timings.steps.items():
             step, _, sink = name.partition(" ")
             self._step_seconds.labels(job, step, sink).observe(ms / 1000)
+        for (sink, step), ms in timings.writer_steps.items():
+            self._sink_step_seconds.labels(job, sink, step).observe(ms / 1000)
         if not decided.replayed:  # otherwise an earlier attempt did a part of it
             self._seconds.labels(job).observe((time.time_ns() - timings.started_ns) / 1e9)
             self._lag.labels(job).set(timings.lag)
         for sink in record.sinks:
             self._rows.labels(job, sink).inc(record.rows(sink))
         self._rows_in.labels(job).inc(max(0, record.counts.get(ROWS_IN, 0)))
-        self._staged.labels(job).inc(sum(chunk.size for chunk in record.chunks))
+        for chunk in record.chunks:
+            self._staged.labels(job, chunk.sink).inc(chunk.size)
         for name, number in record.counts.items():
             if name.startswith(DEAD_LETTERS):
                 self._letters.labels(job, self._kind(name.removeprefix(DEAD_LETTERS))).inc(number)
@@ -227,6 +291,7 @@ class DriverMetrics:
                 )
             return
         if idle:
+            self._lag_seconds.labels(self._job).set_function(self.oldest_input.age_s)
             self._progress.labels(self._job).set_to_current_time()
 
     def close(self) -> None:

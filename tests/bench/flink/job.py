@@ -13,14 +13,24 @@ from typing import Final
 from infra.preflight import java_command
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate_jobs.ip_count.job import LINE, TIME, IpCountSettings
+from sluicegate_jobs.orders.schema import LATENESS, WINDOW
 from tests.bench.flink.program import MAIN, Flink
-from tests.bench.plan import COMPRESSION, FLINK_AT_LEAST_ONCE, IP_COUNT, SESSION, Order
+from tests.bench.plan import (
+    COMPRESSION,
+    FLINK_AT_LEAST_ONCE,
+    IP_COUNT,
+    ORDERS,
+    SESSION,
+    WORD_COUNT,
+    Order,
+)
 
 _CHECKPOINT_INTERVAL: Final = "1 s"
 """If the order names none."""
 _TRANSACTION_TIMEOUT_MS: Final = 600_000
-_PARALLELISM: Final = 2
-"""As the two cores that the sessions of the other contenders use."""
+_UTC: Final = {"table.local-time-zone": "UTC"}
+
+_ORDERS_FORMAT: Final = {"format": "json", "json.timestamp-format.standard": "ISO-8601"}
 
 _OPEN_PACKAGES: Final = ("java.base/java.lang", "java.base/java.util")
 
@@ -28,14 +38,21 @@ _OPEN_PACKAGES: Final = ("java.base/java.lang", "java.base/java.util")
 def command(flink: Flink, order: Order, folder: Path) -> list[str]:
     """Return the command line that runs an order and ends with its input."""
     settings = {
-        "parallelism.default": _PARALLELISM,
+        "parallelism.default": order.cores,
         "execution.checkpointing.interval": order.trigger
         if endless(order)
         else _CHECKPOINT_INTERVAL,
         "execution.checkpointing.dir": (folder / "checkpoint").as_uri(),
-        "taskmanager.numberOfTaskSlots": _PARALLELISM,
+        "taskmanager.numberOfTaskSlots": order.cores,
         "pipeline.object-reuse": "true",
+        **_UTC,
     }
+    if order.kind == WORD_COUNT:
+        settings |= {
+            "table.exec.mini-batch.enabled": "true",
+            "table.exec.mini-batch.allow-latency": _CHECKPOINT_INTERVAL,
+            "table.exec.mini-batch.size": order.epoch_records,
+        }
     jvm = [f"-Xmx{SESSION['spark.driver.memory']}"]
     jvm += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPEN_PACKAGES]
     pairs = [f"{key}={value}" for key, value in settings.items()]
@@ -72,6 +89,11 @@ def statements(order: Order) -> list[str]:
     }
     if order.kind == IP_COUNT:
         return _ip_count(source, sink | {"key.format": "raw", "key.fields": "ip", "format": "json"})
+    if order.kind == WORD_COUNT:
+        return _word_count(source, sink | {"connector": "upsert-kafka"})
+    if order.kind == ORDERS:
+        keyed = {"key.format": "raw", "key.fields": "user", "format": "json"}
+        return _orders(source | _ORDERS_FORMAT, sink | keyed)
     return [
         f"CREATE TABLE source_topic (v BYTES) WITH ({_options(source)})",
         f"CREATE TABLE sink_topic (v BYTES) WITH ({_options(sink | {'format': 'raw'})})",
@@ -97,6 +119,35 @@ def _ip_count(source: dict[str, str], sink: dict[str, str]) -> list[str]:
         f"CREATE TABLE sink_topic ({counts}) WITH ({_options(sink)})",
         f"CREATE TEMPORARY VIEW hits AS {hits}",
         f"INSERT INTO sink_topic {select} GROUP BY window_start, window_end, ip",
+    ]
+
+
+def _word_count(source: dict[str, str], sink: dict[str, str]) -> list[str]:
+    """Return the SQL of a running count of words, whose updates of a second are collected."""
+    counts = "word STRING, `count` BIGINT, PRIMARY KEY (word) NOT ENFORCED"
+    options = _options(sink | {"key.format": "raw", "value.format": "json"})
+    words = "source_topic CROSS JOIN UNNEST(SPLIT(line, ' ')) AS words (word)"
+    return [
+        f"CREATE TABLE source_topic (line STRING) WITH ({_options(source)})",
+        f"CREATE TABLE sink_topic ({counts}) WITH ({options})",
+        f"INSERT INTO sink_topic SELECT word, COUNT(*) FROM {words} GROUP BY word",
+    ]
+
+
+def _orders(source: dict[str, str], sink: dict[str, str]) -> list[str]:
+    """Return the SQL of orders_stream without its dead letters and without MySQL."""
+    watermark = f"WATERMARK FOR `time` AS `time` - {_interval(LATENESS)}"
+    columns = f"`user` STRING, `time` TIMESTAMP_LTZ(3), amount DECIMAL(12, 2), {watermark}"
+    totals = (
+        "window_start TIMESTAMP(3), `user` STRING, orders BIGINT, "
+        "largest DECIMAL(12, 2), smallest DECIMAL(12, 2)"
+    )
+    windows = f"TABLE(TUMBLE(TABLE source_topic, DESCRIPTOR(`time`), {_interval(WINDOW)}))"
+    select = "SELECT window_start, `user`, COUNT(*), MAX(amount), MIN(amount)"
+    return [
+        f"CREATE TABLE source_topic ({columns}) WITH ({_options(source)})",
+        f"CREATE TABLE sink_topic ({totals}) WITH ({_options(sink)})",
+        f"INSERT INTO sink_topic {select} FROM {windows} GROUP BY window_start, window_end, `user`",
     ]
 
 

@@ -67,11 +67,26 @@ def test_alerts_name_only_phases_that_exist(charts: Charts) -> None:
     assert "Failed" in named
 
 
+PAGES_OF_JOBS: Final = {
+    "operator": "/find?job={{ $labels.namespace }}/{{ $labels.job }}",
+    "job": "/find?job=shop/clicks",
+}
+
+
 @every_chart
-def test_an_alert_links_to_the_console_if_there_is_one(charts: Charts, chart: str) -> None:
-    url = "https://console.example.com/"
-    for rule in alerts_of(charts, chart, consoleURL=url).values():
-        assert rule["annotations"]["console_url"] == url
+@pytest.mark.parametrize("end", ["", "/"])
+def test_an_alert_about_a_job_links_to_its_page_in_the_console(
+    charts: Charts, chart: str, end: str
+) -> None:
+    url = "https://console.example.com"
+    for name, rule in alerts_of(charts, chart, consoleURL=url + end).items():
+        about_a_job = chart == "job" or "by (namespace, job)" in rule["expr"]
+        page = url + (PAGES_OF_JOBS[chart] if about_a_job else end)
+        assert rule["annotations"]["console_url"] == page, name
+
+
+@every_chart
+def test_an_alert_has_no_link_without_a_console(charts: Charts, chart: str) -> None:
     for rule in alerts_of(charts, chart).values():
         assert "console_url" not in rule["annotations"]
 
@@ -80,7 +95,8 @@ def test_alerts_of_the_operator_link_to_the_console_of_its_events(charts: Charts
     url = "https://console.example.com"
     values = {**VALUES["operator"], "consoleURL": url}
     (group, *_) = only_of_kind(charts.render("operator", values), "PrometheusRule")["spec"]["groups"]
-    assert {rule["annotations"]["console_url"] for rule in group["rules"]} == {url}
+    links = {rule["annotations"]["console_url"] for rule in group["rules"]}
+    assert links == {url, url + PAGES_OF_JOBS["operator"]}
 
 
 @every_chart

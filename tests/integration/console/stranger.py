@@ -18,6 +18,11 @@ from tests.integration.console.png import smaller
 SCREENSHOTS_VARIABLE = "SLUICEGATE_SCREENSHOTS"
 """Variable with the folder for the screenshots; without it they are in the folder of the test."""
 
+NO_SINK = re.compile(
+    r"Bound by (?:the plan|its state|its source|Spark's planning|the checkpoint's store)|It waits for"
+)
+"""The verdict on a job whose sinks are quick while they work: which of these it is, the machine decides."""
+
 MOST_CLICKS = 2
 _APPEARS_MS = 15_000.0
 """How long a fault may take to appear on a page that is open; the console reads every half second."""
@@ -30,14 +35,14 @@ class Answers:
     Args:
         healthy: the state.
         epochs: for each sink whether its newest epoch is in doubt, None if it may be at times.
-        slow: what bounds the job.
+        slow: what bounds the job; by default no sink.
         restarted: why the last driver failed.
         refused: the dead letters.
     """
 
     healthy: str
     epochs: Mapping[str, bool | None]
-    slow: str | re.Pattern[str] = re.compile(r"Bound by|It waits for")
+    slow: str | re.Pattern[str] = NO_SINK
     restarted: str = "Restarts: no failure of a driver is recorded."
     refused: str = "Dead letters: none in the last"
 

@@ -51,7 +51,8 @@ def finds_it_running(
 ) -> Stranger:
     """Find the job healthy on the start page, and the other answers on its page.
 
-    Without `slow`, `restarted` or `refused` nothing of that kind is to be found.
+    Without `slow`, no sink bounds the job; without `restarted` or `refused` nothing of that kind is to be
+    found.
     """
     given = {"slow": slow, "restarted": restarted, "refused": refused}
     epochs = dict.fromkeys(sinks, None)  # a sink is in doubt for a moment in each epoch
@@ -87,7 +88,8 @@ def test_the_part_with_most_of_the_rows_is_named(
     stage.send(stage.source("skewed-key", []), (name.encode() for name in names))
     with running(_per_customer(stage, spark, table)):
         stage.await_epochs("skewed-key", 3)
-        stranger = finds_it_running(visit, "skewed-key", "mysql.skewed_key")
+        bound = "Bound by sink mysql.skewed_key: its apply takes"
+        stranger = finds_it_running(visit, "skewed-key", "mysql.skewed_key", slow=bound)
         stranger.reads(re.compile(r"Its part \d takes .* its keys are skewed"), "#verdict")
         stranger.reads("More executors would not help", "#verdict")
         stranger.opens(".ribbon a")

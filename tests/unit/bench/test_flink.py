@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.bench.flink import job
 from tests.bench.flink.program import Flink
-from tests.bench.plan import FLINK, FLINK_AT_LEAST_ONCE, PASS_THROUGH, SESSION, Order
+from tests.bench.plan import (
+    FLINK,
+    FLINK_AT_LEAST_ONCE,
+    ORDERS,
+    PASS_THROUGH,
+    SESSION,
+    WORD_COUNT,
+    Order,
+)
 from tests.bench.throughput import append_figures
 
 
@@ -47,3 +56,19 @@ def test_the_warm_rate_is_that_of_the_second_half_without_its_end() -> None:
 def test_records_that_were_appended_at_once_have_no_rate() -> None:
     assert append_figures([7] * 100) == {}
     assert append_figures([]) == {}
+
+
+def test_a_running_count_is_exactly_once_and_has_the_updates_of_a_second(tmp_path: Path) -> None:
+    order = replace(_order(FLINK), kind=WORD_COUNT, cores=1)
+    _, sink, _ = job.statements(order)
+    assert "'connector' = 'upsert-kafka'" in sink
+    assert "'sink.delivery-guarantee' = 'exactly-once'" in sink
+    command = job.command(Flink("jars/*"), order, tmp_path)
+    assert "table.exec.mini-batch.allow-latency=1 s" in command
+    assert "parallelism.default=1" in command
+
+
+def test_orders_have_the_window_and_the_lateness_of_the_packaged_job() -> None:
+    source, _, insert = job.statements(replace(_order(FLINK), kind=ORDERS))
+    assert "INTERVAL '2' SECOND" in source
+    assert "INTERVAL '5' SECOND" in insert

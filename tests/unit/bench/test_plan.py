@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.plan import WORKLOADS, Order, Workload, shuffled
+from tests.bench.plan import (
+    KEY_COUNT,
+    PACES,
+    WARM_UP_EPOCHS,
+    WORKLOADS,
+    Order,
+    Workload,
+    shuffled,
+)
 from tests.bench.readback import Content
 
 NAMES = ("a", "b", "c")
@@ -53,3 +61,14 @@ def test_missing_rows_are_told() -> None:
 
 def test_as_many_rows_with_other_values_are_told() -> None:
     assert "not the right ones" in Content(3, 8).differs("the topic", Content(3, 9))
+
+
+def test_epochs_that_fill_a_state_are_not_measured() -> None:
+    workload = Workload("w", KEY_COUNT, 0, 2000, 100, (), keys=950)
+    assert workload.warm_up_epochs == 10
+    assert Workload("w", KEY_COUNT, 0, 2000, 100, (), keys=50).warm_up_epochs == WARM_UP_EPOCHS
+
+
+def test_a_latency_is_measured_long_enough_for_a_p99() -> None:
+    """100 records and 60 epochs are above it."""
+    assert min(pace.seconds for pace in PACES) >= 60

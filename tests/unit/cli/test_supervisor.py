@@ -19,6 +19,8 @@ from sluicegate.cli.app import app
 from sluicegate.cli.driver_process import DriverProcess, stop_without_supervisor
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.errors import ExitCode
+from sluicegate.storage import driver_end
+from sluicegate.storage.driver_end import Why, read_end
 from sluicegate.storage.driver_failure import FOLDER, read_failure
 from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.object_store import LocalObjectStore
@@ -62,9 +64,11 @@ class _Drivers:
 
     def __init__(self, *kinds: str) -> None:
         self.kinds, self.started = list(kinds), 0
+        self.restarts: list[str] = []
 
     def run(self, _command: list[str], environment: Mapping[str, str]) -> int:
         self.started += 1
+        self.restarts.append(environment[DriverVariable.RESTARTS])
         if not self.kinds:
             return 0
         kind = self.kinds.pop(0)
@@ -95,6 +99,17 @@ def test_a_driver_that_was_fenced_is_started_again_once(
     assert drivers.started == started
 
 
+def test_each_driver_gets_the_number_of_restarts_until_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drivers = _Drivers("DecisionUnknown", "Fenced")
+    settings = RestartDemoSettings(restart="fixed-delay", restart_delay_s=0)
+    monkeypatch.setattr(supervisor._Stopper, "__enter__", lambda stopper: stopper)
+    monkeypatch.setattr(supervisor._Stopper, "run", lambda _stopper, *given: drivers.run(*given))
+    supervisor.supervise(JOB, settings)
+    assert drivers.restarts == ["0", "1", "2"]
+
+
 def test_why_a_driver_failed_is_recorded_in_its_checkpoint(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -118,6 +133,43 @@ def test_why_a_driver_failed_is_recorded_in_its_checkpoint(
     assert recorded[1].then == "a restart cannot help"
 
 
+@pytest.mark.parametrize(
+    ("code", "asked", "ends", "failures"),
+    [
+        (0, False, [Why.FINISHED], []),
+        (0, True, [Why.STOPPED], []),
+        (-signal.SIGTERM, True, [Why.STOPPED], []),  # before its query had started
+        (-signal.SIGKILL, True, [], ["no restart: a stop was requested"]),
+        (-signal.SIGKILL, False, [], ["no restart (none: a failed driver is not restarted)"]),
+    ],
+)
+def test_how_the_last_driver_ended_is_recorded_in_its_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    code: int,
+    ends: list[Why],
+    failures: list[str],
+    *,
+    asked: bool,
+) -> None:
+    store = LocalObjectStore(tmp_path)
+    create_lineage(store, Lineage("l", JOB.name))
+
+    def run(stopper: supervisor._Stopper, *_given: object) -> int:
+        if asked:
+            stopper.requested.set()
+        return code
+
+    monkeypatch.setattr(supervisor._Stopper, "__enter__", lambda stopper: stopper)
+    monkeypatch.setattr(supervisor._Stopper, "run", run)
+    settings = RestartDemoSettings(checkpoint=store.url, restart="none")
+    assert supervisor.supervise(JOB, settings) == code
+    recorded = [read_end(store, name) for name in store.entries(driver_end.FOLDER)]
+    assert [of.why for of in recorded if of] == ends
+    failed = [read_failure(store, name) for name in store.entries(FOLDER)]
+    assert [of.then for of in failed if of] == failures
+
+
 _DRIVER_OR_STANDBY = """
 import os, sys, time
 from sluicegate.cli import driver_process
@@ -125,7 +177,7 @@ driver_process.stop_without_supervisor()
 if driver_process.is_standby():
     print(f"standby {os.getpid()}", flush=True)
     assert driver_process.await_turn()
-print(f"driver {os.getpid()}", flush=True)
+print(f"driver {os.getpid()} {os.environ.get('SLUICEGATE_RESTARTS')}", flush=True)
 driver_process.report_started()
 time.sleep(float(sys.argv[1]))
 sys.exit(7)
@@ -149,7 +201,12 @@ class _Output:
     def lines(self) -> list[tuple[str, int]]:
         """Return what the drivers wrote: (role, process id)."""
         words = [line.split() for line in self.path.read_text().splitlines()]
-        return [(role, int(pid)) for role, pid in words]
+        return [(role, int(pid)) for role, pid, *_ in words]
+
+    def restarts(self) -> list[str]:
+        """Return the number of restarts that each driver knows of."""
+        words = [line.split() for line in self.path.read_text().splitlines()]
+        return [number for role, _, *numbers in words if role == "driver" for number in numbers]
 
     def await_role(self, role: str, count: int) -> None:
         deadline = time.monotonic() + 30
@@ -159,7 +216,8 @@ class _Output:
 
 
 def test_the_standby_of_a_driver_that_failed_is_the_next_driver(tmp_path: Path) -> None:
-    output, environment = _Output(tmp_path), dict(os.environ)
+    """It counts itself as a restart, though it was started before the failure."""
+    output, environment = _Output(tmp_path), {**os.environ, DriverVariable.RESTARTS: "4"}
     stopper = supervisor._Stopper(standby=True)
     assert stopper.run(output.command(1.5), environment) == 7
     output.await_role("standby", 1)
@@ -168,6 +226,7 @@ def test_the_standby_of_a_driver_that_failed_is_the_next_driver(tmp_path: Path) 
     roles = output.lines()
     assert [role for role, _ in roles[:3]] == ["driver", "standby", "driver"]
     assert roles[2][1] == roles[1][1] != roles[0][1]
+    assert output.restarts() == ["4", "5"]
 
 
 def test_a_standby_that_has_died_is_replaced_by_a_new_driver(tmp_path: Path) -> None:

@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 
 from sluicegate.console.charts import ribbon, waterfall
+from sluicegate.console.ladder import ladder
+from sluicegate.console.ledger import dead_letters, ledger
 from sluicegate.console.model import (
     JobFacts,
     Problem,
     State,
     condition,
-    dead_letters,
-    ladder,
-    ledger,
     state_size,
 )
 from sluicegate.console.offsets import Range, sources
 from sluicegate.protocol.record import Seal
 from sluicegate.storage.driver_failure import DriverFailure
+from sluicegate.storage.driver_start import JOB, DriverStart
 from tests.unit.console.builders import HOUR_MS, KAFKA, MYSQL, NOW_MS, epoch, job, report
 
 OLD_MS = NOW_MS - HOUR_MS
@@ -80,6 +80,47 @@ def test_the_ladder_names_discarded_rows() -> None:
     assert "DISCARDED: never gets its 10 rows" in [rung.note for rung in ladder(facts)]
 
 
+def next_try(facts: JobFacts) -> tuple[str, int] | None:
+    """Return note and time of the rung about the next try."""
+    last = ladder(facts)[-1]
+    return (last.note, last.at_ms) if last.who == "next try" else None
+
+
+def test_the_ladder_says_when_a_new_driver_tries_again() -> None:
+    failure = DriverFailure(NOW_MS, 3.0, 75, then="restart in 9 s", next_try_ms=NOW_MS + 9_000)
+    facts = replace(job(epoch(7), committed=6), failed=failure)
+    assert next_try(facts) == ("by a new driver", NOW_MS + 9_000)
+
+
+def test_the_ladder_says_that_nothing_is_tried_again() -> None:
+    failure = DriverFailure(NOW_MS, 3.0, 65, then="a restart cannot help")
+    facts = replace(job(epoch(7), committed=6), failed=failure)
+    assert next_try(facts) == ("a restart cannot help", 0)
+
+
+def test_the_ladder_names_the_command_that_knows_when_the_operator_tries_again() -> None:
+    facts = replace(
+        job(epoch(7), committed=6),
+        failed=DriverFailure(NOW_MS, 3.0, 75),
+        starts=(DriverStart(OLD_MS, {JOB: "shop/orders"}),),
+    )
+    found = next_try(facts)
+    assert found is not None
+    assert "kubectl sluicegate -n shop why orders" in found[0]
+
+
+def test_an_apply_in_doubt_is_tried_again_by_its_driver() -> None:
+    facts = job(epoch(7), committed=6)
+    found = next_try(facts)
+    assert found is not None
+    assert "tries an apply up to 8 times" in found[0]
+    doubt = facts.in_doubt
+    assert doubt is not None
+    lossy = replace(facts, epochs=(replace(doubt, delivery="at-most-once"),))
+    assert (next_try(lossy), next_try(replace(facts, seal=SEAL))) == (None, None)
+    assert next_try(job(epoch(7), committed=7)) is None
+
+
 def test_the_ledger_accounts_for_each_row_that_came_in() -> None:
     counts = {"rows_in": 12, "refused": 2, "dead_letters_null": 2}
     found = ledger([epoch(0, counts=counts), epoch(1, counts=counts)])
@@ -89,6 +130,24 @@ def test_the_ledger_accounts_for_each_row_that_came_in() -> None:
         (KAFKA, 20, 0),
         (MYSQL, 0, 20),
     ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "late"),
+    [
+        ({"dead_letters_late": 3, "dead_letters_unparsed": 2}, 3),  # both from an output
+        ({"refused": 3, "dead_letters_late": 3}, 0),  # the job refused them
+        ({"refused": 1, "dead_letters_late": 3, "dead_letters_refused": 1}, 3),
+        ({"refused": 4, "dead_letters_late": 3}, 0),  # some letters were not counted by kind
+    ],
+)
+def test_a_late_row_is_counted_once_whether_or_not_it_was_refused(
+    counts: dict[str, int], late: int
+) -> None:
+    found = ledger([epoch(0, counts={"rows_in": 20, **counts})])
+    assert found is not None
+    assert found.late == late
+    assert found.lines[0].difference == 20 - found.refused - late - 10
 
 
 def test_the_ledger_has_no_difference_if_rows_in_were_not_always_counted() -> None:
@@ -165,3 +224,12 @@ def test_a_job_is_behind_since_the_oldest_input_that_a_sink_lacks() -> None:
     assert job(done, committed=0).behind_since_ms == 0
     assert job(done, planned=1, committed=0).behind_since_ms == NOW_MS - HOUR_MS
     assert job(done).behind_since_ms == NOW_MS, "it is in doubt since its decision"
+
+
+def test_a_job_is_behind_since_its_driver_saw_input_that_its_last_epoch_left() -> None:
+    left = replace(report(0), waits_since_ms=NOW_MS - 2 * HOUR_MS)
+    done = epoch(0, at_ms=NOW_MS, report=left)
+    assert job(done, committed=0).behind_since_ms == NOW_MS - 2 * HOUR_MS
+    assert job(done, epoch(1, at_ms=NOW_MS)).behind_since_ms == NOW_MS - 2 * HOUR_MS
+    without = job(done, epoch(1, at_ms=NOW_MS), committed=1)
+    assert without.behind_since_ms == 0, "a later epoch may have read it"

@@ -244,7 +244,7 @@ def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIAp
     write_failure(store.url, older)
     write_failure(store.url, DriverFailure(2, 2.5, -9, then="restart in 1 s"))
     job = request(console, "/job/failed")
-    shown = job.text.partition("Failed drivers")[2]
+    shown = job.text.partition("Ended drivers")[2]
     assert "Data none lost Do restart" in shown
     assert shown.index("killed by signal 9") < shown.index("EpochTimeout"), "the newest first"
     assert "hunter2" not in job.body
@@ -264,6 +264,13 @@ def test_a_job_shows_its_settings_and_what_differs_from_before(
     assert "hunter2" not in job.body, "it is removed again where it is shown"
     store.put("starts/3", [b"torn"])
     assert "starts/3 is damaged" in request(console, "/job/set").text
+
+
+def test_a_job_shows_how_long_the_parts_of_its_start_took(tmp_path: Path, console: ASGIApp) -> None:
+    store = finished(tmp_path, "timed", 1)
+    write_start(store.url, DriverStart(1, {}, {"session": 4.31, "query": 1.0}))
+    shown = "The parts of its start took: session 4.3 s, query 1.0 s."
+    assert shown in request(console, "/job/timed").text
 
 
 @pytest.mark.parametrize(
@@ -368,3 +375,17 @@ def test_a_link_with_the_address_of_a_checkpoint_leads_to_its_job(
         missing = request(console, "/find", query=f"checkpoint={quote(other, safe='')}")
         assert missing.status == 404
         assert "<script>" not in missing.body.partition("<main")[2]
+
+
+def test_a_link_with_the_name_of_a_streaming_job_leads_to_its_newest_checkpoint(
+    tmp_path: Path, console: ASGIApp
+) -> None:
+    """As alerts do, which do not know where checkpoints are."""
+    for number, name in ((1, "shop/clicks"), (2, "shop/clicks"), (3, "shop/other")):
+        store = finished(tmp_path, f"clicks/{number}", 1)
+        write_start(store.url, DriverStart(number, {"kubernetes.job": name}))
+    found = request(console, "/find", query="job=shop/clicks")
+    assert (found.status, found.headers["location"]) == (307, "/job/clicks/2")
+    missing = request(console, "/find", query="job=shop/<script>")
+    assert missing.status == 404
+    assert "<script>" not in missing.body.partition("<main")[2]

@@ -1,5 +1,7 @@
 """What a driver runs with and what differs from the driver before."""
 
+from dataclasses import replace
+
 from sluicegate.console.settings import Difference, running_settings
 from sluicegate.storage.driver_start import DriverStart
 
@@ -23,6 +25,12 @@ def test_a_restart_does_not_hide_the_last_change() -> None:
     assert running is not None
     assert (running.started_at_ms, running.since_ms, running.drivers) == (3, 2, 2)
     assert (running.before_ms, len(running.differences)) == (1, 3)
+
+
+def test_the_parts_of_the_start_are_those_of_the_last_driver() -> None:
+    running = running_settings([replace(NEW, seconds={"session": 4.0}), OLD])
+    assert running is not None
+    assert running.seconds == {"session": 4.0}
 
 
 def test_without_another_driver_nothing_differs() -> None:

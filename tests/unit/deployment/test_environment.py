@@ -64,6 +64,12 @@ def test_an_invalid_variable_is_rejected(variable: str, value: str, message: str
         DriverEnvironment.read({variable: value})
 
 
+def test_a_driver_without_a_supervisor_knows_of_no_restarts() -> None:
+    """Not 0: in a pod the operator counts them."""
+    assert DriverEnvironment.read({}).restarts is None
+    assert DriverEnvironment.read({"SLUICEGATE_RESTARTS": "0"}).restarts == 0
+
+
 def test_spark_settings_are_formatted_as_spark_writes_them() -> None:
     conf = DriverEnvironment.read(
         {"SLUICEGATE_SPARK_CONF": '{"a": true, "b": 3, "c": "2g"}'}

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from sluicegate.failpoints import VARIABLE
+from sluicegate.storage import driver_end
+from sluicegate.storage.driver_end import Why, read_end
 from sluicegate.storage.driver_failure import FOLDER, read_failure
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import LocalObjectStore
@@ -166,6 +168,17 @@ def test_a_driver_does_not_end_with_0_while_an_epoch_is_unapplied(pod: Pod) -> N
     assert recorded.what == ended.reason["what"], "the console shows it"
 
 
+@pytest.mark.parametrize(("by_signal", "why"), [(True, Why.STOPPED), (False, Why.FINISHED)])
+def test_an_orderly_end_is_recorded_for_the_console(pod: Pod, why: Why, *, by_signal: bool) -> None:
+    checkpoint(pod.checkpoint, 1)
+    store = LocalObjectStore(pod.checkpoint)
+    ended = stopped(pod) if by_signal else pod.run("pass")
+    assert ended.code == 0, ended.log
+    (recorded,) = (read_end(store, name) for name in store.entries(driver_end.FOLDER))
+    assert recorded is not None
+    assert recorded.why is why
+
+
 # --- apply-only ------------------------------------------------------------------------------------
 
 
@@ -177,6 +190,7 @@ def test_an_apply_only_driver_with_nothing_to_apply_does_not_run_the_job(
     checkpoint(pod.checkpoint, epochs)
     ended = pod.run("raise ValueError", SLUICEGATE_MODE="apply-only")
     assert ended.code == 0, ended.log
+    assert list(LocalObjectStore(pod.checkpoint).entries(driver_end.FOLDER)) == []
 
 
 def test_an_apply_only_job_that_applies_nothing_does_not_end_with_0(pod: Pod) -> None:

@@ -29,7 +29,7 @@ def test_a_missing_log_file_counts_as_pruned(log: str) -> None:
         select_files(files, 5, files.get)
 
 
-@pytest.mark.parametrize("folder", ["failures", "starts"])
+@pytest.mark.parametrize("folder", ["ends", "failures", "starts"])
 def test_what_is_recorded_about_drivers_is_not_selected(folder: str) -> None:
     assert select(LOGS | {f"{folder}/1": b""}, 5) == set()
 

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from sluicegate import failpoints
-from sluicegate.errors import SinkUnavailable, StoreUnavailable
+from sluicegate.errors import (
+    SinkRejected,
+    SinkUnavailable,
+    SluicegateError,
+    StageFailed,
+    StoreUnavailable,
+)
 from sluicegate.sinks.memory import committed
-from sluicegate.spark.ports import EpochTimings
+from sluicegate.spark.apply import close_writers
+from sluicegate.spark.ports import BatchPlan, EpochTimings, TracedSinks
+from sluicegate.spark.query_execution import KafkaSource
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import read_report
 from sluicegate.storage.object_store import LocalObjectStore
-from tests.unit.spark.memory_epochs import ROWS, run
+from tests.unit.spark.memory_epochs import ROWS, run, runner
 
 
 class ReadOnlyReports(LocalObjectStore):
@@ -49,6 +59,22 @@ def test_an_epoch_leaves_a_report_of_every_step(tmp_path: Path, *, overlap: bool
     assert not StoredEpochLog(store).is_marked_applied(0)
 
 
+def test_a_report_says_since_when_input_waits_that_the_epoch_left(tmp_path: Path) -> None:
+    store, offsets = LocalObjectStore(tmp_path), {"t": {"0": 3}}
+    waits = []
+    for epoch, latest in enumerate(({"t": {"0": 5}}, offsets)):
+        store.create(f"offsets/{epoch}", b"v1\n{}\n{}")
+        running = runner(store, sources=[KafkaSource(1, None, offsets, latest)])
+        running.run(cast("Any", None), epoch)
+        running.background.close()
+        report = read_report(store, epoch)
+        waits.append(report.waits_since_ms if report else None)
+    close_writers(tmp_path.name)
+    assert waits[0]
+    assert 0 <= time.time() - waits[0] / 1000 < 600
+    assert waits[1] == 0
+
+
 def test_a_replay_writes_the_report_of_what_it_did(tmp_path: Path) -> None:
     store = LocalObjectStore(tmp_path)
     run(store)
@@ -58,6 +84,39 @@ def test_a_replay_writes_the_report_of_what_it_did(tmp_path: Path) -> None:
     assert report.replayed
     assert [step.name for step in report.steps] == ["apply"]
     assert len(committed(tmp_path.name)) == ROWS.num_rows
+
+
+@pytest.mark.parametrize(
+    ("of", "method", "error", "thrown_away"),
+    [
+        (BatchPlan, "check_state", StageFailed, 1),
+        (TracedSinks, "apply", SinkRejected, 0),  # after the decision
+    ],
+)
+def test_the_report_counts_attempts_that_failed_in_the_same_driver(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of: type,
+    method: str,
+    error: type[SluicegateError],
+    thrown_away: int,
+) -> None:
+    def fails(*_given: object, **_named: object) -> None:
+        raise error("once")
+
+    store = LocalObjectStore(tmp_path)
+    store.create("offsets/0", b"v1\n{}\n{}")
+    running = runner(store)
+    with monkeypatch.context() as failing:
+        failing.setattr(of, method, fails)
+        with pytest.raises(SluicegateError):
+            running.run(cast("Any", None), 0)
+    running.run(cast("Any", None), 0)
+    running.background.close()
+    close_writers(tmp_path.name)
+    report = read_report(store, 0)
+    assert report is not None
+    assert report.thrown_away == thrown_away
 
 
 def test_an_epoch_whose_report_cannot_be_written_is_applied(

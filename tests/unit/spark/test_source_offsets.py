@@ -28,7 +28,8 @@ DEADLINE_S = 10.0
 
 def source(number: int = 1, **ends: int) -> KafkaSource:
     """Return a source of the topic `t`, with its ends as `p0=5`."""
-    return KafkaSource(number, None, {"t": {name[1:]: end for name, end in ends.items()}}, 0)
+    offsets = {"t": {name[1:]: end for name, end in ends.items()}}
+    return KafkaSource(number, None, offsets, offsets)
 
 
 class Group:

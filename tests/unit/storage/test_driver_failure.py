@@ -115,6 +115,20 @@ def test_a_failure_that_was_deleted_meanwhile_is_none(checkpoint: LocalObjectSto
     assert read_failure(checkpoint, f"{FOLDER}1") is None
 
 
+def test_a_failure_has_the_time_of_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000_000_000_000)
+    assert DriverFailure.now(75, 1.0, None, delay_s=9.5).next_try_ms == 1_800_000_009_500
+    assert DriverFailure.now(75, 1.0, None, delay_s=None).next_try_ms == 0
+
+
+def test_a_failure_of_an_earlier_version_has_no_time_of_the_next_try(
+    checkpoint: LocalObjectStore,
+) -> None:
+    fields = {name: value for name, value in asdict(FENCED).items() if name != "next_try_ms"}
+    checkpoint.put(f"{FOLDER}1", [json.dumps(fields).encode()])
+    assert read_failure(checkpoint, f"{FOLDER}1") == FENCED
+
+
 def test_a_failure_has_the_reason_that_the_driver_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000_000_999_999)
     reason = Reason("Fenced", "overtaken", "nothing", "keep one")

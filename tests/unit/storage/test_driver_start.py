@@ -26,7 +26,7 @@ from sluicegate.storage.driver_start import (
 )
 from sluicegate.storage.object_store import LocalObjectStore
 
-START = DriverStart(1_800_000_000_000, {"interval": "10 seconds"})
+START = DriverStart(1_800_000_000_000, {"interval": "10 seconds"}, {"session": 4.25})
 SECRET = "hunter2"
 SINKS = {"kafka.out": SinkBinding("kafka", "topic out", 4, "k")}
 
@@ -109,6 +109,11 @@ def test_a_start_is_read_as_it_was_written(checkpoint: LocalObjectStore) -> None
     assert read_start(checkpoint, name) == START
 
 
+def test_a_start_of_a_version_that_measured_nothing_is_read(checkpoint: LocalObjectStore) -> None:
+    checkpoint.put(f"{FOLDER}1", [b'{"started_at_ms": 1, "settings": {}}'])
+    assert read_start(checkpoint, f"{FOLDER}1") == DriverStart(1, {})
+
+
 def test_only_the_newest_starts_are_retained(checkpoint: LocalObjectStore) -> None:
     for number in range(RETAINED + 3):
         write_start(checkpoint.url, replace(START, started_at_ms=number))
@@ -116,7 +121,16 @@ def test_only_the_newest_starts_are_retained(checkpoint: LocalObjectStore) -> No
     assert [start.started_at_ms for start in read if start] == list(range(3, RETAINED + 3))
 
 
-@pytest.mark.parametrize("damage", [b"", b"[]", b'{"started_at_ms": 1}', b'{"settings": []}'])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"[]",
+        b'{"started_at_ms": 1}',
+        b'{"settings": []}',
+        b'{"started_at_ms": 1, "settings": {}, "seconds": {"session": NaN}}',
+    ],
+)
 def test_a_damaged_start_is_named(checkpoint: LocalObjectStore, damage: bytes) -> None:
     checkpoint.put(f"{FOLDER}1", [damage])
     with pytest.raises(ValueError, match=f"{FOLDER}1 is damaged"):

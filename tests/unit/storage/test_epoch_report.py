@@ -85,6 +85,15 @@ def test_a_report_without_a_count_of_rows_reads_back(store: LocalObjectStore) ->
     assert read_report(store, 3) == uncounted
 
 
+def test_a_report_of_a_version_that_knew_of_no_waiting_input_reads_back(
+    store: LocalObjectStore,
+) -> None:
+    fields = json.loads(replace(report(), waits_since_ms=5.0).as_json())
+    del fields["waits_since_ms"]
+    store.create(NAME, json.dumps(fields).encode())
+    assert read_report(store, 3) == report()
+
+
 def test_a_replay_replaces_the_report(store: LocalObjectStore) -> None:
     write_report(store, report())
     write_report(store, report(replayed=True))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from sluicegate.storage.epoch_report import EpochReport
+from sluicegate.storage.epoch_report import EpochReport, TimedStep
 from sluicegate.storage.verdict import verdict
 from tests.unit.console.builders import KAFKA, MYSQL, report
 
@@ -32,6 +34,50 @@ def test_a_slow_plan_is_named() -> None:
     of = verdict(every(170.0, STAGE, DECIDE, apply(KAFKA, 50.0)))
     assert of.bound == "stage"
     assert of.sentence == "Bound by the plan: its stage takes 100 ms of 170 ms (59%)."
+
+
+PLANNED: tuple[Step, Step] = (("source", "", None, 20.0), ("planning", "", None, 30.0))
+
+
+@pytest.mark.parametrize(
+    ("source_ms", "planning_ms", "bound", "reason"),
+    [
+        (300.0, 30.0, "source", "BoundBySource"),
+        (20.0, 300.0, "planning", "BoundByPlanning"),
+        (20.0, 30.0, "stage", "BoundByPlan"),
+    ],
+)
+def test_source_and_planning_are_told_from_the_stage(
+    source_ms: float, planning_ms: float, bound: str, reason: str
+) -> None:
+    planned = ("source", "", None, source_ms), ("planning", "", None, planning_ms)
+    of = verdict(every(source_ms + planning_ms + 110.0, *planned, STAGE, DECIDE))
+    assert (of.bound, of.reason) == (bound, reason)
+
+
+def test_sparks_offset_log_is_in_the_checkpoints_store() -> None:
+    of = verdict(every(300.0, ("offset log", "", None, 150.0), STAGE, DECIDE))
+    assert (of.bound, of.reason) == ("decide", "BoundByStore")
+    assert "take 160 ms of 300 ms" in of.sentence
+
+
+def test_what_a_job_waits_for_is_its_input_or_its_trigger_if_planning_was_timed() -> None:
+    of = verdict(every(1000.0, *PLANNED, STAGE, DECIDE))
+    assert of.sentence == "It waits for input or its trigger: 840 ms of 1.0 s (84%)."
+
+
+@pytest.mark.parametrize(("state_ms", "bound"), [(60.0, "state"), (40.0, "stage")])
+def test_a_state_that_takes_most_of_the_stage_is_named(state_ms: float, bound: str) -> None:
+    reports = [
+        replace(each, steps=(*each.steps, TimedStep("state", each.steps[0].start_ms, state_ms)))
+        for each in every(170.0, STAGE)
+    ]
+    of = verdict(reports)
+    assert of.bound == bound
+    if bound == "state":
+        assert of.reason == "BoundByState"
+        assert "committing it takes about 60 ms of 100 ms (60%) of a stage" in of.sentence
+        assert "if its state has more partitions" in of.executors
 
 
 def test_a_slow_store_is_named() -> None:

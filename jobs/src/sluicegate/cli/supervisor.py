@@ -36,9 +36,13 @@ from sluicegate.deployment import termination
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.packaged_job import JobSettings, PackagedJob
 from sluicegate.settings.restart import Failure, next_restart
+from sluicegate.storage.driver_end import DriverEnd, write_end
 from sluicegate.storage.driver_failure import DriverFailure, write_failure
 
 log = logging.getLogger("sluicegate.run")
+
+_STOPPED_CODES = (0, -signal.SIGINT, -signal.SIGTERM)
+"""Exit codes of drivers that were stopped; a signal ends one that has not started its query."""
 
 
 def supervise(job: PackagedJob, settings: JobSettings, *, standby: bool = False) -> int:
@@ -69,13 +73,17 @@ def supervise(job: PackagedJob, settings: JobSettings, *, standby: bool = False)
         command = [sys.executable, "-m", "sluicegate.cli", "run", job.name, "--once"]
         while True:
             termination_file.unlink(missing_ok=True)
+            environment[str(DriverVariable.RESTARTS)] = str(len(failures))
             started = time.monotonic()
             code = stopper.run([*command, *as_arguments(settings, empty=True)], environment)
-            if code == 0 or stopper.requested.is_set():
-                return code
             ended = time.monotonic()
-            failures.append(Failure(ended, ended - started))
             reason = termination.read(termination_file)
+            if code == 0 or stopper.requested.is_set():
+                stopped = stopper.requested.is_set()
+                ran_s = ended - started
+                recorder.submit(_record_last, settings, code, ran_s, reason, stopped=stopped)
+                return code
+            failures.append(Failure(ended, ended - started))
             fenced = reason is not None and reason.kind == errors.Fenced.__name__
             once_more = fenced and not was_fenced and _may_have_no_rival(settings, failures[-1])
             was_fenced = fenced
@@ -90,10 +98,29 @@ def supervise(job: PackagedJob, settings: JobSettings, *, standby: bool = False)
             level = logging.ERROR if delay_s is None else logging.WARNING
             log.log(level, "%s: %s; %s", failed, reason or "no reason was written", then)
             if settings.checkpoint:
-                failure = DriverFailure.now(code, ended - started, reason, then=then)
+                ran_s = ended - started
+                failure = DriverFailure.now(code, ran_s, reason, then=then, delay_s=delay_s)
                 recorder.submit(write_failure, settings.checkpoint, failure)
             if delay_s is None or stopper.requested.wait(delay_s):
                 return code
+
+
+def _record_last(
+    settings: JobSettings,
+    code: int,
+    ran_s: float,
+    reason: termination.Reason | None,
+    *,
+    stopped: bool,
+) -> None:
+    """Record the end of a driver after which none is started: it ended in order, or during a stop."""
+    if not settings.checkpoint:
+        return
+    if code in _STOPPED_CODES:
+        write_end(settings.checkpoint, DriverEnd.now(ran_s, stopped=stopped))
+    else:
+        failure = DriverFailure.now(code, ran_s, reason, then="no restart: a stop was requested")
+        write_failure(settings.checkpoint, failure)
 
 
 def _restart(
@@ -166,7 +193,9 @@ class _Stopper:
     ) -> None:
         started = child.await_started()
         if self._wants_standby and started and child.running and not self.requested.is_set():
-            self._standby = DriverProcess(command, environment, standby=True)
+            restarts = int(environment.get(DriverVariable.RESTARTS, "0")) + 1  # when it takes over
+            its_own = {**environment, str(DriverVariable.RESTARTS): str(restarts)}
+            self._standby = DriverProcess(command, its_own, standby=True)
 
     def _take_standby(self) -> DriverProcess | None:
         standby, self._standby = self._standby, None
@@ -194,6 +223,7 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     """
     from sluicegate.spark.query import Run  # noqa: PLC0415 - only a driver needs Spark
     from sluicegate.spark.session import session  # noqa: PLC0415
+    from sluicegate.spark.start_times import OF_PROCESS, StartPart  # noqa: PLC0415
     from sluicegate.spark.warm_up import prepare_standby  # noqa: PLC0415
 
     stop_without_supervisor()
@@ -203,9 +233,10 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
         spark = session(job.name)
         writer = None
         if is_standby():
-            writer = prepare_standby(spark, partial(job.build, spark, settings))
-            if not await_turn():
-                return 0
+            with OF_PROCESS.part(StartPart.STANDBY):
+                writer = prepare_standby(spark, partial(job.build, spark, settings))
+                if not await_turn():
+                    return 0
             started = time.monotonic()
         writer = writer or job.build(spark, settings)
         if writer.await_promotion():  # in a pod; SIGTERM still ends the process at once

@@ -32,18 +32,18 @@ from sluicegate.console import charts
 from sluicegate.console.actions import Actions
 from sluicegate.console.cluster import StreamingJobs
 from sluicegate.console.cost import Prices, cost
+from sluicegate.console.drivers import ended_drivers
 from sluicegate.console.fleet import Fleet, Snapshot
 from sluicegate.console.history import history
 from sluicegate.console.identity import LoginProxy
+from sluicegate.console.ladder import ladder
+from sluicegate.console.ledger import dead_letters, ledger
 from sluicegate.console.model import (
     Epoch,
     JobFacts,
     Problem,
     State,
     condition,
-    dead_letters,
-    ladder,
-    ledger,
     state_size,
 )
 from sluicegate.console.offsets import sources
@@ -147,7 +147,8 @@ class Console:
             condition=condition(job, _now_ms()),
             verdict=verdict(job.reports[-EPOCHS:]),
             ladder=ladder(job),
-            ribbon=charts.ribbon(job.epochs),
+            ended=ended_drivers(job),
+            ribbon=charts.ribbon(job.epochs, job.thrown_away),
             sinks=_sink_colors(job.newest),
             ledger=ledger(job.epochs),
             dead_letters=dead_letters(job.epochs),
@@ -192,7 +193,13 @@ class Console:
         )
 
     def find(self, request: Request) -> Response:
-        """Return a redirect to the page of the job whose checkpoint is at an address."""
+        """Return a redirect to the page of a job, found by its checkpoint's address or its resource."""
+        name = request.query_params.get("job", "")
+        if name:
+            started = self._reader.checkpoint_of(name)
+            if started is None:
+                raise HTTPException(_NOT_FOUND, f"no driver has recorded that it runs {name}")
+            return RedirectResponse(f"/job/{quote(started)}")
         address = request.query_params.get("checkpoint", "").rstrip("/")
         for key, at in self._reader.found().checkpoints.items():
             if at.rstrip("/") == address:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sluicegate.console.model import Epoch
@@ -33,6 +33,8 @@ class Bar:
     tries: int
     replayed: bool
     label: str
+    thrown_away: int = 0
+    """The number of attempts at it that ended before it was decided."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,16 @@ def color(report: EpochReport, step: TimedStep) -> str:
     return f"sink{sinks.index(step.sink) % COLORS}"
 
 
-def ribbon(epochs: Sequence[Epoch]) -> list[Bar]:
-    """Return a bar for each epoch; the longest of them has the full height."""
+def ribbon(epochs: Sequence[Epoch], thrown_away: Mapping[int, int] | None = None) -> list[Bar]:
+    """Return a bar for each epoch; the longest of them has the full height.
+
+    Args:
+        epochs: in order.
+        thrown_away: epoch -> the number of its attempts that were thrown away.
+    """
     longest = max((_busy(epoch.report) for epoch in epochs if epoch.report), default=0.0)
-    return [_bar(epoch, longest or 1.0) for epoch in epochs]
+    lost = thrown_away or {}
+    return [_bar(epoch, longest or 1.0, lost.get(epoch.number, 0)) for epoch in epochs]
 
 
 def sparkline(epochs: Sequence[Epoch]) -> Sparkline:
@@ -90,11 +98,13 @@ def _phases(report: EpochReport) -> list[TimedStep]:
     return [step for step in report.steps if step.name in (STAGE, DECIDE, APPLY)]
 
 
-def _bar(epoch: Epoch, longest_ms: float) -> Bar:
+def _bar(epoch: Epoch, longest_ms: float, lost: int) -> Bar:
     report = epoch.report
     rows = f"epoch {epoch.number}: {sum(epoch.rows.values()):,} rows"
+    again = f", {lost} {'attempt' if lost == 1 else 'attempts'} thrown away" if lost else ""
     if report is None:
-        return Bar(epoch.number, 0.0, (), 0, replayed=False, label=f"{rows}, no report")
+        label = f"{rows}, no report{again}"
+        return Bar(epoch.number, 0.0, (), 0, replayed=False, label=label, thrown_away=lost)
     segments, at = [], 0.0
     for step in _phases(report):
         length = 100 * step.duration_ms / longest_ms
@@ -105,7 +115,7 @@ def _bar(epoch: Epoch, longest_ms: float) -> Bar:
     label = f"{rows}, {total_ms:,.0f} ms"
     label += ", replayed" if report.replayed else ""
     label += f", {tries} tries" if tries > 1 else ""
-    return Bar(epoch.number, total_ms, tuple(segments), tries, report.replayed, label)
+    return Bar(epoch.number, total_ms, tuple(segments), tries, report.replayed, label + again, lost)
 
 
 def waterfall(report: EpochReport) -> list[WaterfallLine]:

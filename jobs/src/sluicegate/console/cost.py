@@ -149,6 +149,7 @@ def _durations_ms(job: JobFacts) -> list[int | None]:
     signs = sorted(
         [epoch.decided_at_ms for epoch in job.epochs]
         + [failure.ended_at_ms for failure in job.failures]
+        + [end.ended_at_ms for end in job.ends]
     )
     durations: list[int | None] = []
     for start, following in zip(starts, [None, *starts], strict=False):

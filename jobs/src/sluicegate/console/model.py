@@ -7,7 +7,6 @@ doubt for each sink that it writes.
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,21 +15,17 @@ from statistics import median
 
 from sluicegate.protocol.record import (
     DEAD_LETTERS,
-    ROWS_IN,
     STATE_ROWS,
     EpochRecord,
     Seal,
     SinkBinding,
 )
 from sluicegate.savepoints.catalog import Savepoint
-from sluicegate.settings.epoch import AT_MOST_ONCE
+from sluicegate.storage.driver_end import DriverEnd
 from sluicegate.storage.driver_failure import DriverFailure
 from sluicegate.storage.driver_start import DriverStart
 from sluicegate.storage.epoch_report import EpochReport
 from sluicegate.storage.lineage import Lineage
-
-_REFUSED = "refused"
-"""A key of `EpochRecord.counts`: rows that became dead letters and are in no other sink."""
 
 _PATIENCE_MS = 60_000
 _PATIENCE_INTERVALS = 5
@@ -129,39 +124,6 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Rung:
-    """A step of the ladder: who has which epoch."""
-
-    who: str
-    epoch: int | None
-    note: str
-    since_ms: int = 0
-    in_doubt: bool = False
-
-
-@dataclass(frozen=True)
-class LedgerLine:
-    """What a sink got of the rows that came in."""
-
-    sink: str
-    target: str
-    rows: int
-    difference: int | None
-    """Rows in, less those of the sink and those refused; None if the rows in were not counted."""
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """The rows of several epochs; `rows_in` is None unless each of them was counted."""
-
-    first: int
-    last: int
-    rows_in: int | None
-    refused: int
-    lines: tuple[LedgerLine, ...]
-
-
-@dataclass(frozen=True)
 class JobFacts:
     """What a checkpoint says.
 
@@ -181,8 +143,10 @@ class JobFacts:
         notes: what could not be read and is information only.
         savepoints: those of any job that were found.
         failures: the last drivers that failed, newest first.
+        ends: the last drivers that ended without a failure, newest first.
         starts: the last drivers that started, newest first.
         failed: the newest failure after which no driver has started and no epoch was decided.
+        thrown_away: epoch -> the number of its attempts that ended before it was decided.
     """
 
     key: str
@@ -200,8 +164,10 @@ class JobFacts:
     notes: tuple[str, ...] = ()
     savepoints: tuple[Savepoint, ...] = ()
     failures: tuple[DriverFailure, ...] = ()
+    ends: tuple[DriverEnd, ...] = ()
     starts: tuple[DriverStart, ...] = ()
     failed: DriverFailure | None = None
+    thrown_away: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -245,10 +211,19 @@ class JobFacts:
 
     @property
     def behind_since_ms(self) -> int:
-        """Since when input is planned that some sink lacks, 0 if there is none or it is unknown.
+        """Since when input waits that some sink lacks, 0 if there is none or it is unknown.
 
-        Input that Spark has not planned yet is in no checkpoint and does not count.
+        Input that Spark has not planned counts if the driver saw it when its last epoch was planned,
+        as in the metric (`sluicegate.oldest_input`).
         """
+        applied = self.every_sink_has
+        seen = next((report for report in self.reports if report.epoch == applied), None)
+        times_ms = (int(seen.waits_since_ms) if seen else 0, self._planned_since_ms)
+        return min(filter(None, times_ms), default=0)
+
+    @property
+    def _planned_since_ms(self) -> int:
+        """Since when input is planned that some sink lacks, 0 if there is none or it is unknown."""
         doubt, newest = self.in_doubt, self.newest
         if doubt is not None:
             return min(doubt.decided_at_ms, self.planned_at_ms or doubt.decided_at_ms)
@@ -317,63 +292,6 @@ def _unfinished(job: JobFacts) -> Condition | None:
     what = f"Epoch {job.planned} has its input and is not decided: it is staged, or no driver runs."
     since_ms = job.planned_at_ms or (newest.decided_at_ms if newest else 0)
     return Condition(State.UNDECIDED, what, since_ms)
-
-
-def ladder(job: JobFacts) -> list[Rung]:
-    """Return who has which epoch, from the plan to Spark's commit."""
-    newest, doubt = job.newest, job.in_doubt
-    rungs = []
-    if job.planned is not None:
-        open_ = newest is None or job.planned > newest.number
-        note = "its input is fixed; it is not decided" if open_ else "its input is fixed"
-        rungs.append(Rung("planned by Spark", job.planned, note, job.planned_at_ms))
-    if newest is None:
-        return rungs
-    rungs.append(Rung("decided", newest.number, newest.delivery, newest.decided_at_ms))
-    for sink, rows in newest.rows.items():
-        if sink in job.discarded.get(newest.number, ()):
-            rungs.append(Rung(sink, newest.number, f"DISCARDED: never gets its {rows:,} rows"))
-        elif not rows:
-            rungs.append(Rung(sink, newest.number, "no rows for it"))
-        elif doubt is None:
-            rungs.append(Rung(sink, newest.number, f"has its {rows:,} rows"))
-        else:
-            first = newest.number == (job.lineage.first_epoch if job.lineage else 0)
-            before = "has none" if first else f"has {newest.number - 1}"
-            before += f", or {newest.number} too"
-            lost = "; not retried if its driver died" if doubt.delivery == AT_MOST_ONCE else ""
-            rungs.append(
-                Rung(sink, newest.number, before + lost, doubt.decided_at_ms, in_doubt=True)
-            )
-    committed = max(job.committed, default=None)
-    note = "may be ahead of the sinks (overlap)" if newest.overlapped else ""
-    rungs.append(Rung("committed by Spark", committed, note))
-    return rungs
-
-
-def ledger(epochs: Sequence[Epoch]) -> Ledger | None:
-    """Return what became of the rows of some epochs; None without epochs."""
-    if not epochs:
-        return None
-    counted = all(ROWS_IN in epoch.counts for epoch in epochs)
-    rows_in = sum(epoch.counts[ROWS_IN] for epoch in epochs) if counted else None
-    refused = sum(epoch.counts.get(_REFUSED, 0) for epoch in epochs)
-    rows = sum((Counter(dict(epoch.rows)) for epoch in epochs), Counter[str]())
-    lines = tuple(
-        LedgerLine(
-            sink,
-            binding.target,
-            rows[sink],
-            None if rows_in is None else rows_in - refused - rows[sink],
-        )
-        for sink, binding in epochs[-1].sinks.items()
-    )
-    return Ledger(epochs[0].number, epochs[-1].number, rows_in, refused, lines)
-
-
-def dead_letters(epochs: Sequence[Epoch]) -> list[tuple[str, int]]:
-    """Return the kinds of dead letters in some epochs with their numbers, most first."""
-    return sum((Counter(epoch.dead_letters) for epoch in epochs), Counter[str]()).most_common()
 
 
 @dataclass(frozen=True)

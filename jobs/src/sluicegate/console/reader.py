@@ -9,8 +9,9 @@ from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
-from cachetools import TTLCache, cached
+from cachetools import LRUCache, TTLCache, cached
 
+from sluicegate.console.attempts import decided_after_starts, thrown_away
 from sluicegate.console.discovery import Found, find
 from sluicegate.console.epochs import Epochs, Log
 from sluicegate.console.model import Epoch, JobFacts, Problem
@@ -28,7 +29,8 @@ from sluicegate.console.stores import Stores
 from sluicegate.errors import EpochLogBroken, SluicegateError
 from sluicegate.protocol.record import Seal
 from sluicegate.savepoints.catalog import read_savepoint
-from sluicegate.storage import driver_failure, driver_start
+from sluicegate.storage import driver_end, driver_failure, driver_start
+from sluicegate.storage.driver_start import DriverStart
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import ObjectStore
 
@@ -44,6 +46,9 @@ _REQUESTS = 16
 _BATCH = 64
 """How many jobs are read before the page may show them."""
 _FIND_EVERY_S = 15.0
+_STARTS = 2_000
+"""How many starts of drivers are remembered, one of each checkpoint, to find that of a StreamingJob, and
+when Spark planned how many epochs."""
 
 T = TypeVar("T")
 
@@ -63,6 +68,8 @@ class Reader:
         self._pool = ThreadPoolExecutor(_REQUESTS, "console")
         self._epochs = Epochs()
         self._found: TTLCache[Any, Found] = TTLCache(1, _FIND_EVERY_S)
+        self._starts: LRUCache[tuple[str, str], DriverStart] = LRUCache(_STARTS)
+        self._planned: LRUCache[tuple[str, str, int], int] = LRUCache(_STARTS)
         self._lock = Lock()
 
     def close(self) -> None:
@@ -136,6 +143,27 @@ class Reader:
             return replace(facts, notes=(*facts.notes, note))
         return replace(facts, savepoints=readable)
 
+    def checkpoint_of(self, streaming_job: str) -> str | None:
+        """Return the key of the checkpoint in which a driver of a StreamingJob started last.
+
+        Its upgrades may have left others. Each checkpoint's folder of starts is listed; a start that was
+        read before is not read again.
+
+        Args:
+            streaming_job: namespace/name.
+
+        Returns:
+            None if no driver has recorded that it runs this job, as that of a batch does not.
+        """
+        found = self.found().checkpoints
+        starts = self._pool.map(self._last_start, found.values())
+        times = {
+            key: start.started_at_ms
+            for key, start in zip(found, starts, strict=True)
+            if start is not None and start.settings.get(driver_start.JOB) == streaming_job
+        }
+        return max(times, key=lambda key: times[key], default=None)
+
     def epoch(self, job: JobFacts, number: int) -> Epoch | None:
         """Return any epoch that the log of a job retains, None if it does not.
 
@@ -156,6 +184,22 @@ class Reader:
         """Return Spark's `offsets/N` of an epoch and of the one before, None where there is none."""
         store = self._stores.open(job.address)
         return store.read(f"offsets/{epoch - 1}"), store.read(f"offsets/{epoch}")
+
+    def _last_start(self, address: str) -> DriverStart | None:
+        store = self._stores.open(address)
+        name = max(store.entries(driver_start.FOLDER), default=None)
+        if name is None:
+            return None
+        with self._lock:
+            known = self._starts.get((address, name))
+        try:
+            start = known or driver_start.read_start(store, name)
+        except ValueError:  # the job's page notes it
+            return None
+        if start is not None:
+            with self._lock:
+                self._starts[address, name] = start
+        return start
 
     def _brief(
         self, facts: JobFacts, known: JobFacts | None, limit: int, *, same_lineage: bool
@@ -238,8 +282,35 @@ class Reader:
         """Return the facts with how drivers started and failed."""
         notes = list(facts.notes)
         failures = self._newest(facts, driver_failure.FOLDER, driver_failure.read_failure, notes)
+        ends = self._newest(facts, driver_end.FOLDER, driver_end.read_end, notes)
         starts = self._newest(facts, driver_start.FOLDER, driver_start.read_start, notes)
-        return replace(facts, failures=failures, starts=starts, notes=tuple(notes))
+        facts = replace(facts, failures=failures, ends=ends, starts=starts, notes=tuple(notes))
+        return replace(facts, thrown_away=self._thrown_away(facts))
+
+    def _thrown_away(self, facts: JobFacts) -> dict[int, int]:
+        """Return the numbers of attempts that were thrown away, for which a few entries of a log are read."""
+        started_ms = [start.started_at_ms for start in facts.starts]
+        planned_ms = {
+            number: self._planned_at_ms(facts, number)
+            for number in decided_after_starts(facts.epochs, started_ms)
+        }
+        if facts.planned is not None:
+            planned_ms[facts.planned] = facts.planned_at_ms
+        return thrown_away(facts.epochs, planned_ms, started_ms)
+
+    def _planned_at_ms(self, facts: JobFacts, number: int) -> int:
+        """Return when Spark fixed the input of an epoch, which never changes; 0 if that is unknown."""
+        key = facts.address, facts.lineage.id if facts.lineage else "", number
+        with self._lock:
+            known = self._planned.get(key)
+        if known is None:
+            try:
+                known = planned_at_ms(self._stores.open(facts.address), number)
+            except SluicegateError:  # the facts themselves could be read, and say more than this
+                return 0
+            with self._lock:
+                self._planned[key] = known
+        return known
 
     def _newest(
         self,

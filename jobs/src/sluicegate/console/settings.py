@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sluicegate.storage.driver_start import DriverStart
 
@@ -28,6 +28,7 @@ class RunningSettings:
         settings: by name.
         before_ms: when the last driver with other settings started, 0 if none is recorded.
         differences: from that one.
+        seconds: how long each part of its start took, by name.
     """
 
     started_at_ms: int
@@ -36,6 +37,7 @@ class RunningSettings:
     settings: Mapping[str, str]
     before_ms: int = 0
     differences: tuple[Difference, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def running_settings(starts: Sequence[DriverStart]) -> RunningSettings | None:
@@ -53,6 +55,7 @@ def running_settings(starts: Sequence[DriverStart]) -> RunningSettings | None:
         newest.settings,
         before.started_at_ms if before else 0,
         _differences(before.settings, newest.settings) if before else (),
+        newest.seconds,
     )
 
 

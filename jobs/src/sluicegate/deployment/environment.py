@@ -52,6 +52,8 @@ class DriverVariable(enum.StrEnum):
     """File descriptor of a pipe to which the driver writes after its first epoch; `sluicegate run` sets it."""
     TURN = "SLUICEGATE_TURN"
     """File descriptor of a pipe by which a standby learns that it is its turn; `sluicegate run` sets it."""
+    RESTARTS = "SLUICEGATE_RESTARTS"
+    """Number of drivers that `sluicegate run` has started after a failure, for metrics; it sets this."""
     STANDBY = "SLUICEGATE_STANDBY"
     """`true`: the driver warms up, and waits until its pod is promoted; the operator sets it."""
     JOB = "SLUICEGATE_JOB"
@@ -115,6 +117,8 @@ class DriverEnvironment:
         newest_checkpoint: highest number that the resource has given to a checkpoint; 0: unknown.
         pod_cpu_millis: CPU request of the driver's container in thousandths of a core; 0: unknown.
         pod_memory_mib: memory request of the driver's container in MiB; 0: unknown.
+        restarts: drivers that `sluicegate run` has started after a failure; None: it did not start
+            this one.
     """
 
     checkpoint: str = ""
@@ -129,6 +133,7 @@ class DriverEnvironment:
     newest_checkpoint: int = 0
     pod_cpu_millis: int = 0
     pod_memory_mib: int = 0
+    restarts: int | None = None
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> DriverEnvironment:
@@ -157,6 +162,9 @@ class DriverEnvironment:
             newest_checkpoint=_whole_number(env, DriverVariable.NEWEST_CHECKPOINT),
             pod_cpu_millis=_whole_number(env, DriverVariable.POD_CPU),
             pod_memory_mib=_whole_number(env, DriverVariable.POD_MEMORY),
+            restarts=_whole_number(env, DriverVariable.RESTARTS)
+            if env.get(DriverVariable.RESTARTS)
+            else None,
         )
 
     @property

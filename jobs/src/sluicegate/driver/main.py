@@ -22,6 +22,9 @@ from sluicegate.protocol.effects import run_effects
 from sluicegate.protocol.recovery import unapplied_record
 from sluicegate.savepoints.restore import restore_savepoint
 from sluicegate.settings.schema import NOTHING_STARTED
+from sluicegate.spark import shutdown
+from sluicegate.spark.start_times import OF_PROCESS, StartPart
+from sluicegate.storage.driver_end import DriverEnd, write_end
 from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.epoch_log import log_ports
 from sluicegate.storage.lineage import read_lineage
@@ -63,17 +66,22 @@ def unapplied_epoch(checkpoint: ObjectStore) -> int | None:
 
 
 def _recorded(work: Callable[[], int]) -> int:
-    """Do the work and report how it ended; a failure is also recorded for the console.
+    """Do the work and report how it ended, which is also recorded for the console.
 
-    A standby that ends before its promotion was no driver of the job, and is not recorded.
+    A standby that ends before its promotion was no driver of the job, and is not recorded. Neither is one
+    that has only applied what was decided.
     """
     started = time.monotonic()
     code = _reporting(work)
     checkpoint = os.environ.get(DriverVariable.CHECKPOINT)
     file = os.environ.get(DriverVariable.TERMINATION_FILE)
-    if code and checkpoint and not promotion.is_waiting():
-        reason = termination.read(Path(file)) if file else None
-        write_failure(checkpoint, DriverFailure.now(code, time.monotonic() - started, reason))
+    if checkpoint and not promotion.is_waiting():
+        ran_s = time.monotonic() - started
+        if code:
+            reason = termination.read(Path(file)) if file else None
+            write_failure(checkpoint, DriverFailure.now(code, ran_s, reason))
+        elif os.environ.get(DriverVariable.MODE) != APPLY_ONLY:
+            write_end(checkpoint, DriverEnd.now(ran_s, stopped=shutdown.requested()))
     return code
 
 
@@ -122,7 +130,8 @@ def _run(arguments: Sequence[str]) -> int:
         if not environment.apply_only:
             _reject_outdated_checkpoint(environment)
         if environment.restore_from:
-            _restore(environment)
+            with OF_PROCESS.part(StartPart.RESTORE):
+                _restore(environment)
         _run_main(user_main)
         code = 0
     except SystemExit as end:

@@ -29,6 +29,7 @@ from sluicegate.errors import SavepointRefused
 LINEAGE_FOLDERS = (
     "epochs/",
     "failures/",
+    "ends/",
     "starts/",
     "staging/",
     "requests/",

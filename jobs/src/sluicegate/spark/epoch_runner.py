@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -12,7 +13,7 @@ from opentelemetry.trace import Span
 from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.deployment.progress import VerdictReport
-from sluicegate.errors import EpochUnfinished
+from sluicegate.errors import EpochUnfinished, SluicegateError
 from sluicegate.protocol.coordinator import apply, run_epoch
 from sluicegate.protocol.effects import LogSteps, run_effects
 from sluicegate.protocol.ports import ApplyPorts, LogPorts
@@ -24,7 +25,7 @@ from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, Traced
 from sluicegate.spark.query_execution import RunningExecution
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, SystemClock
 from sluicegate.storage.epoch_report import EpochReport, write_report
-from sluicegate.storage.verdict import EPOCHS, verdict
+from sluicegate.storage.verdict import EPOCHS, STAGE, verdict
 
 log = logging.getLogger("sluicegate.epoch")
 
@@ -56,6 +57,7 @@ class EpochRunner:
         self._marked: DecidedEpoch | None = None
         self._ended_ns: int | None = None
         self._reports: tuple[EpochReport, ...] = ()
+        self._failed_stages = Counter[int]()
 
     def run(self, batch: DataFrame, epoch: int) -> None:
         """Run one epoch: stage, decide, apply (`coordinator.run_epoch`).
@@ -66,8 +68,13 @@ class EpochRunner:
         with deadline(epoch, self._timeout_s):
             with self._epoch_span(epoch) as span:
                 plan = self._make_plan(batch, timings)
+                self._context.metrics.planned(epoch, timings)
                 ports = self._apply_ports(timings, span, plan.offsets(epoch)).with_plan(plan)
-                decided = run_effects(run_epoch(job, epoch), ports)
+                try:
+                    decided = run_effects(run_epoch(job, epoch), ports)
+                except SluicegateError:  # it may be tolerated: then the epoch is run again
+                    self._failed_stages[epoch] += any(s.name == STAGE for s in timings.timed)
+                    raise
             if not job.applies_in_background(decided.record):
                 self._after_apply(decided, timings, span)
         self._ended_ns = time.time_ns()
@@ -142,7 +149,8 @@ class EpochRunner:
         if not self._primed:
             execution.prime_sources()
             self._primed = True
-        timings.sources = execution.kafka_sources()
+        timings.add_planned(execution.durations_ms())
+        timings.sources, timings.planned_ms = execution.kafka_sources(), execution.planned_ms()
         return BatchPlan(execution, self._context, batch, timings)
 
     def _apply_ports(
@@ -182,10 +190,18 @@ class EpochRunner:
         span.set_attributes({"attempt": record.attempt, "replayed": decided.replayed})
         span.end()
         self._last_applied = decided
-        report = EpochReport.of(decided, tuple(timings.timed))
+        metrics = self._context.metrics
+        metrics.applied(decided, timings)
+        # of a replay in the same driver, the last stage that failed was decided before it did
+        thrown_away = max(0, self._failed_stages.pop(record.epoch, 0) - decided.replayed)
+        report = EpochReport.of(
+            decided,
+            tuple(timings.timed),
+            thrown_away=thrown_away,
+            waits_since_s=metrics.oldest_input.since_s,
+        )
         self._reports = (*self._reports, report)[-EPOCHS:]
         self._context.progress.epoch(record.epoch)
-        self._context.metrics.applied(decided, timings)
         if self._context.source_offsets:
             self._context.source_offsets.applied(timings.sources)
         log.info("%s", _summary(decided, timings))

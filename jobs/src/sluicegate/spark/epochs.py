@@ -35,6 +35,7 @@ from sluicegate.spark.session import (
     prepare,
 )
 from sluicegate.spark.source_offsets import SourceOffsets, source_group
+from sluicegate.spark.start_times import OF_PROCESS, StartPart, StartTimes
 from sluicegate.spark.warm_up import prepare_standby
 from sluicegate.storage.driver_start import (
     EXECUTORS,
@@ -82,7 +83,7 @@ class EpochsWriter:
             raise shutdown.Ended
         started = self._effective_settings(spark, context)  # while Spark certainly answers
         query = EpochsQuery(spark, context, self.settings, self.output_mode, self.services)
-        write_start(self.checkpoint, DriverStart.now(started))
+        write_start(self.checkpoint, DriverStart.now(started, context.start_times.seconds))
         return query
 
     def await_promotion(self) -> bool:
@@ -97,8 +98,9 @@ class EpochsWriter:
             return False
         log_by_default()
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
-        prepare_standby(spark, lambda: self)
-        promotion.await_promotion()
+        with OF_PROCESS.part(StartPart.STANDBY):
+            prepare_standby(spark, lambda: self)
+            promotion.await_promotion()
         return True
 
     def _effective_settings(self, spark: SparkSession, context: QueryContext) -> dict[str, str]:
@@ -112,19 +114,23 @@ class EpochsWriter:
         """Check everything, claim the checkpoint and bind the sinks."""
         log_by_default()
         # within Kubernetes the label is the resource's name, as in the operator's metrics
-        label = DriverEnvironment.read().job.rpartition("/")[2] or self.name
+        environment, start_times = DriverEnvironment.read(), StartTimes(OF_PROCESS.seconds)
+        label = environment.job.rpartition("/")[2] or self.name
         group = source_group(label, self.settings)
         spark = frame_of(next(iter(self.outputs.values()))).sparkSession
-        prepare_store(spark, self.checkpoint)
-        verify_conditional_create(self.checkpoint)
-        store = open_store(self.checkpoint)
-        check_state_backend(store, self.settings.state_backend)
-        prepare(spark, self.settings.state_backend)
-        lineage = claim_lineage(store, self.name)
-        outputs = Outputs(self.outputs, *self._bind(lineage.id))
-        bound = {sink.id: sink for sink in outputs.sinks()}
-        take_over_or_isolate(store, lineage, bound, self._bound_by_id)
-        metrics = DriverMetrics(label, lineage.id, bound)
+        with start_times.part(StartPart.STORE):
+            prepare_store(spark, self.checkpoint)
+            verify_conditional_create(self.checkpoint)
+            store = open_store(self.checkpoint)
+            check_state_backend(store, self.settings.state_backend)
+            prepare(spark, self.settings.state_backend)
+            lineage = claim_lineage(store, self.name)
+        with start_times.part(StartPart.SINKS):
+            outputs = Outputs(self.outputs, *self._bind(lineage.id))
+            bound = {sink.id: sink for sink in outputs.sinks()}
+            take_over_or_isolate(store, lineage, bound, self._bound_by_id)
+        metrics = DriverMetrics(label, lineage.id, bound, environment.restarts)
+        metrics.start_took(start_times.seconds)
         metrics.serve(self.settings.metrics_port)
         return spark, QueryContext(
             job=Job(
@@ -149,6 +155,7 @@ class EpochsWriter:
             executors=_executors_reporter(spark),
             metrics=metrics,
             source_offsets=SourceOffsets.of(spark, group, metrics) if group else None,
+            start_times=start_times,
         )
 
     def _bound_by_id(self, lineage: str) -> dict[str, BoundSink]:

@@ -34,10 +34,27 @@ from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import KafkaSource, RunningExecution, check_state
 from sluicegate.spark.source_offsets import SourceOffsets
 from sluicegate.spark.staging import StagedPart, StageOrder, stage_rows
+from sluicegate.spark.start_times import StartTimes
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
-from sluicegate.storage.epoch_report import APPLY, TimedStep
+from sluicegate.storage.epoch_report import (
+    APPLY,
+    OFFSET_LOG,
+    PLANNING,
+    SOURCE,
+    STATE,
+    TimedStep,
+    writer_steps,
+)
 from sluicegate.storage.object_store import ObjectStore
 from sluicegate.tracing import Tracing
+
+_BEFORE_AN_EPOCH = {
+    PLANNING: ("queryPlanning",),
+    OFFSET_LOG: ("walCommit",),
+    SOURCE: ("latestOffset", "getOffset", "setOffsetRange", "getBatch"),
+}
+"""Spark's names of what a trigger does before an epoch, as in `StreamingQueryProgress.durationMs`; the last
+step first."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,7 @@ class QueryContext:
     executors: ExecutorsReporter | None = None
     metrics: DriverMetrics = field(default_factory=DriverMetrics)
     source_offsets: SourceOffsets | None = None
+    start_times: StartTimes = field(default_factory=StartTimes)
 
     def close(self) -> None:
         """Send what is still to be reported, and stop serving metrics."""
@@ -76,7 +94,8 @@ class EpochTimings:
 
     `steps` adds up the times of a step that was repeated; `timed` has each of them, and those of
     the writers of the sinks. `sources` has the Kafka sources and where the epoch ends in them;
-    `idle_since_ns` is when the previous epoch ended, None for the first.
+    `idle_since_ns` is when the previous epoch ended, None for the first; `planned_ms` is when the
+    epoch was planned, in ms since 1970, by default when it started.
     """
 
     steps: dict[str, float] = field(default_factory=dict)
@@ -84,6 +103,16 @@ class EpochTimings:
     sources: tuple[KafkaSource, ...] = ()
     idle_since_ns: int | None = None
     started_ns: int = field(default_factory=time.time_ns)
+    planned_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Set the default of `planned_ms`."""
+        self.planned_ms = self.planned_ms or self.started_ns / 1e6
+
+    @property
+    def writer_steps(self) -> dict[tuple[str, str], float]:
+        """The ms of each step of the sinks' writers, by sink and step."""
+        return writer_steps(self.timed)
 
     @property
     def lag(self) -> int:
@@ -101,6 +130,25 @@ class EpochTimings:
             self.timed.append(step)
             key = f"{name} {sink}" if sink else name
             self.steps[key] = self.steps.get(key, 0.0) + step.duration_ms
+
+    def add_planned(self, durations_ms: Mapping[str, int]) -> None:
+        """Add the steps that Spark ran before the epoch was handed over, in their order.
+
+        Args:
+            durations_ms: by Spark's names.
+        """
+        end_ms = self.started_ns / 1e6
+        for name, of_spark in _BEFORE_AN_EPOCH.items():
+            ms = float(sum(durations_ms.get(each, 0) for each in of_spark))
+            end_ms -= ms
+            self.timed.insert(0, TimedStep(name, round(end_ms, 3), ms))
+
+    def add_state(self, ms: float) -> None:
+        """Add about how long state stores committed at the end of the last step, the stage."""
+        stage = self.timed[-1]
+        ms = round(min(ms, stage.duration_ms), 3)
+        end_ms = stage.start_ms + stage.duration_ms
+        self.timed.append(TimedStep(STATE, round(end_ms - ms, 3), ms))
 
     def __str__(self) -> str:
         """Return the durations, and this epoch's share of the time since the previous one."""
@@ -204,6 +252,9 @@ class BatchPlan:
             state_before = (execution.state_rows() if execution else None) or 0
             with span("stage", epoch=epoch, attempt=attempt):
                 parts = self._run_tasks(epoch, attempt)
+        state_ms = execution.state_ms() if execution else None
+        if state_ms is not None:
+            self._timings.add_state(state_ms)
         refused = sum(part.refused for part in parts)
         if refused and self._context.dead_letters is None:
             reason = next(part.reason for part in parts if part.refused)

@@ -28,6 +28,7 @@ from sluicegate.spark.pacing import Pace
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query_execution import committed_sources
 from sluicegate.spark.s3a import spark_url
+from sluicegate.spark.start_times import StartPart
 from sluicegate.spark.stop_handler import StopRequestHandler
 from sluicegate.storage.object_store import ObjectStore
 
@@ -129,6 +130,8 @@ class EpochsQuery(Run):
         self._pace = Pace(settings)
         self._stopping = False
         self._last_epoch: int | None = None
+        self._first_epoch_s: float | None = None
+        self._has_planned = False
         self._first_idle = context.source_offsets is not None
         self._error: SluicegateError | None = None
         jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
@@ -144,16 +147,20 @@ class EpochsQuery(Run):
             triggered = stream.trigger(availableNow=True)
         else:
             triggered = stream.trigger(processingTime=settings.interval)
-        self._runner.recover()
+        with context.start_times.part(StartPart.RECOVERY):
+            self._runner.recover()
         shutdown.register(self)
         try:
-            for service in services:
-                service.start(context.store)
-            with checkpoint_files(spark, context.checkpoint):
-                self._query: StreamingQuery = triggered.start()
+            with context.start_times.part(StartPart.QUERY):
+                for service in services:
+                    service.start(context.store)
+                with checkpoint_files(spark, context.checkpoint):
+                    self._query: StreamingQuery = triggered.start()
         except BaseException:
             shutdown.unregister(self)
             raise
+        self._started_s = time.monotonic()
+        context.metrics.start_took(context.start_times.seconds)
         context.metrics.query_started()
 
     @property
@@ -186,6 +193,7 @@ class EpochsQuery(Run):
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._poll_end(deadline):
             self._context.metrics.sample(lambda: (is_idle(self._query), self._query.lastProgress))
+            self._report_first_plan()
             if interrupted():
                 log.info("%s stops at the end of the epoch", self._context.job.name)
                 self.cancel()
@@ -203,6 +211,15 @@ class EpochsQuery(Run):
                 self._commit_source_offsets()
         self._close()
         return True
+
+    def _report_first_plan(self) -> None:
+        """Export once how long Spark took to plan the first epoch, or to find no input."""
+        if self._has_planned or not (self._first_epoch_s or is_idle(self._query)):
+            return
+        self._has_planned = True
+        planned_s = self._first_epoch_s or time.monotonic()
+        took_s = max(0.0, planned_s - self._started_s)
+        self._context.metrics.start_took({StartPart.FIRST_EPOCH: took_s})
 
     def stop(self) -> None:
         """Stop at the end of the running epoch; no further epoch starts.
@@ -229,6 +246,7 @@ class EpochsQuery(Run):
 
     def _run_epoch(self, batch: DataFrame, epoch: int) -> None:
         """The foreachBatch callback."""
+        self._first_epoch_s = self._first_epoch_s or time.monotonic()
         with self._epoch_slot():
             try:
                 self._pace.run(epoch, partial(self._runner.run, batch, epoch))

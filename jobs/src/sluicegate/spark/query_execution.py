@@ -1,9 +1,11 @@
 """Spark's execution of the current epoch, accessed through the JVM.
 
 Spark has no public API for it. Tests check the names used here against the pinned version:
-`StreamExecution.lastExecution`, `EventTimeWatermarkExec.eventTimeStats`,
-`StreamingDataSourceV2ScanRelation.endOffset`, `SupportsAdmissionControl.reportLatestOffset`,
+`StreamExecution.lastExecution`, `IncrementalExecution.offsetSeqMetadata`,
+`EventTimeWatermarkExec.eventTimeStats`, `StreamingDataSourceV2ScanRelation.endOffset`,
+`SupportsAdmissionControl.reportLatestOffset`,
 `StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`,
+`ProgressContext.currentDurationsMs`,
 `MicroBatchExecution.sources`, `committedOffsets` and `getLatestExecutionContext`,
 `KafkaMicroBatchStream.kafkaOffsetReader` and its `driverKafkaParams`,
 `StreamingRelationV2.extraOptions`.
@@ -12,6 +14,7 @@ Spark has no public API for it. Tests check the names used here against the pinn
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +33,10 @@ KafkaOffsets = Mapping[str, Mapping[str, int]]
 
 _ROWS = "numOutputRows"
 _STATE_ROWS = "numTotalStateRows"
+_STATE_TIMES = ("commitTimeMs", "allRemovalsTimeMs")
+"""Metrics of state stores in ms. `allUpdatesTimeMs` is none of them: Spark also counts in it how long the
+rows take to come from the input and to be staged."""
+_DURATION = re.compile(r"(\w+) -> (\d+)")
 _STATE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
 
 
@@ -41,13 +48,18 @@ class KafkaSource:
         number: identifies the source among those of the query.
         stream: Spark's object, which knows the options of the source.
         end: the offset after the last record of each partition.
-        lag: number of records after that, when the epoch was planned.
+        latest: the same of the records that existed when the epoch was planned.
     """
 
     number: int
     stream: JavaObject
     end: KafkaOffsets
-    lag: int
+    latest: KafkaOffsets
+
+    @property
+    def lag(self) -> int:
+        """The number of records that the epoch leaves."""
+        return _distance(self.end, self.latest)
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,7 @@ class RunningExecution:
         self._execution = self._query.lastExecution()
         self._root = self._execution.executedPlan()
         self._scans: list[JavaObject] | None = None
+        self._context = spark.sparkContext
         self._limit = spark._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit  # type: ignore[union-attr] # noqa: SLF001
 
     def end_offsets(self) -> tuple[str, ...]:
@@ -77,6 +90,10 @@ class RunningExecution:
         ends = self._query.getLatestExecutionContext().endOffsets()
         found = (ends.get(sources.apply(number)) for number in range(sources.size()))
         return tuple(str(end.get().json()) if end.isDefined() else "-" for end in found)
+
+    def planned_ms(self) -> int:
+        """Return when the epoch was planned, in ms since 1970; a later driver finds the same time."""
+        return int(self._execution.offsetSeqMetadata().batchTimestampMs())
 
     def prime_sources(self) -> None:
         """Make each Kafka source fetch the latest offsets of its topics once.
@@ -98,8 +115,8 @@ class RunningExecution:
             if number in found or not end.isDefined():  # two outputs of a job scan the same source
                 continue
             offsets, latest = json.loads(end.get().json()), stream.reportLatestOffset()
-            lag = 0 if latest is None else _distance(offsets, json.loads(latest.json()))
-            found[number] = KafkaSource(number, stream, offsets, lag)
+            known = offsets if latest is None else json.loads(latest.json())
+            found[number] = KafkaSource(number, stream, offsets, known)
         return tuple(found.values())
 
     def _kafka_scans(self) -> Iterator[JavaObject]:
@@ -141,6 +158,28 @@ class RunningExecution:
         metrics = [node.metrics() for node in self._stateful]
         counted = [of.apply(_STATE_ROWS) for of in metrics if of.contains(_STATE_ROWS)]
         return sum(int(metric.value()) for metric in counted) if counted else None
+
+    def state_ms(self) -> float | None:
+        """Return about how long the plan's state stores have committed; None without state.
+
+        Spark adds up the tasks, as many of which run at the same time as there are partitions or cores.
+        """
+        if not self._stateful:
+            return None
+        total, cores = 0.0, max(1, self._context.defaultParallelism)
+        for node in self._stateful:
+            metrics = node.metrics()
+            sums = [metrics.apply(n).value() for n in _STATE_TIMES if metrics.contains(n)]
+            total += sum(sums) / min(int(node.stateInfo().get().numPartitions()), cores)
+        return total
+
+    def durations_ms(self) -> dict[str, int]:
+        """Return how long Spark took for each step of this epoch until it called back, by Spark's names.
+
+        Their text is parsed: a call into the JVM for each of them would delay the epoch.
+        """
+        text = self._query.getLatestExecutionContext().currentDurationsMs().toString()
+        return {name: int(ms) for name, ms in _DURATION.findall(text)}
 
     def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
         """Give a plan that will not run the event times of the one that did (rule 16).
@@ -211,7 +250,7 @@ def committed_sources(query: StreamingQuery) -> tuple[KafkaSource, ...]:
         end = committed.get(stream)
         if _name(stream) == "KafkaMicroBatchStream" and end.isDefined():
             offsets = json.loads(end.get().json())
-            found.append(KafkaSource(int(stream.hashCode()), stream, offsets, lag=0))
+            found.append(KafkaSource(int(stream.hashCode()), stream, offsets, offsets))
     return tuple(found)
 
 

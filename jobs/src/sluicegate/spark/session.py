@@ -16,6 +16,7 @@ from sluicegate.deployment.environment import DriverEnvironment, DriverVariable
 from sluicegate.errors import SettingsInvalid
 from sluicegate.spark.conf import KUBERNETES, REQUIRED, check_conf, kubernetes_conf, merge
 from sluicegate.spark.event_log import event_log_settings
+from sluicegate.spark.start_times import OF_PROCESS, StartPart
 from sluicegate.storage.object_store import ObjectStore
 
 JARS_VARIABLE = "SLUICEGATE_JARS"
@@ -99,7 +100,8 @@ def session(
     merged = merge(ours, {**(settings or {}), **environment.spark_conf})
     for key, value in {**merged, **event_log_settings(merged)}.items():
         builder = builder.config(key, value)
-    created = builder.getOrCreate()
+    with OF_PROCESS.part(StartPart.SESSION):
+        created = builder.getOrCreate()
     # we raise and log an error that ends the query ourselves, once and with advice
     created.sparkContext.setLogLevel(os.environ.get("SLUICEGATE_SPARK_LOG", "FATAL"))
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from sluicegate.deployment.termination import Reason
@@ -40,6 +41,8 @@ class DriverFailure:
         data: what it means for the data.
         do: what to do.
         then: what its supervisor did.
+        next_try_ms: when the supervisor starts the next driver, in ms since 1970; 0: never, or the
+            operator decides it.
     """
 
     ended_at_ms: int
@@ -50,14 +53,31 @@ class DriverFailure:
     data: str = ""
     do: str = ""
     then: str = ""
+    next_try_ms: int = 0
 
     @classmethod
     def now(
-        cls, exit_code: int, ran_s: float, reason: Reason | None, *, then: str = ""
+        cls,
+        exit_code: int,
+        ran_s: float,
+        reason: Reason | None,
+        *,
+        then: str = "",
+        delay_s: float | None = None,
     ) -> DriverFailure:
-        """Return the failure of a driver that has just ended, with the reason that it wrote."""
+        """Return the failure of a driver that has just ended, with the reason that it wrote.
+
+        Args:
+            exit_code: its exit code; negative: the number of a signal.
+            ran_s: how long it had run, in seconds.
+            reason: None if it wrote none.
+            then: what its supervisor does.
+            delay_s: after how many seconds it starts the next driver; None: it starts none.
+        """
+        now_ms = time.time_ns() // 1_000_000
         parts = asdict(reason) if reason else {}
-        return cls(time.time_ns() // 1_000_000, round(ran_s, 3), exit_code, **parts, then=then)
+        next_try_ms = 0 if delay_s is None else now_ms + round(delay_s * 1000)
+        return cls(now_ms, round(ran_s, 3), exit_code, **parts, then=then, next_try_ms=next_try_ms)
 
 
 def write_failure(address: str, failure: DriverFailure) -> None:
@@ -66,21 +86,24 @@ def write_failure(address: str, failure: DriverFailure) -> None:
     Nothing is written into a checkpoint without a lineage, or into one that the driver rejected because
     it belongs to another job. A failure to write is logged and changes nothing.
     """
-    if failure.kind in _OF_ANOTHER:
-        return
+    if failure.kind not in _OF_ANOTHER:
+        write_newest(address, FOLDER, failure.ended_at_ms, asdict(failure))
+
+
+def write_newest(address: str, folder: str, ended_at_ms: int, fields: Mapping[str, object]) -> None:
+    """Write how a driver ended into a folder of a checkpoint that retains the newest; see `write_failure`."""
     try:
         checkpoint = open_store(address, retry_timeout_s=_RETRY_S)
         if read_lineage(checkpoint) is None:
             return
-        body = json.dumps(asdict(failure)).encode()
-        checkpoint.put(name_of(failure.ended_at_ms), [body])
-        for name in sorted(checkpoint.entries(FOLDER))[:-RETAINED]:
+        checkpoint.put(f"{folder}{ended_at_ms:015d}", [json.dumps(fields).encode()])
+        for name in sorted(checkpoint.entries(folder))[:-RETAINED]:
             checkpoint.delete(name)
     except StoreUnavailable as error:
-        log.warning("the failure of the driver was not recorded for the console: %s", error.what)
+        log.warning("the end of the driver was not recorded for the console: %s", error.what)
     except Exception:
         # also what a damaged lineage raises: the next driver reports that, and must be started for it
-        log.exception("the failure of the driver was not recorded for the console")
+        log.exception("the end of the driver was not recorded for the console")
 
 
 def name_of(ended_at_ms: int) -> str:
@@ -105,6 +128,7 @@ def read_failure(checkpoint: ObjectStore, name: str) -> DriverFailure | None:
             ran_s=finite(fields["ran_s"]),
             exit_code=int(fields["exit_code"]),
             **{part: str(fields[part]) for part in ("kind", "what", "data", "do", "then")},
+            next_try_ms=int(fields.get("next_try_ms", 0)),
         )
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} is damaged or of another version: {error!r}") from error

@@ -23,6 +23,7 @@ from sluicegate.errors import SluicegateError
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.schema import choices_of, key_of
+from sluicegate.storage.epoch_report import finite
 from sluicegate.storage.object_store import ObjectStore, open_store
 
 log = logging.getLogger("sluicegate.starts")
@@ -89,15 +90,18 @@ class DriverStart:
     Args:
         started_at_ms: when, in ms since 1970.
         settings: what it runs with, by name, without secrets.
+        seconds: how long each part of its start took, by name; empty if its version did not say it.
     """
 
     started_at_ms: int
     settings: Mapping[str, str]
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def now(cls, settings: Mapping[str, str]) -> DriverStart:
+    def now(cls, settings: Mapping[str, str], seconds: Mapping[str, float]) -> DriverStart:
         """Return the start of a driver whose query has just started."""
-        return cls(time.time_ns() // 1_000_000, settings)
+        rounded = {part: round(took_s, 3) for part, took_s in seconds.items()}
+        return cls(time.time_ns() // 1_000_000, settings, rounded)
 
 
 def effective_settings(
@@ -171,7 +175,9 @@ def read_start(checkpoint: ObjectStore, name: str) -> DriverStart | None:
     try:
         fields = json.loads(stored)
         settings = {str(key): str(value) for key, value in fields["settings"].items()}
-        return DriverStart(int(fields["started_at_ms"]), settings)
+        times = fields.get("seconds", {}).items()
+        seconds = {str(part): finite(took_s) for part, took_s in times}
+        return DriverStart(int(fields["started_at_ms"]), settings, seconds)
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -25,13 +25,21 @@ log = logging.getLogger("sluicegate.epoch")
 APPLY = "apply"
 """The step in which a sink applies its parts; a step that failed and was repeated is there twice."""
 
+SOURCE, OFFSET_LOG, PLANNING = "source", "offset log", "planning"
+"""What Spark does before it hands an epoch over: it asks the sources for new input, writes `offsets/N`,
+and plans the query."""
+
+STATE = "state"
+"""The part of the stage in which state stores commit, estimated from the sum over all tasks."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
     """One step of an epoch.
 
     Args:
-        name: 'stage', 'decide', 'apply', or a step of a part's writer: see `sinks.contract.Step`.
+        name: SOURCE, OFFSET_LOG, PLANNING, 'stage', STATE (within the stage), 'decide', 'apply', or a
+            step of a part's writer: see `sinks.contract.Step`.
         start_ms: ms since 1970, by the clock of the machine that ran it.
         duration_ms: how long it took.
         sink: the sink's id; empty for the steps before the apply.
@@ -50,6 +58,22 @@ class TimedStep:
     ) -> TimedStep:
         """Return a step between two times in ns since 1970."""
         return cls(name, round(start_ns / 1e6, 3), round((end_ns - start_ns) / 1e6, 3), sink, part)
+
+
+def writer_steps(steps: Iterable[TimedStep]) -> dict[tuple[str, str], float]:
+    """Return the ms of each step of each sink's writers, by sink and step.
+
+    Parts run at the same time, so that the longest part of a step counts. A step that a part repeated
+    counts with all its tries.
+    """
+    of_parts: dict[tuple[str, str, int], float] = defaultdict(float)
+    for step in steps:
+        if step.part is not None:
+            of_parts[step.sink, step.name, step.part] += step.duration_ms
+    longest: dict[tuple[str, str], float] = defaultdict(float)
+    for (sink, name, _), ms in of_parts.items():
+        longest[sink, name] = max(ms, longest[sink, name])
+    return dict(longest)
 
 
 @dataclass(frozen=True)
@@ -73,6 +97,9 @@ class EpochReport:
         dead_letters: number by kind.
         sinks: by id, in the order in which they are applied.
         steps: in the order in which they ended.
+        thrown_away: attempts of this driver at the epoch that failed before the one that was decided.
+        waits_since_ms: since when input waits that some sink lacked after this epoch, in ms since
+            1970 (`oldest_input`); 0: the driver had seen no such input.
     """
 
     epoch: int
@@ -83,9 +110,18 @@ class EpochReport:
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     sinks: Mapping[str, SinkReport] = field(default_factory=dict)
     steps: tuple[TimedStep, ...] = ()
+    thrown_away: int = 0
+    waits_since_ms: float = 0.0
 
     @classmethod
-    def of(cls, decided: DecidedEpoch, steps: tuple[TimedStep, ...]) -> EpochReport:
+    def of(
+        cls,
+        decided: DecidedEpoch,
+        steps: tuple[TimedStep, ...],
+        *,
+        thrown_away: int = 0,
+        waits_since_s: float | None = None,
+    ) -> EpochReport:
         """Return the report of an epoch that every sink has."""
         record = decided.record
         tries = Counter(step.sink for step in steps if step.name == APPLY)
@@ -102,6 +138,8 @@ class EpochReport:
             },
             sinks={sink: SinkReport(record.rows(sink), tries[sink]) for sink in record.sinks},
             steps=steps,
+            thrown_away=thrown_away,
+            waits_since_ms=round((waits_since_s or 0.0) * 1000, 3),
         )
 
     def without_parts(self) -> EpochReport:
@@ -159,6 +197,8 @@ def _parsed(stored: Mapping[str, Any]) -> EpochReport:
             for sink, of in stored["sinks"].items()
         },
         steps=tuple(map(_parsed_step, stored["steps"])),
+        thrown_away=int(stored.get("thrown_away", 0)),
+        waits_since_ms=finite(stored.get("waits_since_ms", 0.0)),
     )
 
 

@@ -8,12 +8,23 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-from sluicegate.storage.epoch_report import APPLY, EpochReport
+from sluicegate.storage.epoch_report import (
+    APPLY,
+    OFFSET_LOG,
+    PLANNING,
+    SOURCE,
+    STATE,
+    EpochReport,
+    writer_steps,
+)
 
 STAGE, DECIDE = "stage", "decide"
 
 _REASONS = {
+    SOURCE: "BoundBySource",
+    PLANNING: "BoundByPlanning",
     STAGE: "BoundByPlan",
+    STATE: "BoundByState",
     DECIDE: "BoundByStore",
     APPLY: "BoundBySink",
     "wait": "Waits",
@@ -26,6 +37,13 @@ EPOCHS = 20
 _SKEW = 3.0
 """A part is skewed if it takes this many times as long as each other part of its sink."""
 
+_SENTENCES = {
+    SOURCE: "Bound by its source: asking it for new input takes {}.",
+    PLANNING: "Bound by Spark's planning: a plan for each epoch takes {}.",
+    STAGE: "Bound by the plan: its stage takes {}.",
+    DECIDE: "Bound by the checkpoint's store: Spark's offset log and the decision take {}.",
+}
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -33,7 +51,8 @@ class Verdict:
 
     Args:
         sentence: for people.
-        bound: 'stage', 'decide', 'apply', 'wait', or '' if no report says it.
+        bound: 'source', 'planning', 'stage', 'state', 'decide', 'apply', 'wait', or '' if no report says
+            it.
         sink: the sink whose apply bounds it.
         step: the longest step of that apply; empty: most of it is outside of the writer.
         executors: whether more executors would help, in a sentence; empty: no report says it.
@@ -57,10 +76,18 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Times:
-    """Median durations in ms; `period` is the time from one stage to the next, 0 if unknown."""
+    """Median durations in ms.
 
-    stage: float
-    decide: float
+    Args:
+        before: of the steps before the apply, which follow each other.
+        state: of the stage's part in which state stores commit.
+        apply: by sink.
+        period: the time from one stage to the next, 0 if unknown.
+        overlap: whether an epoch is applied while the next one is staged.
+    """
+
+    before: Mapping[str, float]
+    state: float
     apply: Mapping[str, float]
     period: float
     overlap: bool
@@ -73,7 +100,7 @@ class _Times:
     @property
     def busy(self) -> float:
         """How long an epoch takes, or the longer of its halves if they run at the same time."""
-        before = self.stage + self.decide
+        before = sum(self.before.values())
         return max(before, self.applies) if self.overlap else before + self.applies
 
 
@@ -95,9 +122,10 @@ def verdict(reports: Iterable[EpochReport]) -> Verdict:
 
 def _executors(found: Verdict, reports: Sequence[EpochReport]) -> str:
     """Return whether more executors would help a job that is bound so."""
-    if found.bound == STAGE:
-        return "More executors help if its input has more partitions than they have cores."
-    if found.bound in ("", DECIDE, "wait"):
+    if found.bound in (STAGE, STATE):
+        of = "input" if found.bound == STAGE else "state"
+        return f"More executors help if its {of} has more partitions than they have cores."
+    if found.bound != APPLY:
         return "More executors would not help." if found.bound else ""
     if found.skewed is not None:
         return "More executors would not help: one part has most of the work. Spread its keys."
@@ -113,33 +141,43 @@ def _bound(staged: Sequence[EpochReport], times: _Times) -> Verdict:
     of = max(times.period, times.busy)
     idle_ms = of - times.busy
     tries = _tries(staged)
-    before = {STAGE: times.stage, DECIDE: times.decide}
+    longest = max(times.before, key=lambda name: times.before[name])
+    longest_ms = times.before[longest]
     sink = max(times.apply, key=lambda sink: times.apply[sink], default="")
     apply_ms = times.apply.get(sink, 0.0)
-    if idle_ms > max(apply_ms, *before.values()):
-        text = f"It waits for input, its trigger or Spark's planning: {_share(idle_ms, of)}."
-        return Verdict(text + tries, "wait")
-    applies_bound = times.overlap and times.applies > times.stage + times.decide
-    if sink and (applies_bound or apply_ms > max(before.values())):
+    if idle_ms > max(apply_ms, longest_ms):
+        # drivers of earlier versions did not report these steps
+        what = (
+            "input or its trigger" if times.before[PLANNING] else "input, its trigger or planning"
+        )
+        return Verdict(f"It waits for {what}: {_share(idle_ms, of)}.{tries}", "wait")
+    applies_bound = times.overlap and times.applies > sum(times.before.values())
+    if sink and (applies_bound or apply_ms > longest_ms):
         step, step_ms = _longest_step(staged, sink, apply_ms)
         most = f"most of it in {step} ({_ms(step_ms)})" if step else "most of it around the writers"
         text = f"Bound by sink {sink}: its apply takes {_share(apply_ms, of)}, {most}."
         skewed, skew = _skew(staged, sink, apply_ms)
         return Verdict(text + skew + tries, APPLY, sink, step, skewed=skewed)
-    if times.decide > times.stage:
-        text = f"Bound by the checkpoint's store: the decision takes {_share(times.decide, of)}."
-        return Verdict(text + tries, DECIDE)
-    text = f"Bound by the plan: its stage takes {_share(times.stage, of)}."
-    return Verdict(text + tries, STAGE)
+    if longest == STAGE and times.state > longest_ms / 2:
+        text = (
+            f"Bound by its state: committing it takes about {_share(times.state, longest_ms)} of a"
+        )
+        return Verdict(f"{text} stage.{tries}", STATE)
+    return Verdict(_SENTENCES[longest].format(_share(longest_ms, of)) + tries, longest)
 
 
 def _times(reports: Sequence[EpochReport]) -> _Times:
     following = [(a, b) for a, b in pairwise(reports) if b.epoch == a.epoch + 1]
     starts = [_start(b) - _start(a) for a, b in following]
     sinks = reports[-1].sinks
+    # of equal times the first counts
+    before = {STAGE: [STAGE], SOURCE: [SOURCE], PLANNING: [PLANNING], DECIDE: [OFFSET_LOG, DECIDE]}
     return _Times(
-        stage=median(_total(report, STAGE) for report in reports),
-        decide=median(_total(report, DECIDE) for report in reports),
+        before={
+            name: median(sum(_total(report, step) for step in steps) for report in reports)
+            for name, steps in before.items()
+        },
+        state=median(_total(report, STATE) for report in reports),
         apply={sink: median(_total(report, APPLY, sink) for report in reports) for sink in sinks},
         period=max(0.0, median(starts)) if starts else 0.0,
         overlap=any(_end(a) > _start(b) for a, b in following),
@@ -160,18 +198,12 @@ def _end(report: EpochReport) -> float:
 
 
 def _longest_step(reports: Sequence[EpochReport], sink: str, apply_ms: float) -> tuple[str, float]:
-    """Return the longest step of a sink's writers, '' if the time outside of them is longer.
-
-    Parts run at the same time, so that the longest part of a step counts.
-    """
+    """Return the longest step of a sink's writers, '' if the time outside of them is longer."""
     longest: dict[str, list[float]] = defaultdict(list)
     for report in reports:
-        parts: dict[tuple[str, int], float] = defaultdict(float)
-        for step in report.steps:
-            if step.sink == sink and step.part is not None:
-                parts[step.name, step.part] += step.duration_ms
-        for name in {name for name, _ in parts}:
-            longest[name].append(max(ms for (of, _), ms in parts.items() if of == name))
+        for (of, name), ms in writer_steps(report.steps).items():
+            if of == sink:
+                longest[name].append(ms)
     steps = {name: median(times) for name, times in longest.items()}
     outside = apply_ms - sum(steps.values())
     name = max(steps, key=lambda name: steps[name], default="")

@@ -132,9 +132,9 @@ class VerdictStatus:
 
     reason: str = option(
         ...,
-        "What takes most of the time of an epoch, in one CamelCase word: BoundByPlan, BoundBySink, "
-        "BoundByStore (the checkpoint's object store), Waits (for input, its trigger or Spark's "
-        "planning) or Unknown.",
+        "What takes most of the time of an epoch, in one CamelCase word: BoundBySource, "
+        "BoundByPlanning (Spark's, of each epoch), BoundByPlan, BoundByState, BoundBySink, "
+        "BoundByStore (the checkpoint's object store), Waits (for input or its trigger) or Unknown.",
     )
     message: str = option("", "Which sink and step it is, and whether more executors would help.")
 

@@ -40,7 +40,7 @@ function replaceMain(page) {
   const next = page.getElementById("main");
   if (!next) return;
   const opened = new Map([...main.querySelectorAll("details[id]")].map((box) => [box.id, box.open]));
-  const focused = main.contains(document.activeElement) ? document.activeElement.id : "";
+  const focused = main.contains(document.activeElement) ? placeOf(document.activeElement) : null;
   const scrolled = [...main.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
   const loaded = [...main.querySelectorAll("details[data-loaded]")];
   main.replaceChildren(...next.childNodes);
@@ -49,7 +49,20 @@ function replaceMain(page) {
   main.querySelectorAll(".scroll").forEach((box, i) => (box.scrollLeft = scrolled[i] || 0));
   main.querySelectorAll("details[id]").forEach((box) => (box.open = opened.get(box.id) ?? box.open));
   document.title = page.title;
-  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  if (focused) elementAt(focused)?.focus({ preventScroll: true });
+}
+
+// An element without an id is found again by its position in the nearest element that has one.
+const FOCUSABLE = "a[href], summary, [tabindex]";
+
+function placeOf(element) {
+  const box = element.closest("[id]");
+  return { id: box.id, position: [...box.querySelectorAll(FOCUSABLE)].indexOf(element) };
+}
+
+function elementAt({ id, position }) {
+  const box = document.getElementById(id);
+  return position < 0 ? box : box?.querySelectorAll(FOCUSABLE)[position];
 }
 
 // Rows beyond the first screens would delay the first paint; without a script the style sheet shows them.

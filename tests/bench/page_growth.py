@@ -1,0 +1,112 @@
+"""The sections about growth of the report page. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.bench import charts, growth
+from tests.bench.figures import Spread, spread
+from tests.bench.joined import Joined
+from tests.bench.page_parts import NOT_MEASURED, Plot, cell, command, table
+from tests.bench.plan import SLUICEGATE
+
+
+def partitions(joined: Joined, plot: Plot) -> Iterator[str]:
+    """Yield throughput by partitions and cores."""
+    name = growth.PARTITIONS
+    yield from ("", "### Throughput by partitions", "", command(name, "--cores 1,2"), "")
+    grown = [w for w in joined.workloads.values() if w.name.startswith(name)]
+    if not grown:
+        yield NOT_MEASURED
+        return
+    heads = ("partitions", "cores", "", "records/s", "CPU µs/record", "runs")
+    yield from table(
+        heads,
+        [
+            (
+                workload.partitions,
+                workload.cores,
+                contender,
+                cell(joined, workload.name, contender, "records_s", 0),
+                cell(joined, workload.name, contender, "cpu_us", 1),
+                joined.sound(workload.name, contender),
+            )
+            for workload in grown
+            for contender in workload.contenders
+        ],
+    )
+    series: dict[str, list[tuple[float, Spread]]] = {}
+    for workload in grown:
+        for contender in workload.contenders:
+            value = spread(joined.runs, workload.name, contender, "records_s")
+            if value is not None:
+                label = f"{contender}, {workload.cores} cores".replace("1 cores", "1 core")
+                series.setdefault(label, []).append((workload.partitions, value))
+    title = "Records a second by partitions"
+    yield from ("", plot(name, title, charts.lines(title, "partitions", "records/s", series)))
+
+
+def state(joined: Joined, plot: Plot) -> Iterator[str]:
+    """Yield the time of an epoch by the size of the state."""
+    name = growth.STATE
+    yield from ("", "### Epoch by size of the state", "", command(name), "")
+    grown = [w for w in joined.workloads.values() if w.name.startswith(name)]
+    if not grown:
+        yield NOT_MEASURED
+        return
+    yield f"Epochs of {grown[0].epoch_records:,} records, after those that filled the state."
+    yield ""
+    heads = ("keys", "", "epoch p50 ms", "epoch p99 ms", "records/s", "runs")
+    figures = ("epoch_p50_ms", "epoch_p99_ms", "records_s")
+    yield from table(
+        heads,
+        [
+            (
+                f"{workload.keys:,}",
+                contender,
+                *(cell(joined, workload.name, contender, figure, 0) for figure in figures),
+                joined.sound(workload.name, contender),
+            )
+            for workload in grown
+            for contender in workload.contenders
+        ],
+    )
+    series: dict[str, list[tuple[float, Spread]]] = {}
+    for workload in grown:
+        for contender in workload.contenders:
+            value = spread(joined.runs, workload.name, contender, "epoch_p50_ms")
+            if value is not None:
+                series.setdefault(contender, []).append((workload.keys, value))
+    title = "Milliseconds of an epoch (p50) by keys in the state"
+    yield from ("", plot(name, title, charts.lines(title, "keys", "ms", series)))
+
+
+def starts(joined: Joined, plot: Plot) -> Iterator[str]:
+    """Yield the start of a driver by the length of its log."""
+    name = growth.START
+    yield from ("", "### Start by length of the epoch log", "", command(name), "")
+    if not joined.starts:
+        yield NOT_MEASURED
+        return
+    figures = {"query_s": "query started", "first_epoch_s": "first epoch in the sink"}
+    yield from table(
+        ("epochs in the log", *(f"{label}, s" for label in figures.values()), "runs"),
+        [
+            (
+                f"{start.epochs:,}",
+                *(cell(joined, start.name, SLUICEGATE, figure, 1) for figure in figures),
+                joined.sound(start.name, SLUICEGATE),
+            )
+            for start in joined.starts.values()
+        ],
+    )
+    series = {
+        label: [
+            (float(start.epochs), value)
+            for start in joined.starts.values()
+            if (value := spread(joined.runs, start.name, SLUICEGATE, figure)) is not None
+        ]
+        for figure, label in figures.items()
+    }
+    title = "Seconds from the start of a driver by epochs in the log"
+    yield from ("", plot(name, title, charts.lines(title, "epochs in the log", "s", series)))
