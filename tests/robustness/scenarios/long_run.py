@@ -164,7 +164,7 @@ class LongRun:
         if not reached and fault.strike.actor in STORE_EFFECTS:
             self._history.add("skipped", **fault.strike.described())
             return
-        struck = time.monotonic()
+        described, struck = fault.strike.described(), time.monotonic()
         self._change, self._changed = fault.change, False
         second_reached = None
         try:
@@ -179,9 +179,8 @@ class LongRun:
                 self._armed.disarm(fault.second)
             if self._job.driver.code is not None:
                 self._restart()
-        except TooLate:  # before a stopped driver was resumed
-            self._history.add("skipped", **fault.strike.described())
-            raise
+        except TooLate:  # a stopped driver was not resumed
+            outcome, described["actor"] = "killed", Actor.DRIVER
         second = fault.second if second_reached is not None else None
         baseline = time.monotonic()
         recovered: dict[str, float] = {}
@@ -192,7 +191,7 @@ class LongRun:
             wait_s = self._readers.waits.longest(began, time.monotonic())
             self._history.add(
                 "fault",
-                **fault.strike.described(),
+                **described,
                 number=fault.number,
                 reached=reached,
                 second={**second.described(), "reached": second_reached} if second else None,
