@@ -38,6 +38,8 @@ class Actor(StrEnum):
     MYSQL_CUT = "MySQL connections cut"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
+    STORE_FAILS = "store fails (500)"
+    STORE_SAYS_EXISTS = "store says that it exists (412)"
     STORE_SLOW = "store slow"
     STORE_LOSES_REPLY = "store loses its reply"
 
@@ -45,6 +47,8 @@ class Actor(StrEnum):
 STORE_EFFECTS = {
     Actor.STORE_REFUSES: "refuse",
     Actor.STORE_UNAVAILABLE: "unavailable",
+    Actor.STORE_FAILS: "fail",
+    Actor.STORE_SAYS_EXISTS: "say-exists",
     Actor.STORE_SLOW: "slow",
     Actor.STORE_LOSES_REPLY: "lose-reply",
 }
