@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from sluicegate.storage.verdict import _REASONS
 from sluicegate_operator.api.streaming_job_status import (
     ExecutorsStatus,
     StreamingJobStatus,
@@ -40,6 +43,15 @@ def test_the_condition_of_the_verdict_changes_with_its_reason_alone() -> None:
     assert bound(at(120.0, "Waits", slower)) == ("False", "Waits", NOW + 120)
     assert bound(at(120.0, "Unknown", slower)) is None
     assert bound(decide(job(status=slower), observed(dead(1)), NOW + 120).status) is None
+
+
+@pytest.mark.parametrize("reason", [r for r in _REASONS.values() if r.startswith("BoundBy")])
+def test_the_condition_holds_for_each_bound_that_a_driver_may_report(reason: str) -> None:
+    verdict = VerdictStatus(reason=reason, message="takes 1 ms")
+    status = decide(job(status=alive()), observed(pod(progress=Progress(NOW, 7, verdict)))).status
+    (found,) = [c for c in status.conditions if c.type == "Bound"]
+    assert (found.status, found.reason) == ("True", reason)
+    assert found.message.startswith("an epoch takes most of its time in")
 
 
 def test_executors_are_shown_until_their_driver_has_ended() -> None:

@@ -32,7 +32,10 @@ _BOUND, _UNKNOWN = "Bound", "Unknown"
 """The condition of a verdict, and the verdict of a driver that has had no epoch yet."""
 
 _BOUND_BY = {
+    "BoundBySource": "an epoch takes most of its time in asking its sources for new input; ",
+    "BoundByPlanning": "an epoch takes most of its time in Spark's planning; ",
     "BoundByPlan": "an epoch takes most of its time in the plan; ",
+    "BoundByState": "an epoch takes most of its time in committing its state; ",
     "BoundBySink": "an epoch takes most of its time in a sink; ",
     "BoundByStore": "an epoch takes most of its time in the checkpoint's store; ",
 }
