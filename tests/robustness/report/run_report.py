@@ -155,7 +155,9 @@ def as_markdown(report: RunReport) -> str:
     if report.unfinished:
         lines += [f"The run ended before {report.unfinished} of them had recovered.", ""]
     lines += [*_verdict(report), ""]
-    lines += [*times_table(report.recovery_s, report.reader_wait_s), "", *cells_table(report.cells)]
+    if report.faults:
+        lines += [*times_table(report.recovery_s, report.reader_wait_s), ""]
+        lines += cells_table(report.cells)
     return "\n".join(lines) + "\n"
 
 

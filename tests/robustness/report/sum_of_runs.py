@@ -44,7 +44,8 @@ def sum_as_markdown(reports: Sequence[RunReport]) -> str:
         *(_row(report) for report in reports),
         "",
     ]
-    lines += [*times_table(recovery_s, reader_wait_s), "", *cells_table(cells)]
+    if cells:
+        lines += [*times_table(recovery_s, reader_wait_s), "", *cells_table(cells)]
     return "\n".join(lines) + "\n"
 
 
