@@ -170,9 +170,9 @@ store: environment
 apiserver: environment
 	@$(PY) -m infra.toolchain.go_programs --optional etcd kube-apiserver
 
-# What the tests of charts and of the operator's page run; without one of them these are left out.
+# What the tests of charts, alerts and of the operator's page run; without one of them these are left out.
 clients: environment
-	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl promtool
+	@$(PY) -m infra.toolchain.go_programs --optional helm kubectl promtool prometheus
 
 # What opens the pages of the console; without it those tests are left out.
 browser: environment

@@ -257,7 +257,7 @@ def test_a_failed_job_shows_when_it_is_tried_again(tmp_path: Path, console: ASGI
     at_ms = 1_893_456_005_000
     write_failure(store.url, DriverFailure(at_ms - 9_000, 2.5, -9, next_try_ms=at_ms))
     shown = request(console, "/job/again").text
-    assert "next try – by a new driver at 2030-01-01 00:00:05 UTC" in shown
+    assert "next try \u2013 by a new driver at 2030-01-01 00:00:05 UTC" in shown
 
 
 def test_a_job_shows_its_settings_and_what_differs_from_before(
