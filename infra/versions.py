@@ -41,7 +41,7 @@ HELM: Final = "4.3.1"
 HELM_SUM: Final = "h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g="
 KIND: Final = "0.33.0"
 KIND_SUM: Final = "h1:AjvDv3vOygb/VKLVQW87lfktIBzkxR8Ump9DjxC8+Lk="
-# Prometheus 3.15 by its number as a module. promtool fires the alerts of the charts in tests.
+# Prometheus 3.15 by its number as a module. Tests fire the alerts of the charts in it, and in promtool.
 PROMETHEUS: Final = "0.315.0"
 PROMETHEUS_SUM: Final = "h1:sFGZWmC2Hk9N1NBJGCnXYZb5hyLCq8yuAMoEjLAg6ac="
 

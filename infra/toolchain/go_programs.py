@@ -25,7 +25,7 @@ NO_S3: Final = "SLUICEGATE_NO_S3"
 """Set it to build no S3 server."""
 
 NO_CLUSTER: Final = "SLUICEGATE_NO_CLUSTER"
-"""Set it to build neither helm, kind, promtool nor the programs of a cluster's node."""
+"""Set it to build neither helm, kind, promtool, prometheus nor the programs of a cluster's node."""
 
 _SUMS: Final = Path(__file__).parent
 _COLLECTOR_SOURCE: Final = CHECKOUT / "infra" / "images" / "collector"
@@ -149,16 +149,24 @@ MYSQLD_EXPORTER: Final = Program(
     system="linux",
     built_by="make images",
 )
-PROMTOOL: Final = Program(
-    name="promtool",
-    module="github.com/prometheus/prometheus",
-    version=versions.PROMETHEUS,
-    checksum=versions.PROMETHEUS_SUM,
-    package="./cmd/promtool",
-    opt_out_variable=NO_CLUSTER,
-    # without the clients of thirty clouds, where a server would look for what it scrapes
-    tags="remove_all_sd",
-)
+
+
+def _prometheus_program(name: str) -> Program:
+    """Return a program of Prometheus' own module, in `cmd/NAME`."""
+    return Program(
+        name=name,
+        module="github.com/prometheus/prometheus",
+        version=versions.PROMETHEUS,
+        checksum=versions.PROMETHEUS_SUM,
+        package=f"./cmd/{name}",
+        opt_out_variable=NO_CLUSTER,
+        # without the clients of thirty clouds, where a server would look for what it scrapes
+        tags="remove_all_sd",
+    )
+
+
+PROMTOOL: Final = _prometheus_program("promtool")
+PROMETHEUS: Final = _prometheus_program("prometheus")
 
 CLI_TOOLS: Final[Mapping[str, Program]] = {tool.name: tool for tool in (HELM, KIND, KUBECTL)}
 """What people and tests call on a cluster."""
@@ -175,6 +183,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         COLLECTOR,
         MYSQLD_EXPORTER,
         PROMTOOL,
+        PROMETHEUS,
     )
 }
 

@@ -116,6 +116,11 @@ def test_each_alert_has_a_section_and_each_section_an_alert(charts: Charts) -> N
     assert sorted(alerts) == sorted(sections())
 
 
+def test_the_page_says_of_each_alert_how_it_is_tested() -> None:
+    rows = re.findall(r"^\| (Sluicegate\w+) \|", PAGE.read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(sections())
+
+
 @pytest.mark.parametrize("name", sections())
 def test_a_section_says_what_it_means_what_to_look_at_and_what_to_do(name: str) -> None:
     parts = re.findall(r"^- \*\*([\w ]+)\*\*:\s", sections()[name], re.MULTILINE)
