@@ -44,40 +44,6 @@ log.cleaner.dedupe.buffer.size=16777216
 """
 
 
-_TOOL_TIMEOUT_S: Final = 120.0
-
-
-def run_tool(tool: str, *arguments: str) -> str:
-    """Run a command of Kafka in a JVM of its own, as the image's `kafka-tool` does.
-
-    Args:
-        tool: its class, such as org.apache.kafka.tools.TopicCommand.
-        arguments: its options.
-
-    Returns:
-        What it prints.
-
-    Raises:
-        ServiceError: it failed.
-    """
-    if gap := java_gap():
-        raise ServiceError(f"Kafka's tools cannot run here. Missing: {gap}.")
-    # the tools find the parts of their own release first
-    classpath = f"{maven.fetch('kafka-tools')}/*:{maven.fetch('kafka')}/*"
-    java = [java_command(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    done = subprocess.run(
-        [*java, quiet, "-cp", classpath, tool, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_TOOL_TIMEOUT_S,
-    )
-    if done.returncode != 0:
-        raise ServiceError(f"{tool} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 class KafkaBroker(Server):
     """A Kafka broker with its data in one folder."""
 

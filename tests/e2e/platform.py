@@ -296,6 +296,8 @@ class Platform:
     ) -> str:
         """Wait until a job has read all input and `sluicegate verify` finds its sinks exact.
 
+        Fails at the first finding that cannot go away; see `proves_wrong`.
+
         Args:
             job: the packaged job.
             name: name of its StreamingJob.
@@ -309,19 +311,33 @@ class Platform:
         output = [""]
 
         def poll() -> str | None:
+            before = output[0]
             try:
                 output[0] = self.command(*arguments)
             except CommandFailed as error:
-                output[0] = str(
-                    error
-                )  # the job is in the middle of an epoch, or the sinks are not exact
-                return None
+                output[0] = str(error)
+                if proves_wrong(output[0], before):
+                    raise
+                return None  # the job is in the middle of an epoch
             return output[0] if _all_read(output[0]) else None
 
         try:
             return eventually(poll, f"{name} exact", within_s=within_s, every_s=3.0)
         except AssertionError as error:
             raise AssertionError(f"{error}: {output[0]}") from None
+
+
+def proves_wrong(output: str, before: str) -> bool:
+    """Return whether a failed `sluicegate verify` of a running job proves that its sinks are wrong.
+
+    A duplicate never goes away. What looks lost or wrong may only be an epoch that was applied during
+    the check, unless the next check finds the same.
+
+    Args:
+        output: what it has printed.
+        before: what the check before has printed.
+    """
+    return "NOT EXACT" in output and ("DUPLICATED: " in output or output == before)
 
 
 def _all_read(output: str) -> bool:

@@ -7,6 +7,7 @@ up, the third one finds nothing new. Between them somebody resets the consumer g
 from __future__ import annotations
 
 import logging
+import subprocess
 import time
 import urllib.request
 import uuid
@@ -23,8 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from infra.local_services import Services
 from infra.local_services.endpoints import KafkaEndpoint
-from infra.local_services.kafka import run_tool
 from infra.local_services.process import free_ports
+from infra.preflight import java_command
+from infra.toolchain import maven
 from sluicegate import EpochSettings, epochs
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate.sinks.kafka.connection import Deadline
@@ -42,6 +44,9 @@ pytestmark = [
 RECORDS: Final = 25
 OF_AN_EPOCH: Final = 10
 DEADLINE_S: Final = 60.0
+
+ONE_EPOCH: Final = "24000 hours"
+"""An interval without a second epoch: Spark aligns intervals to 1970, so an hour may end any moment."""
 
 _GROUPS_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
@@ -112,8 +117,17 @@ class Job:
 
     def lag_in_tool(self) -> int:
         """Return the sum of the lags that `kafka-consumer-groups.sh --describe` prints."""
-        servers = ("--bootstrap-server", self._kafka.bootstrap)
-        printed = run_tool(_GROUPS_TOOL, *servers, "--describe", "--group", self.group)
+        # as the image's `kafka-tool`: the tools find the parts of their own release first
+        classes = f"{maven.fetch('kafka-tools')}/*:{maven.fetch('kafka')}/*"
+        java = [java_command(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classes]
+        of_group = ["--bootstrap-server", self._kafka.bootstrap, "--group", self.group]
+        printed = subprocess.run(
+            [*java, _GROUPS_TOOL, *of_group, "--describe"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=2 * DEADLINE_S,
+        ).stdout
         heading, *rows = [line.split() for line in printed.splitlines() if len(line.split()) > 1]
         assert len(rows) == len(self._at()), printed
         return sum(int(row[heading.index("LAG")]) for row in rows)
@@ -178,7 +192,7 @@ class Seen:
 @pytest.fixture(scope="module")
 def seen(spark: SparkSession, services: Services, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     job = Job(spark, services.kafka, tmp_path_factory.mktemp("offsets"))
-    with job.running("1 hour") as (query, port):
+    with job.running(ONE_EPOCH) as (query, port):
         wait_until(query, lambda: job.lag() is not None)
         backlog, backlog_in_tool = scrape(port), job.lag_in_tool()
     job.reset(1)

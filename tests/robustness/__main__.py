@@ -1,12 +1,14 @@
 """`make robustness`: injects the faults of a seed into a running job, and judges every row at the end.
 
 Exits with 1 if there is an anomaly. The history, the report and the logs of all drivers are in
-.work/robustness; the folder of a seed is replaced by its next run.
+.work/robustness; the folder of a seed is replaced by its next run. With --sum it runs nothing, and
+prints the sum of the reports in some folders.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import random
@@ -14,21 +16,33 @@ import shutil
 import signal
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 from infra.local_services import Services
 from infra.toolchain.maven import folder as jars_folder
 from infra.workspace import work_folder
 from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.spark.session import JARS_VARIABLE
+from tests.robustness.failpoints.fault_plan import cell_named
 from tests.robustness.failpoints.s3_proxy import proxied
 from tests.robustness.history.recorder import read_history
 from tests.robustness.report.run_report import as_markdown, summarize
-from tests.robustness.scenarios.long_run import JOBS, LongRun, RunOptions
+from tests.robustness.report.sum_of_runs import read_report, sum_as_markdown
+from tests.robustness.scenarios.long_run import LongRun
+from tests.robustness.scenarios.run_options import JOBS, EndOfRun, RunOptions
 
 
 def main() -> int:
     """Run, print the report and return the exit code."""
-    options = _options()
+    given = _arguments()
+    if given.sum:
+        return _print_sum(given.sum)
+    return _run(_options(given))
+
+
+def _run(options: RunOptions) -> int:
+    """Make a run; return the exit code."""
+    end = EndOfRun(options.end_minutes)
     # so that `kill` leaves no driver running
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
@@ -43,7 +57,7 @@ def main() -> int:
             endpoint = services.store.endpoint
             os.environ.update(endpoint.environment())  # for the judgment, which needs no proxy
             proxy = stack.enter_context(proxied(endpoint))
-        LongRun(services, folder, options, proxy).run()
+        LongRun(services, folder, options, end, proxy).run()
     report = summarize(read_history(folder / "history.jsonl"))
     page = as_markdown(report)
     (folder / "report.md").write_text(page, encoding="utf-8")
@@ -52,12 +66,25 @@ def main() -> int:
     return 0 if report.passed else 1
 
 
-def _options() -> RunOptions:
+def _print_sum(folders: list[Path]) -> int:
+    """Print the sum of some runs; return the exit code."""
+    reports = [read_report(folder) for folder in dict.fromkeys(f.resolve() for f in folders)]
+    print(sum_as_markdown(reports))  # noqa: T201
+    return 0 if all(report.passed for report in reports) else 1
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.robustness", description=__doc__)
     parser.add_argument("--seed", type=int, help="of the plan and the input (default: a new one)")
     parser.add_argument("--faults", type=int, default=1000, help="at most (default: %(default)s)")
     parser.add_argument(
         "--minutes", type=float, default=1440, help="start no fault later (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--end-minutes",
+        type=float,
+        default=2880,
+        help="end the run; input that is not read then is an anomaly (default: %(default)s)",
     )
     parser.add_argument("--job", choices=sorted(JOBS), default="two_sinks")
     parser.add_argument(
@@ -72,10 +99,30 @@ def _options() -> RunOptions:
         action="store_true",
         help="keep the checkpoint in an S3 whose requests fail; needs versitygw (make store)",
     )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PLACE:ACTOR",
+        help="draw single faults of these cells, such as 'before-commit:topic:driver killed'",
+    )
+    parser.add_argument(
+        "--sum", nargs="+", type=Path, metavar="FOLDER", help="sum up the reports of runs"
+    )
     given = parser.parse_args()
+    try:
+        for name in given.only:
+            cell_named(name, store=given.store)
+    except ValueError as error:
+        parser.error(str(error))
+    return given
+
+
+def _options(given: argparse.Namespace) -> RunOptions:
+    values = {field.name: getattr(given, field.name) for field in dataclasses.fields(RunOptions)}
     if given.seed is None:
-        given.seed = random.SystemRandom().randrange(1 << 32)
-    return RunOptions(**vars(given))
+        values["seed"] = random.SystemRandom().randrange(1 << 32)
+    return RunOptions(**{**values, "only": tuple(given.only)})
 
 
 if __name__ == "__main__":

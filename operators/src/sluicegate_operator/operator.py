@@ -82,6 +82,7 @@ class Operator:
         for one in self._controllers:
             self.metrics.watch_queue(one.queue)
         self.metrics.watch_caches(self.caches)
+        self.metrics.watch_requests(api)
         self.health = Health(
             settings.port,
             self.metrics.registry,

@@ -18,6 +18,11 @@ REPLACED_P50: Final = "replaced_p50_ms"
 REPLACED_P99: Final = "replaced_p99_ms"
 MANY: Final = "many_s"
 MEMORY: Final = "memory_mib"
+REQUESTS: Final = "requests"
+UPGRADED: Final = "upgraded_s"
+UPGRADE_PAUSE: Final = "upgrade_pause_s"
+UPGRADE_DOWN: Final = "upgrade_down"
+UPGRADE_OTHER_P99: Final = "upgrade_other_p99_ms"
 SYNC_SAME: Final = "sync_same_s"
 SYNC_OTHER: Final = "sync_other_s"
 LEASE: Final = "lease_s"
@@ -65,8 +70,13 @@ def measures(jobs: int) -> list[Measure]:
             MANY, f"{jobs // 10} of {jobs:,} drivers fail at once -> replaced, s", "30", "5", 1
         ),
         Measure(
-            MEMORY, f"memory, {jobs:,} jobs, drivers, {4 * jobs:,} executors, MiB", "384", "150"
+            MEMORY, f"memory, {jobs:,} jobs, drivers, {4 * jobs:,} executors, MiB", "400", "150"
         ),
+        Measure(REQUESTS, "requests of the operator for each job and minute", "1", "1", 2),
+        Measure(UPGRADED, f"new image for {jobs:,} jobs -> all run it, s", "", "60", 1),
+        Measure(UPGRADE_PAUSE, "  longest time without a new driver, s", "5", "1", 1),
+        Measure(UPGRADE_DOWN, "  most jobs without a driver at a time", "", "20"),
+        Measure(UPGRADE_OTHER_P99, "  another job: applied -> pod, p99 ms", "2,000", "150"),
         Measure(SYNC_SAME, "killed, started again in its pod -> in sync, s", "30", "10", 1),
         Measure(
             SYNC_OTHER, "killed, another is started and takes over -> in sync, s", "30", "10", 1

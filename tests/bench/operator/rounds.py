@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from tests.bench.figures import percentile
-from tests.bench.operator import report, spark_submit
+from tests.bench.operator import fleet, report, spark_submit
 from tests.bench.operator.scenario import BenchCluster, bench_cluster, until
 
 _SINGLE = 100
@@ -42,6 +42,10 @@ async def round_of(folder: Path, jobs: int, submits: int) -> AsyncIterator[Figur
             yield figure
         await _executors(cluster, names)
         yield report.MEMORY, cluster.memory_mib()
+        async for figure in fleet.at_rest(cluster, names):
+            yield figure
+        async for figure in fleet.upgraded(cluster, names):
+            yield figure
         async for figure in _killed(cluster, jobs):
             yield figure
 

@@ -32,6 +32,8 @@ NAMESPACE = "bench"
 PATIENCE_S = 300.0
 
 _MAX_REQUESTS = 32
+_PAGE = 500
+_EXIT_CODES = {"Failed": 1, "Succeeded": 0}
 _IDLE_SAMPLES = 5
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -47,14 +49,18 @@ class BenchCluster:
         self._follower: subprocess.Popen[bytes] | None = None
         self.seen: dict[tuple[str, int], float] = {}
         """The monotonic time at which each attempt of each job was first seen."""
+        self.listeners: list[Callable[[Key, DriverPod | None, DriverPod | None], None]] = []
+        """Called with each change of a driver's pod."""
         self.pods: Informer[DriverPod] = Informer(
             api, PODS, driver_pod_of, self._changed, NAMESPACE, f"{GROUP}/role=driver"
         )
         self._request_slots = asyncio.Semaphore(_MAX_REQUESTS)
 
-    def _changed(self, _key: Key, _old: DriverPod | None, new: DriverPod | None) -> None:
+    def _changed(self, key: Key, old: DriverPod | None, new: DriverPod | None) -> None:
         if new is not None:
             self.seen.setdefault((new.job[1], new.pod.attempt), time.monotonic())
+        for listener in self.listeners:
+            listener(key, old, new)
 
     # --- the operator's process
 
@@ -112,6 +118,11 @@ class BenchCluster:
         lines = (self._answers("/metrics") or "").splitlines()
         samples = [line.removeprefix(name) for line in lines if line.startswith(name)]
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in samples}
+
+    def requests(self) -> float:
+        """Return how many requests the operator has sent, without those of its Lease."""
+        found = self.metrics("sluicegate_api_requests_total").items()
+        return sum(count for labels, count in found if 'resource="leases"' not in labels)
 
     def leads(self) -> bool:
         """Return whether the operator is the leader."""
@@ -173,12 +184,19 @@ class BenchCluster:
             await self._create(STREAMING_JOB, name, spec)
         return start
 
+    async def set_image(self, job: str, image: str) -> None:
+        """Change the image of a job, which needs a new driver."""
+        async with self._request_slots:
+            path = STREAMING_JOB.resource.path(NAMESPACE, job)
+            await self.api.patch(path, {"spec": {"image": image}})
+
     async def set_driver_phase(self, job: str, attempt: int, phase: str) -> float:
         """Set a driver's phase as its kubelet does; return the monotonic time of the request."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         state: dict[str, Any] = {"running": {"startedAt": now}}
-        if phase == "Failed":
-            terminated = {"exitCode": 1, "startedAt": now, "finishedAt": now, "message": "bench"}
+        if phase in _EXIT_CODES:
+            code = _EXIT_CODES[phase]
+            terminated = {"exitCode": code, "startedAt": now, "finishedAt": now, "message": "bench"}
             state = {"terminated": terminated}
         container = {
             "name": "driver",
@@ -214,10 +232,15 @@ class BenchCluster:
         """Return the version of every object that the operator may write, except its Lease."""
         versions = {}
         for kind in (*(kind.resource for kind in KINDS), PODS):
-            listed = await self.api.request("GET", kind.path(NAMESPACE))
-            for item in listed["items"]:
-                meta = item["metadata"]
-                versions[f"{kind.plural}/{meta['name']}"] = meta["resourceVersion"]
+            token, more = "", True
+            while more:
+                query = {"limit": str(_PAGE), "continue": token}
+                page = await self.api.request("GET", kind.path(NAMESPACE), query=query)
+                for item in page["items"]:
+                    meta = item["metadata"]
+                    versions[f"{kind.plural}/{meta['name']}"] = meta["resourceVersion"]
+                token = page["metadata"].get("continue", "")
+                more = bool(token)
         return versions
 
     async def _create(self, kind: Kind, name: str, spec: dict[str, Any]) -> None:
@@ -253,14 +276,16 @@ async def bench_cluster(folder: Path) -> AsyncIterator[BenchCluster]:
         store.stop()
 
 
-async def until(condition: Callable[[], bool], *, every_s: float = 0.02) -> None:
+async def until(
+    condition: Callable[[], bool], *, every_s: float = 0.02, within_s: float = PATIENCE_S
+) -> None:
     """Wait until a condition holds.
 
     Raises:
-        TimeoutError: the condition did not hold within PATIENCE_S.
+        TimeoutError: the condition did not hold in time.
     """
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the condition did not hold within {PATIENCE_S:.0f} s")
+            raise TimeoutError(f"the condition did not hold within {within_s:.0f} s")
         await asyncio.sleep(every_s)

@@ -56,7 +56,8 @@ def finds_the_failure(visit: Visit, fault: str, reason: str) -> Stranger:
     stranger.finds_the_answers(Answers("failed", in_doubt, restarted="Failed: its last failed"))
     stranger.reads("Its driver failed (Stuck), and no driver has started since: restart in 300 s")
     stranger.reads(
-        re.compile(r"next try.*by a new driver at 20\d\d-"), "section[aria-labelledby=ladder] tbody"
+        re.compile(r"next try\s+\u2013\s+by a new driver at 20\d\d-"),
+        "section[aria-labelledby=ladder] tbody",
     )
     stranger.reads(reason, ".problem")
     for part in ("Data: ", "Do: "):

@@ -8,9 +8,10 @@ cards: each cell of the matrix comes once before one comes twice.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from sluicegate.failpoints import POINTS
 from tests.robustness.failpoints.random_failpoint import DRIVER_POINTS, SINK_POINTS
@@ -37,6 +38,8 @@ class Actor(StrEnum):
     MYSQL_CUT = "MySQL connections cut"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
+    STORE_FAILS = "store fails (500)"
+    STORE_SAYS_EXISTS = "store says that it exists (412)"
     STORE_SLOW = "store slow"
     STORE_LOSES_REPLY = "store loses its reply"
 
@@ -44,6 +47,8 @@ class Actor(StrEnum):
 STORE_EFFECTS = {
     Actor.STORE_REFUSES: "refuse",
     Actor.STORE_UNAVAILABLE: "unavailable",
+    Actor.STORE_FAILS: "fail",
+    Actor.STORE_SAYS_EXISTS: "say-exists",
     Actor.STORE_SLOW: "slow",
     Actor.STORE_LOSES_REPLY: "lose-reply",
 }
@@ -64,7 +69,14 @@ ACTORS = tuple(actor for actor in Actor if actor not in STORE_EFFECTS)
 DRIVER_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.WORKERS, Actor.ZOMBIE})
 """Actors after which another driver starts."""
 
+ENDING_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM})
+"""Actors of which no process of the driver is left."""
+
 SECOND_ACTORS = tuple(actor for actor in ACTORS if actor is not Actor.ZOMBIE)
+
+
+Cell = tuple[tuple[str, str], Actor]
+"""A cell of the matrix: failpoint and sink, and the actor that fails there."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +97,12 @@ class Strike:
 
     @property
     def place(self) -> str:
-        """The place as a column of the report."""
-        if self.point == ANY_MOMENT:
-            return "any moment"
-        return f"{self.point}:{self.sink}" if self.sink else self.point
+        """The place as a row of the report."""
+        return place_name(self.point, self.sink)
+
+    def described(self) -> dict[str, str]:
+        """Return the failure for the history."""
+        return {"place": self.place, "actor": self.actor}
 
 
 @dataclass(frozen=True)
@@ -117,6 +131,15 @@ class PlannedFault:
     second: Strike | None
     change: Change | None
 
+    def described(self) -> dict[str, Any]:
+        """Return the plan for the history."""
+        return {
+            "number": self.number,
+            **self.strike.described(),
+            "second": self.second.described() if self.second else None,
+            "change": f"{self.change.setting}={self.change.value}" if self.change else "",
+        }
+
 
 CHANGES = (
     Change("overlap", value=True),
@@ -142,29 +165,53 @@ def places() -> list[tuple[str, str]]:
     return found
 
 
-def draw_plan(seed: int, faults: int, *, store: bool = False) -> list[PlannedFault]:
+def place_name(point: str, sink: str) -> str:
+    """Return a place as a row of the report."""
+    if point == ANY_MOMENT:
+        return "any moment"
+    return f"{point}:{sink}" if sink else point
+
+
+def cell_named(name: str, *, store: bool) -> Cell:
+    """Return the cell 'place:actor' of the matrix, in the words of the report.
+
+    Raises:
+        ValueError: there is none.
+    """
+    place, _, actor = name.rpartition(":")
+    found = [c for c in cells_of(store=store) if (place_name(*c[0]), c[1]) == (place, actor)]
+    if not found:
+        places_ = ", ".join(dict.fromkeys(place_name(*c[0]) for c in cells_of(store=store)))
+        actors = ", ".join(dict.fromkeys(c[1] for c in cells_of(store=store)))
+        raise ValueError(f"no cell {name!r}; places: {places_}; actors: {actors}")
+    return found[0]
+
+
+def draw_plan(
+    seed: int, faults: int, *, store: bool = False, only: Sequence[Cell] = ()
+) -> list[PlannedFault]:
     """Return the faults of a seed; more faults continue the same plan.
 
     Args:
         seed: any number.
         faults: how many.
         store: draw faults of an object store. Double faults still strike at failpoints.
+        only: draw single faults of these cells alone, and no change; if empty, of the whole matrix.
     """
     rng = random.Random(seed)
-    cells = _dealt(rng, cells_of(store=store))
-    return [_draw(rng, number, *next(cells)) for number in range(1, faults + 1)]
+    cells = _dealt(rng, only or cells_of(store=store))
+    plan = [_draw(rng, number, *next(cells)) for number in range(1, faults + 1)]
+    return [replace(fault, second=None, change=None) for fault in plan] if only else plan
 
 
-def cells_of(*, store: bool) -> list[tuple[tuple[str, str], Actor]]:
+def cells_of(*, store: bool) -> list[Cell]:
     """Return the matrix: every place with every actor."""
     if store:
         return [((name, ""), actor) for name in OBJECTS for actor in STORE_EFFECTS]
     return [(place, actor) for place in places() for actor in ACTORS]
 
 
-def _dealt(
-    rng: random.Random, cells: list[tuple[tuple[str, str], Actor]]
-) -> Iterator[tuple[tuple[str, str], Actor]]:
+def _dealt(rng: random.Random, cells: Sequence[Cell]) -> Iterator[Cell]:
     """Yield every cell in a random order, then again in another one."""
     while True:
         yield from rng.sample(cells, len(cells))

@@ -23,13 +23,14 @@ NOTHING_LISTED = (
     b'<?xml version="1.0"?><ListBucketResult><KeyCount>0</KeyCount>'
     b"<IsTruncated>false</IsTruncated></ListBucketResult>"
 )
-SLOW_DOWN = (
-    b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>by the test</Message></Error>'
-)
 SLOW_S = 5.0
-ACCESS_DENIED = (
-    b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>by the test</Message></Error>'
-)
+ERRORS = {
+    "refuse": (403, "AccessDenied"),
+    "unavailable": (503, "SlowDown"),
+    "fail": (500, "InternalError"),
+    "say-exists": (412, "PreconditionFailed"),
+}
+"""Effects that answer with an error, and forward nothing."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,9 @@ class Fault:
     Args:
         kind: kind of the requests, as in `Request.kind`.
         name: regular expression for the object's name.
-        effect: 'refuse' answers 403; 'unavailable' answers 503; 'slow' forwards the request after
-            SLOW_S; 'lose-reply' forwards the request and closes the connection;
-            'say-created' answers 200 if the store answered 412; 'say-empty' lists nothing; 'hang'
-            does not answer until the proxy stops.
+        effect: one of ERRORS; 'slow' forwards the request after SLOW_S; 'lose-reply' forwards the
+            request and closes the connection; 'say-created' answers 200 if the store answered 412;
+            'say-empty' lists nothing; 'hang' does not answer until the proxy stops.
         times: number of requests that fail.
     """
 
@@ -144,11 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         fault = self.proxy.note(_request(self.command, self.path))
-        if fault == "refuse":
-            self._answer(403, [("content-type", "application/xml")], ACCESS_DENIED)
-            return
-        if fault == "unavailable":
-            self._answer(503, [("content-type", "application/xml")], SLOW_DOWN)
+        if fault in ERRORS:
+            status, code = ERRORS[fault]
+            text = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>by the test</Message></Error>'
+            self._answer(status, [("content-type", "application/xml")], text.encode())
             return
         if fault == "slow":
             time.sleep(SLOW_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, cells_of, draw_plan
+from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, cell_named, cells_of, draw_plan
 
 CELLS = len(cells_of(store=False))
 
@@ -34,3 +34,15 @@ def test_double_faults_and_changed_settings_are_drawn() -> None:
     plan = draw_plan(7, CELLS)
     assert sum(fault.second is not None for fault in plan) > CELLS // 6
     assert {fault.strike.actor for fault in plan if fault.change} == DRIVER_ACTORS
+
+
+def test_a_plan_of_given_cells_has_single_faults_of_these_alone() -> None:
+    names = ["before-commit:topic:driver killed", "any moment:Kafka paused"]
+    plan = draw_plan(7, 20, only=[cell_named(name, store=False) for name in names])
+    assert {f"{fault.strike.place}:{fault.strike.actor}" for fault in plan} == set(names)
+    assert not any(fault.second or fault.change for fault in plan)
+
+
+def test_an_unknown_cell_is_refused_with_the_names_of_all() -> None:
+    with pytest.raises(ValueError, match=r"before-commit:topic.* driver killed"):
+        cell_named("before-commit:driver killed", store=False)

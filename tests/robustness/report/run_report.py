@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tests.robustness.history.recorder import Event
+
+ELSEWHERE = "not at its failpoint"
+"""The place of a failure whose failpoint was not passed in time: the actor failed at another moment."""
+
+Times = dict[str, dict[str, list[float]]]
+"""Actor -> 'single' or 'double' -> seconds, one value a fault; of a double fault the actor is the first."""
+
+Cells = dict[str, dict[str, int]]
+"""Actor -> place -> number of failures; a double fault has two."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +43,14 @@ class RunReport:
     Args:
         run: its options, with the seed.
         seconds: how long it took.
-        cells: actor -> place -> number of faults, double faults included under their first.
-        recovery: actor -> time until every sink had new rows.
-        reader_wait: actor -> longest wait of a read_committed reader, one value a fault.
-        single, double, changed, missed: numbers of faults; missed are those whose failpoint was not
-            passed in time, where the actor failed at another moment.
+        cells: where the actors failed, second faults included.
+        recovery_s: time until every sink had new rows.
+        reader_wait_s: longest wait of a read_committed reader.
+        single, double: numbers of faults.
+        changed: faults after which a driver was started with another setting or partition.
+        missed: failures that were not at their failpoint; see ELSEWHERE.
+        skipped: planned faults that did not happen, because the request to fail was not sent in time.
+        unfinished: faults from which the job had not recovered when the run ended.
         anomalies: what the checkers and the run found.
         judged: whether the run came to its end, where every row is judged.
         rows, drivers: judged rows of the source, and drivers that were started.
@@ -47,47 +58,59 @@ class RunReport:
 
     run: dict[str, Any]
     seconds: float = 0.0
-    cells: dict[str, dict[str, int]] = field(default_factory=dict)
-    recovery: dict[str, Spread] = field(default_factory=dict)
-    reader_wait: dict[str, Spread] = field(default_factory=dict)
+    cells: Cells = field(default_factory=dict)
+    recovery_s: Times = field(default_factory=dict)
+    reader_wait_s: Times = field(default_factory=dict)
     single: int = 0
     double: int = 0
     changed: int = 0
     missed: int = 0
+    skipped: int = 0
+    unfinished: int = 0
     anomalies: list[str] = field(default_factory=list)
     judged: bool = False
     rows: int = 0
     drivers: int = 0
 
     @property
+    def faults(self) -> int:
+        """How many faults happened."""
+        return self.single + self.double
+
+    @property
     def passed(self) -> bool:
-        """Whether the run was judged and nothing was found."""
-        return self.judged and not self.anomalies
+        """Whether something failed, the run was judged and nothing was found."""
+        return self.judged and self.faults > 0 and not self.anomalies
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return {**asdict(self), "passed": self.passed}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> RunReport:
+        """Return the report that `as_json` wrote.
+
+        Raises:
+            ValueError: another version wrote it, whose numbers have another meaning.
+        """
+        names = {one.name for one in fields(cls)}
+        if values.keys() != names | {"passed"}:
+            different = ", ".join(sorted(values.keys() ^ (names | {"passed"})))
+            raise ValueError(f"another version of the report, which differs in: {different}")
+        return cls(**{name: values[name] for name in names})
 
 
 def summarize(history: Iterable[Event]) -> RunReport:
     """Return the report of a history; it begins with the event 'run'."""
     events = list(history)
     report = RunReport({k: v for k, v in events[0].items() if k not in ("at_s", "event")})
-    recovery: dict[str, list[float]] = defaultdict(list)
-    waits: dict[str, list[float]] = defaultdict(list)
     for event in events:
         report.seconds = event["at_s"]
         match event["event"]:
             case "fault":
-                actor = event["actor"]
-                cells = report.cells.setdefault(actor, {})
-                cells[event["place"]] = cells.get(event["place"], 0) + 1
-                report.single += not event["second"]
-                report.double += bool(event["second"])
-                report.changed += bool(event["change"])
-                report.missed += not event["reached"]
-                recovery[actor].append(max(event["recovery_s"].values()))
-                waits[actor].append(event["reader_wait_s"])
+                _count(report, event)
+            case "skipped":
+                report.skipped += 1
             case "anomaly":
                 number = f"fault {event['fault']}: " if "fault" in event else ""
                 report.anomalies.append(number + event["text"])
@@ -95,50 +118,85 @@ def summarize(history: Iterable[Event]) -> RunReport:
                 report.judged, report.rows = True, event["rows"]
             case "end":
                 report.drivers = event["drivers"]
-    report.recovery = {actor: Spread.of(values) for actor, values in recovery.items()}
-    report.reader_wait = {actor: Spread.of(values) for actor, values in waits.items()}
     return report
+
+
+def _count(report: RunReport, event: Event) -> None:
+    """Count a fault where it happened, not where it was planned."""
+    second, actor = event["second"], event["actor"]
+    for failure in (event, second) if second else (event,):
+        place = failure["place"] if failure["reached"] else ELSEWHERE
+        cells = report.cells.setdefault(failure["actor"], {})
+        cells[place] = cells.get(place, 0) + 1
+        report.missed += not failure["reached"]
+    kind = "double" if second else "single"
+    report.double += bool(second)
+    report.single += not second
+    report.changed += event["changed"]
+    if event["recovery_s"]:
+        times = report.recovery_s.setdefault(actor, {}).setdefault(kind, [])
+        times.append(max(event["recovery_s"].values()))
+    else:
+        report.unfinished += 1
+    report.reader_wait_s.setdefault(actor, {}).setdefault(kind, []).append(event["reader_wait_s"])
 
 
 def as_markdown(report: RunReport) -> str:
     """Return the report as a page."""
     run = report.run
-    faults = report.single + report.double
     summary = (
-        f"{faults} faults in {report.seconds / 60:.1f} minutes at {run['rate']:g} records a second: "
-        f"{report.single} single and {report.double} double, {report.changed} with a changed setting; "
-        f"{report.missed} not at their failpoint. {report.drivers} drivers were started, {report.rows} "
-        "records of the source were judged."
+        f"{report.faults} faults in {report.seconds / 60:.1f} minutes at {run['rate']:g} records a "
+        f"second: {report.single} single and {report.double} double, {report.changed} with a changed "
+        f"setting; {report.missed} not at their failpoint. {report.skipped} planned faults did not "
+        f"happen. {report.drivers} drivers were started, {report.rows} records of the source were "
+        "judged."
     )
+    lines = [f"# Seed {run['seed']}, {run['job']}, {run['delivery']}", "", summary, ""]
+    if report.unfinished:
+        lines += [f"The run ended before {report.unfinished} of them had recovered.", ""]
+    lines += [*_verdict(report), ""]
+    if report.faults:
+        lines += [*times_table(report.recovery_s, report.reader_wait_s), ""]
+        lines += cells_table(report.cells)
+    return "\n".join(lines) + "\n"
+
+
+def times_table(recovery_s: Times, reader_wait_s: Times) -> list[str]:
+    """Return the lines of a table of times by actor."""
     lines = [
-        f"# Seed {run['seed']}, {run['job']}, {run['delivery']}",
-        "",
-        summary,
-        "",
-        *_verdict(report),
-        "",
-        "| actor | faults | recovery: median, s | p95 | longest | reader's wait: median, s | longest |",
-        "|---|---|---|---|---|---|---|",
+        "| actor | | faults | recovery: median, s | p95 | longest | reader's wait: median, s | longest |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for actor, times in sorted(report.recovery.items()):
-        wait = report.reader_wait[actor]
-        lines.append(
-            f"| {actor} | {times.faults} | {times.median:.1f} | {times.p95:.1f} | {times.longest:.1f} "
-            f"| {wait.median:.1f} | {wait.longest:.1f} |"
-        )
-    actors = sorted(report.cells)
-    places = sorted({place for cells in report.cells.values() for place in cells})
-    lines += ["", f"| place | {' | '.join(actors)} |", "|---|" + "---|" * len(actors)]
-    lines += [
-        f"| {place} | {' | '.join(str(report.cells[a].get(place, '')) for a in actors)} |"
+    for actor, kinds in sorted(reader_wait_s.items()):
+        for kind, waits in sorted(kinds.items(), reverse=True):
+            wait = Spread.of(waits)
+            recovered = recovery_s.get(actor, {}).get(kind)
+            times = Spread.of(recovered) if recovered else None
+            shown = (
+                f"{times.median:.1f} | {times.p95:.1f} | {times.longest:.1f}" if times else "| |"
+            )
+            lines.append(
+                f"| {actor} | {kind} | {wait.faults} | {shown} | {wait.median:.1f} | {wait.longest:.1f} |"
+            )
+    return lines
+
+
+def cells_table(cells: Cells) -> list[str]:
+    """Return the lines of a table of failures by place and actor."""
+    actors = sorted(cells)
+    places = sorted({place for row in cells.values() for place in row})
+    lines = [f"| place | {' | '.join(actors)} |", "|---|" + "---|" * len(actors)]
+    return lines + [
+        f"| {place} | {' | '.join(str(cells[actor].get(place, '')) for actor in actors)} |"
         for place in places
     ]
-    return "\n".join(lines) + "\n"
 
 
 def _verdict(report: RunReport) -> list[str]:
     if report.passed:
         return ["**No anomaly**: nothing lost, repeated, altered, invented, late or stuck."]
+    if report.judged and not report.anomalies:
+        return ["**No fault happened**: the run proves nothing."]
     heading = "" if report.judged else " The run did not come to its end: its rows are not judged."
     return [
         f"**{len(report.anomalies)} anomalies.**{heading}",

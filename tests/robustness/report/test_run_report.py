@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.robustness.history.recorder import Event, Recorder, read_history
-from tests.robustness.report.run_report import as_markdown, summarize
+from tests.robustness.report.run_report import ELSEWHERE, RunReport, as_markdown, summarize
 
 RUN: Event = {
     "at_s": 0.0,
@@ -30,8 +30,8 @@ def fault(number: int, recovery_s: float, **fields: object) -> Event:
         "number": number,
         "place": "after-commit:topic",
         "actor": "driver killed",
-        "second": "",
-        "change": "",
+        "second": None,
+        "changed": False,
         "reached": True,
         "recovery_s": {"topic": recovery_s, "table": 0.1},
         "reader_wait_s": 1.5,
@@ -63,23 +63,59 @@ def test_a_run_that_ended_before_the_judgment_has_failed() -> None:
 
 def test_the_recovery_of_a_fault_is_that_of_its_slowest_sink() -> None:
     report = summarize([RUN, fault(1, 3.0), fault(2, 5.0), fault(3, 0.0), JUDGED, END])
-    assert report.recovery["driver killed"].longest == 5.0
-    assert report.recovery["driver killed"].median == 3.0
+    assert report.recovery_s == {"driver killed": {"single": [3.0, 5.0, 0.1]}}
+    assert "| driver killed | single | 3 | 3.0 | 5.0 | 5.0 |" in as_markdown(report)
 
 
-def test_faults_are_counted_by_cell_and_kind() -> None:
-    second = fault(
-        2, 5.0, second="JVM killed at before-stage", change="overlap=True", reached=False
-    )
-    report = summarize([RUN, fault(1, 3.0), second, JUDGED, END])
-    assert report.cells == {"driver killed": {"after-commit:topic": 2}}
-    assert (report.single, report.double, report.changed, report.missed) == (1, 1, 1, 1)
-    assert "| after-commit:topic | 2 |" in as_markdown(report)
+def test_a_double_fault_counts_in_both_of_its_cells_and_its_recovery_apart() -> None:
+    second = {"place": "before-stage", "actor": "JVM killed", "reached": True}
+    report = summarize([RUN, fault(1, 3.0), fault(2, 5.0, second=second), JUDGED, END])
+    assert report.cells == {
+        "driver killed": {"after-commit:topic": 2},
+        "JVM killed": {"before-stage": 1},
+    }
+    assert (report.single, report.double, report.missed) == (1, 1, 0)
+    assert report.recovery_s == {"driver killed": {"single": [3.0], "double": [5.0]}}
+    assert "| after-commit:topic |  | 2 |" in as_markdown(report)
 
 
-def test_the_report_is_json() -> None:
+def test_a_failure_elsewhere_does_not_count_in_the_cell_that_was_planned() -> None:
+    second = {"place": "before-stage", "actor": "JVM killed", "reached": False}
+    report = summarize([RUN, fault(1, 3.0, reached=False, second=second), JUDGED, END])
+    assert report.cells == {"driver killed": {ELSEWHERE: 1}, "JVM killed": {ELSEWHERE: 1}}
+    assert report.missed == 2
+
+
+def test_only_a_changed_setting_that_a_driver_got_counts() -> None:
+    report = summarize([RUN, fault(1, 3.0), fault(2, 3.0, changed=True), JUDGED, END])
+    assert report.changed == 1
+
+
+def test_a_planned_fault_that_did_not_happen_is_no_fault() -> None:
+    skipped = {"at_s": 5.0, "event": "skipped", "place": "decide", "actor": "store slow"}
+    report = summarize([RUN, skipped, JUDGED, END])
+    assert (report.faults, report.skipped, report.cells) == (0, 1, {})
+    assert not report.passed
+    assert "proves nothing" in as_markdown(report)
+
+
+def test_a_fault_without_recovery_is_named_and_has_no_time() -> None:
+    """Its time to recover is unknown, so it must not make the median smaller."""
+    report = summarize([RUN, fault(1, 3.0), {**fault(2, 0.0), "recovery_s": {}}, JUDGED, END])
+    assert (report.unfinished, report.recovery_s) == (1, {"driver killed": {"single": [3.0]}})
+    assert "before 1 of them had recovered" in as_markdown(report)
+
+
+def test_the_report_is_json_that_can_be_read_again() -> None:
     report = summarize([RUN, fault(1, 3.0), JUDGED, END])
-    assert json.loads(json.dumps(report.as_json()))["passed"] is True
+    assert RunReport.from_json(json.loads(json.dumps(report.as_json()))) == report
+
+
+def test_a_report_of_another_version_is_refused() -> None:
+    values = summarize([RUN, fault(1, 3.0), JUDGED, END]).as_json()
+    del values["skipped"]
+    with pytest.raises(ValueError, match="differs in: skipped"):
+        RunReport.from_json(values)
 
 
 @pytest.mark.parametrize("rest", ["", '{"at_s": 1, "ev'])

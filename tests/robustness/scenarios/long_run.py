@@ -5,37 +5,34 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka.admin import NewPartitions
 
 from infra.local_services import Services
 from sluicegate.errors import FINAL_EXIT_CODES
-from sluicegate.packaged_job import PackagedJob
-from sluicegate.settings.epoch import AVAILABLE_NOW, EXACTLY_ONCE
-from sluicegate_jobs import ip_count, two_sinks
+from sluicegate.sinks.kafka import KafkaSink
 from tests.robustness.failpoints.fault_plan import (
     ANY_MOMENT,
     DRIVER_ACTORS,
+    ENDING_ACTORS,
     OBJECTS,
     STORE_EFFECTS,
     Actor,
     Change,
     PlannedFault,
     Strike,
+    cell_named,
     draw_plan,
 )
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
 from tests.robustness.failpoints.strikes import Strikes, Violated
 from tests.robustness.history.recorder import Recorder
-from tests.robustness.traffic.ip_count_harness import command_of, start
-from tests.robustness.traffic.long_lived_job import ArmedFailpoints, Driver, LongLivedJob
-from tests.robustness.traffic.packaged_job_harness import JobScenario, new_job_scenario
-from tests.robustness.traffic.steady_traffic import SteadyTraffic, access_lines, indicators
-from tests.robustness.validate.checker.running_jobs import check_job
+from tests.robustness.scenarios.judgment import Stuck, judge, read_rest
+from tests.robustness.scenarios.run_options import JOBS, EndOfRun, OutOfTime, RunOptions
+from tests.robustness.traffic.long_lived_job import ArmedFailpoints, LongLivedJob
+from tests.robustness.traffic.packaged_job_harness import new_job_scenario
+from tests.robustness.traffic.steady_traffic import SteadyTraffic
 from tests.robustness.validate.readers import SinkReaders
 
 REACH_TIMEOUT_S = 60.0
@@ -44,55 +41,16 @@ REACH_TIMEOUT_S = 60.0
 RECOVERY_TIMEOUT_S = 240.0
 """A job whose sinks have no new rows by then is stuck."""
 
-DRAIN_TIMEOUT_S = 600.0
-READER_SLACK_S = 15.0
-"""Kafka looks every 10 s for transactions that have timed out."""
+_STOP_TIMEOUT_S = 120.0
+READER_LIMIT_S = KafkaSink.transaction_timeout_ms / 1000 + 15.0
+"""A dead driver's transaction times out, and Kafka looks for such transactions every 10 s."""
 
 _TICK_S = 0.05
 _SETTLE_S = 0.5
-_SKEW = 2000
 
 
-@dataclass(frozen=True)
-class RunJob:
-    """A job of the run: its input, and an SQL expression that changes with each of its rows."""
-
-    job: PackagedJob
-    records: Callable[[int], Iterator[bytes]]
-    amount: str
-
-
-JOBS = {
-    "two_sinks": RunJob(two_sinks.JOB, indicators, "SUM(indicate)"),
-    "ip_count": RunJob(ip_count.JOB, access_lines, "SUM(hits)"),
-}
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """What a run does.
-
-    Args:
-        seed: of the plan and of the input.
-        faults: how many, at most.
-        minutes: after which no fault begins.
-        job: a key of JOBS.
-        delivery: another guarantee than exactly-once shows that the checker finds what it breaks.
-        rate: records per second.
-        store: keep the checkpoint in an object store, whose requests fail.
-    """
-
-    seed: int
-    faults: int
-    minutes: float
-    job: str
-    delivery: str
-    rate: float
-    store: bool
-
-
-class Stuck(Exception):
-    """The job does not go on; the run ends here."""
+class TooLate(Exception):
+    """The run has no time to wait for the end of a fault; its rows are still judged."""
 
 
 class LongRun:
@@ -102,13 +60,19 @@ class LongRun:
         services: servers that it may kill.
         folder: of its files.
         options: what it does.
+        end: when it ends.
         proxy: of the object store; None for a checkpoint in the folder.
     """
 
     def __init__(
-        self, services: Services, folder: Path, options: RunOptions, proxy: S3Proxy | None
+        self,
+        services: Services,
+        folder: Path,
+        options: RunOptions,
+        end: EndOfRun,
+        proxy: S3Proxy | None,
     ) -> None:
-        self._proxy = proxy
+        self._proxy, self._end = proxy, end
         self._options, self._services = options, services
         run_job = JOBS[options.job]
         self._scenario = new_job_scenario(
@@ -144,6 +108,8 @@ class LongRun:
         )
         self._job: LongLivedJob
         self._number = 0  # of the fault that is being injected
+        self._change: Change | None = None  # that the next driver starts with
+        self._changed = False  # by the fault that is being injected
 
     def run(self) -> None:
         """Run to the end; the outcome is in the history."""
@@ -154,17 +120,14 @@ class LongRun:
         variables = self._proxy.endpoint.environment() if self._proxy else {}
         self._job = LongLivedJob(self._scenario, self._armed, variables)
         try:
-            self._await_rows(time.monotonic())
-            for fault in draw_plan(options.seed, options.faults, store=options.store):
-                if self._history.now_s() > options.minutes * 60:
-                    break
-                self._number = fault.number
-                self._history.add("begin", **_described(fault))
-                self._inject(fault)
-            self._number = 0
-            self._judge()
+            with self._end.enforced():
+                self._inject_all()
+                self._judge()
         except Stuck as error:
             self._anomaly(f"stuck: {error}", **({"fault": self._number} if self._number else {}))
+        except OutOfTime:
+            doing = f"fault {self._number}" if self._number else "the judgment"
+            self._anomaly(f"unfinished: the time of the run was over during {doing}")
         finally:
             self._job.driver.kill()
             self._readers.close()
@@ -173,66 +136,109 @@ class LongRun:
 
     # --- one fault --------------------------------------------------------------------------
 
+    def _inject_all(self) -> None:
+        options = self._options
+        only = [cell_named(name, store=options.store) for name in options.only]
+        try:
+            self._await_rows(time.monotonic())
+            for fault in draw_plan(options.seed, options.faults, store=options.store, only=only):
+                # a run without any fault would prove nothing
+                if fault.number > 1 and self._history.now_s() > options.minutes * 60:
+                    break
+                self._number = fault.number
+                self._history.add("begin", **fault.described())
+                self._inject(fault)
+        except TooLate:
+            self._history.add("too late", fault=self._number)
+        self._number = 0
+
     def _inject(self, fault: PlannedFault) -> None:
-        """Let one fault happen, and wait until every sink has new rows."""
+        """Let one fault happen, and wait until every sink has new rows.
+
+        Raises:
+            TooLate: the time does not suffice for that.
+        """
         self._run_for(fault.delay_s)
         drivers, began = self._job.started, time.monotonic()
         reached = self._reach(fault.strike)
-        struck = time.monotonic()
-        after_kill = self._restarting(fault.change)
+        if not reached and fault.strike.actor in STORE_EFFECTS:
+            self._history.add("skipped", **fault.strike.described())
+            return
+        described, struck = fault.strike.described(), time.monotonic()
+        self._change, self._changed = fault.change, False
+        second_reached = None
         try:
             if fault.strike.actor is Actor.ZOMBIE:
-                outcome = self._outlive(after_kill)
+                outcome = self._outlive()
             else:
-                outcome = self._strike(fault, after_kill)
+                outcome, second_reached = self._strike(fault)
         except Violated as violation:
             outcome = "violated"
             self._anomaly(str(violation), fault=fault.number)
             if fault.second is not None:
                 self._armed.disarm(fault.second)
             if self._job.driver.code is not None:
-                after_kill()
+                self._restart()
+        except TooLate:  # a stopped driver was not resumed
+            outcome, described["actor"] = "killed", Actor.DRIVER
+        second = fault.second if second_reached is not None else None
         baseline = time.monotonic()
-        recovered = self._await_rows(baseline if fault.second else struck + _SETTLE_S)
-        ended = time.monotonic()
-        wait_s = self._readers.waits.longest(began, ended)
-        self._history.add(
-            "fault",
-            **_described(fault),
-            reached=reached,
-            outcome=outcome,
-            recovery_s={sink: round(at - struck, 2) for sink, at in recovered.items()},
-            reader_wait_s=round(wait_s, 2),
-            drivers=self._job.started - drivers,
-            records=self._traffic.confirmed,
-        )
+        recovered: dict[str, float] = {}
+        try:
+            recovered = self._await_rows(baseline if second else struck + _SETTLE_S)
+        finally:
+            self._change = None
+            wait_s = self._readers.waits.longest(began, time.monotonic())
+            self._history.add(
+                "fault",
+                **described,
+                number=fault.number,
+                reached=reached,
+                second={**second.described(), "reached": second_reached} if second else None,
+                changed=self._changed,
+                outcome=outcome,
+                recovery_s={sink: round(at - struck, 2) for sink, at in recovered.items()},
+                reader_wait_s=round(wait_s, 2),
+                drivers=self._job.started - drivers,
+                records=self._traffic.confirmed,
+            )
         self._check_wait(fault, wait_s)
 
-    def _strike(self, fault: PlannedFault, after_kill: Callable[[], None]) -> str:
+    def _strike(self, fault: PlannedFault) -> tuple[str, bool | None]:
+        """Let an actor fail, and the second one, if there is one.
+
+        Returns:
+            What became of the drivers, and whether the second actor failed at its failpoint; None if
+            there is none.
+        """
         strikes = Strikes(self._services, self._job)
         second = fault.second
-        if second is not None:
+        # a driver that is ending must not stop at the failpoint that its successor has to reach
+        ends = fault.strike.actor in ENDING_ACTORS
+        if second is not None and not ends:
             self._armed.arm(second)
         outcome = strikes.strike(fault.strike)
+        if second is not None and ends:
+            self._armed.arm(second)
         time.sleep(_SETTLE_S if fault.strike.actor in DRIVER_ACTORS else 0)
         if self._job.driver.code is not None:
-            after_kill()
-        if second is not None:
-            reached = self._await_stopped(second)
-            outcome += f", then {strikes.strike(second)}"
-            outcome += "" if reached else " (not at its failpoint)"
-            if self._job.driver.code is not None:
-                self._job.restart()
-        return outcome
+            self._restart()
+        if second is None:
+            return outcome, None
+        reached = self._await_stopped(second)
+        outcome += f", then {strikes.strike(second)}"
+        if self._job.driver.code is not None:
+            self._restart()
+        return outcome, reached
 
-    def _outlive(self, after_kill: Callable[[], None]) -> str:
+    def _outlive(self) -> str:
         """Start a successor of a stopped driver, and resume that one when the successor has applied rows."""
         zombie = self._job.driver
         zombie.signal(signal.SIGSTOP)
         try:
             time.sleep(_SETTLE_S)
             stopped = time.monotonic()
-            after_kill()
+            self._restart()
             self._await_rows(stopped)
             return Strikes(self._services, self._job).resume_zombie(zombie)
         finally:
@@ -252,7 +258,7 @@ class LongRun:
         assert self._proxy is not None
         fault = Fault("PUT", OBJECTS[strike.point], STORE_EFFECTS[strike.actor])
         self._proxy.faults.append(fault)
-        deadline = time.monotonic() + REACH_TIMEOUT_S
+        deadline = self._end.deadline(REACH_TIMEOUT_S)
         while not fault.met and time.monotonic() < deadline:
             self._keep_running()
             time.sleep(_TICK_S)
@@ -260,7 +266,7 @@ class LongRun:
         return bool(fault.met)
 
     def _await_stopped(self, strike: Strike) -> bool:
-        deadline = time.monotonic() + REACH_TIMEOUT_S
+        deadline = self._end.deadline(REACH_TIMEOUT_S)
         while not self._armed.reached(strike):
             if time.monotonic() > deadline:
                 self._armed.disarm(strike)
@@ -272,18 +278,17 @@ class LongRun:
         time.sleep(_SETTLE_S)
         return True
 
-    def _restarting(self, change: Change | None) -> Callable[[], None]:
-        """Return what starts the next driver, with a change."""
-
-        def restart() -> None:
-            if change is not None and change.setting == "partitions":
-                self._add_partition()
-            elif change is not None:
-                changed = self._job.scenario.with_settings(**{change.setting: change.value})
-                self._job.scenario = changed
-            self._job.restart()
-
-        return restart
+    def _restart(self) -> None:
+        """Start the next driver, with the change that the fault has planned."""
+        change, self._change = self._change, None
+        scenario = self._job.scenario
+        if change is not None and change.setting == "partitions":
+            self._add_partition()
+            self._changed = True
+        elif change is not None:
+            self._changed = getattr(scenario.settings, change.setting) != change.value
+            self._job.scenario = scenario.with_settings(**{change.setting: change.value})
+        self._job.restart()
 
     def _add_partition(self) -> None:
         settings = self._scenario.settings
@@ -298,7 +303,12 @@ class LongRun:
     # --- progress ---------------------------------------------------------------------------
 
     def _await_rows(self, start: float) -> dict[str, float]:
-        """Wait until every sink has shown rows that it did not show at a time; return when it did."""
+        """Wait until every sink has shown rows that it did not show at a time; return when it did.
+
+        Raises:
+            Stuck: one shows none.
+            TooLate: the run has no time left in which one would have to.
+        """
         deadline = time.monotonic() + RECOVERY_TIMEOUT_S
         while True:
             found = {sink: seen.first_after(start) for sink, seen in self._readers.seen.items()}
@@ -308,6 +318,8 @@ class LongRun:
             if time.monotonic() > deadline:
                 missing = ", ".join(found.keys() - times.keys())
                 raise Stuck(f"no new rows in {missing} for {RECOVERY_TIMEOUT_S:g} s")
+            if self._end.faults_over():
+                raise TooLate
             self._keep_running()
             time.sleep(_TICK_S)
 
@@ -324,51 +336,43 @@ class LongRun:
         if driver.code is None:
             return
         if driver.code in FINAL_EXIT_CODES:
-            raise Stuck(f"the only driver ended for good: exit code {driver.code}, {_last(driver)}")
+            raise Stuck(
+                f"the only driver ended for good: exit code {driver.code}, {driver.last_line()}"
+            )
         self._history.add("restart", code=driver.code)
         driver.kill()
-        self._job.restart()
+        self._restart()
 
     # --- judgment ---------------------------------------------------------------------------
 
     def _check_wait(self, fault: PlannedFault, wait_s: float) -> None:
-        """Report a read_committed reader that waited longer for a dead job than one apply may take."""
+        """Report a read_committed reader that waited longer for a dead job than Kafka lets it."""
         struck = {fault.strike.actor} | ({fault.second.actor} if fault.second else set())
-        limit_s = self._scenario.settings.apply_timeout_s + READER_SLACK_S
-        if struck <= DRIVER_ACTORS and wait_s > limit_s:
+        if struck <= DRIVER_ACTORS and wait_s > READER_LIMIT_S:
             self._anomaly(f"stalled: a reader waited {wait_s:.1f} s", fault=fault.number)
 
     def _judge(self) -> None:
         """Let the job read the rest of its input, and judge every row of every sink."""
-        driver = self._job.driver
-        self._traffic.stop()
-        driver.signal(signal.SIGTERM, [p for p in driver.members() if p.pid == driver.pid])
-        code = driver.wait_code(120.0)
-        driver.kill()
-        if code != 0:
-            self._anomaly(f"a driver that got SIGTERM exited with {code}: {_last(driver)}")
-        final = self._job.scenario.with_settings(interval=AVAILABLE_NOW, max_records=200_000)
-        self._drain(final)
-        report = check_job(self._options.job, final.settings, skew=_SKEW)
-        for (kind, where), rows in sorted(report.anomalies.items()):
-            self._anomaly(f"{kind}: {rows} in {where}")
-        if report.letters.get("late"):
-            self._anomaly(f"late: {report.letters['late']} rows, but the input has none")
-        checked = {}
-        if self._options.delivery == EXACTLY_ONCE:
-            assert final.job.verify is not None
-            outcome = final.job.verify(final.settings)
-            checked = outcome.checked
-            for finding in outcome.findings:
-                self._anomaly(f"{finding.kind}: {finding.count}, {finding.examples[:1]}")
-        self._history.add("judged", rows=report.rows, letters=dict(report.letters), verify=checked)
+        self._stop()
+        final = read_rest(self._job.scenario, self._history)
+        for text in judge(final, self._history):
+            self._anomaly(text)
 
-    def _drain(self, scenario: JobScenario) -> None:
-        log = scenario.folder / "driver-last.log"
-        last = start(command_of(scenario.job.name, scenario.settings), log)
-        result = last.wait(DRAIN_TIMEOUT_S)
-        if result.code != 0:
-            raise Stuck(f"the last driver exited with {result.code}: {_last(Driver(last))}")
+    def _stop(self) -> None:
+        """Stop the traffic and the driver, which must exit at SIGTERM if it has recovered."""
+        try:
+            self._await_rows(time.monotonic())
+            recovered = True
+        except TooLate:
+            recovered = False
+        self._traffic.stop()
+        driver = self._job.driver
+        if recovered and driver.code is None:
+            driver.signal(signal.SIGTERM, [p for p in driver.members() if p.pid == driver.pid])
+            code = driver.wait_code(_STOP_TIMEOUT_S)
+            if code != 0:
+                self._anomaly(f"a driver that got SIGTERM exited with {code}: {driver.last_line()}")
+        driver.kill()
 
     def _anomaly(self, text: str, **fields: object) -> None:
         self._history.add("anomaly", text=text, **fields)
@@ -381,21 +385,3 @@ def _await_topics(services: Services, *topics: str) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"Kafka does not know {', '.join(missing)}")
         time.sleep(_TICK_S)
-
-
-def _described(fault: PlannedFault) -> dict[str, Any]:
-    """Return a fault for the history."""
-    second, change = fault.second, fault.change
-    return {
-        "number": fault.number,
-        "place": fault.strike.place,
-        "actor": fault.strike.actor,
-        "second": f"{second.actor} at {second.place}" if second else "",
-        "change": f"{change.setting}={change.value}" if change else "",
-    }
-
-
-def _last(driver: Driver) -> str:
-    """Return the last line of a driver's log."""
-    lines = driver.running.text().strip().splitlines()
-    return lines[-1] if lines else "no output"

@@ -94,7 +94,7 @@ def test_both_sinks_get_the_answers_that_were_decided(
     assert {cities_by_id[value].split()[0] for value in values} == {"old"}
     old_cities = sum(city.startswith("old ") for city in cities_by_id.values())
     assert 0 < old_cities < len(cities_by_id) == ID_COUNT - UNKNOWN_IDS
-    assert scenario.check_exact()["dead letters"] == UNKNOWN_IDS
+    scenario.check_exact(dead_letters=UNKNOWN_IDS)
 
 
 def test_verify_proves_nothing_with_a_checkpoint_in_which_nothing_is_decided(

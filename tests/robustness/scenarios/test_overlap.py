@@ -70,4 +70,4 @@ def test_a_driver_that_stops_cleanly_leaves_no_unapplied_epoch(scenario: Scenari
     assert newest in result.epochs("committed")
     assert scenario.epoch_log().is_marked_applied(newest)
     assert scenario.finish().epochs("replayed") == []
-    scenario.check_exact()
+    scenario.check_exact(late=0)  # one epoch has read all

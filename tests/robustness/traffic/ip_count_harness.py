@@ -39,8 +39,12 @@ from tests.robustness.validate.checker.running_jobs import check_job
 LINES, EPOCH_LINES = 1200, 200
 """Lines in a source; enough for about six epochs."""
 
-DEAD_LETTERS: Mapping[str, int] = {"unparsed": 17, "late": 15}
-"""What the job must refuse of them: fewer or more would be lines that were lost, or counted although late."""
+UNPARSED, LATE = 17, 15
+"""What the job must refuse of them: fewer or more would be lines that were lost, or counted although late.
+
+So many are late if the first three epochs have EPOCH_LINES each, however many read the rest. In one epoch
+none is.
+"""
 
 DRIVER_TIMEOUT_S = 250.0
 """A driver that has not exited by this time is killed and fails its test; a shutdown takes about 10 s."""
@@ -57,10 +61,20 @@ _SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 _BEGIN = datetime(2026, 1, 7, 12, 0, 0, tzinfo=UTC)
 
 
+LONG_ADDRESSES = 197
+"""Counts of addresses with more than eight characters, if each epoch has EPOCH_LINES: one for each epoch
+that changes it."""
+
+
 def access_lines(count: int = LINES, *, seed: int = 7) -> list[bytes]:
     """Return deterministic access-log lines: out of order, some late, some invalid."""
     rng = random.Random(seed)
     return [_line(i, rng) for i in range(count)]
+
+
+def count_unparsed(lines: Sequence[bytes]) -> int:
+    """Return how many access-log lines are invalid."""
+    return sum(b"(" in line for line in lines)
 
 
 def _line(i: int, rng: random.Random) -> bytes:
@@ -301,13 +315,31 @@ class Scenario:
         except SluicegateError:
             return False  # an epoch is between two sinks
 
-    def check_exact(self, lines: int = LINES) -> Mapping[str, int]:
-        """Assert that all lines were read and the sinks are exact; return the counts of `verify`."""
+    def check_exact(
+        self,
+        lines: int = LINES,
+        *,
+        unparsed: int = UNPARSED,
+        late: int | None = LATE,
+        refused: int = 0,
+    ) -> Mapping[str, int]:
+        """Assert that all lines were read and the sinks are exact; return the counts of `verify`.
+
+        `verify` accepts any number of dead letters that it can justify, so a test pins them.
+
+        Args:
+            lines: lines of the source.
+            unparsed: those that are invalid.
+            late: those that are late; None if it depends on when they were read.
+            refused: dead letters of counts that a sink refused.
+        """
         outcome = verify(self.settings)
         assert outcome.exact, outcome.findings
-        line_counts = outcome.checked["source lines"], outcome.checked["source lines not read yet"]
-        assert line_counts == (lines, 0)
-        return outcome.checked
+        checked = outcome.checked
+        assert (checked["source lines"], checked["source lines not read yet"]) == (lines, 0)
+        assert late in (None, checked["late lines"]), checked
+        assert checked["dead letters"] == unparsed + checked["late lines"] + refused, checked
+        return checked
 
     def check_rows(self) -> None:
         """Assert the same by the checker that shares no code with the job, and pin the dead letters.
@@ -317,7 +349,7 @@ class Scenario:
         """
         report = check_job("ip_count", self.settings, skew=LINES // 100)
         assert not report.anomalies, report
-        assert (report.rows, report.letters) == (LINES, DEAD_LETTERS)
+        assert (report.rows, report.letters) == (LINES, {"unparsed": UNPARSED, "late": LATE})
 
 
 def new_scenario(

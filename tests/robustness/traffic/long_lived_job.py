@@ -124,6 +124,11 @@ class Driver:
             time.sleep(_TICK_S)
         self.running.process.wait()
 
+    def last_line(self) -> str:
+        """Return the last line of its log."""
+        lines = self.running.text().strip().splitlines()
+        return lines[-1] if lines else "no output"
+
     def wait_code(self, timeout_s: float) -> int | None:
         """Wait until its Python process exits; return the code, or None if it does not."""
         deadline = time.monotonic() + timeout_s

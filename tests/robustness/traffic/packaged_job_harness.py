@@ -83,11 +83,17 @@ class JobScenario:
         )
         return failpoint
 
-    def check_exact(self) -> dict[str, int]:
-        """Assert that the sinks are exact; return the counts of `verify`."""
+    def check_exact(self, *, dead_letters: int | None = 0) -> dict[str, int]:
+        """Assert that the sinks are exact; return the counts of `verify`.
+
+        Args:
+            dead_letters: how many there are; None if the test pins them itself.
+        """
         assert self.job.verify is not None
         outcome = self.job.verify(self.settings)
         assert outcome.exact, outcome.findings
+        found = outcome.checked.get("dead letters", 0)
+        assert dead_letters in (None, found), outcome.checked
         return outcome.checked
 
     def check_rows(self, *, skew: int = 0) -> Mapping[str, int]:

@@ -101,7 +101,10 @@ class SteadyTraffic:
         self._ended.set()
         self._thread.join()
         self.check()
-        unsent = self._producer.flush(_FLUSH_S)
+        deadline = time.monotonic() + _FLUSH_S
+        # by the second: no signal is handled while the client waits
+        while (unsent := self._producer.flush(1.0)) and time.monotonic() < deadline:
+            self.check()
         if unsent or self._errors:
             raise TimeoutError(
                 f"topic {self._topic} did not accept all records: {self._errors[:1]}"

@@ -91,10 +91,14 @@ class Waits:
                 self._open[partition] = wait or Wait(stable, now, now)
 
     def longest(self, begin: float, end: float) -> float:
-        """Return the longest wait that overlaps a time span, in seconds."""
+        """Return the longest wait in a time span, in seconds.
+
+        What a wait lasted before the span belongs to what happened before.
+        """
         with self._lock:
             waits = [*self._ended, *self._open.values()]
-        return max((w.seconds for w in waits if w.end >= begin and w.begin <= end), default=0.0)
+        inside = [(max(w.begin, begin), w.end) for w in waits if w.begin <= end]
+        return max((until - since for since, until in inside if until > since), default=0.0)
 
 
 class SinkReaders:

@@ -42,3 +42,11 @@ def test_rows_appear_when_the_amount_changes() -> None:
     for now, amount in ((1, 10), (2, 10), (3, 12)):
         seen.see(amount, now)
     assert (seen.first_after(0), seen.first_after(1), seen.first_after(3)) == (1, 3, None)
+
+
+def test_what_a_wait_lasted_before_a_time_span_does_not_count() -> None:
+    """It belongs to the fault before."""
+    waits = Waits()
+    for now, stable in ((0, 5), (20, 5), (23, 9)):
+        waits.see(PARTITION, stable, 9, now)
+    assert waits.longest(20, 30) == 3

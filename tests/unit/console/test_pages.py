@@ -252,6 +252,14 @@ def test_a_job_shows_why_its_last_drivers_failed(tmp_path: Path, console: ASGIAp
     assert "failures/3 is damaged" in request(console, "/job/failed").text
 
 
+def test_a_failed_job_shows_when_it_is_tried_again(tmp_path: Path, console: ASGIApp) -> None:
+    store = in_doubt(tmp_path, "again")
+    at_ms = 1_893_456_005_000
+    write_failure(store.url, DriverFailure(at_ms - 9_000, 2.5, -9, next_try_ms=at_ms))
+    shown = request(console, "/job/again").text
+    assert "next try \u2013 by a new driver at 2030-01-01 00:00:05 UTC" in shown
+
+
 def test_a_job_shows_its_settings_and_what_differs_from_before(
     tmp_path: Path, console: ASGIApp
 ) -> None:

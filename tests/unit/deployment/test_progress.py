@@ -75,6 +75,28 @@ def test_the_first_epoch_is_sent_at_once_after_an_idle_report(server: ApiServer)
     reporter.close()
 
 
+def test_a_driver_reports_at_the_interval_of_its_environment(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (server.environment() | {"SLUICEGATE_PROGRESS_INTERVAL": "3600"}).items():
+        monkeypatch.setenv(name, value)
+    reporter = ProgressReporter.of_pod()
+    assert reporter._every_s == 3600.0
+    reporter.close()
+
+
+def test_a_failed_report_is_sent_again_before_the_next_one_is_due(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long interval must not let a failure make a driver look stuck."""
+    monkeypatch.setattr("sluicegate.deployment.progress.RETRY_S", 0.1)
+    server.status = 503
+    reporter = reporter_for(server, NEVER_S)
+    reporter.epoch(7)
+    assert [request.progress["epoch"] for request in server.wait(2)] == [7, 7]
+    reporter.close()
+
+
 def test_an_idle_query_reports_the_epoch_from_before_its_start(server: ApiServer) -> None:
     reporter = reporter_for(server, NEVER_S)
     reporter.before(41)

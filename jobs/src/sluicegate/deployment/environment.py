@@ -42,6 +42,8 @@ class DriverVariable(enum.StrEnum):
     """A JSON object of Spark settings."""
     DRIVER_MEMORY = "SLUICEGATE_DRIVER_MEMORY"
     """Heap of the driver's JVM, such as 2g; Spark's default is 1g."""
+    PROGRESS_INTERVAL = "SLUICEGATE_PROGRESS_INTERVAL"
+    """Least time between two reports of progress, in whole seconds; default 10."""
     DEAD_LETTER_TOPIC = "SLUICEGATE_DEAD_LETTER_TOPIC"
     """Topic for the dead letters of a packaged job."""
     TERMINATION_FILE = "SLUICEGATE_TERMINATION_FILE"
@@ -115,6 +117,7 @@ class DriverEnvironment:
         job: namespace/name of the resource.
         attempt: number of this driver among the drivers of its job.
         newest_checkpoint: highest number that the resource has given to a checkpoint; 0: unknown.
+        progress_interval_s: least time between two reports of progress, in seconds; 0: the default.
         pod_cpu_millis: CPU request of the driver's container in thousandths of a core; 0: unknown.
         pod_memory_mib: memory request of the driver's container in MiB; 0: unknown.
         restarts: drivers that `sluicegate run` has started after a failure; None: it did not start
@@ -131,6 +134,7 @@ class DriverEnvironment:
     job: str = ""
     attempt: str = ""
     newest_checkpoint: int = 0
+    progress_interval_s: int = 0
     pod_cpu_millis: int = 0
     pod_memory_mib: int = 0
     restarts: int | None = None
@@ -160,6 +164,7 @@ class DriverEnvironment:
             job=env.get(DriverVariable.JOB, ""),
             attempt=env.get(DriverVariable.ATTEMPT, ""),
             newest_checkpoint=_whole_number(env, DriverVariable.NEWEST_CHECKPOINT),
+            progress_interval_s=_whole_number(env, DriverVariable.PROGRESS_INTERVAL),
             pod_cpu_millis=_whole_number(env, DriverVariable.POD_CPU),
             pod_memory_mib=_whole_number(env, DriverVariable.POD_MEMORY),
             restarts=_whole_number(env, DriverVariable.RESTARTS)

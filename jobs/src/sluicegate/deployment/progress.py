@@ -1,8 +1,9 @@
 """Reports a driver's progress to Kubernetes, as an annotation of its own pod.
 
-A background thread sends the newest report: the first epoch at once, later ones at most every ten
-seconds. No epoch waits for the API server. A failure is logged once per kind, retried, and never
-ends the driver. Outside of a pod nothing is sent.
+A background thread sends the newest report: the first epoch at once, later ones at the interval that
+the operator chose, which is at most a quarter of the progress deadline. No epoch waits for the API
+server. A failure is logged once per kind, retried within ten seconds, and never ends the driver. Outside
+of a pod nothing is sent.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ import time
 from collections.abc import Callable
 from typing import TypedDict
 
-from sluicegate.deployment.environment import PROGRESS_ANNOTATION
+from sluicegate.deployment.environment import PROGRESS_ANNOTATION, DriverEnvironment
 from sluicegate.deployment.own_pod import OwnPod
 from sluicegate.deployment.pod_report import Annotatable, PodReport
 
 log = logging.getLogger("sluicegate.progress")
 
 EVERY_S = 10.0
+"""Interval of reports without an operator that chose one."""
+RETRY_S = 10.0
+"""Longest time until a failed report is sent again: the interval may be a minute."""
+
 _LAST_REPORT_S = 2.0
 """How long the end of a query waits until its last report is sent."""
 
@@ -60,8 +65,8 @@ class ProgressReporter:
 
     @classmethod
     def of_pod(cls) -> ProgressReporter:
-        """Return a reporter for the pod of this process."""
-        return cls(OwnPod.read())
+        """Return a reporter for the pod of this process, with the interval of its environment."""
+        return cls(OwnPod.read(), DriverEnvironment.read().progress_interval_s or EVERY_S)
 
     @property
     def enabled(self) -> bool:
@@ -117,7 +122,9 @@ class ProgressReporter:
         while (value := self._next_report()) is not None:
             sent = report.send(value)
             with self._changed:
-                self._unsent = self._unsent or not sent
+                if not sent:
+                    self._unsent = True
+                    self._next = min(self._next, time.monotonic() + RETRY_S)
                 if self._closed and not sent:
                     return  # the end of a driver does not wait for an API server that fails
 

@@ -16,7 +16,7 @@ _ENDPOINT = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?$"
 """Without user, path, query and fragment, whose meaning differs between clients."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Retention:
     """How much is kept of what jobs write."""
 
@@ -33,7 +33,7 @@ class Retention:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointVolumeSpec:
     """Desired state of a CheckpointVolume."""
 
@@ -100,7 +100,7 @@ class CheckpointVolumeSpec:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointVolumeStatus:
     """Observed state of a CheckpointVolume. Only the operator writes it."""
 

@@ -9,6 +9,7 @@ its schema. Its errors begin with what the object is part of, such as 'Streaming
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin
@@ -33,6 +34,11 @@ class Api(Format):
         if settings is None:
             return camel_case(name)
         return settings.renamed.get(name) or camel_case(name.removeprefix(settings.prefix))
+
+    def scalar(self, wanted: type[object], value: Any) -> object:  # noqa: ANN401 - as it was given
+        """Return a plain value as its type; of equal texts, such as reasons, memory has one."""
+        checked = super().scalar(wanted, value)
+        return sys.intern(checked) if type(checked) is str else checked
 
     def values(self, kind: type[object], field: dataclasses.Field[Any]) -> dict[str, str]:
         """Return the permitted values of a field in Python by their API names; empty for no enum."""
@@ -118,7 +124,7 @@ class Api(Format):
         if isinstance(value, tuple):
             return [self._rendered(get_args(hint)[0], item, defaults) for item in value]
         if isinstance(value, Mapping):
-            return dict(value)
+            return dict(value.items())
         if dataclasses.is_dataclass(value):
             return self.render(value, defaults=defaults)
         return value

@@ -10,7 +10,7 @@ from sluicegate_operator.api.fields import Instant
 TRUE, FALSE = "True", "False"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Condition:
     """One aspect of a resource's state."""
 

@@ -12,7 +12,8 @@ value, for fields that people read; false by default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -29,6 +30,49 @@ Instant = Annotated[float, Notation(to_instant, "a time such as 2026-01-31T12:00
 Template = Mapping[str, Any]
 """Part of a Kubernetes object, such as a pod template. It is not parsed: the API server validates it
 when the operator creates the object."""
+
+
+class PackedObject(Mapping[str, Any]):  # noqa: PLW1641 - as unhashable as a dictionary
+    """A JSON object stored as text and parsed on each access: a fifth of the memory of dictionaries.
+
+    For what every cached resource has and few reconciliations read.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        """Store an object; changes of `given` afterwards have no effect."""
+        if isinstance(given, PackedObject):
+            self.text: str = given.text
+        else:
+            self.text = json.dumps(dict(given), separators=(",", ":"))
+
+    def _parsed(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads(self.text)
+        return parsed
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - JSON
+        """Return a field's value."""
+        return self._parsed()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the fields."""
+        return iter(self._parsed())
+
+    def __len__(self) -> int:
+        """Return the number of fields."""
+        return len(self._parsed())
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return names and values, parsed once."""
+        return self._parsed().items()
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another mapping has the same fields, in any order."""
+        if isinstance(other, PackedObject):
+            return self.text == other.text or self._parsed() == other._parsed()
+        return self._parsed() == other
+
 
 SPEC_REJECTED = "a running driver continues with its old spec; no new driver is started"
 """What an invalid spec means for the data."""

@@ -12,7 +12,7 @@ from sluicegate_operator.api.fields import Instant, Rule
 from sluicegate_operator.api.schedule import Schedule
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SavepointSpec:
     """Desired state of a Savepoint."""
 
@@ -69,7 +69,7 @@ class SavepointSpec:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TakenStatus:
     """One completed savepoint."""
 
@@ -82,7 +82,7 @@ class TakenStatus:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DeletionStatus:
     """Deletion of savepoints' data, while it fails."""
 
@@ -93,7 +93,7 @@ class DeletionStatus:
     last_error: str = option("", "Error of the latest attempt that failed.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SavepointStatus:
     """Observed state of a Savepoint. Only the operator writes it."""
 

@@ -35,7 +35,7 @@ end before they begin, and days that no month has."""
 FORBID, REPLACE, ALLOW = "Forbid", "Replace", "Allow"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
     """When savepoints are taken; for a batch job see `RunSchedule`."""
 
@@ -64,7 +64,7 @@ class Schedule:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunSchedule(Schedule):
     """When a batch job runs."""
 

@@ -38,7 +38,7 @@ LAST_STATE, SAVEPOINT, STATELESS = "LastState", "Savepoint", "Stateless"
 UPGRADE_MODES = (LAST_STATE, SAVEPOINT, STATELESS)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StreamingJobSpec:
     """Desired state of a StreamingJob."""
 

@@ -19,7 +19,7 @@ WAIT_FOR_CONFIRMATION, RESTART = "WaitForConfirmation", "Restart"
 _MEMORY = r"^[0-9]+[kmgtKMGT]?$"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PodSettings:
     """The driver's pod, or each executor's pod."""
 
@@ -42,7 +42,7 @@ class PodSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutorSettings(PodSettings):
     """The executors."""
 
@@ -53,7 +53,7 @@ class ExecutorSettings(PodSettings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointSettings:
     """Where the job's checkpoint is stored."""
 
@@ -91,7 +91,7 @@ class CheckpointSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StartupSettings:
     """Limits for driver pods that do not get to run.
 
@@ -134,7 +134,7 @@ class StartupSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NodeLostSettings:
     """What happens when the driver's node stops responding."""
 
@@ -152,7 +152,7 @@ class NodeLostSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RollbackSettings:
     """Whether a new spec that does not work is replaced by the last stable one."""
 
@@ -169,7 +169,7 @@ class RollbackSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tracing:
     """Where traces are sent."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sluicegate.settings.schema import option
 from sluicegate_operator.api.conditions import Condition
-from sluicegate_operator.api.fields import Instant, Template
+from sluicegate_operator.api.fields import Instant, PackedObject, Template
 
 NONE, REQUESTED, ACTIVE, TERMINATED = "None", "Requested", "Active", "Terminated"
 """States of a driver: none yet; its pod is being created; its pod was observed; its end was recorded."""
@@ -39,7 +39,7 @@ PHASES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DriverStatus:
     """The driver of the latest attempt."""
 
@@ -75,7 +75,7 @@ class DriverStatus:
     stop_time: Instant | None = option(None, "Time at which the operator requested the stop.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StandbyStatus:
     """The standby: a second driver that goes on when the driver has ended."""
 
@@ -110,7 +110,7 @@ class StandbyStatus:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StartupStatus:
     """Why the newest driver does not start."""
 
@@ -126,7 +126,7 @@ class StartupStatus:
     tries: int = option(1, "Number of tries to start a driver since one last ran.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VerdictStatus:
     """What bounds a job."""
 
@@ -139,7 +139,7 @@ class VerdictStatus:
     message: str = option("", "Which sink and step it is, and whether more executors would help.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutorsStatus:
     """The executors of the newest driver, as it reports them."""
 
@@ -154,7 +154,7 @@ class ExecutorsStatus:
     time: Instant = option(..., "Time at which the operator wrote these numbers.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointStatus:
     """A checkpoint of the job, and how far it is."""
 
@@ -182,7 +182,7 @@ class CheckpointStatus:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FailureStatus:
     """A failed driver, or several old failures merged into one entry."""
 
@@ -203,7 +203,7 @@ class FailureStatus:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunStatus:
     """A run of a batch job with a schedule."""
 
@@ -221,7 +221,7 @@ class RunStatus:
     finish_time: Instant | None = option(None, "Time at which the operator recorded its end.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UpgradeStatus:
     """A spec change that is waiting for the old driver to end."""
 
@@ -229,7 +229,7 @@ class UpgradeStatus:
     savepoint: str = option("", "Name of the Savepoint that the upgrade takes.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AcceptedSpecStatus:
     """The newest valid spec."""
 
@@ -245,8 +245,12 @@ class AcceptedSpecStatus:
         "is too large to be stored.",
     )
 
+    def __post_init__(self) -> None:
+        """Store the spec as text."""
+        object.__setattr__(self, "spec", PackedObject(self.spec))
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StableSpecStatus:
     """The last spec with which a driver has completed an epoch, and its checkpoint."""
 
@@ -262,8 +266,12 @@ class StableSpecStatus:
         "savepoint sealed it.",
     )
 
+    def __post_init__(self) -> None:
+        """Store the spec as text."""
+        object.__setattr__(self, "spec", PackedObject(self.spec))
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RollbackStatus:
     """A spec that was replaced by the last stable one."""
 
@@ -275,7 +283,7 @@ class RollbackStatus:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StreamingJobStatus:
     """Observed state of a StreamingJob. Only the operator writes it."""
 

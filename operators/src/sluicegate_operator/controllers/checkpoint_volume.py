@@ -31,6 +31,9 @@ from sluicegate_operator.reconcile.observed import (
 )
 from sluicegate_operator.reconcile.overlaps import overlapping
 
+_FURTHER_JOB_S = 1.0
+"""Delay of a volume's reconciliation after the creation of a further job on it."""
+
 
 class VolumeController(StorageController):
     """Reconciles CheckpointVolumes."""
@@ -98,11 +101,18 @@ class VolumeController(StorageController):
         return min(jobs, await self.caches.savepoints.refresh(namespace))
 
     def _job_changed(self, key: Key, old: JobResource | None, new: JobResource | None) -> None:
-        """Queue the volume of a job that was created or has disappeared."""
+        """Queue the volume of a job that was created or has disappeared.
+
+        The first job of a volume protects it from deletion. A thousand more that are created with it need one
+        reconciliation for all of them, and not a thousand.
+        """
         if (old is None) == (new is None):
             return
         name = _volume_of(new or old)
-        if name:
+        volume = self.caches.volumes.get((key[0], name))
+        if new is not None and volume is not None and self.FINALIZER in volume.meta.finalizers:
+            self.queue.add_after((key[0], name), _FURTHER_JOB_S)
+        elif name:
             self.queue.add((key[0], name))
 
 

@@ -30,7 +30,7 @@ _REASON = re.compile("[A-Z][A-Za-z]{0,62}")
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DriverPod:
     """A driver's pod, without the state of its node.
 
@@ -83,6 +83,7 @@ def driver_pod_of(body: Json) -> DriverPod:
         standby_ready=api_labels.STANDBY_READY in annotations,
         restore_from=annotations.get(api_labels.RESTORE_FROM, ""),
         progress=_progress(annotations.get(api_labels.PROGRESS)),
+        progress_interval_s=_number(annotations.get(api_labels.PROGRESS_INTERVAL)),
         executors=_executors(annotations.get(api_labels.EXECUTORS)),
     )
     job = (meta.get("namespace", ""), labels.get(api_labels.JOB, ""))

@@ -28,13 +28,14 @@ class FleetUpgrades:
 
     def wait_reason(self, key: Key, now: float) -> str:
         """Return why a job must not begin an upgrade now; empty: it may."""
+        if not self.limit:
+            return ""
         under_way = (self._under_way | self._reserved) - {key}
-        if not self.limit or (len(under_way) < self.limit and not self._waiting.keys() - {key}):
-            return ""
-        waiting = {key: now} | self._waiting
-        waiting = {one: since for one, since in waiting.items() if one not in under_way}
-        if key in next_in_order(under_way, waiting, self.limit):
-            return ""
+        if len(under_way) < self.limit:
+            waiting = {key: now} | self._waiting
+            waiting = {one: since for one, since in waiting.items() if one not in under_way}
+            if key in next_in_order(under_way, waiting, self.limit):
+                return ""
         return (
             f"the new spec waits until other jobs are upgraded: at most {self.limit} at a time; "
             "restartNonce applies it now"
@@ -68,6 +69,8 @@ class FleetUpgrades:
 
     def _enqueue_next(self) -> None:
         under_way = self._under_way | self._reserved
+        if self.limit and len(under_way) >= self.limit:
+            return  # without a look at the waiting jobs, of which a fleet has thousands
         waiting = {one: since for one, since in self._waiting.items() if one not in under_way}
         for key in next_in_order(under_way, waiting, self.limit):
             self.enqueue(key)

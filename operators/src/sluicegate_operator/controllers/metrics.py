@@ -21,6 +21,7 @@ from sluicegate_operator.controllers.resource import (
     SavepointResource,
     runnable_spec,
 )
+from sluicegate_operator.kube.client import Api
 from sluicegate_operator.kube.resource import Key
 from sluicegate_operator.kube.work_queue import WorkQueue
 from sluicegate_operator.reconcile.upgrade_queue import waiting_since
@@ -33,16 +34,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._jobs, self._errors, self._held = (
+        self._jobs, self._requests, self._held = (
             _JobCollector(),
-            _ErrorCollector(),
+            _RequestCollector(),
             _HeldPodCollector(),
         )
         self._resources = _ResourceCollector()
         self.registry.register(self._resources)
         self.registry.register(self._held)
         self.registry.register(self._jobs)
-        self.registry.register(self._errors)
+        self.registry.register(self._requests)
         self._durations = Histogram(
             "sluicegate_reconcile_seconds",
             "Duration of one reconciliation of a resource, including its writes",
@@ -86,14 +87,18 @@ class Metrics:
             "sluicegate_leader", "1 on the replica that is the leader", registry=self.registry
         )
 
+    def watch_requests(self, api: Api) -> None:
+        """Export how many requests a client has sent."""
+        self._requests.api = api
+
     def watch_caches(self, caches: Caches) -> None:
         """Export what is in the caches, and their failures."""
-        self._errors.caches = caches.all()
+        self._requests.caches = caches.all()
         self._held.caches = self._resources.caches = caches
 
     def watch_queue(self, queue: WorkQueue[Key]) -> None:
         """Export the depth, age and failures of a queue."""
-        self._errors.queues.append(queue)
+        self._requests.queues.append(queue)
         self._depth.labels(queue.name).set_function(lambda: queue.depth)
         self._oldest.labels(queue.name).set_function(lambda: queue.oldest_age_s)
 
@@ -135,8 +140,10 @@ class Metrics:
 
 
 @dataclass(eq=False)
-class _ErrorCollector(Collector):
-    """The failures of queues and caches."""
+class _RequestCollector(Collector):
+    """The requests to the API server, and the failures of queues and caches."""
+
+    api: Api | None = None
 
     queues: list[WorkQueue[Key]] = field(default_factory=list)
     caches: Sequence[Cache[object]] = ()
@@ -161,6 +168,13 @@ class _ErrorCollector(Collector):
             "sluicegate_api_server_silent_seconds",
             "Time since the API server last answered, for the watch where that is longest ago",
         )
+        requests = CounterMetricFamily(
+            "sluicegate_api_requests_total",
+            "Requests to the API server; a watch counts once, when it is opened",
+            labels=["verb", "resource"],
+        )
+        for (verb, resource), count in self.api.requests.items() if self.api else ():
+            requests.add_metric([verb, resource], count)
         for queue in self.queues:
             for error, count in queue.errors.items():
                 reconciling.add_metric([queue.name, error], count)
@@ -169,7 +183,7 @@ class _ErrorCollector(Collector):
             unreadable.add_metric([cache.plural], cache.unreadable)
         if self.caches:
             silent.add_metric([], max(cache.silent_s for cache in self.caches))
-        return [reconciling, watching, unreadable, silent]
+        return [requests, reconciling, watching, unreadable, silent]
 
 
 @dataclass(eq=False)

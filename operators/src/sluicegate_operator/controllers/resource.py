@@ -23,7 +23,7 @@ Spec = TypeVar("Spec")
 Status = TypeVar("Status")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Resource(Generic[Spec, Status]):
     """A resource as it was read.
 

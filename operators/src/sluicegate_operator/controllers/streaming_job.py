@@ -14,6 +14,7 @@ from sluicegate_operator.api.locations import checkpoint_address, console_page, 
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.controllers.base import Controller
+from sluicegate_operator.controllers.caches import Index
 from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.credentials import read_access
 from sluicegate_operator.controllers.decode import DriverPod
@@ -71,6 +72,7 @@ class JobController(Controller[JobResource]):
     console_url: str = ""
     observer: Observer = field(init=False)
     upgrades: FleetUpgrades = field(init=False)
+    _jobs_by_folder: Index[JobResource, tuple[str, str, str]] = field(init=False)
     _deletions: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
 
     KIND = STREAMING_JOB
@@ -81,6 +83,7 @@ class JobController(Controller[JobResource]):
     def _register_listeners(self) -> None:
         self.observer = Observer(self.api, self.caches, self.checkpoints)
         self.upgrades = FleetUpgrades(self.limits.upgrades, self.queue.add)
+        self._jobs_by_folder = Index(self.caches.jobs, _folder_of)
         self.caches.jobs.listeners.append(self._job_changed)
         self.caches.jobs.listeners.append(self.upgrades.job_changed)
         self.caches.pods.listeners.append(self._pod_changed)
@@ -204,7 +207,8 @@ class JobController(Controller[JobResource]):
         return None if job.deleted else self._path_problem(job)
 
     def _path_problem(self, job: Job) -> SettingsInvalid | None:
-        jobs = self.caches.jobs.by_name(job.namespace).values()
+        keys = self._jobs_by_folder.keys(_folder(job.namespace, job.name, job.spec.checkpoint))
+        jobs = (one for key in keys if (one := self.caches.jobs.get(key)) is not None)
         valid = (job_of(one, one.valid_spec) for one in jobs if one.valid_spec is not None)
         other = job_with_path(job, valid)
         if other is None:
@@ -421,6 +425,16 @@ class JobController(Controller[JobResource]):
 def _job(resource: JobResource) -> Job:
     """Return a job for `reconcile_job`, with the placeholder if there is no spec that it could run."""
     return job_of(resource, runnable_spec(resource) or _PLACEHOLDER)
+
+
+def _folder_of(resource: JobResource) -> tuple[str, str, str] | None:
+    spec = resource.valid_spec
+    return None if spec is None else _folder(*resource.key, spec.checkpoint)
+
+
+def _folder(namespace: str, job: str, checkpoint: CheckpointSettings) -> tuple[str, str, str]:
+    """Return namespace, volume and first folder of a job's path: two paths that overlap share these."""
+    return namespace, checkpoint.volume, (checkpoint.path.strip("/") or job).split("/")[0]
 
 
 def _spec_error(resource: JobResource) -> SettingsInvalid | None:

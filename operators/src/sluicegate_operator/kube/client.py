@@ -12,6 +12,7 @@ import logging
 import re
 import ssl
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -24,7 +25,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import incluster_config
 
-from sluicegate_operator.kube.resource import Json
+from sluicegate_operator.kube.resource import Json, plural_of
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,8 @@ class Api:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self.requests: Counter[tuple[str, str]] = Counter()
+        """Requests sent since the start, by verb and the plural name of the resource; a watch is one."""
         self._old_sessions: list[tuple[float, aiohttp.ClientSession]] = []
         """Those that were replaced, oldest first, and when."""
         self._renewed = -REQUEST_S
@@ -130,6 +133,7 @@ class Api:
             ApiError: the request was refused, or there was no answer within `REQUEST_S`.
         """
         timeout = aiohttp.ClientTimeout(total=REQUEST_S)
+        self.requests[method, plural_of(path)] += 1
         if method != "GET":
             query = {**(query or {}), "timeout": f"{REQUEST_S:.0f}s"}
         response = await self._send(method, path, body, query, content_type, timeout)
@@ -154,6 +158,7 @@ class Api:
             ApiError: the watch was refused, or had no event for `SILENT_S`.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_S, sock_read=SILENT_S)
+        self.requests["WATCH", plural_of(path)] += 1
         response = await self._send("GET", path, None, query, "application/json", timeout)
         try:
             if response.status != HTTPStatus.OK:

@@ -33,7 +33,7 @@ _EXPIRES_AGAIN_S = 30.0
 _REMEMBERED_UIDS = 10_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
     """A cached object, as its converted value."""
 

@@ -46,6 +46,14 @@ class ResourceType:
         return "/".join(part for part in parts if part)
 
 
+def plural_of(path: str) -> str:
+    """Return the plural name of the resource type in a path of `ResourceType.path`; empty in another one."""
+    parts = path.strip("/").split("/")
+    parts = parts[2 if parts[0] == "api" else 3 :]
+    below = parts[2:] if parts[:1] == ["namespaces"] else []
+    return (below or parts or [""])[0]
+
+
 NAMESPACES = ResourceType("", "v1", "namespaces", "Namespace")
 NODES = ResourceType("", "v1", "nodes", "Node")
 PODS = ResourceType("", "v1", "pods", "Pod")
@@ -56,7 +64,7 @@ EVENTS = ResourceType("", "v1", "events", "Event")
 LEASES = ResourceType("coordination.k8s.io", "v1", "leases", "Lease")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Meta:
     """Metadata of an object.
 

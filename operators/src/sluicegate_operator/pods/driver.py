@@ -19,6 +19,7 @@ from sluicegate_operator.pods.environment import (
     driver_variables,
     is_distributed,
     literal,
+    progress_interval_s,
 )
 from sluicegate_operator.pods.executor import executor_template
 from sluicegate_operator.pods.privileges import validate_privileges
@@ -83,7 +84,10 @@ def _reserved_fields(
 ) -> dict[str, Any]:
     """Return the metadata and spec that a template cannot change."""
     spec = job.spec
-    annotations = {api_labels.SPEC_HASH: action.spec_hash}
+    annotations = {
+        api_labels.SPEC_HASH: action.spec_hash,
+        api_labels.PROGRESS_INTERVAL: str(progress_interval_s(spec)),
+    }
     if action.restore_from:
         annotations[api_labels.RESTORE_FROM] = action.restore_from
     container: dict[str, Any] = {

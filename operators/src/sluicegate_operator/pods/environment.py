@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,9 @@ _POD_FIELDS = {
     DriverVariable.POD_IP: "status.podIP",
 }
 
+_PROGRESS_INTERVAL_S = 60
+"""Longest interval of progress reports: each costs a request of the driver and one of the operator."""
+
 _REQUESTS = {
     DriverVariable.POD_CPU: {"resource": "requests.cpu", "divisor": "1m"},
     DriverVariable.POD_MEMORY: {"resource": "requests.memory", "divisor": "1Mi"},
@@ -70,6 +74,12 @@ def is_distributed(spec: StreamingJobSpec, mode: str) -> bool:
     problem that prevents executors from starting cannot prevent a job from ending.
     """
     return spec.executor.instances > 0 and mode != APPLY_ONLY
+
+
+def progress_interval_s(spec: StreamingJobSpec) -> int:
+    """Return the interval at which a driver reports progress: four reports must fit in the deadline."""
+    deadline_s = spec.progress_deadline_s or math.inf
+    return int(max(1, min(_PROGRESS_INTERVAL_S, deadline_s / 4)))
 
 
 def driver_variables(
@@ -88,6 +98,7 @@ def driver_variables(
         DriverVariable.NEWEST_CHECKPOINT: str(newest),
         DriverVariable.RESTORE_FROM: restore_from,
         DriverVariable.EPOCHS: json.dumps(_not_default(spec.epoch_settings()), sort_keys=True),
+        DriverVariable.PROGRESS_INTERVAL: str(progress_interval_s(spec)),
         DriverVariable.DRIVER_MEMORY: f"{heap_mib(spec.driver)}m",
         DriverVariable.DEAD_LETTER_TOPIC: spec.dead_letter_topic,
         DriverVariable.TERMINATION_FILE: TERMINATION_FILE,

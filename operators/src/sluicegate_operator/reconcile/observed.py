@@ -30,7 +30,7 @@ Spec = TypeVar("Spec")
 Status = TypeVar("Status")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """A pod's node.
 
@@ -46,7 +46,7 @@ class Node:
     out_of_service: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What a driver reports of itself.
 
@@ -61,7 +61,7 @@ class Progress:
     verdict: VerdictStatus | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Executors:
     """What a driver reports of its executors: how many are connected, and how many it has requested."""
 
@@ -69,7 +69,7 @@ class Executors:
     wanted: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A driver's pod.
 
@@ -92,6 +92,7 @@ class Pod:
         standby: it was created as a standby and has not been promoted, so it writes nothing.
         promoted: it was a standby.
         standby_ready: a standby that has reported that it waits for its promotion.
+        progress_interval_s: the interval of reports with which its driver was started; 0: unknown.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Pod:
     promoted: bool = False
     standby_ready: bool = False
     progress: Progress | None = None
+    progress_interval_s: int = 0
     executors: Executors | None = None
 
     @property

@@ -8,7 +8,8 @@ does not make the others wait for all of them.
 
 from __future__ import annotations
 
-from collections import Counter
+import heapq
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
 from sluicegate_operator.api.conditions import FALSE, TRUE
@@ -55,10 +56,14 @@ def next_in_order(
     """
     if not limit:
         return tuple(sorted(waiting, key=lambda key: (waiting[key], key)))
-    before = Counter(namespace for namespace, _ in under_way)
-    ranked = []
-    for key in sorted(waiting, key=lambda one: (waiting[one], one)):
-        ranked.append((before[key[0]], waiting[key], key))
-        before[key[0]] += 1
     free = max(0, limit - len(under_way))
-    return tuple(key for _, _, key in sorted(ranked)[:free])
+    before = Counter(namespace for namespace, _ in under_way)
+    by_namespace: defaultdict[str, list[tuple[float, Key]]] = defaultdict(list)
+    for key, since in waiting.items():
+        by_namespace[key[0]].append((since, key))
+    ranked = [
+        (before[namespace] + place, *one)
+        for namespace, jobs in by_namespace.items()
+        for place, one in enumerate(heapq.nsmallest(free, jobs))
+    ]
+    return tuple(key for _, _, key in heapq.nsmallest(free, ranked))

@@ -121,7 +121,9 @@ def _inside(folder: Path, *command: str) -> list[str | Path]:
 def parse(report: str) -> Result:
     """Return what a search has printed; raises HostError if it is not complete."""
     violated, states = _VIOLATED.search(report), _STATES.search(report)
-    complete = "errors: 0" in report and "max search depth too small" not in report
+    # "errors: 0" also stands in the report of a search that ran out of memory or depth
+    cut_off = "Search not completed" in report or "max search depth too small" in report
+    complete = "errors: 0" in report and not cut_off
     if states is None or not (complete or violated):
         raise HostError(f"The search did not end as expected:\n{report[-2000:]}")
     lines = re.findall(r'state \d+, "(.*)"$', report, re.MULTILINE)

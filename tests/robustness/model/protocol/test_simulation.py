@@ -133,6 +133,11 @@ class Machine(Schedules):
     @rule(back=st.integers(min_value=1, max_value=4))
     def restore_mysql(self, back: int) -> None:
         history = self.world.sinks["mysql"].history
+        if any(sink == "mysql" for _, sink in self.world.discards):
+            # The backup may be older than the discard, whose marker holds off a driver that has already
+            # read that nothing is discarded. Drivers that start afterwards read the discard again.
+            for driver in self.world.alive():
+                driver.crash()
         self.world.restore_sink("mysql", max(0, len(history) - 1 - back))
 
     @precondition(lambda self: self.world.decided)
@@ -182,10 +187,6 @@ class Hazards(Machine):
         except (OffsetLogDiverged, MarkerMismatch):
             if not self.world.events & {"offsets hazard", "wiped"}:
                 raise
-        except invariants.InvariantBroken:
-            if "wiped" not in self.world.events:
-                raise
-            invariants.check(self.world)
 
 
 FEW = settings(SETTINGS, max_examples=EXAMPLES // 4)
@@ -208,6 +209,18 @@ def test_invariants_hold_in_random_schedules(machine: type[Schedules]) -> None:
             error.add_note(f"in the schedule of seed {seed}")
             raise
     assert undecided <= MOST_WITHOUT_A_DECISION * SCHEDULES
+
+
+def test_wiped_markers_excuse_no_broken_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        invariants.violated("conservation", "by the test")
+
+    simulation = Hazards()
+    simulation.begin(retention=2, parts=1, overlap=False, delivery=EXACTLY_ONCE)
+    simulation.wipe_markers("kafka")
+    monkeypatch.setattr(invariants, "check_recovery", broken)
+    with pytest.raises(invariants.InvariantBroken, match="conservation"):
+        simulation.end()
 
 
 TestProtocol = pytest.mark.filterwarnings("error")(Machine.TestCase)

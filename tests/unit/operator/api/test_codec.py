@@ -1,5 +1,6 @@
 """Conversion between JSON objects and typed resources."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from sluicegate_operator.api.codec import parse, render
 from sluicegate_operator.api.savepoint import SavepointSpec
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import (
+    AcceptedSpecStatus,
     CheckpointStatus,
     DriverStatus,
     FailureStatus,
@@ -182,3 +184,13 @@ def test_a_status_survives_a_round_trip() -> None:
     assert written["failures"][0]["runSeconds"] == 0.5
     assert written["unconfirmedAttempts"] == [1, 2]
     assert parse(StreamingJobStatus, written, "status") == status
+
+
+def test_a_recorded_spec_equals_the_mapping_that_it_was_made_of() -> None:
+    """The API server returns 180.0 as 180, with sorted names."""
+    recorded = AcceptedSpecStatus(generation=1, spec_hash="", spec={"b": {"c": 180.0}, "a": [1]})
+    read = AcceptedSpecStatus(generation=1, spec_hash="", spec={"a": [1], "b": {"c": 180}})
+    assert recorded == read
+    assert recorded.spec == {"a": [1], "b": {"c": 180}}
+    assert recorded != dataclasses.replace(read, spec={"a": [1]})
+    assert render(recorded)["spec"] == {"a": [1], "b": {"c": 180}}

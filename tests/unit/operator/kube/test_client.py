@@ -15,12 +15,13 @@ from kubernetes.aio.config import incluster_config
 
 from sluicegate_operator.kube import client
 from sluicegate_operator.kube.client import Api, ApiError
+from sluicegate_operator.kube.resource import LEASES, NAMESPACES, PODS
 from tests.unit.operator.clocks import Clock
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-NAMESPACES, WATCHES = 100, 401
-"""One watch for each of four types in each namespace, and one for nodes."""
+WATCHES = 401
+"""One watch for each of four types in each of a hundred namespaces, and one for nodes."""
 
 
 async def served(handler: Handler, scene: Callable[[Api], Awaitable[None]]) -> None:
@@ -55,6 +56,28 @@ def test_the_watches_of_a_hundred_namespaces_leave_connections_for_requests() ->
             for number in range(WATCHES):
                 await stack.enter_async_context(api.watch(f"/{number}", {"watch": "true"}))
             assert await api.request("GET", "/lease") == {"answered": True}
+
+    asyncio.run(served(handler, scene))
+
+
+def test_requests_are_counted_by_verb_and_resource() -> None:
+    async def handler(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({})
+
+    async def scene(api: Api) -> None:
+        await api.request("GET", PODS.path())
+        await api.patch(PODS.path("shop", "clicks-1-driver", sub="status"), {})
+        await api.request("PUT", LEASES.path("system", "operator"), {})
+        await api.request("GET", NAMESPACES.path(name="shop"))
+        async with api.watch(PODS.path("shop"), {"watch": "true"}):
+            pass
+        assert dict(api.requests) == {
+            ("GET", "pods"): 1,
+            ("PATCH", "pods"): 1,
+            ("PUT", "leases"): 1,
+            ("GET", "namespaces"): 1,
+            ("WATCH", "pods"): 1,
+        }
 
     asyncio.run(served(handler, scene))
 

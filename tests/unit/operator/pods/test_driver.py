@@ -16,6 +16,7 @@ from sluicegate_operator.api.streaming_job_settings import (
     PodSettings,
     Tracing,
 )
+from sluicegate_operator.controllers.decode import driver_pod_of
 from sluicegate_operator.pods.spark_conf import mib, total_mib
 from tests.unit.operator.builders import spec
 from tests.unit.operator.pods.pod_builders import ALONE, VOLUME, container_of, env_of, pod_of
@@ -128,6 +129,7 @@ def request_of(resource: str, divisor: str) -> dict[str, object]:
         ("SLUICEGATE_CHECKPOINT", "s3://streams/team/clicks/2"),
         ("SLUICEGATE_NEWEST_CHECKPOINT", "2"),
         ("SLUICEGATE_EPOCHS", "{}"),
+        ("SLUICEGATE_PROGRESS_INTERVAL", "60"),
         ("SLUICEGATE_TERMINATION_FILE", "/dev/termination-log"),
         ("SLUICEGATE_DRIVER_MEMORY", "1024m"),
         ("SLUICEGATE_POD_NAME", {"fieldRef": {"fieldPath": "metadata.name"}}),
@@ -145,6 +147,19 @@ def request_of(resource: str, divisor: str) -> dict[str, object]:
 )
 def test_driver_receives_variable(name: str, value: object) -> None:
     assert env_of(pod_of(spec()))[name] == value
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "interval_s"), [(600.0, 60), (0.0, 60), (120.0, 30), (30.0, 7), (1.0, 1)]
+)
+def test_four_reports_of_a_driver_fit_in_its_progress_deadline(
+    deadline_s: float, interval_s: int
+) -> None:
+    """The operator reads the interval of a running driver from its pod."""
+    made = pod_of(spec(progress_deadline_s=deadline_s))
+    assert env_of(made)["SLUICEGATE_PROGRESS_INTERVAL"] == str(interval_s)
+    body = {**made, "metadata": {**made["metadata"], "uid": "u-1"}}
+    assert driver_pod_of(body).pod.progress_interval_s == interval_s
 
 
 def test_unset_fields_add_no_variables() -> None:

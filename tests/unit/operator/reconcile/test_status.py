@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from sluicegate.storage.verdict import _REASONS
 from sluicegate_operator.api.streaming_job_status import (
     ExecutorsStatus,
     StreamingJobStatus,
@@ -10,15 +13,6 @@ from sluicegate_operator.api.streaming_job_status import (
 from sluicegate_operator.reconcile.observed import Executors, Progress
 from tests.unit.operator.builders import NOW, alive, dead, job, observed, pod
 from tests.unit.operator.rule_cases import decide
-
-
-def test_progress_alone_is_written_at_most_twice_a_minute() -> None:
-    first = decide(job(status=alive()), observed(pod(progress=Progress(NOW, 7)))).status
-    for seconds, epoch in ((29.0, 7), (30.0, 9)):
-        seen = observed(pod(progress=Progress(NOW + seconds, 9)), as_of=NOW + seconds)
-        after = decide(job(status=first), seen, NOW + seconds).status
-        assert after.checkpoint.last_epoch == epoch
-        assert (after == first) is (epoch == 7)
 
 
 def test_what_bounds_a_job_is_shown_until_its_driver_has_ended() -> None:
@@ -42,13 +36,22 @@ def test_the_condition_of_the_verdict_changes_with_its_reason_alone() -> None:
 
     plan = at(0.0, "BoundByPlan", alive())
     assert bound(plan) == ("True", "BoundByPlan", NOW)
-    slower = at(40.0, "BoundByPlan", plan)
+    slower = at(60.0, "BoundByPlan", plan)
     assert slower.verdict != plan.verdict
     assert slower.conditions == plan.conditions
-    assert bound(at(80.0, "BoundBySink", slower)) == ("True", "BoundBySink", NOW)
-    assert bound(at(80.0, "Waits", slower)) == ("False", "Waits", NOW + 80)
-    assert bound(at(80.0, "Unknown", slower)) is None
-    assert bound(decide(job(status=slower), observed(dead(1)), NOW + 80).status) is None
+    assert bound(at(120.0, "BoundBySink", slower)) == ("True", "BoundBySink", NOW)
+    assert bound(at(120.0, "Waits", slower)) == ("False", "Waits", NOW + 120)
+    assert bound(at(120.0, "Unknown", slower)) is None
+    assert bound(decide(job(status=slower), observed(dead(1)), NOW + 120).status) is None
+
+
+@pytest.mark.parametrize("reason", [r for r in _REASONS.values() if r.startswith("BoundBy")])
+def test_the_condition_holds_for_each_bound_that_a_driver_may_report(reason: str) -> None:
+    verdict = VerdictStatus(reason=reason, message="takes 1 ms")
+    status = decide(job(status=alive()), observed(pod(progress=Progress(NOW, 7, verdict)))).status
+    (found,) = [c for c in status.conditions if c.type == "Bound"]
+    assert (found.status, found.reason) == ("True", reason)
+    assert found.message.startswith("an epoch takes most of its time in")
 
 
 def test_executors_are_shown_until_their_driver_has_ended() -> None:

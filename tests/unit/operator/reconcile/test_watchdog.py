@@ -69,6 +69,33 @@ DEADLINES = (
         events=["Stuck"],
     ),
     RuleCase(
+        "the deadline counts from the progress that a driver may have made after its last report",
+        job(status=alive()),
+        observed(
+            pod(running_at=NOW - 900, progress=Progress(NOW - 659, 7), progress_interval_s=60)
+        ),
+        "Running",
+    ),
+    RuleCase(
+        "a deadline shortened below three reports of a running driver does not stop it",
+        job(spec(progress_deadline_s=30), alive()),
+        observed(
+            pod(running_at=NOW - 900, progress=Progress(NOW - 179, 7), progress_interval_s=60)
+        ),
+        "Running",
+    ),
+    RuleCase(
+        "three missed reports of a running driver are enough for a shortened deadline",
+        job(spec(progress_deadline_s=30), alive()),
+        observed(
+            pod(running_at=NOW - 900, progress=Progress(NOW - 181, 7), progress_interval_s=60)
+        ),
+        "Stopping",
+        ["StopDriver"],
+        driver={"stop_reason": "Stuck"},
+        events=["Stuck"],
+    ),
+    RuleCase(
         "a progress deadline of 0 means none",
         job(spec(progress_deadline_s=0), alive()),
         observed(pod(running_at=NOW - 99999, progress=None)),

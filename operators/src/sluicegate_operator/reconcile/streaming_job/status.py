@@ -22,15 +22,20 @@ from sluicegate_operator.reconcile.streaming_job.failures import FENCED
 from sluicegate_operator.reconcile.streaming_job.watchdog import NODE_LOST, NOT_ENDING
 from sluicegate_operator.reconcile.upgrade_queue import UPGRADE_QUEUED
 
-PROGRESS_S = 30.0
-"""Progress alone is written at this interval: a thousand jobs must not each write at every epoch. The
-same holds for executors that come and go."""
+PROGRESS_S = 55.0
+"""Progress alone is written at this interval: a thousand jobs must not each write at every epoch. It is
+shorter than the minute between two reports of a driver, so that jitter does not make every second one wait."""
+EXECUTORS_S = 30.0
+"""Executors that come and go are written at this interval."""
 
 _BOUND, _UNKNOWN = "Bound", "Unknown"
 """The condition of a verdict, and the verdict of a driver that has had no epoch yet."""
 
 _BOUND_BY = {
+    "BoundBySource": "an epoch takes most of its time in asking its sources for new input; ",
+    "BoundByPlanning": "an epoch takes most of its time in Spark's planning; ",
     "BoundByPlan": "an epoch takes most of its time in the plan; ",
+    "BoundByState": "an epoch takes most of its time in committing its state; ",
     "BoundBySink": "an epoch takes most of its time in a sink; ",
     "BoundByStore": "an epoch takes most of its time in the checkpoint's store; ",
 }
@@ -60,7 +65,7 @@ def _set_executors(context: JobContext, pod: Pod | None, before: StreamingJobSta
     # a driver that stops to report them, or reports nonsense, causes no write
     if reported is None or (known and Executors(known.running, known.wanted) == reported):
         return
-    due = known.time + PROGRESS_S if known is not None else context.now
+    due = known.time + EXECUTORS_S if known is not None else context.now
     if context.status == before and context.now < due:
         context.requeue_at(due)
         return

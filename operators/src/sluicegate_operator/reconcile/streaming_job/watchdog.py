@@ -30,6 +30,9 @@ _IMAGE_ERRORS = (
 _KILL_S = 60.0
 """Time that a kubelet has, after the grace period, to kill a container and to report its end."""
 
+_MISSED_REPORTS = 3
+"""So many intervals without a report are the shortest time after which a driver may be considered stuck."""
+
 _MESSAGES = {
     STUCK: "it has made no progress",
     IMAGE: "its image could not be pulled",
@@ -103,7 +106,11 @@ def _check_progress(context: JobContext, pod: Pod, running_at: float) -> None:
     if pod.standby or pod.promoted:  # it may have waited for longer than the deadline
         began = max(began, context.driver.request_time or began)
     newest = max(began, pod.progress.at) if pod.progress else began
-    _stop_after(context, newest, context.spec.progress_deadline_s, STUCK)
+    # progress may be newer than its last report by an interval; and a deadline that was shortened while
+    # the driver runs must leave time for the reports that it sends
+    interval_s = pod.progress_interval_s
+    limit_s = max(context.spec.progress_deadline_s + interval_s, _MISSED_REPORTS * interval_s)
+    _stop_after(context, newest, limit_s, STUCK)
 
 
 def _stop_after(context: JobContext, since: float, limit_s: float, why: str) -> None:

@@ -1,0 +1,79 @@
+"""The sum of several long runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.report.run_report import ELSEWHERE, RunReport
+from tests.robustness.report.sum_of_runs import read_report, sum_as_markdown
+
+KILLED, PAUSED = "driver killed", "Kafka paused"
+
+
+def report(seed: int, actor: str, place: str, recovery_s: float, **fields: object) -> RunReport:
+    """Return the report of a run with one fault that passed."""
+    run = {"seed": seed, "job": "two_sinks", "delivery": "exactly-once", "store": False}
+    values = {
+        "seconds": 90.0,
+        "cells": {actor: {place: 1}},
+        "recovery_s": {actor: {"single": [recovery_s]}},
+        "reader_wait_s": {actor: {"single": [0.5]}},
+        "single": 1,
+        "judged": True,
+        "rows": 1234,
+        "drivers": 2,
+    }
+    return RunReport(run, **{**values, **fields})  # type: ignore[arg-type]
+
+
+def test_cells_and_times_of_all_runs_are_summed() -> None:
+    runs = [
+        report(1, KILLED, "before-stage", 10.0),
+        report(2, KILLED, "before-stage", 20.0),
+        report(3, PAUSED, "any moment", 5.0),
+    ]
+    page = sum_as_markdown(runs)
+    assert "3 faults, 0 of them double" in page
+    assert "| before-stage |  | 2 |" in page
+    assert "| driver killed | single | 2 | 15.0 | 20.0 | 20.0 | 0.5 | 0.5 |" in page
+    assert "| 2 | two_sinks, exactly-once | 1 | 0 | 1.5 | 2 | 1,234 | 0 |" in page
+    assert "**No anomaly**" in page
+
+
+def test_a_cell_counts_as_struck_once_and_only_at_its_failpoint() -> None:
+    runs = [report(n, KILLED, "before-stage", 10.0) for n in (1, 2)]
+    page = sum_as_markdown([*runs, report(3, PAUSED, ELSEWHERE, 5.0)])
+    assert "Struck were 1 of 250 cells" in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"anomalies": ["repeated: 7 in topic"]}, "seed 2: repeated: 7 in topic"),
+        ({"judged": False}, "seed 2: its rows are not judged"),
+    ],
+)
+def test_one_failed_run_fails_the_sum_and_is_named(fields: dict[str, object], reason: str) -> None:
+    page = sum_as_markdown(
+        [
+            report(1, KILLED, "before-stage", 10.0),
+            report(2, KILLED, "before-stage", 10.0, **fields),
+        ]
+    )
+    assert "**1 runs failed.**" in page
+    assert reason in page
+    assert "No anomaly" not in page
+
+
+def test_the_report_of_a_run_is_read_from_its_folder(tmp_path: Path) -> None:
+    run = report(1, KILLED, "before-stage", 10.0)
+    (tmp_path / "report.json").write_text(json.dumps(run.as_json()))
+    assert read_report(tmp_path) == run
+
+
+def test_a_run_that_was_killed_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"report\.json"):
+        read_report(tmp_path)

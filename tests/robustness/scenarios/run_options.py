@@ -1,0 +1,104 @@
+"""What a long run does, and when it ends."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sluicegate.packaged_job import PackagedJob
+from sluicegate_jobs import ip_count, two_sinks
+from tests.robustness.traffic.steady_traffic import access_lines, indicators
+
+JUDGMENT_S = 180.0
+"""What a run with an end reserves for reading the rest of the input and for judging it."""
+
+CLEAN_UP_S = 60.0
+"""What it reserves for stopping the readers and the servers."""
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """A job of the run: its input, and an SQL expression that changes with each of its rows."""
+
+    job: PackagedJob
+    records: Callable[[int], Iterator[bytes]]
+    amount: str
+
+
+JOBS = {
+    "two_sinks": RunJob(two_sinks.JOB, indicators, "SUM(indicate)"),
+    "ip_count": RunJob(ip_count.JOB, access_lines, "SUM(hits)"),
+}
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run does.
+
+    Args:
+        seed: of the plan and of the input.
+        faults: how many, at most.
+        minutes: after which no fault begins, except the first.
+        end_minutes: after which the run has ended; see `EndOfRun`.
+        job: a key of JOBS.
+        delivery: another guarantee than exactly-once shows that the checker finds what it breaks.
+        rate: records per second.
+        store: keep the checkpoint in an object store, whose requests fail.
+        only: cells 'place:actor', of which alone faults are drawn; empty for the whole matrix.
+    """
+
+    seed: int
+    faults: int
+    minutes: float
+    end_minutes: float
+    job: str
+    delivery: str
+    rate: float
+    store: bool
+    only: tuple[str, ...]
+
+
+class OutOfTime(Exception):
+    """The run was cut off at its end."""
+
+
+class EndOfRun:
+    """The end of a run, counted from the creation of this object.
+
+    A fault is not waited for any longer when JUDGMENT_S and CLEAN_UP_S are left: whether the job goes
+    on is then seen when it reads the rest of its input. A run that has not judged its rows when
+    CLEAN_UP_S are left is cut off.
+
+    Args:
+        minutes: length of the run.
+    """
+
+    def __init__(self, minutes: float) -> None:
+        self._cut_off = time.monotonic() + minutes * 60 - CLEAN_UP_S
+
+    def deadline(self, timeout_s: float) -> float:
+        """Return when a wait for a fault ends, by time.monotonic()."""
+        return min(time.monotonic() + timeout_s, self._cut_off - JUDGMENT_S)
+
+    def faults_over(self) -> bool:
+        """Return whether no fault is waited for any longer."""
+        return time.monotonic() >= self._cut_off - JUDGMENT_S
+
+    @contextmanager
+    def enforced(self) -> Iterator[None]:
+        """Raise OutOfTime in the main thread when the time is over, whatever it waits for."""
+
+        def cut_off(*_: object) -> None:
+            raise OutOfTime
+
+        before = signal.signal(signal.SIGALRM, cut_off)
+        # a timer of 0 would never fire
+        signal.setitimer(signal.ITIMER_REAL, max(self._cut_off - time.monotonic(), 0.001))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
