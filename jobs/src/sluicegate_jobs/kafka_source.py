@@ -17,6 +17,12 @@ _POLL_RECORDS = 10_000
 first and the last offset of the partition, so few records per poll mean many requests. A poll returns
 only what is fetched already, so memory stays bounded by max.partition.fetch.bytes."""
 
+_FETCH_WAIT_MS = 10
+"""How long a broker may hold back a fetch at the end of a partition, 500 by default in Kafka. After a poll the
+consumer has already sent its next fetch, and a broker answers the requests of a connection in their order:
+Spark's requests for offsets wait until that fetch has new records or its time is up. So the last poll of a
+slow topic took half a second more. Between two epochs nobody polls, so a short time costs no more fetches."""
+
 
 def kafka_source(
     spark: SparkSession, topic: str, bootstrap: str, max_records: int, *, headers: bool = False
@@ -40,6 +46,7 @@ def kafka_source(
         .option("startingOffsets", "earliest")
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.max.poll.records", _POLL_RECORDS)
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", max_records)
         .option("includeHeaders", headers)
