@@ -29,6 +29,7 @@ from tests.bench import (
     machine,
     page,
     produce,
+    recovery,
     report,
     start_time,
     throughput,
@@ -39,10 +40,13 @@ from tests.bench.figures import Run, anomalies
 from tests.bench.growth import Start
 from tests.bench.operator import rounds
 from tests.bench.plan import (
+    KILLS,
     LATENCY,
     MYSQL_LATENCY,
     PACES,
     PASS_THROUGH,
+    RECOVERY,
+    RECOVERY_CONTENDERS,
     WORKLOADS,
     Pace,
     Workload,
@@ -113,6 +117,13 @@ class Bench:
                 "query_s",
                 "first_epoch_s",
             )
+        kills = self._results.kills
+        for contender in shuffled(
+            RECOVERY_CONTENDERS if kills else (), seed=seed, round_=round_, workload=RECOVERY
+        ):
+            _print(f"  round {round_}: {RECOVERY}, {contender} ...")
+            run = recovery.run(contender, round_, kills, self._services, self._folder)
+            self._add_run(run, "recovery_p50_s", "recovery_max_s")
         for pace in self._results.paces:
             for contender in shuffled(
                 pace.contenders, seed=seed, round_=round_, workload=pace.name
@@ -196,6 +207,7 @@ def _selected(options: argparse.Namespace, arguments: Sequence[str]) -> Results:
     if options.quick:
         paces = [replace(pace, seconds=_QUICK_SECONDS) for pace in paces]
     jobs = _QUICK_JOBS if options.quick else options.jobs
+    kills = 1 if options.quick else KILLS
     return Results(
         1 if options.quick else options.rounds,
         options.seed,
@@ -203,6 +215,7 @@ def _selected(options: argparse.Namespace, arguments: Sequence[str]) -> Results:
         paces,
         starts,
         about(arguments),
+        kills=kills if options.only in (None, RECOVERY) else 0,
         jobs=jobs if options.only in (None, _OPERATOR) else 0,
         console_jobs=jobs if options.only in (None, _CONSOLE) else 0,
     )
@@ -213,7 +226,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="make bench ARGS=...", description="Compare Sluicegate with its peers."
     )
     names = [w.name for w in WORKLOADS]
-    names += [*growth.NAMES, LATENCY, MYSQL_LATENCY, _OPERATOR, _CONSOLE]
+    names += [*growth.NAMES, RECOVERY, LATENCY, MYSQL_LATENCY, _OPERATOR, _CONSOLE]
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
     parser.add_argument("--records", type=int, help="records per source topic; default by workload")
     parser.add_argument(
@@ -277,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
     code = 0
     try:
-        if results.workloads or results.paces or results.starts:
+        if results.workloads or results.paces or results.starts or results.kills:
             print(
                 "Starting Kafka and MariaDB (or using the servers from the environment)", flush=True
             )

@@ -36,6 +36,7 @@ class Joined:
     paces: dict[str, Pace] = field(default_factory=dict)
     starts: dict[str, Start] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
+    kills: int = 0
     jobs: int = 0
     operator: Sequence[Mapping[str, float]] = ()
     console_jobs: int = 0
@@ -66,6 +67,7 @@ def join(results: Iterable[Mapping[str, Any]]) -> Joined:
         runs = [Run(**run) for run in result["runs"]]
         measured = {run.workload for run in runs}
         joined.runs = [run for run in joined.runs if run.workload not in measured] + runs
+        joined.kills = result["kills"] or joined.kills
         if result["operator"]:
             joined.jobs, joined.operator = result["jobs"], result["operator"]
         if result["console"]:

@@ -32,6 +32,8 @@ from tests.bench.plan import (
     OTHER_ENGINES,
     OVERLAP,
     PACES,
+    RECOVERY,
+    RECOVERY_CONTENDERS,
     SLUICEGATE,
     WORKLOADS,
     Pace,
@@ -82,6 +84,7 @@ def _lines(joined: Joined, plot: Plot) -> Iterator[str]:
     yield from ("", "## Latency")
     for pace in PACES:
         yield from _latency(joined, joined.paces.get(pace.name, pace), plot)
+    yield from _recoveries(joined)
     yield from ("", "## Growth")
     yield from page_growth.partitions(joined, plot)
     yield from page_growth.state(joined, plot)
@@ -237,6 +240,30 @@ def _latency(joined: Joined, pace: Pace, plot: Plot) -> Iterator[str]:
         name = f"{only}-{pace.trigger}-{figure}".replace(" ", "-")
         if medians:
             yield from ("", plot(name, title, charts.bars(title, medians)))
+
+
+def _recoveries(joined: Joined) -> Iterator[str]:
+    yield from ("", "## Recovery", "", command(RECOVERY), "")
+    if not joined.kills:
+        yield NOT_MEASURED
+        return
+    yield paragraph(
+        f"From the kill of a driver (SIGKILL) until the next epoch is in every sink, {joined.kills} kills in "
+        "a round. The aims are 10 s for a cold start, and 2 s with a standby."
+    )
+    yield ""
+    figures = ("recovery_p50_s", "recovery_max_s")
+    yield from table(
+        ("", "p50 s", "slowest s", "runs"),
+        [
+            (
+                contender,
+                *(cell(joined, RECOVERY, contender, figure, 1) for figure in figures),
+                joined.sound(RECOVERY, contender),
+            )
+            for contender in RECOVERY_CONTENDERS
+        ],
+    )
 
 
 def _operator(joined: Joined) -> Iterator[str]:

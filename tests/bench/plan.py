@@ -44,6 +44,7 @@ KEY_COUNT: Final = "key-count"
 """A running count of each key."""
 MYSQL_LATENCY: Final = "mysql-latency"
 LATENCY: Final = "latency"
+RECOVERY: Final = "recovery"
 
 WARM_UP_EPOCHS: Final = 2
 """Unmeasured epochs in which the JVM compiles, producers connect and Python workers start."""
@@ -259,6 +260,12 @@ PACES: Final[tuple[Pace, ...]] = (
 LATENCY_VALUE_BYTES: Final = 100
 LATENCY_PARTITIONS: Final = 4
 LATENCY_EPOCH_RECORDS: Final = 200_000
+
+COLD: Final = "cold-start"
+STANDBY: Final = "standby"
+RECOVERY_CONTENDERS: Final = (COLD, STANDBY)
+KILLS: Final = 5
+"""Kills of the driver in a round of a contender."""
 
 
 def shuffled(contenders: Sequence[T], *, seed: int, round_: int, workload: str) -> list[T]:

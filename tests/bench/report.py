@@ -25,6 +25,8 @@ from tests.bench.plan import (
     ORDERS,
     OTHER_ENGINES,
     OVERLAP,
+    RECOVERY,
+    RECOVERY_CONTENDERS,
     RIVALS,
     SLUICEGATE,
     SPARK,
@@ -47,6 +49,8 @@ class Results:
     about: About | None = None
     runs: list[Run] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
+    kills: int = 0
+    """Kills in each round of a contender of the recoveries; 0 skips them."""
     jobs: int = 0
     """StreamingJobs of the operator benchmark; 0 skips it."""
     operator: list[dict[str, float]] = field(default_factory=list)
@@ -78,6 +82,8 @@ def _lines(results: Results) -> Iterator[str]:
         yield from _throughput(results, workload)
     if results.starts:
         yield from _starts(results)
+    if results.kills:
+        yield from _recoveries(results)
     for pace in results.paces:
         yield from _latency(results, pace)
     if results.jobs:
@@ -163,6 +169,19 @@ def _starts(results: Results) -> Iterator[str]:
         )
         sound = f"{first.count if first else 0}/{results.rounds}"
         yield f"  {start.epochs:<24,}{shown(query, 1):>30}{shown(first, 1):>30}{sound:>8}"
+
+
+def _recoveries(results: Results) -> Iterator[str]:
+    yield ""
+    yield f"{RECOVERY}: kill -9 of the driver -> the next epoch in every sink, {results.kills} kills a round"
+    yield f"  {'':<24}{'p50 s, median (min - max)':>30}{'slowest s':>30}{'sound':>8}"
+    for contender in RECOVERY_CONTENDERS:
+        p50, slowest = (
+            spread(results.runs, RECOVERY, contender, name)
+            for name in ("recovery_p50_s", "recovery_max_s")
+        )
+        sound = f"{p50.count if p50 else 0}/{results.rounds}"
+        yield f"  {contender:<24}{shown(p50, 1):>30}{shown(slowest, 1):>30}{sound:>8}"
 
 
 def seen_by(pace: Pace) -> str:

@@ -9,7 +9,16 @@ from xml.dom.minidom import parseString
 from tests.bench import charts, growth, page, page_parts, report
 from tests.bench.about import About, about
 from tests.bench.figures import Run, Spread
-from tests.bench.plan import FLINK, PACES, SLUICEGATE, SPARK, WORKLOADS, Workload
+from tests.bench.plan import (
+    FLINK,
+    PACES,
+    RECOVERY,
+    SLUICEGATE,
+    SPARK,
+    STANDBY,
+    WORKLOADS,
+    Workload,
+)
 from tests.bench.report import Results
 
 NAMED = {workload.name: workload for workload in WORKLOADS}
@@ -57,6 +66,14 @@ def test_a_lower_latency_is_ahead(tmp_path: Path) -> None:
     assert "| latency, p99 | 1.00 (1.00 - 1.00) | equal | at most 1: met |" in text
 
 
+def test_recoveries_have_a_row_for_each_way_to_recover(tmp_path: Path) -> None:
+    figures = {"recovery_p50_s": 1.8, "recovery_max_s": 2.1}
+    result = {**results(Run(RECOVERY, STANDBY, 1, figures=figures)), "kills": 5}
+    text = written(tmp_path, result)
+    assert "| standby | 1.8 (1.8 - 1.8) | 2.1 (2.1 - 2.1) | 1/1 |" in text
+    assert "| cold-start |  |  | 0/0 |" in text
+
+
 def test_a_run_with_an_anomaly_is_named_and_has_no_figure(tmp_path: Path) -> None:
     text = written(tmp_path, results(Run(COPY.name, SPARK, 1, anomaly="2 rows instead of 3")))
     assert f"| 1 | {COPY.name} | {SPARK} | 2 rows instead of 3 |" in text
@@ -79,9 +96,9 @@ def test_files_are_joined_and_the_later_one_counts(tmp_path: Path) -> None:
 
 def test_a_page_without_files_names_the_command_of_each_part(tmp_path: Path) -> None:
     text = written(tmp_path)
-    for name in (*NAMED, *growth.NAMES, "latency", "mysql-latency", "operator", "console"):
+    for name in (*NAMED, *growth.NAMES, RECOVERY, "latency", "mysql-latency", "operator", "console"):
         assert f"--only {name}" in text
-    assert text.count(page_parts.NOT_MEASURED) == len(WORKLOADS) + len(PACES) + 3 + 2 + 1
+    assert text.count(page_parts.NOT_MEASURED) == len(WORKLOADS) + len(PACES) + 3 + 3 + 1
 
 
 def test_each_plot_that_the_page_shows_is_written(tmp_path: Path) -> None:
