@@ -296,7 +296,7 @@ class Platform:
     ) -> str:
         """Wait until a job has read all input and `sluicegate verify` finds its sinks exact.
 
-        Fails at the first finding that cannot go away; see `proves_wrong`.
+        Fails at once when a row is repeated, because that cannot go away.
 
         Args:
             job: the packaged job.
@@ -311,12 +311,11 @@ class Platform:
         output = [""]
 
         def poll() -> str | None:
-            before = output[0]
             try:
                 output[0] = self.command(*arguments)
             except CommandFailed as error:
                 output[0] = str(error)
-                if proves_wrong(output[0], before):
+                if proves_wrong(output[0]):
                     raise
                 return None  # the job is in the middle of an epoch
             return output[0] if _all_read(output[0]) else None
@@ -327,17 +326,13 @@ class Platform:
             raise AssertionError(f"{error}: {output[0]}") from None
 
 
-def proves_wrong(output: str, before: str) -> bool:
-    """Return whether a failed `sluicegate verify` of a running job proves that its sinks are wrong.
+def proves_wrong(output: str) -> bool:
+    """Return whether what a failed `sluicegate verify` printed proves that a job's sinks are wrong.
 
-    A duplicate never goes away. What looks lost or wrong may only be an epoch that was applied during
-    the check, unless the next check finds the same.
-
-    Args:
-        output: what it has printed.
-        before: what the check before has printed.
+    A duplicate never goes away. What looks lost or wrong may be in an epoch that is decided, and that the
+    next driver applies when it has started.
     """
-    return "NOT EXACT" in output and ("DUPLICATED: " in output or output == before)
+    return "NOT EXACT" in output and "DUPLICATED: " in output
 
 
 def _all_read(output: str) -> bool:
