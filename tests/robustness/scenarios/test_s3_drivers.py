@@ -52,7 +52,9 @@ def test_a_driver_killed_at_a_random_failpoint_loses_and_repeats_nothing(
 ) -> None:
     killed = scenario.run(f"{SeededRandom().draw_failpoint(range(4))}=kill-group")
     assert killed.code == -signal.SIGKILL, killed.log
-    finish_exact(scenario)
+    scenario.finish()
+    # how many lines are late depends on the epoch of the kill: the next one reads all that is left
+    scenario.check_exact(late=None)
 
 
 @pytest.mark.parametrize("name", ["commits/2", r"state/0/0/3\.changelog"])
