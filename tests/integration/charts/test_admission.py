@@ -112,7 +112,7 @@ def changed(
     return made
 
 
-def contained(**security: Any) -> dict[str, Any]:
+def contained(**security: object) -> dict[str, Any]:
     return {"containers": [{"name": "x", "image": "none", "securityContext": security}]}
 
 

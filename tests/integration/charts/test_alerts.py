@@ -94,7 +94,8 @@ def test_an_alert_has_no_link_without_a_console(charts: Charts, chart: str) -> N
 def test_alerts_of_the_operator_link_to_the_console_of_its_events(charts: Charts) -> None:
     url = "https://console.example.com"
     values = {**VALUES["operator"], "consoleURL": url}
-    (group, *_) = only_of_kind(charts.render("operator", values), "PrometheusRule")["spec"]["groups"]
+    rules = only_of_kind(charts.render("operator", values), "PrometheusRule")
+    (group, *_) = rules["spec"]["groups"]
     links = {rule["annotations"]["console_url"] for rule in group["rules"]}
     assert links == {url, url + PAGES_OF_JOBS["operator"]}
 
