@@ -96,7 +96,15 @@ def test_files_are_joined_and_the_later_one_counts(tmp_path: Path) -> None:
 
 def test_a_page_without_files_names_the_command_of_each_part(tmp_path: Path) -> None:
     text = written(tmp_path)
-    for name in (*NAMED, *growth.NAMES, RECOVERY, "latency", "mysql-latency", "operator", "console"):
+    for name in (
+        *NAMED,
+        *growth.NAMES,
+        RECOVERY,
+        "latency",
+        "mysql-latency",
+        "operator",
+        "console",
+    ):
         assert f"--only {name}" in text
     assert text.count(page_parts.NOT_MEASURED) == len(WORKLOADS) + len(PACES) + 3 + 3 + 1
 
