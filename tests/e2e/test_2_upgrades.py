@@ -21,7 +21,8 @@ DRIVERS = "sluicegate.dev/role=driver"
 SERVERS = ("kafka", "mysql", "object-store", "collector")
 OPERATORS = "app.kubernetes.io/name=operator"
 DEFAULT = (
-    "import sluicegate_operator.api.streaming_job as m; print(m.StreamingJobSpec.image_pull_policy)"
+    "import sluicegate_operator.api.streaming_job as m; "
+    "print(m.StreamingJobSpec.__dataclass_fields__['image_pull_policy'].default)"
 )
 LOCATE = "import sluicegate_operator.api.streaming_job as module; print(module.__file__)"
 
