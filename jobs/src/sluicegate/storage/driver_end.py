@@ -7,12 +7,13 @@ the process that would have recorded it.
 from __future__ import annotations
 
 import enum
-import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sluicegate.storage.driver_failure import write_newest
-from sluicegate.storage.epoch_report import finite
+from sluicegate.storage.epoch_report import finite, read_parsed
 from sluicegate.storage.object_store import ObjectStore
 
 FOLDER = "ends/"
@@ -65,11 +66,8 @@ def read_end(checkpoint: ObjectStore, name: str) -> DriverEnd | None:
         ValueError: the object is damaged, or has the format of another version.
         StoreUnavailable: the store did not answer.
     """
-    stored = checkpoint.read(name)
-    if stored is None:
-        return None
-    try:
-        fields = json.loads(stored)
-        return DriverEnd(int(fields["ended_at_ms"]), finite(fields["ran_s"]), Why(fields["why"]))
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
+    return read_parsed(checkpoint, name, _parsed)
+
+
+def _parsed(fields: Mapping[str, Any]) -> DriverEnd:
+    return DriverEnd(int(fields["ended_at_ms"]), finite(fields["ran_s"]), Why(fields["why"]))

@@ -11,10 +11,11 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sluicegate.deployment.termination import Reason
 from sluicegate.errors import CheckpointOfAnotherJob, OwnedByAnother, StoreUnavailable
-from sluicegate.storage.epoch_report import finite
+from sluicegate.storage.epoch_report import finite, read_parsed
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
 
@@ -118,17 +119,14 @@ def read_failure(checkpoint: ObjectStore, name: str) -> DriverFailure | None:
         ValueError: the object is damaged, or has the format of another version.
         StoreUnavailable: the store did not answer.
     """
-    stored = checkpoint.read(name)
-    if stored is None:
-        return None
-    try:
-        fields = json.loads(stored)
-        return DriverFailure(
-            ended_at_ms=int(fields["ended_at_ms"]),
-            ran_s=finite(fields["ran_s"]),
-            exit_code=int(fields["exit_code"]),
-            **{part: str(fields[part]) for part in ("kind", "what", "data", "do", "then")},
-            next_try_ms=int(fields.get("next_try_ms", 0)),
-        )
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
+    return read_parsed(checkpoint, name, _parsed)
+
+
+def _parsed(fields: Mapping[str, Any]) -> DriverFailure:
+    return DriverFailure(
+        ended_at_ms=int(fields["ended_at_ms"]),
+        ran_s=finite(fields["ran_s"]),
+        exit_code=int(fields["exit_code"]),
+        **{part: str(fields[part]) for part in ("kind", "what", "data", "do", "then")},
+        next_try_ms=int(fields.get("next_try_ms", 0)),
+    )

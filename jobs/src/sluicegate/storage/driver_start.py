@@ -17,13 +17,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from typing import Any
 
 from sluicegate.deployment.environment import DriverEnvironment
 from sluicegate.errors import SluicegateError
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.schema import choices_of, key_of
-from sluicegate.storage.epoch_report import finite
+from sluicegate.storage.epoch_report import finite, read_parsed
 from sluicegate.storage.object_store import ObjectStore, open_store
 
 log = logging.getLogger("sluicegate.starts")
@@ -169,17 +170,13 @@ def read_start(checkpoint: ObjectStore, name: str) -> DriverStart | None:
         ValueError: the object is damaged, or has the format of another version.
         StoreUnavailable: the store did not answer.
     """
-    stored = checkpoint.read(name)
-    if stored is None:
-        return None
-    try:
-        fields = json.loads(stored)
-        settings = {str(key): str(value) for key, value in fields["settings"].items()}
-        times = fields.get("seconds", {}).items()
-        seconds = {str(part): finite(took_s) for part, took_s in times}
-        return DriverStart(int(fields["started_at_ms"]), settings, seconds)
-    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
+    return read_parsed(checkpoint, name, _parsed)
+
+
+def _parsed(fields: Mapping[str, Any]) -> DriverStart:
+    settings = {str(key): str(value) for key, value in fields["settings"].items()}
+    seconds = {str(part): finite(took_s) for part, took_s in fields.get("seconds", {}).items()}
+    return DriverStart(int(fields["started_at_ms"]), settings, seconds)
 
 
 def _text(value: object) -> str:

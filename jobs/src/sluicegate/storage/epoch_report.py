@@ -12,15 +12,17 @@ import json
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sluicegate.errors import StoreUnavailable
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
 from sluicegate.storage.object_store import ObjectStore
 
 log = logging.getLogger("sluicegate.epoch")
+
+Parsed = TypeVar("Parsed")
 
 APPLY = "apply"
 """The step in which a sink applies its parts; a step that failed and was repeated is there twice."""
@@ -171,13 +173,30 @@ def read_report(checkpoint: ObjectStore, epoch: int) -> EpochReport | None:
         ValueError: the object is damaged, or has the format of another version.
         StoreUnavailable: the store did not answer.
     """
-    stored = checkpoint.read(_name(epoch))
+    return read_parsed(checkpoint, _name(epoch), _parsed)
+
+
+def read_parsed(
+    checkpoint: ObjectStore, name: str, parse: Callable[[Mapping[str, Any]], Parsed]
+) -> Parsed | None:
+    """Return a JSON object of a checkpoint that no decision reads, None if there is none.
+
+    Args:
+        checkpoint: the checkpoint.
+        name: of the object.
+        parse: returns what its fields mean.
+
+    Raises:
+        ValueError: the object is damaged, or has the format of another version.
+        StoreUnavailable: the store did not answer.
+    """
+    stored = checkpoint.read(name)
     if stored is None:
         return None
     try:
-        return _parsed(json.loads(stored))
+        return parse(json.loads(stored))
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{_name(epoch)} is damaged or of another version: {error!r}") from error
+        raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
 
 
 def _name(epoch: int) -> str:
