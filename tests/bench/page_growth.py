@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.bench import charts, growth
 from tests.bench.figures import Spread, spread
 from tests.bench.joined import Joined
 from tests.bench.page_parts import NOT_MEASURED, Plot, cell, command, table
-from tests.bench.plan import SLUICEGATE
+from tests.bench.plan import SLUICEGATE, Workload
+
+Series = dict[str, list[tuple[float, Spread]]]
+"""The points of each line of a plot, by its label."""
 
 
 def partitions(joined: Joined, plot: Plot) -> Iterator[str]:
@@ -35,13 +38,10 @@ def partitions(joined: Joined, plot: Plot) -> Iterator[str]:
             for contender in workload.contenders
         ],
     )
-    series: dict[str, list[tuple[float, Spread]]] = {}
-    for workload in grown:
-        for contender in workload.contenders:
-            value = spread(joined.runs, workload.name, contender, "records_s")
-            if value is not None:
-                label = f"{contender}, {workload.cores} cores".replace("1 cores", "1 core")
-                series.setdefault(label, []).append((workload.partitions, value))
+    series: Series = {}
+    for workload, contender, value in _measured(joined, grown, "records_s"):
+        label = f"{contender}, {workload.cores} cores".replace("1 cores", "1 core")
+        series.setdefault(label, []).append((workload.partitions, value))
     title = "Records a second by partitions"
     yield from ("", plot(name, title, charts.lines(title, "partitions", "records/s", series)))
 
@@ -71,14 +71,22 @@ def state(joined: Joined, plot: Plot) -> Iterator[str]:
             for contender in workload.contenders
         ],
     )
-    series: dict[str, list[tuple[float, Spread]]] = {}
-    for workload in grown:
-        for contender in workload.contenders:
-            value = spread(joined.runs, workload.name, contender, "epoch_p50_ms")
-            if value is not None:
-                series.setdefault(contender, []).append((workload.keys, value))
+    series: Series = {}
+    for workload, contender, value in _measured(joined, grown, "epoch_p50_ms"):
+        series.setdefault(contender, []).append((workload.keys, value))
     title = "Milliseconds of an epoch (p50) by keys in the state"
     yield from ("", plot(name, title, charts.lines(title, "keys", "ms", series)))
+
+
+def _measured(
+    joined: Joined, grown: Sequence[Workload], figure: str
+) -> Iterator[tuple[Workload, str, Spread]]:
+    """Yield a figure of each workload and contender that has it."""
+    for workload in grown:
+        for contender in workload.contenders:
+            value = spread(joined.runs, workload.name, contender, figure)
+            if value is not None:
+                yield workload, contender, value
 
 
 def starts(joined: Joined, plot: Plot) -> Iterator[str]:
