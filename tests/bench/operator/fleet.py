@@ -16,6 +16,9 @@ Figure = tuple[str, float]
 
 _OTHER_EVERY_S = 0.25
 
+_EDITS_S = 50.0
+"""Edits per second. As fast as the API server takes them, they alone would keep it busy."""
+
 
 async def at_rest(cluster: BenchCluster, names: Sequence[str]) -> AsyncIterator[Figure]:
     """Count the operator's requests while each driver reports progress each minute."""
@@ -29,7 +32,7 @@ async def at_rest(cluster: BenchCluster, names: Sequence[str]) -> AsyncIterator[
 
 
 async def upgraded(cluster: BenchCluster, names: Sequence[str]) -> AsyncIterator[Figure]:
-    """Change the image of all jobs at once, and create others until all of them run it."""
+    """Change the image of all jobs, 50 a second, and create others until all of them run it."""
     patience_s = max(PATIENCE_S, float(len(names)))
     async with Drivers(cluster, names) as drivers:
         await until(lambda: drivers.all_up)
@@ -43,7 +46,7 @@ async def upgraded(cluster: BenchCluster, names: Sequence[str]) -> AsyncIterator
         start_s = time.monotonic()
         others = asyncio.create_task(_create_others(cluster))
         try:
-            await asyncio.gather(*(cluster.set_image(name, "jobs:2") for name in names))
+            await asyncio.gather(*(_edit(cluster, name, at) for at, name in enumerate(names)))
             await until(all_upgraded, every_s=0.1, within_s=patience_s)
             yield report.UPGRADED, time.monotonic() - start_s
         finally:
@@ -59,6 +62,11 @@ async def upgraded(cluster: BenchCluster, names: Sequence[str]) -> AsyncIterator
             if attempt > before.get(name, attempt)
         )
         yield report.UPGRADE_PAUSE, max(b - a for a, b in pairwise([start_s, *sorted(new)]))
+
+
+async def _edit(cluster: BenchCluster, name: str, number: int) -> None:
+    await asyncio.sleep(number / _EDITS_S)
+    await cluster.set_image(name, "jobs:2")
 
 
 async def _create_others(cluster: BenchCluster) -> list[float]:

@@ -55,6 +55,8 @@ class BenchCluster:
             api, PODS, driver_pod_of, self._changed, NAMESPACE, f"{GROUP}/role=driver"
         )
         self._request_slots = asyncio.Semaphore(_MAX_REQUESTS)
+        self._kubelet_slots = asyncio.Semaphore(_MAX_REQUESTS)
+        """Of their own: kubelets do not wait until a user has edited a thousand jobs."""
 
     def _changed(self, key: Key, old: DriverPod | None, new: DriverPod | None) -> None:
         if new is not None:
@@ -206,7 +208,7 @@ class BenchCluster:
             "restartCount": 0,
         }
         status = {"phase": phase, "containerStatuses": [{**container, "state": state}]}
-        async with self._request_slots:
+        async with self._kubelet_slots:
             start = time.monotonic()
             path = PODS.path(NAMESPACE, f"{job}-{attempt}-driver", sub="status")
             await self.api.patch(path, {"status": status})

@@ -86,7 +86,7 @@ class Controller(ABC, Generic[ResourceT]):
     def enqueue_all(self) -> None:
         """Queue every resource, after this replica became the leader."""
         for key in self._cache:
-            self.queue.add(key)
+            self.queue.add(key, bulk=True)
 
     def cancel_tasks(self) -> None:
         """Cancel what runs in worker processes, after this replica stopped being the leader."""

@@ -74,3 +74,18 @@ class FleetUpgrades:
         waiting = {one: since for one, since in self._waiting.items() if one not in under_way}
         for key in next_in_order(under_way, waiting, self.limit):
             self.enqueue(key)
+
+
+def may_be_one_of_many(old: JobResource, new: JobResource) -> bool:
+    """Return whether a change is an edit as of a whole fleet, which must not delay other work.
+
+    A new image or setting is. To suspend, restart or delete a job is not, nor is what the operator writes.
+    """
+    if old.meta.generation == new.meta.generation or new.meta.deleted:
+        return False
+    before, after = old.valid_spec, new.valid_spec
+    return (
+        before is not None
+        and after is not None
+        and (before.suspend, before.restart_nonce) == (after.suspend, after.restart_nonce)
+    )

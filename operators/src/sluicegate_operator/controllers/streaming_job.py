@@ -18,7 +18,7 @@ from sluicegate_operator.controllers.caches import Index
 from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.credentials import read_access
 from sluicegate_operator.controllers.decode import DriverPod
-from sluicegate_operator.controllers.fleet_upgrades import FleetUpgrades
+from sluicegate_operator.controllers.fleet_upgrades import FleetUpgrades, may_be_one_of_many
 from sluicegate_operator.controllers.observer import Observer
 from sluicegate_operator.controllers.refusal import NAME_TAKEN, refusal_of
 from sluicegate_operator.controllers.resource import (
@@ -97,7 +97,7 @@ class JobController(Controller[JobResource]):
         for key in self.caches.pods:
             pod = self.caches.pods.get(key)
             if pod is not None and pod.job[1]:
-                self.queue.add(pod.job)
+                self.queue.add(pod.job, bulk=True)
 
     def cancel_tasks(self) -> None:
         """Cancel all deletions of checkpoints."""
@@ -387,8 +387,10 @@ class JobController(Controller[JobResource]):
 
     def _job_changed(self, key: Key, old: JobResource | None, new: JobResource | None) -> None:
         self.metrics.job_observed(key, new)
-        if old is None or new is None or old.meta.version != new.meta.version:
+        if old is None or new is None:
             self.queue.add(key)
+        elif old.meta.version != new.meta.version:
+            self.queue.add(key, bulk=may_be_one_of_many(old, new))
 
     def _pod_changed(self, _key: Key, old: DriverPod | None, new: DriverPod | None) -> None:
         pod = new or old

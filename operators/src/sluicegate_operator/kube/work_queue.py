@@ -3,6 +3,10 @@
 A key that is added several times is processed once. Only one worker at a time processes a key. A key that
 is added while it is processed is processed again. A key whose processing fails is retried after a delay
 that doubles.
+
+Keys that are added in bulk, such as all jobs of a fleet whose image changes, let those that are added later
+go first, as in controller-runtime's priority queue. Unlike there no key starves: each has its place in time,
+one every `BULK_EVERY_S`, as in fair queueing.
 """
 
 from __future__ import annotations
@@ -12,9 +16,10 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from itertools import count
+from typing import Generic, NamedTuple, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +27,18 @@ K = TypeVar("K", bound=Hashable)
 
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 30.0
 """Delay after the first failure, and the longest one; jitter shortens each by up to half."""
+
+BULK_EVERY_S = 0.05
+"""How much earlier than the next one a key that was added in bulk goes before keys that are added later."""
+
+
+class _Ready(NamedTuple, Generic[K]):
+    """A ready key; workers take the smallest, so the number ends ties in the order of the additions."""
+
+    place_s: float
+    number: int
+    key: K
+    since_s: float
 
 
 @dataclass
@@ -39,13 +56,16 @@ class WorkQueue(Generic[K]):
     work: Callable[[K], Awaitable[None]]
     workers: int = 16
     expected_errors: tuple[type[Exception], ...] = ()
-    _ready: asyncio.Queue[K] = field(default_factory=asyncio.Queue)
-    _waiting: dict[K, float] = field(default_factory=dict)
-    """Since when each ready key is ready."""
+    _ready: asyncio.PriorityQueue[_Ready[K]] = field(default_factory=asyncio.PriorityQueue)
+    _waiting: dict[K, _Ready[K]] = field(default_factory=dict)
+    """The valid entry of each ready key: one that was moved forward has another in the queue."""
+    _numbers: Iterator[int] = field(default_factory=count)
+    _bulk_s: float = 0.0
+    """The place of the last ready key that was added in bulk."""
     _busy: dict[K, float] = field(default_factory=dict)
     """Since when each busy key is processed."""
-    _again: set[K] = field(default_factory=set)
-    """Keys that were added while they were processed."""
+    _again: dict[K, bool] = field(default_factory=dict)
+    """Keys that were added while they were processed, and whether only in bulk."""
     _delayed: dict[K, asyncio.TimerHandle] = field(default_factory=dict)
     _failures: dict[K, int] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
@@ -61,7 +81,7 @@ class WorkQueue(Generic[K]):
     def oldest_age_s(self) -> float:
         """The longest time, in seconds, for which a key has been ready or processed."""
         now = time.monotonic()
-        since = [*self._waiting.values(), *self._busy.values()]
+        since = [*(ready.since_s for ready in self._waiting.values()), *self._busy.values()]
         return now - min(since) if since else 0.0
 
     @property
@@ -69,15 +89,26 @@ class WorkQueue(Generic[K]):
         """The longest time, in seconds, for which a key has been processed."""
         return time.monotonic() - min(self._busy.values()) if self._busy else 0.0
 
-    def add(self, key: K) -> None:
-        """Process a key as soon as possible."""
+    def add(self, key: K, *, bulk: bool = False) -> None:
+        """Process a key as soon as possible.
+
+        Args:
+            key: what to process.
+            bulk: keys that are added later may go first, until the place of this one is reached.
+        """
         if self._stopped:
             return
         if key in self._busy:
-            self._again.add(key)
-        elif key not in self._waiting:
-            self._waiting[key] = time.monotonic()
-            self._ready.put_nowait(key)
+            self._again[key] = bulk and self._again.get(key, True)
+            return
+        now, known = time.monotonic(), self._waiting.get(key)
+        place_s = max(now, self._bulk_s) + BULK_EVERY_S if bulk else now
+        if known is None or place_s < known.place_s:
+            if bulk:
+                self._bulk_s = place_s
+            since_s = now if known is None else known.since_s
+            self._waiting[key] = _Ready(place_s, next(self._numbers), key, since_s)
+            self._ready.put_nowait(self._waiting[key])
 
     def add_after(self, key: K, seconds: float) -> None:
         """Process a key after a delay; of several delays the earliest counts."""
@@ -122,9 +153,14 @@ class WorkQueue(Generic[K]):
 
     async def _worker(self) -> None:
         while True:
-            key = await self._ready.get()
+            ready = await self._ready.get()
+            key = ready.key
+            if self._waiting.get(key) is not ready:
+                continue  # it was moved forward, and was processed then
             self._busy[key] = time.monotonic()
             del self._waiting[key]
+            if not self._waiting:
+                self._bulk_s = 0.0
             try:
                 await self.work(key)
                 self._failures.pop(key, None)
@@ -137,8 +173,7 @@ class WorkQueue(Generic[K]):
             finally:
                 del self._busy[key]
                 if key in self._again:
-                    self._again.discard(key)
-                    self.add(key)
+                    self.add(key, bulk=self._again.pop(key))
 
     def _add_delayed(self, key: K) -> None:
         del self._delayed[key]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from sluicegate_operator.api import labels
 from sluicegate_operator.api.crds import STREAMING_JOB
@@ -73,9 +76,33 @@ class Fleet(Shop):
         self.body(name)["metadata"]["resourceVersion"] = str(self.api.version)
         self.caches.jobs.put(copy.deepcopy(self.body(name)))
 
+    def change(self, name: str, **changes: Any) -> None:
+        """Let the cache see a job with another spec, or as it is being deleted."""
+        meta = self.body(name)["metadata"]
+        meta["generation"] += 1
+        (meta if "deletionTimestamp" in changes else self.body(name)["spec"]).update(changes)
+        self.store(name)
+
     async def reconcile_all(self) -> None:
         """Reconcile all jobs at once, as the workers do."""
         await asyncio.gather(*(self.controller.reconcile(("shop", name)) for name in NAMES))
+
+    async def reconciled_after(self, change: Callable[[], None]) -> list[str]:
+        """Return the jobs that one worker processes after a change, in order."""
+        worked: list[str] = []
+
+        async def work(key: tuple[str, str]) -> None:
+            worked.append(key[1])
+
+        queue = self.controller.queue
+        queue.work, queue.workers = work, 1
+        running = asyncio.create_task(queue.run())
+        await asyncio.sleep(0.05)  # what the creation of the jobs has queued
+        worked.clear()
+        change()
+        await asyncio.sleep(0.05)
+        running.cancel()
+        return worked
 
     def upgrading(self) -> list[str]:
         return [name for name in NAMES if "upgrade" in self.body(name)["status"]]
@@ -122,20 +149,35 @@ def test_the_next_job_is_reconciled_when_an_upgrade_ends() -> None:
     async def scenario() -> None:
         fleet = Fleet()
         await fleet.reconcile_all()
-        worked: list[tuple[str, str]] = []
 
-        async def work(key: tuple[str, str]) -> None:
-            worked.append(key)
+        def end_upgrade() -> None:
+            del fleet.body(NAMES[0])["status"]["upgrade"]
+            fleet.store(NAMES[0])
 
-        queue = fleet.controller.queue
-        queue.work = work
-        running = asyncio.create_task(queue.run())
-        await asyncio.sleep(0.05)  # what the creation of the jobs has queued
-        worked.clear()
-        del fleet.body(NAMES[0])["status"]["upgrade"]
-        fleet.store(NAMES[0])
-        await asyncio.sleep(0.05)
-        running.cancel()
-        assert set(worked) == {("shop", NAMES[0]), ("shop", NAMES[LIMIT])}
+        assert set(await fleet.reconciled_after(end_upgrade)) == {NAMES[0], NAMES[LIMIT]}
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("person", ["creates", "suspends", "restarts", "deletes"])
+@pytest.mark.parametrize("bulk", ["an edit of the fleet", "a change of the leader"])
+def test_what_a_person_does_to_one_job_goes_before_bulk_work(person: str, bulk: str) -> None:
+    fleet = Fleet()
+
+    def change() -> None:
+        if bulk == "an edit of the fleet":
+            for name in NAMES:
+                fleet.change(name, image="jobs:3")
+        else:
+            fleet.controller.enqueue_all()
+        if person == "creates":
+            fleet.put(STREAMING_JOB, "new", spec(), alive())
+        elif person == "deletes":
+            fleet.change(NAMES[-1], deletionTimestamp="2027-01-15T08:00:00Z")
+        else:
+            changed = {"suspend": True} if person == "suspends" else {"restartNonce": 1}
+            fleet.change(NAMES[-1], **changed)
+
+    worked = asyncio.run(fleet.reconciled_after(change))
+    assert worked[0] == ("new" if person == "creates" else NAMES[-1])
+    assert set(NAMES) <= set(worked)

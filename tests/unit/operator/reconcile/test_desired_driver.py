@@ -10,7 +10,7 @@ from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api.schedule import RunSchedule
 from sluicegate_operator.api.streaming_job_status import UpgradeStatus
-from sluicegate_operator.reconcile.actions import CreateSavepoint
+from sluicegate_operator.reconcile.actions import CreateDriver, CreateSavepoint
 from sluicegate_operator.reconcile.context import reject_spec
 from sluicegate_operator.reconcile.observed import SavepointState
 from tests.unit.operator.builders import (
@@ -18,6 +18,7 @@ from tests.unit.operator.builders import (
     alive,
     dead,
     ended,
+    failures,
     job,
     observed,
     pod,
@@ -57,7 +58,9 @@ OLD_SAVEPOINTS = {
     "clicks-upgrade-u-job-9": SavepointState("Ready"),
     "clicks-upgrade-u-job-11": SavepointState("Ready"),
     "clicks-upgrade-u-old-1": SavepointState("Ready"),
+    "clicks-upgrade-u-job-by-hand": SavepointState("Ready"),
     "by-hand": SavepointState("Ready"),
+    "20260101": SavepointState("Ready"),
 }
 
 
@@ -348,6 +351,31 @@ def test_savepoint_that_takes_too_long_is_abandoned() -> None:
     outcome = decide(job(BY_SAVEPOINT, status), observed(pod(), as_of=NOW + 600), NOW + 600)
     assert event_reasons(outcome) == ["SavepointFailed"]
     assert action_names(outcome) == ["StopDriver"]
+
+
+def test_an_upgrade_stops_the_driver_now() -> None:
+    driver = decide(job(NEW, alive()), observed(pod())).status.driver
+    assert (driver.stop_reason, driver.stop_time) == ("Upgrade", NOW)
+
+
+def test_an_upgrade_leaves_the_reason_of_a_driver_that_is_stopping() -> None:
+    """A driver that was stuck counts against its restart budget, an upgraded one does not."""
+    driver = decide(job(NEW, alive(stop_reason="Stuck")), observed(pod())).status.driver
+    assert (driver.stop_reason, driver.stop_time) == ("Stuck", NOW - 1)
+
+
+def test_the_new_spec_begins_without_the_failures_of_the_old() -> None:
+    upgrade = UpgradeStatus(mode="LastState")
+    before = alive(stop_reason="Upgrade", upgrade=upgrade, failures=failures("Application", 2))
+    after = decide(job(NEW, before), observed(dead(0))).status
+    assert (after.attempt, after.failures, after.finished) == (2, (), False)
+
+
+def test_a_stateless_upgrade_of_a_failed_job_applies_what_it_had_decided() -> None:
+    before = ended(all_epochs_applied=False, failure_reason="DriverFailed")
+    outcome = decide(job(STATELESS, before), observed())
+    (created,) = [a for a in outcome.actions if isinstance(a, CreateDriver)]
+    assert (created.mode, outcome.status.checkpoint.number) == ("ApplyOnly", 1)
 
 
 def test_valid_spec_is_accepted() -> None:

@@ -11,7 +11,7 @@ from sluicegate_operator.api.streaming_job_status import UpgradeStatus
 from sluicegate_operator.reconcile.observed import SavepointObserved
 from sluicegate_operator.reconcile.storage_tasks import REQUEST, SEAL, Done, Running, TakeSavepoint
 from tests.unit.operator.builders import NOW, alive, ended, requested
-from tests.unit.operator.rule_cases import RuleCase, check
+from tests.unit.operator.rule_cases import RuleCase, check, decide
 from tests.unit.operator.savepoint_builders import (
     CHECKPOINT,
     FOLDER,
@@ -346,3 +346,12 @@ UPGRADES = (
 @pytest.mark.parametrize("case", [*METHODS, *RESULTS, *UPGRADES], ids=lambda case: case.rule)
 def test_rule(case: RuleCase) -> None:
     check(case)
+
+
+def test_a_result_that_is_reported_again_is_recorded_once_with_its_seal() -> None:
+    """The operator died after it wrote the status and before it forgot the task."""
+    known = TakenStatus(location=RESULT.location, epoch=7, completion_time=NOW - 9)
+    result = Done(NOW, dataclasses.replace(RESULT, sealed=True))
+    before = savepoint(status=taking(taken=(known,)))
+    (taken,) = decide(before, observed(tasks={take(): result})).status.taken
+    assert (taken.location, taken.sealed) == (RESULT.location, True)
