@@ -10,14 +10,12 @@ from sluicegate.sinks.kafka.admin import KafkaAdmin
 from sluicegate.sinks.kafka.connection import Connection, spark_options
 from sluicegate_jobs.dead_letters import letter_columns
 
-_CORRUPT = "_corrupt"
-
 _POLL_RECORDS = 10_000
 """Most records that a poll returns, 500 by default in Kafka. After each poll Spark asks the broker for the
 first and the last offset of the partition, so few records per poll mean many requests. A poll returns
 only what is fetched already, so memory stays bounded by max.partition.fetch.bytes."""
 
-_FETCH_WAIT_MS = 10
+_FETCH_WAIT_MS = 1
 """How long a broker may hold back a fetch at the end of a partition, 500 by default in Kafka. After a poll the
 consumer has already sent its next fetch, and a broker answers the requests of a connection in their order:
 Spark's requests for offsets wait until that fetch has new records or its time is up. So the last poll of a
@@ -72,24 +70,6 @@ def unreadable() -> Column:
     return F.when(F.col("value").isNull(), "empty: the record has no value").when(
         ~F.is_valid_utf8(F.col("value").cast("string")), "unparsed: the value is not UTF-8"
     )
-
-
-def json_row(text: Column, columns: str) -> Column:
-    """Return a JSON object as a struct, null if the text is not an object.
-
-    Args:
-        text: the JSON, as a string.
-        columns: names and types, as DDL; a value that is missing, or of another type, is null.
-    """
-    options = {
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": _CORRUPT,
-        "allowSingleQuotes": "false",
-        "allowNonNumericNumbers": "false",
-    }
-    # Without the column for corrupt records a truncated line would become a row of its beginning.
-    row = F.from_json(text, f"{columns}, {_CORRUPT} string", options)
-    return F.when(row.getField(_CORRUPT).isNull(), row)
 
 
 def dead_letter(reason: Column) -> Column:

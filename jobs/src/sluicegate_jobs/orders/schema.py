@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sluicegate_jobs.kafka_source import json_row
+from sluicegate.spark.json_objects import parse_json
 
 WINDOW, LATENESS = "5 seconds", "2 seconds"
 
@@ -22,7 +22,9 @@ AMOUNT = r"^-?[0-9]{1,10}([.][0-9]{1,2})?$"
 
 def read_orders(lines: DataFrame) -> DataFrame:
     """Return lines with the columns id, user, time, amount, and invalid: why it is not an order, or null."""
-    row = lines.withColumn("read", json_row(F.col("value").cast("string"), _TEXTS))
+    row = lines.withColumn(
+        "read", parse_json(lines.sparkSession, F.col("value").cast("binary"), _TEXTS)
+    )
     read = row.withColumns(
         {
             "id": _matching("id", NAME),

@@ -21,8 +21,9 @@ from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
 from sluicegate.sinks.contract import Sink
 from sluicegate.spark.epochs import EpochsWriter
+from sluicegate.spark.json_objects import parse_json
 from sluicegate_jobs.dead_letters import dead_letter_sink
-from sluicegate_jobs.kafka_source import dead_letter, json_row, kafka_source
+from sluicegate_jobs.kafka_source import dead_letter, kafka_source
 from sluicegate_jobs.targets import create_table, create_topics
 from sluicegate_jobs.two_sinks.failing_sink import APPLY, NEVER, STAGE, FailingSink
 
@@ -65,7 +66,7 @@ class TwoSinksSettings(JobSettings):
 def build(spark: SparkSession, settings: TwoSinksSettings) -> EpochsWriter:
     """Return the job, not started."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
-    parsed = source.withColumn("row", json_row(F.col("value").cast("string"), INPUT))
+    parsed = source.withColumn("row", parse_json(spark, F.col("value"), INPUT))
     time = F.when(F.col("row.time").rlike(TIME), F.try_to_timestamp("row.time"))
     read = parsed.withColumn("slot_time", F.date_trunc("minute", time))
     valid = F.col("slot_time").isNotNull()

@@ -1,0 +1,96 @@
+package dev.sluicegate.spark;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.JsonToken;
+import java.io.CharConversionException;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Parses a JSON object (RFC 8259) into the columns of a schema; null if the bytes are not one object.
+ *
+ * <p>Spark's from_json opens a decoder of characters for each text. This function parses the bytes of a
+ * record as they are. What it returns is described in sluicegate.spark.json_objects.
+ */
+public final class ParseJson implements UDF1<byte[], Row> {
+  private static final long serialVersionUID = 1L;
+
+  private static final JsonFactory FACTORY = new JsonFactory();
+
+  private final Map<String, Integer> places = new HashMap<>();
+
+  /** Whether the column at a place is a bigint; otherwise it is a string. */
+  private final boolean[] isLong;
+
+  private ParseJson(StructType columns) {
+    StructField[] fields = columns.fields();
+    isLong = new boolean[fields.length];
+    for (int place = 0; place < fields.length; place++) {
+      places.put(fields[place].name(), place);
+      isLong[place] = fields[place].dataType().equals(DataTypes.LongType);
+    }
+  }
+
+  /** Returns the function of a column of bytes, for columns of the types string and bigint. */
+  public static UserDefinedFunction of(String columns) {
+    StructType type = StructType.fromDDL(columns);
+    UDF1<byte[], Row> function = new ParseJson(type);
+    return functions.udf(function, type);
+  }
+
+  @Override
+  public Row call(byte[] json) throws IOException {
+    if (json == null) {
+      return null;
+    }
+    try (JsonParser parser = FACTORY.createParser(json)) {
+      return parser.nextToken() == JsonToken.START_OBJECT ? row(parser, json) : null;
+    } catch (JsonProcessingException | CharConversionException invalid) {
+      return null;
+    }
+  }
+
+  private Row row(JsonParser parser, byte[] json) throws IOException {
+    Object[] values = new Object[isLong.length];
+    String name;
+    while ((name = parser.nextFieldName()) != null) {
+      Integer place = places.get(name);
+      JsonToken token = parser.nextToken();
+      if (place == null) {
+        parser.skipChildren();
+        parser.finishToken(); // a string that nobody reads must be valid too
+      } else if (token == JsonToken.VALUE_NULL) {
+        values[place] = null;
+      } else if (!isLong[place]) {
+        values[place] = text(parser, token, json);
+      } else if (token == JsonToken.VALUE_NUMBER_INT) {
+        values[place] = parser.getLongValue();
+      } else {
+        return null;
+      }
+    }
+    return parser.nextToken() == null ? RowFactory.create(values) : null;
+  }
+
+  private static String text(JsonParser parser, JsonToken token, byte[] json) throws IOException {
+    if (!token.isStructStart()) {
+      return parser.getText();
+    }
+    int begin = (int) parser.currentTokenLocation().getByteOffset();
+    parser.skipChildren();
+    int end = (int) parser.currentLocation().getByteOffset();
+    return new String(json, begin, end - begin, StandardCharsets.UTF_8);
+  }
+}

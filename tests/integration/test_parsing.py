@@ -1,0 +1,174 @@
+"""What the functions of jobs/java parse: what Spark, Python and the jobs' verification parse."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sluicegate.errors import SettingsInvalid
+from sluicegate.spark import json_objects
+from sluicegate.spark.json_objects import parse_json
+from sluicegate.spark.times import parse_time
+from sluicegate_jobs.ip_count.job import TIME
+from sluicegate_jobs.orders.expected import Order, read_order
+from sluicegate_jobs.orders.schema import read_orders
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    # pyspark leaves the sockets of its results to the garbage collector
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+MONTHS = ("Jan", "Feb", "Apr", "Dec", "dec", "Xyz")
+
+DEEP: Final = b"[" * 1001 + b"]" * 1001
+
+VALUES: Final[tuple[tuple[bytes, str | None], ...]] = (
+    (b'"x"', "x"),
+    (b'"' + "é\\u00e9\\n".encode() + b'"', "éé\n"),
+    (b"1.50", "1.50"),
+    (b"12345678.5", "12345678.5"),
+    (b"1e3", "1e3"),
+    (b"-0", "-0"),
+    (b"true", "true"),
+    (b"null", None),
+    (b'{"b" : [1, 2 ]}', '{"b" : [1, 2 ]}'),
+    (b'[ "x"]', '[ "x"]'),
+)
+"""Values of a string column, and their texts."""
+
+NO_OBJECTS: Final = (
+    None,
+    b"",
+    b" ",
+    b"null",
+    b'"x"',
+    b'[{"a":"x"}]',
+    b'{"a":"x"',
+    b'{"a":"x",}',
+    b'{"a":"x"} {"a":"y"}',
+    b'{"a":"x"} more',
+    b"{'a':'x'}",
+    b'/* a */{"a":"x"}',
+    b'{"a":NaN}',
+    b'{"a":01}',
+    b'{"a":"x\ny"}',
+    b'{"a":"\xff"}',
+    b'{"unread":"\xff","a":"x"}',
+    b'{"a":' + DEEP + b"}",
+    b'{"unread":' + DEEP + b',"a":"x"}',
+)
+"""Bytes that are not a JSON object."""
+
+NUMBERS: Final = (
+    (b"0", 0),
+    (b"9223372036854775807", 2**63 - 1),
+    (b"-9223372036854775808", -(2**63)),
+    (b"null", None),
+)
+"""Values of a bigint column, and what it has."""
+
+NO_NUMBERS: Final = (b"9223372036854775808", b"1.0", b"1e3", b'"1"', b"true", b"[1]")
+
+ORDER: Final = b'{"id":"o1","user":"u","time":"2026-01-07T12:00:00Z","amount":%s}'
+
+AMOUNTS: Final = (
+    *(b"0", b"1.5", b"1.50", b"1.500", b"12345678.5", b"1234567890.12", b"12345678901", b"1e3"),
+    *(
+        b'"2.25"',
+        b"-3",
+        b"true",
+        b"null",
+        b"{}",
+        b'"x"',
+        b"1,",
+        b'1,"amount":2',
+        b'1,"note":"\xff"',
+    ),
+)
+"""What may stand in the place of its amount."""
+
+
+def test_parse_time_returns_what_spark_returns(spark: SparkSession) -> None:
+    """Also for texts that do not parse, and for a text that has the slot of another one."""
+    texts: list[str | None] = ["", "x", None, "29/Feb/2024:00:00:00 -1400"]
+    for day, month, hour in itertools.product((1, 31), MONTHS, (0, 23, 24)):
+        texts += [f"{day:02}/{month}/2026:{hour:02}:59:{second} +0130" for second in ("07", "60")]
+    rows = spark.createDataFrame([(text,) for text in texts * 2], "text string").repartition(1)
+    ours = parse_time(spark, F.col("text"), TIME)
+    both = rows.select(
+        "text", ours.alias("ours"), F.try_to_timestamp("text", F.lit(TIME)).alias("sparks")
+    )
+    assert both.where("ours IS NOT NULL").count() > 0
+    assert both.where("NOT ours <=> sparks").collect() == []
+
+
+def parsed(
+    spark: SparkSession, texts: list[bytes | None], columns: str
+) -> list[tuple[object, ...] | None]:
+    """Return what parse_json makes of texts, in one task."""
+    rows = spark.createDataFrame([(text,) for text in texts], "value binary").coalesce(1)
+    read = rows.select(parse_json(spark, F.col("value"), columns).alias("row")).collect()
+    return [None if row["row"] is None else tuple(row["row"]) for row in read]
+
+
+def test_parse_json_returns_a_value_as_it_is_written(spark: SparkSession) -> None:
+    texts = [b'{"unread":[{"a":1}],"a":%s}' % value for value, _ in VALUES]
+    assert parsed(spark, [*texts], "a string") == [(text,) for _, text in VALUES]
+
+
+def test_parse_json_returns_null_for_what_is_no_object(spark: SparkSession) -> None:
+    assert parsed(spark, [*NO_OBJECTS], "a string") == [None] * len(NO_OBJECTS)
+
+
+def test_parse_json_returns_null_for_a_missing_field_and_the_last_of_a_repeated_one(
+    spark: SparkSession,
+) -> None:
+    texts: list[bytes | None] = [b"{}", b'{"A":"x"}', b'{"a":"x","a":"y"}', b'{"a":"x","a":null}']
+    assert parsed(spark, texts, "a string") == [(None,), (None,), ("y",), (None,)]
+
+
+def test_parse_json_detects_the_encoding_as_python_does(spark: SparkSession) -> None:
+    codecs = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32-be")
+    texts = ['{"a":"é"}'.encode(codec) for codec in codecs]
+    assert parsed(spark, [*texts], "a string") == [
+        tuple(json.loads(text).values()) for text in texts
+    ]
+
+
+def test_parse_json_has_no_row_for_what_is_no_integer_of_64_bits(spark: SparkSession) -> None:
+    texts = [b'{"n":%s,"a":"x"}' % value for value, _ in NUMBERS]
+    texts += [b'{"n":%s,"a":"x"}' % value for value in NO_NUMBERS]
+    expected = [*((number, "x") for _, number in NUMBERS), *[None] * len(NO_NUMBERS)]
+    assert parsed(spark, [*texts], "n bigint, a string") == expected
+
+
+def test_parse_json_refuses_a_column_of_another_type(spark: SparkSession) -> None:
+    with pytest.raises(SettingsInvalid, match="not amount decimal"):
+        parse_json(spark, F.col("value"), "id string, amount decimal(12,2)")
+
+
+def test_without_our_java_classes_parse_json_uses_from_json(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_objects, "has_class", lambda *_: False)
+    texts: list[bytes | None] = [b'{"n":7,"a":"x"}', b'{"n":7,"a":"x"', b'{"n":"7"}', None]
+    assert parsed(spark, texts, "a string, n bigint") == [("x", 7), None, None, None]
+
+
+def test_an_order_is_valid_exactly_if_it_is_for_verify(spark: SparkSession) -> None:
+    """An amount above ten million that is a number with decimals became a dead letter once."""
+    lines = [ORDER % amount for amount in AMOUNTS]
+    rows = read_orders(
+        spark.createDataFrame([(each,) for each in lines], "value binary").coalesce(1)
+    )
+    for text, row in zip(lines, rows.select("invalid", "amount").collect(), strict=True):
+        order = read_order(text)
+        expected = order.amount if isinstance(order, Order) else None
+        assert (row.amount if row.invalid is None else None) == expected, text
