@@ -68,9 +68,8 @@ EPOCHS = LibrarySettings(
         "sink, which are written in one transaction. A larger part fails the epoch before its "
         "decision.",
         "apply_timeout_s": "Maximum duration of applying an epoch to one sink.",
-        "overlap": "Whether an epoch is applied to the sinks while the next one is staged. It raises "
-        "throughput where applying is slow. The next epoch is decided only after the previous one "
-        "is applied.",
+        "overlap": "Whether an epoch is applied to the sinks while the next one is staged, which raises "
+        "throughput. The next epoch is decided only after the previous one is applied.",
         "metrics_port": "Port at which the driver serves metrics for Prometheus, without TLS or a "
         "login; the container's port metrics. 0: it serves none.",
         "commit_source_offsets": "Whether the offsets up to which every sink has the Kafka sources are "
