@@ -7,6 +7,7 @@ tests/robustness.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -17,7 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import AVAILABLE_NOW, EpochSettings, epochs
+from sluicegate import AVAILABLE_NOW, EpochSettings, epochs, failpoints
 from sluicegate.errors import (
     EpochUnfinished,
     PartTooLarge,
@@ -238,3 +239,52 @@ def test_a_stop_is_not_a_cancel(ids: Stream) -> None:
     ).start()
     query.stop()
     assert ids.checkpoint.exists()
+
+
+@pytest.mark.parametrize(
+    ("state", "tasks"), [([], [5, 2]), (["id"], [5, 5])], ids=["stateless", "with-state"]
+)
+def test_an_epoch_after_a_small_one_has_a_task_for_each_core_if_its_plan_has_no_state(
+    spark: SparkSession, tmp_path: Path, state: list[str], tasks: list[int]
+) -> None:
+    """Its rows are the same."""
+    stream = Stream(spark, tmp_path, "id long")
+    stream.add(*[[{"id": epoch * 100 + i} for i in range(50)] for epoch in range(2)])
+    rows = (stream.rows.dropDuplicates(state) if state else stream.rows).repartition(5)
+    stream.run(rows, [MemorySink(stream.store("out"))])
+    log = StoredEpochLog(open_store(stream.url))
+    records = [record for epoch in (0, 1) if (record := log.read(epoch))]
+    assert [len({chunk.order[0] for chunk in record.chunks}) for record in records] == tasks
+    assert sorted(row["id"] for row in stream.committed_rows("out")) == [
+        *range(50),
+        *range(100, 150),
+    ]
+
+
+def test_an_apply_that_fails_ends_the_job_while_the_next_epoch_is_staged(
+    ids: Stream, tmp_path: Path
+) -> None:
+    """The error is that of the apply: what stopped it may hold up the stage for minutes."""
+    staging = tmp_path / "staging"
+
+    def stage_slowly(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for batch in batches:
+            if batch.column(0)[0].as_py() >= 10:
+                staging.touch()
+                time.sleep(30)
+            yield batch
+
+    def fail_while_staging() -> None:
+        while not staging.exists():
+            time.sleep(0.05)
+        raise ValueError("the sink has failed")
+
+    failpoints.hook("fail-while-staging", fail_while_staging)
+    failpoints.arm("before-apply@0=fail-while-staging")
+    started_s = time.monotonic()
+    try:
+        with pytest.raises(StageFailed, match="the sink has failed"):
+            ids.run(ids.rows.mapInArrow(stage_slowly, "id long"), [MemorySink(ids.store("out"))])
+    finally:
+        failpoints.arm("")
+    assert time.monotonic() - started_s < 25

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sluicegate import EpochSettings, batch, failpoints
+from sluicegate import batch, failpoints
 from sluicegate.errors import InputChanged, SettingsInvalid
 from sluicegate.sinks.memory import MemorySink, committed
 from sluicegate.spark.batch import BatchRun
@@ -124,14 +124,8 @@ def test_a_batch_without_files_must_name_its_input(batch_job: Batch, spark: Spar
         batch(rows, name="b", sinks=sinks, checkpoint=checkpoint, inputs="tuesday").start().stop()
 
 
-def test_a_batch_of_a_stream_or_with_overlap_is_refused(
-    batch_job: Batch, spark: SparkSession
-) -> None:
+def test_a_batch_of_a_stream_is_refused(batch_job: Batch, spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load()
     sinks, checkpoint = [MemorySink("no")], str(batch_job.folder / "checkpoint")
     with pytest.raises(SettingsInvalid, match="streaming"):
         batch(stream, name="b", sinks=sinks, checkpoint=checkpoint)
-    rows = spark.createDataFrame([("x",)], "value string")
-    overlapping = EpochSettings(overlap=True)
-    with pytest.raises(SettingsInvalid, match="overlap"):
-        batch(rows, name="b", sinks=sinks, checkpoint=checkpoint, settings=overlapping).start()

@@ -6,7 +6,6 @@ in tests/robustness.
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from pathlib import Path
@@ -25,11 +24,11 @@ from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import RunningExecution
-from sluicegate.spark.times import parse_time
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import open_store
-from sluicegate_jobs.ip_count.job import TIME
+from sluicegate_jobs.kafka_source import kafka_source
 from tests.integration.kafka_reader import read_topic
+from tests.robustness.traffic.ip_count_harness import feed
 from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
@@ -38,9 +37,6 @@ pytestmark = [
     # pyspark leaves the sockets of its results to the garbage collector
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-
-
-MONTHS = ("Jan", "Feb", "Apr", "Dec", "dec", "Xyz")
 
 
 @pytest.fixture
@@ -288,6 +284,28 @@ def test_rule_11_an_overlapped_epoch_is_marked_while_the_job_idles(hits: Stream)
     query.stop()
 
 
+# --- what Spark itself does at a start ----------------------------------------------------------------
+
+
+def test_a_driver_goes_on_over_an_epoch_without_records_that_another_one_planned(
+    spark: SparkSession, tmp_path: Path, services: Services
+) -> None:
+    """Its Kafka source must fetch the latest offsets, although it is no part of that plan (SPARK-55271)."""
+    stream = Stream(spark, tmp_path, "no files")
+    topic = stream.store("events")
+    services.kafka.create_topic(topic, 1)
+    feed(services.kafka.bootstrap, topic, [b"x"])
+    records = kafka_source(spark, topic, services.kafka.bootstrap, 10)
+    windows = records.withWatermark("timestamp", "1 second").groupBy(
+        F.window("timestamp", "1 second")
+    )
+    sinks = [MemorySink(stream.store("out"))]
+    with failing_at("before-decide@1"):
+        stream.run(windows.count().select("count"), sinks, output_mode="append")
+    stream.run(windows.count().select("count"), sinks, output_mode="append")
+    assert stream.newest() == 1
+
+
 # --- rule 16: skipping the plan -------------------------------------------------------------------
 
 
@@ -379,20 +397,3 @@ def test_the_columns_of_late_rows_are_computed_for_late_rows_only(hits: Stream) 
         [MemorySink(hits.store("counts"), of="counts"), MemorySink(hits.store("late"), of="late")],
     )
     assert hits.committed_rows("late") == [{"window_end": ANY, "letter": "late"}] * LATE
-
-
-# --- times ------------------------------------------------------------------------------------------
-
-
-def test_parse_time_returns_what_spark_returns(spark: SparkSession) -> None:
-    """Also for texts that do not parse, and for a text that has the slot of another one."""
-    texts: list[str | None] = ["", "x", None, "29/Feb/2024:00:00:00 -1400"]
-    for day, month, hour in itertools.product((1, 31), MONTHS, (0, 23, 24)):
-        texts += [f"{day:02}/{month}/2026:{hour:02}:59:{second} +0130" for second in ("07", "60")]
-    rows = spark.createDataFrame([(text,) for text in texts * 2], "text string").repartition(1)
-    ours = parse_time(spark, F.col("text"), TIME)
-    both = rows.select(
-        "text", ours.alias("ours"), F.try_to_timestamp("text", F.lit(TIME)).alias("sparks")
-    )
-    assert both.where("ours IS NOT NULL").count() > 0
-    assert both.where("NOT ours <=> sparks").collect() == []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from infra.local_services import Services
 from sluicegate import epochs
 from sluicegate.errors import TargetMissing
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.epochs import EpochsWriter
-from sluicegate.spark.query_execution import kafka_options
+from sluicegate.spark.query_execution import kafka_options, leaves
 from sluicegate.spark.session import all_settings
 from sluicegate.spark.warm_up import prepare_standby
 from tests.robustness.traffic.memory_streams import Stream
@@ -44,7 +48,41 @@ def test_a_warm_up_finds_the_kafka_sources_of_a_job(spark: SparkSession) -> None
     generated = (
         spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load().select("value")
     )
-    assert kafka_options(generated.union(lines).groupBy("value").count()) == [options]
+    counts = generated.union(lines).groupBy("value").count()
+    assert [kafka_options(leaf) for leaf in leaves(counts)] == [None, options]
+
+
+def test_a_warm_up_runs_the_jobs_own_plan_on_the_last_second_of_its_topics(
+    services: Services, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two outputs scan one of the topics, so Spark's offset log has more entries than sources."""
+    seen = tmp_path / "seen"
+
+    def note(value: str) -> str:
+        with seen.open("a") as file:
+            file.write(f"{value}\n")
+        return value
+
+    producer = Producer({"bootstrap.servers": services.kafka.bootstrap})
+    frames = []
+    for topic in ("warm-up-a", "warm-up-b"):
+        services.kafka.create_topic(topic)
+        producer.produce(topic, f"{topic} old", timestamp=1_700_000_000_000)
+        # the clock of the producer is what counts, so this record is never too old
+        producer.produce(topic, f"{topic} new", timestamp=int(time.time() * 1000) + 60_000)
+        read = spark.readStream.format("kafka").option("subscribe", topic)
+        read = read.option("kafka.bootstrap.servers", services.kafka.bootstrap)
+        read = read.option("startingOffsets", "earliest")
+        text = F.col("value").cast("string")
+        frames.append(read.load().select(F.udf(note, useArrow=False)(text).alias("value")))
+    assert not producer.flush(30)
+    a, b = frames
+    outputs = {"a": a.union(b), "counts": a.groupBy("value").count()}
+    sinks = [MemorySink(name, of=name) for name in outputs]
+    writer = epochs(outputs, sinks=sinks, name="job", checkpoint=str(tmp_path / "checkpoint"))
+    assert prepare_standby(spark, lambda: writer) is writer
+    assert not caplog.records
+    assert set(seen.read_text().splitlines()) == {"warm-up-a new", "warm-up-b new"}
 
 
 def test_a_standby_waits_though_its_job_cannot_be_built_yet(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from sluicegate.errors import Stuck
+from sluicegate import failpoints
+from sluicegate.errors import StageFailed, Stuck
 from sluicegate.spark import apply
 from sluicegate.spark.apply import BackgroundApply
+from sluicegate.storage.object_store import LocalObjectStore
+from tests.unit.spark.memory_epochs import run, runner
 
 
 @pytest.fixture
@@ -46,6 +50,25 @@ def test_wait_returns_the_last_epoch_again(background: BackgroundApply) -> None:
     background.start(lambda: 3)
     background.wait()
     assert background.wait() == 3
+
+
+def test_an_error_that_is_none_of_ours_ends_the_query_as_one_of_spark_does(
+    background: BackgroundApply,
+) -> None:
+    background.start(lambda: 1 // 0)
+    with pytest.raises(StageFailed, match="ZeroDivisionError"):
+        background.wait()
+
+
+def test_an_error_of_a_sink_in_a_recovery_says_what_it_means_for_the_data(tmp_path: Path) -> None:
+    store = LocalObjectStore(tmp_path)
+    run(store, overlap=True)
+    failpoints.arm("before-apply=raise")
+    try:
+        with pytest.raises(StageFailed, match="FailpointHit"):
+            runner(store, overlap=True).apply_only()
+    finally:
+        failpoints.arm("")
 
 
 def test_start_waits_for_the_previous_work(background: BackgroundApply) -> None:

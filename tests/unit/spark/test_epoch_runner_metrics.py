@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from sluicegate import failpoints
-from sluicegate.errors import SinkUnavailable
+from sluicegate.errors import SinkUnavailable, StageFailed
 from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.job import Job
 from sluicegate.protocol.record import Chunk
@@ -67,7 +67,7 @@ def run(folder: Path, *, overlap: bool = False) -> DriverMetrics:
     try:
         runner.run(cast("Any", None), 0)
         runner.background.wait()
-    except failpoints.FailpointHit:
+    except (failpoints.FailpointHit, StageFailed):
         pass
     finally:
         runner.background.close()

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from sluicegate import failpoints
-from sluicegate.errors import SettingsInvalid
+from sluicegate.errors import SettingsInvalid, StageFailed
 from sluicegate.metrics import DriverMetrics
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.sinks.kafka.connection import group_id
@@ -199,7 +199,7 @@ def test_an_epoch_is_committed_when_every_sink_has_it(tmp_path: Path, *, overlap
         try:
             running.run(cast("Any", None), 0)
             running.background.wait()
-        except failpoints.FailpointHit:
+        except (failpoints.FailpointHit, StageFailed):
             pass
         finally:
             running.background.close()

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
+from sluicegate import failpoints
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark import staging
-from sluicegate.spark.staging import TASKS_PROPERTY, StageOrder, stage_with
+from sluicegate.spark.staging import NO_EPOCH, TASKS_PROPERTY, StageOrder, stage_with
 
 
 @pytest.fixture
@@ -26,12 +27,29 @@ def task() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.mark.usefixtures("task")
-def test_the_collection_after_a_task_skips_what_was_loaded_before_it() -> None:
+def stage(epoch: int) -> list[pa.RecordBatch]:
+    """Stage two rows."""
     schema = pa.schema([("id", pa.int64())])
     sink = MemorySink("rows").bind(schema, lineage="l", apply_timeout_s=1)
     ids = pa.StructArray.from_arrays([pa.array([1, 2], pa.int64())], ["id"])
-    order = StageOrder("/nowhere", 0, "a", 1 << 20, (sink,), None)
+    order = StageOrder("/nowhere", epoch, "a", 1 << 20, (sink,), None)
+    return list(stage_with(order)([pa.record_batch({"s0": ids})]))
+
+
+@pytest.mark.usefixtures("task")
+def test_the_collection_after_a_task_skips_what_was_loaded_before_it() -> None:
     loaded = len(gc.get_objects())
-    assert list(stage_with(order)([pa.record_batch({"s0": ids})]))
+    assert stage(0)
     assert gc.get_freeze_count() >= loaded
+
+
+@pytest.mark.usefixtures("task")
+def test_a_warm_up_passes_no_failpoint() -> None:
+    """A standby that warmed up stopped at the failpoint that was meant for the running driver."""
+    failpoints.arm("stage-part=raise")
+    try:
+        assert stage(NO_EPOCH)
+        with pytest.raises(failpoints.FailpointHit):
+            stage(0)
+    finally:
+        failpoints.arm("")

@@ -49,7 +49,20 @@ def store(tmp_path: Path) -> LocalObjectStore:
 def test_a_record_reads_back_as_it_was_written(store: LocalObjectStore) -> None:
     log = StoredEpochLog(store)
     assert log.create(record(3))
-    assert log.read(3) == record(3)
+    assert StoredEpochLog(store).read(3) == record(3)
+
+
+def test_a_record_is_decoded_again_only_if_its_bytes_are_not_those_that_were_created(
+    store: LocalObjectStore, tmp_path: Path
+) -> None:
+    log, stored = StoredEpochLog(store), record(7)
+    assert log.create(stored)
+    assert log.read(7) is stored
+    assert StoredEpochLog(store).read(7) is not stored
+    (tmp_path / "epochs" / "7").unlink()
+    assert log.read(7) is None
+    assert StoredEpochLog(store).create(record(7, attempt="another"))
+    assert log.read(7) == record(7, attempt="another")
 
 
 def test_the_newest_epoch_is_by_number_not_by_name(store: LocalObjectStore) -> None:

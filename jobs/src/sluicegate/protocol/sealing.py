@@ -16,6 +16,10 @@ from sluicegate.settings.backoff import backoff_s
 
 _TRIES = 30
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.2, 5.0
+_LET_IT_APPLY = (
+    "if the job runs, let its driver do it: `sluicegate stop CHECKPOINT --savepoint FOLDER`; if not, "
+    "start it so that it applies what is decided, then stop it"
+)
 
 
 def seal_after(seal: Seal) -> LogSteps[None]:
@@ -61,7 +65,7 @@ def all_applied(seal: Seal) -> LogSteps[None]:
             f"the newest decision is epoch {newest}, but the lineage should be sealed after "
             f"epoch {seal.epoch - 1}",
             data="nothing was sealed and nothing is lost",
-            do="start the job once more so that it applies what is decided, then stop it",
+            do=_LET_IT_APPLY,
         )
     record: EpochRecord | None = yield effects.ReadRecord(newest)
     applied: bool = yield effects.IsCommitted(newest)
@@ -70,8 +74,9 @@ def all_applied(seal: Seal) -> LogSteps[None]:
     if not applied:
         raise EpochUnfinished(
             f"epoch {newest} is decided and may not be in every sink yet",
-            data="nothing was sealed and nothing is lost; the next start of the job applies the epoch",
-            do="start the job once more so that it applies the epoch, then stop it",
+            data="nothing was sealed and nothing is lost; the job's driver, or its next start, applies "
+            "the epoch",
+            do=_LET_IT_APPLY,
         )
 
 

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
@@ -19,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sluicegate import failpoints
-from sluicegate.errors import MarkerMismatch, SinkUnavailable, SluicegateError
+from sluicegate.errors import MarkerMismatch, SinkUnavailable, SluicegateError, StageFailed
 from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict, marker_to_name
 from sluicegate.protocol.record import Chunk, EpochRecord
 from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE
@@ -140,6 +141,21 @@ def _apply_in_task(pickled: bytes) -> bytes:
         return pickle.dumps(error)
 
 
+@contextmanager
+def errors_of_sinks() -> Iterator[None]:
+    """Raise StageFailed in place of an error that a sink of the user's own raises in the block."""
+    try:
+        yield
+    except SluicegateError:
+        raise
+    except Exception as error:
+        raise StageFailed(
+            f"the apply of an epoch failed: {type(error).__name__}: {error}",
+            data="the epoch is decided, and is applied at the next start; nothing is lost",
+            do="restart the driver; if it fails again, the cause is in a sink",
+        ) from error
+
+
 class BackgroundApply:
     """Runs applies in a background thread, one at a time: with `overlap`, while N+1 is staged."""
 
@@ -157,11 +173,13 @@ class BackgroundApply:
         """Wait until nothing runs; return the last epoch that was applied, None if none was.
 
         Raises:
-            SluicegateError: the apply failed; raised once.
+            SluicegateError: the apply failed; raised once. StageFailed if a sink raised another error, as
+                for one that Spark reports.
         """
         running, self._running = self._running, None
         if running is not None:
-            self._last_epoch = running.result()
+            with errors_of_sinks():
+                self._last_epoch = running.result()
         return self._last_epoch
 
     def failed(self) -> bool:

@@ -48,12 +48,6 @@ class BatchWriter(EpochsWriter):
 
     def start(self) -> BatchRun:  # type: ignore[override] # a `Run` too, without a StreamingQuery
         """Check everything, then start the batch in a thread; errors are those of `epochs`."""
-        if self.settings.overlap:
-            raise SettingsInvalid(
-                "overlap is on, but a batch is a single epoch",
-                data="nothing was started",
-                do="turn overlap off",
-            )
         spark, context = self.check_and_bind()
         if DriverEnvironment.read().apply_only:
             runner = EpochRunner(spark, context, self.settings.timeout_s)
@@ -102,7 +96,7 @@ def batch(  # noqa: PLR0913 - keyword arguments, one for each thing that a job d
             )
     settings = settings or EpochSettings(timeout_s=0)
     checkpoint, settings = DriverEnvironment.read().override(checkpoint, settings)
-    settings = dataclasses.replace(settings, interval=AVAILABLE_NOW)
+    settings = dataclasses.replace(settings, interval=AVAILABLE_NOW, overlap=False)
     return BatchWriter(
         by_name, tuple(sinks), name, checkpoint, dead_letters, settings, inputs=inputs
     )

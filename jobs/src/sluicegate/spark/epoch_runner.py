@@ -19,7 +19,12 @@ from sluicegate.protocol.effects import LogSteps, run_effects
 from sluicegate.protocol.ports import ApplyPorts, LogPorts
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
 from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied, unapplied_record
-from sluicegate.spark.apply import BackgroundApply, SinkMarkers, close_writers
+from sluicegate.spark.apply import (
+    BackgroundApply,
+    SinkMarkers,
+    close_writers,
+    errors_of_sinks,
+)
 from sluicegate.spark.pacing import deadline
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
 from sluicegate.spark.query_execution import RunningExecution
@@ -58,6 +63,7 @@ class EpochRunner:
         self._ended_ns: int | None = None
         self._reports: tuple[EpochReport, ...] = ()
         self._failed_stages = Counter[int]()
+        self._rows_before: int | None = None
 
     def run(self, batch: DataFrame, epoch: int) -> None:
         """Run one epoch: stage, decide, apply (`coordinator.run_epoch`).
@@ -77,6 +83,7 @@ class EpochRunner:
                     raise
             if not job.applies_in_background(decided.record):
                 self._after_apply(decided, timings, span)
+        self._rows_before = decided.record.counts.get(ROWS_IN)
         self._ended_ns = time.time_ns()
 
     def recover(self) -> None:
@@ -151,7 +158,7 @@ class EpochRunner:
             self._primed = True
         timings.add_planned(execution.durations_ms())
         timings.sources, timings.planned_ms = execution.kafka_sources(), execution.planned_ms()
-        return BatchPlan(execution, self._context, batch, timings)
+        return BatchPlan(execution, self._context, batch, timings, self._rows_before)
 
     def _apply_ports(
         self, timings: EpochTimings, span: Span, offsets: StoredOffsets | None = None
@@ -180,7 +187,9 @@ class EpochRunner:
         if decided is not None:
             epoch, timings = decided.record.epoch, EpochTimings()
             with deadline(epoch, self._timeout_s), self._epoch_span(epoch) as span:
-                run_effects(apply(self._context.job, decided), self._apply_ports(timings, span))
+                ports = self._apply_ports(timings, span)
+                with errors_of_sinks():
+                    run_effects(apply(self._context.job, decided), ports)
             self._after_apply(decided, timings, span)
         return decided
 

@@ -19,7 +19,7 @@ from sluicegate.errors import SettingsInvalid
 from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.job import Job
 from sluicegate.savepoints.takeover import take_over_or_isolate, verify_takeover
-from sluicegate.settings.epoch import EpochSettings
+from sluicegate.settings.epoch import AT_LEAST_ONCE, EpochSettings
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark import shutdown
 from sluicegate.spark.conf import KUBERNETES
@@ -139,7 +139,8 @@ class EpochsWriter:
                 first_epoch=lineage.first_epoch,
                 sinks={sink.id: sink.binding for sink in bound.values()},
                 delivery=self.settings.delivery,
-                overlap=self.settings.overlap,
+                # without markers each crash would repeat an epoch that is not marked as applied
+                overlap=self.settings.overlap and self.settings.delivery != AT_LEAST_ONCE,
                 redoable=frozenset(sink.id for sink in self._all_sinks() if sink.redoable),
             ),
             outputs=outputs,

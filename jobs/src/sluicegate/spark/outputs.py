@@ -123,11 +123,17 @@ class Outputs:
                 columns.append(_reason(frame).alias(REFUSED))
             if any_source:
                 columns.append(_source(frame).alias(SOURCE))
-            late_at = F.lit(None).cast("timestamp")
             if isinstance(output, LateRows):
-                frame, late_at = without_timely_rows(output), output.late_at()  # noqa: PLW2901
-            tagged.append(frame.select(late_at.alias(_LATE_AT), *columns))
+                frame = without_timely_rows(output)  # noqa: PLW2901
+                columns.append(output.late_at().alias(_LATE_AT))
+            elif self._has_late_rows:
+                columns.append(F.lit(None).cast("timestamp").alias(_LATE_AT))
+            tagged.append(frame.select(*columns))
         return reduce(DataFrame.union, tagged)
+
+    @cached_property
+    def _has_late_rows(self) -> bool:
+        return any(isinstance(output, LateRows) for output in self._outputs.values())
 
     @cached_property
     def _plan_drops_timely_rows(self) -> bool:
@@ -136,10 +142,11 @@ class Outputs:
 
     def rows_to_stage(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
         """Return an epoch's rows: a struct per sink, `REFUSED` and `SOURCE` if an output has them."""
-        if any(isinstance(output, LateRows) for output in self._outputs.values()):
-            set_late_watermark(batch.sparkSession, late_watermark_ms)
-            if not self._plan_drops_timely_rows:
-                batch = batch.where(_late(late_watermark_ms))
+        if not self._has_late_rows:
+            return batch
+        set_late_watermark(batch.sparkSession, late_watermark_ms)
+        if not self._plan_drops_timely_rows:
+            batch = batch.where(_late(late_watermark_ms))
         return batch.drop(_LATE_AT)
 
 

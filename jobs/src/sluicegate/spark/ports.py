@@ -33,7 +33,7 @@ from sluicegate.spark.errors import cause_of, raised_in_task
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import KafkaSource, RunningExecution, check_state
 from sluicegate.spark.source_offsets import SourceOffsets
-from sluicegate.spark.staging import StagedPart, StageOrder, stage_rows
+from sluicegate.spark.staging import FEW_ROWS, StagedPart, StageOrder, stage_rows
 from sluicegate.spark.start_times import StartTimes
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
 from sluicegate.storage.epoch_report import (
@@ -225,7 +225,10 @@ class TracedSinks:
 
 
 class BatchPlan:
-    """`ports.Plan` of a DataFrame; a batch has no execution, and so no watermark and no state."""
+    """`ports.Plan` of a DataFrame; a batch has no execution, and so no watermark and no state.
+
+    `rows_before` is the number of rows that the sources delivered to the previous epoch.
+    """
 
     def __init__(
         self,
@@ -233,9 +236,10 @@ class BatchPlan:
         context: QueryContext,
         batch: DataFrame,
         timings: EpochTimings,
+        rows_before: int | None = None,
     ) -> None:
         self._execution, self._context, self._batch = execution, context, batch
-        self._timings = timings
+        self._timings, self._rows_before = timings, rows_before
 
     def offsets(self, epoch: int) -> StoredOffsets:
         """Return the offset log, which knows what the query has in memory for its epoch."""
@@ -288,7 +292,7 @@ class BatchPlan:
         watermark = self._execution.late_watermark_ms() if self._execution else None
         rows = context.outputs.rows_to_stage(self._batch, watermark)
         try:
-            parts = stage_rows(rows, order)
+            parts = stage_rows(rows, order, self._most_tasks())
         except (PySparkException, Py4JJavaError) as error:
             raise raised_in_task(str(error), f"epoch {epoch}") or StageFailed(
                 f"epoch {epoch} could not be staged: {cause_of(str(error))[:500]}",
@@ -301,6 +305,12 @@ class BatchPlan:
                 ids: dict[str, str | int] = {"sink": chunk.sink, "part": chunk.part}
                 record("stage chunk", part.start_ns, part.end_ns, rows=chunk.rows, **ids)
         return parts
+
+    def _most_tasks(self) -> int | None:
+        """Return how many tasks may stage the epoch, None if as many as there are partitions."""
+        if self._execution is None or self._rows_before is None or self._rows_before >= FEW_ROWS:
+            return None
+        return self._execution.cores_without_state()
 
     def _check_part_sizes(self, epoch: int, staged: list[StagedPart]) -> None:
         """Raise PartTooLarge for a part that one transaction may not be able to write (rule 10)."""

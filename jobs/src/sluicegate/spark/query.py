@@ -122,13 +122,13 @@ class EpochsQuery(Run):
         services: Sequence[BackgroundService] = (),
     ) -> None:
         self._context, self._settings, self._services = context, settings, services
-        self._runner = EpochRunner(spark, context, settings.timeout_s)
+        self._spark, self._runner = spark, EpochRunner(spark, context, settings.timeout_s)
         self._stop_handler = StopRequestHandler(
             context.checkpoint, context.store, context.job.lineage
         )
         self._epoch_lock = threading.Lock()
         self._pace = Pace(settings)
-        self._stopping = False
+        self._stopping = self._canceled = False
         self._last_epoch: int | None = None
         self._first_epoch_s: float | None = None
         self._has_planned = False
@@ -318,9 +318,19 @@ class EpochsQuery(Run):
         self._stopping = True
         for service in self._services:
             service.stop()
+        if self._runner.background.failed():
+            self._cancel_stage()
         with self._epoch_lock:
             self._await_commit()
             self._query.stop()
+
+    def _cancel_stage(self) -> None:
+        """Cancel the tasks of the epoch after one whose apply failed: it cannot be decided.
+
+        What stopped the apply may hold up the stage too, for as long as the timeouts of its source.
+        """
+        self._canceled = True
+        self._spark.sparkContext.cancelJobGroup(str(self._query.runId))
 
     def _await_commit(self) -> None:
         """Let Spark commit the last epoch, which the next start would otherwise replay."""
@@ -337,8 +347,8 @@ class EpochsQuery(Run):
                 service.stop()
             try:
                 self._runner.drain()
-            except SluicegateError as error:
-                self._error = self._error or error
+            except SluicegateError as error:  # it is the reason why a stage was canceled
+                self._error = error if self._canceled else self._error or error
             self._runner.background.close()
             close_writers(self._context.job.lineage)
             self._error = self._stop_handler.complete(self._error)

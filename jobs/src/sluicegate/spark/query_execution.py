@@ -82,14 +82,20 @@ class RunningExecution:
         self._root = self._execution.executedPlan()
         self._scans: list[JavaObject] | None = None
         self._context = spark.sparkContext
-        self._limit = spark._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit  # type: ignore[union-attr] # noqa: SLF001
+        self._jvm: JavaObject = spark._jvm  # noqa: SLF001 - no public API
 
     def end_offsets(self) -> tuple[str, ...]:
         """Return up to where each source is read, in the order and the form of Spark's offset log."""
+        return tuple("-" if end is None else end for _, end in self._ends())
+
+    def _ends(self) -> Iterator[tuple[JavaObject, str | None]]:
+        """Yield each source of the query, and as JSON up to where it is read; None: nowhere yet."""
         sources = self._query.sources()
         ends = self._query.getLatestExecutionContext().endOffsets()
-        found = (ends.get(sources.apply(number)) for number in range(sources.size()))
-        return tuple(str(end.get().json()) if end.isDefined() else "-" for end in found)
+        for number in range(sources.size()):
+            source = sources.apply(number)
+            end = ends.get(source)
+            yield source, str(end.get().json()) if end.isDefined() else None
 
     def planned_ms(self) -> int:
         """Return when the epoch was planned, in ms since 1970; a later driver finds the same time."""
@@ -99,12 +105,14 @@ class RunningExecution:
         """Make each Kafka source fetch the latest offsets of its topics once.
 
         Spark 4.1 ends a query whose first epoch was planned by the previous driver (SPARK-55271):
-        after that epoch its source reports its lag, but has never fetched the latest offsets.
+        after that epoch its source reports its lag, but has never fetched the latest offsets. A source
+        without records for the epoch is no part of its plan, and reports its lag too.
         """
-        for node in self._kafka_scans():
-            stream, start = node.stream(), node.startOffset()
-            offset = start.get() if start.isDefined() else stream.initialOffset()
-            stream.latestOffset(offset, self._limit.allAvailable())
+        streaming = self._jvm.org.apache.spark.sql.connector.read.streaming
+        for stream, end in self._ends():
+            if _name(stream) == "KafkaMicroBatchStream":
+                known = stream.initialOffset() if end is None else stream.deserializeOffset(end)
+                stream.latestOffset(known, streaming.ReadLimit.allAvailable())
 
     def kafka_sources(self) -> tuple[KafkaSource, ...]:
         """Return up to where this epoch reads the Kafka sources that have input for it."""
@@ -159,6 +167,14 @@ class RunningExecution:
         counted = [of.apply(_STATE_ROWS) for of in metrics if of.contains(_STATE_ROWS)]
         return sum(int(metric.value()) for metric in counted) if counted else None
 
+    def cores_without_state(self) -> int | None:
+        """Return how many tasks run at a time; None if the plan has state, which belongs to partitions."""
+        return None if self._stateful else self._cores
+
+    @property
+    def _cores(self) -> int:
+        return max(1, self._context.defaultParallelism)
+
     def state_ms(self) -> float | None:
         """Return about how long the plan's state stores have committed; None without state.
 
@@ -166,7 +182,7 @@ class RunningExecution:
         """
         if not self._stateful:
             return None
-        total, cores = 0.0, max(1, self._context.defaultParallelism)
+        total, cores = 0.0, self._cores
         for node in self._stateful:
             metrics = node.metrics()
             sums = [metrics.apply(n).value() for n in _STATE_TIMES if metrics.contains(n)]
@@ -231,14 +247,17 @@ class RunningExecution:
         return [node for node in _nodes(self._root) if _name(node) == "EventTimeWatermarkExec"]
 
 
-def kafka_options(rows: DataFrame) -> list[dict[str, str]]:
-    """Return the options of each Kafka source of a streaming DataFrame that is not started."""
-    relations = (
-        node
-        for node in _nodes(rows._jdf.queryExecution().logical())  # noqa: SLF001 - no public API
-        if _name(node) == "StreamingRelationV2" and node.sourceName() == "kafka"
-    )
-    return [dict(node.extraOptions().asCaseSensitiveMap()) for node in relations]
+def leaves(rows: DataFrame) -> list[JavaObject]:
+    """Return the inputs of a DataFrame that is not started, from left to right."""
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public API
+    return [node for node in _nodes(plan) if not node.children().size()][::-1]
+
+
+def kafka_options(relation: JavaObject) -> dict[str, str] | None:
+    """Return the options of an input that is a Kafka source, None of any other."""
+    if _name(relation) != "StreamingRelationV2" or relation.sourceName() != "kafka":
+        return None
+    return dict(relation.extraOptions().asCaseSensitiveMap())
 
 
 def committed_sources(query: StreamingQuery) -> tuple[KafkaSource, ...]:

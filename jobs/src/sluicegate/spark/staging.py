@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from sluicegate import failpoints
 from sluicegate.dead_letters import letter as dead_letter
@@ -44,8 +45,16 @@ however many sinks and parts there are."""
 TASKS_PROPERTY = "sluicegate.staging.tasks"
 """The local property that tells a task the number of staging tasks."""
 
-RESULT_TYPE = "staged binary"
-"""The schema of a task's result: a pickled `StagedPart` in each row."""
+NO_EPOCH = -1
+"""The number of an epoch that only warms up a session. It passes no failpoint."""
+
+RESULT_TYPE = StructType([StructField("staged", BinaryType())])
+"""The schema of a task's result: a pickled `StagedPart` in each row. As text it would be parsed in the JVM,
+each time."""
+
+FEW_ROWS = 20_000
+"""A task costs about as much as 5,000 rows, so an epoch with fewer rows than this is staged in as many tasks as
+there are cores, even if its source has more partitions."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +95,18 @@ class StagedPart:
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
-def stage_rows(rows: DataFrame, order: StageOrder) -> list[StagedPart]:
-    """Run the plan of `Outputs.rows_to_stage` once; return the reports of its tasks."""
+def stage_rows(
+    rows: DataFrame, order: StageOrder, most_tasks: int | None = None
+) -> list[StagedPart]:
+    """Run the plan of `Outputs.rows_to_stage` once; return the reports of its tasks.
+
+    Args:
+        rows: what the plan returns.
+        order: what a task needs.
+        most_tasks: one task stages several partitions if there are more; None: a task each.
+    """
+    if most_tasks is not None:
+        rows = rows.coalesce(most_tasks)
     staged = rows.mapInArrow(stage_with(order), RESULT_TYPE)
     # PySpark's TaskContext does not have the number of tasks. The plan is the one that runs: a
     # shuffle that adaptive execution starts here is not repeated.
@@ -142,7 +161,8 @@ class _PartStager:
             for key in sorted(self._bytes, key=self._bytes.__getitem__, reverse=True):
                 if self._bytes[key] >= CHUNK_BYTES or sum(self._bytes.values()) > OPEN_BYTES:
                     yield self._close(key)
-            failpoints.reach("stage-part", epoch=self._order.epoch)
+            if self._order.epoch != NO_EPOCH:
+                failpoints.reach("stage-part", epoch=self._order.epoch)
         for key in sorted(self._open):
             yield self._close(key)
         if self._refused or self._kinds:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
@@ -15,21 +18,33 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate.errors import SluicegateError
-from sluicegate.sinks.contract import Sink
+from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.sinks.memory import MemorySink
-from sluicegate.spark.outputs import Output, Outputs, arrow_schema, frame_of
-from sluicegate.spark.query_execution import RunningExecution, kafka_options
-from sluicegate.spark.staging import RESULT_TYPE, TASKS_PROPERTY, StageOrder, stage_with
+from sluicegate.spark.checkpoint_files import checkpoint_files
+from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_schema
+from sluicegate.spark.query_execution import (
+    JavaObject,
+    RunningExecution,
+    kafka_options,
+    leaves,
+)
+from sluicegate.spark.staging import (
+    NO_EPOCH,
+    RESULT_TYPE,
+    TASKS_PROPERTY,
+    StageOrder,
+    stage_with,
+)
 
 log = logging.getLogger("sluicegate.run")
 
 _OUTPUT: Final = "warm-up"
 
-_NO_EPOCH: Final = -1
-"""No epoch of a job has this number."""
-
 _RECENT_MS: Final = 1000
 """The age of the oldest Kafka records that are read; a busy topic has some, and never many."""
+
+_STAGED_ROWS: Final = 1000
+"""How many rows of a task are staged, so that their chunks are small."""
 
 _OF_POSITIONS: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 """Options of a Kafka source, one of which says where it starts."""
@@ -45,6 +60,14 @@ class Described(Protocol):
     @property
     def sinks(self) -> Sequence[Sink]:
         """Its sinks."""
+
+    @property
+    def dead_letters(self) -> Sink | None:
+        """Its sink of dead letters."""
+
+    @property
+    def output_mode(self) -> str:
+        """Its output mode, as Spark's."""
 
 
 Built = TypeVar("Built", bound=Described)
@@ -66,50 +89,121 @@ def prepare_standby(spark: SparkSession, build: Callable[[], Built]) -> Built | 
 
 
 def warm_up(spark: SparkSession, writer: Described) -> None:
-    """Stage a small stateful epoch, so that the first epoch of a job need not load the same code.
+    """Stage a small stateful epoch, then one of the job's own plan over the same records of Kafka.
 
-    It writes nothing, and neither opens nor reads a checkpoint or a sink of the job: the checkpoint
-    is temporary and the staged rows are dropped. Its input is generated; from each Kafka topic of
-    the job it also reads the records of the last second, which loads Spark's Kafka clients.
+    The first epoch of the job then need not load the same code, nor compile the code that Spark
+    generates for the plan. Nothing of it is written: the checkpoints are temporary, the staged rows are
+    dropped, and neither a checkpoint nor a sink of the job is opened or read. The input is generated,
+    and from each Kafka topic of the job it also has the records of the last second. The own plan runs
+    only if it reads nothing but Kafka: there is no such bound for other sources.
     """
+    own = _without_sinks(writer)
+    inputs, numbers = _inputs(own.stream())
+    sources = [options for relation in inputs if (options := kafka_options(relation)) is not None]
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 8).load()
     values = rows.select("value")
-    for output in writer.outputs.values():
-        for options in kafka_options(frame_of(output)):
-            values = values.union(_recent(spark, options))
+    for source in sources:
+        values = values.union(_recent(spark, source))
     counts = values.groupBy("value").count()
-    schema = arrow_schema(counts)
-    sink = MemorySink("warm-up").bind(schema, lineage="warm-up", apply_timeout_s=1.0)
-    outputs = Outputs({_OUTPUT: counts}, {_OUTPUT: [sink]})
+    generic = Outputs({_OUTPUT: counts}, {_OUTPUT: [_discarding(0, arrow_schema(counts))]})
     # the workers import the modules of the job's sinks when they receive their first order
     modules = sorted({type(sink).__module__ for sink in writer.sinks})
     with tempfile.TemporaryDirectory() as folder:
-        stage = stage_with(StageOrder(folder, _NO_EPOCH, "warm-up", 1 << 20, (sink,), None))
+        first, second = Path(folder, "generic"), Path(folder, "own")
+        _run_epoch(spark, generic, "update", first, modules)
+        if sources and len(sources) == len(inputs):
+            _plan_same_records(first, second, numbers)
+            _run_epoch(spark, own, writer.output_mode, second, modules)
 
-        def load_and_stage(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-            for module in modules:
-                importlib.import_module(module)
-            yield from stage(batches)
 
-        def run(batch: DataFrame, _epoch: int) -> None:
-            execution = RunningExecution(spark)
-            execution.prime_sources()
-            staged = outputs.rows_to_stage(batch, execution.late_watermark_ms())
-            # the share of a task in the inline bytes; it need not be exact here
-            spark.sparkContext.setLocalProperty(TASKS_PROPERTY, "1")
-            staged.mapInArrow(load_and_stage, RESULT_TYPE).toArrow()
-            execution.kafka_sources()
-            execution.rows_in()
+def _run_epoch(
+    spark: SparkSession, outputs: Outputs, mode: str, folder: Path, modules: Sequence[str]
+) -> None:
+    """Run one epoch with a temporary checkpoint and drop what it stages."""
+    order = StageOrder(str(folder), NO_EPOCH, _OUTPUT, 1 << 20, tuple(outputs.sinks()), None)
+    stage = stage_with(order)
 
-        query = (
-            outputs.stream()
-            .writeStream.outputMode("update")
-            .option("checkpointLocation", folder)
-            .trigger(once=True)
-            .foreachBatch(run)
-            .start()
-        )
-        query.awaitTermination()
+    def load_and_stage(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for module in modules:
+            importlib.import_module(module)
+        rest = iter(batches)
+        yield from stage(batch.slice(0, _STAGED_ROWS) for batch in islice(rest, 1))
+        for _ in rest:  # a state store commits after its last row
+            pass
+
+    def run(batch: DataFrame, _epoch: int) -> None:
+        execution = RunningExecution(spark)
+        execution.prime_sources()
+        execution.durations_ms()
+        execution.end_offsets()
+        staged = outputs.rows_to_stage(batch, execution.late_watermark_ms())
+        # the share of a task in the inline bytes; it need not be exact here
+        spark.sparkContext.setLocalProperty(TASKS_PROPERTY, "1")
+        staged.mapInArrow(load_and_stage, RESULT_TYPE).toArrow()
+        execution.kafka_sources()
+        execution.rows_in()
+        execution.state_rows()
+        execution.state_ms()
+        execution.event_times()
+        execution.state_operators()
+
+    stream = outputs.stream().writeStream.outputMode(mode).trigger(once=True)
+    with checkpoint_files(spark, str(folder)):
+        query = stream.option("checkpointLocation", str(folder)).foreachBatch(run).start()
+    query.awaitTermination()
+
+
+def _inputs(stream: DataFrame) -> tuple[list[JavaObject], list[int]]:
+    """Return the inputs of a query as Spark numbers them, and the number of each leaf of its plan."""
+    found: list[JavaObject] = []
+    numbers = []
+    for node in leaves(stream):
+        known = (number for number, other in enumerate(found) if node.equals(other))
+        number = next(known, len(found))
+        if number == len(found):
+            found.append(node)
+        numbers.append(number)
+    return found, numbers
+
+
+def _plan_same_records(planned: Path, other: Path, numbers: Sequence[int]) -> None:
+    """Write the offset log of a checkpoint so that its first epoch has the records of another's.
+
+    Spark plans no epoch anew that is in its offset log. Without that, the first epoch of the job's plan
+    would read its topics from their beginning.
+
+    Args:
+        planned: the checkpoint of an epoch of a generated source and the Kafka sources.
+        other: the checkpoint of an epoch of the same Kafka sources alone.
+        numbers: the Kafka source of each leaf of the other plan; the log has the end of each leaf.
+    """
+    version, metadata, _generated, *ends = (planned / "offsets" / "0").read_text().splitlines()
+    (other / "offsets").mkdir(parents=True)
+    (other / "offsets" / "0").write_text(
+        "\n".join([version, metadata, *(ends[i] for i in numbers)])
+    )
+    for number in sorted(set(numbers)):
+        starts = other / "sources" / str(number)
+        starts.mkdir(parents=True)
+        shutil.copyfile(planned / "sources" / str(number + 1) / "0", starts / "0")
+
+
+def _without_sinks(writer: Described) -> Outputs:
+    """Return the outputs of a job with a sink in memory in the place of each of its own."""
+    bound: dict[str, list[BoundSink]] = {name: [] for name in writer.outputs}
+    letters = writer.dead_letters
+    for number, sink in enumerate([*writer.sinks, *([letters] if letters and letters.of else [])]):
+        name = sink.of or next(iter(writer.outputs))
+        if name in bound:  # otherwise the start of the query raises an error with advice
+            bound[name].append(_discarding(number, arrow_schema(writer.outputs[name])))
+    of_letters = _discarding(-1, DEAD_LETTER_SCHEMA) if letters and not letters.of else None
+    return Outputs(writer.outputs, bound, of_letters)
+
+
+def _discarding(number: int, schema: pa.Schema) -> BoundSink:
+    """Return a sink that is never opened."""
+    sink = MemorySink(f"{_OUTPUT}-{number}")
+    return sink.bind(schema, lineage=_OUTPUT, apply_timeout_s=1.0)
 
 
 def _recent(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
