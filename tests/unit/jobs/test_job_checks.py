@@ -155,6 +155,24 @@ def test_kafka_to_kafka_ignores_values_that_it_cannot_compute() -> None:
     assert kinds(kafka_to_kafka_verify.compare(read(*SOURCE), other, (), None)) == []
 
 
+SAME_PARTITIONS = [r._replace(partition=0, offset=i) for i, r in enumerate(SINK)]
+
+
+@pytest.mark.parametrize(
+    ("sink", "expected"),
+    [
+        (SAME_PARTITIONS, []),
+        ([*SAME_PARTITIONS[:2], SAME_PARTITIONS[2]._replace(partition=1)], ["lost", "wrong"]),
+        ([SAME_PARTITIONS[0], SAME_PARTITIONS[2], SAME_PARTITIONS[1]], ["wrong"]),
+    ],
+    ids=["exact", "partition", "order"],
+)
+def test_kafka_to_kafka_that_keeps_the_partitions(sink: list[Record], expected: list[str]) -> None:
+    """It keeps the order of all records of a partition too."""
+    outcome = kafka_to_kafka_verify.compare(read(*SOURCE), sink, (), UPPER, same_partition=True)
+    assert kinds(outcome) == expected
+
+
 @pytest.mark.parametrize(
     ("record_bytes", "reason", "expected"),
     [

@@ -1,20 +1,25 @@
 """Verification of city_lookup: every id that was read is in both sinks with one city, or a dead letter.
 
-It cannot check whether a city was right: the store may have changed since, and only the sinks hold
-the answer that was used. So it compares the sinks with each other.
+It cannot check whether a city was right, or whether an id was really unknown: the store may have
+changed since. So it compares the sinks with each other, and a dead letter with its record.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sluicegate.packaged_job import Verification
 from sluicegate.sinks.kafka.reader import Record
 from sluicegate_jobs.city_lookup.job import CityLookupSettings
 from sluicegate_jobs.verification.check import Check
+from sluicegate_jobs.verification.dead_letters import EMPTY, DeadLetters
+from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
+from sluicegate_jobs.verification.limits import NO_LIMITS, SinkLimits
+
+_UNANSWERED: Final = "lookup into city: unanswered"
 
 Source = tuple[int, int]
 """Partition and offset of a record of the source."""
@@ -33,60 +38,110 @@ def verify(settings: CityLookupSettings) -> Verification:
     check = Check(settings, settings.source)
     rows = check.table_rows(settings.table, "source_partition, source_offset, id, city")
     compared = compare(
-        {(r.partition, r.offset): _id(r) for r in check.source_records()},
+        check.source(),
         (_located(record) for record in check.topic_records(settings.topic)),
         (Located((int(p), int(o)), id_, city) for p, o, id_, city in rows),
-        (value or b"" for value in check.topic_values(settings.dead_letters)),
-        check.decided.covered,
+        check.topic_values(settings.dead_letters),
+        Answers(settings.cities, may_be_missing=settings.on_timeout == "dead-letter"),
+        check.limits(topic=settings.topic, table=settings.table),
     )
     return check.conclude(compared, settings.table)
 
 
+class Answers(NamedTuple):
+    """What the store may have answered for an id that has no city.
+
+    Args:
+        cities: the hash, which a dead letter must name.
+        may_be_missing: whether a row without an answer becomes a dead letter (`on_timeout`).
+    """
+
+    cities: str
+    may_be_missing: bool = False
+
+    def of(self, id_: str, stated: str) -> str | None:
+        """Return how the dead letter of a record must begin, None if it must have none.
+
+        Args:
+            id_: of the record, empty if it has none.
+            stated: the reason in its dead letter, empty if there is none.
+        """
+        if not id_:
+            return EMPTY
+        unknown = f"unknown: hash {self.cities} has no id {id_}"
+        unanswered = self.may_be_missing and stated.startswith(_UNANSWERED)
+        return stated if stated == unknown or unanswered else None
+
+
 def compare(
-    source: Mapping[Source, str],
+    source: SourceRecords,
     kafka: Iterable[Located],
     mysql: Iterable[Located],
-    letters: Iterable[bytes],
-    covered: Mapping[int, int],
+    letters: Iterable[bytes | None],
+    answers: Answers,
+    limits: SinkLimits = NO_LIMITS,
 ) -> Verification:
     """Compare the rows of both sinks with the source and with each other. Pure.
 
     Args:
-        source: the ids; empty for a record without one.
+        source: the records whose values are ids.
         kafka: the rows of the topic.
         mysql: the rows of the table.
         letters: the values of the dead letters.
-        covered: partition -> the first offset that no decided epoch has read.
+        answers: what the store may have answered.
+        limits: of the sinks: a row that they accept is no dead letter.
     """
     findings = Findings()
     sinks = {
         "Kafka": _by_source("Kafka", kafka, findings),
         "MySQL": _by_source("MySQL", mysql, findings),
     }
-    dead: set[Source] = set()
-    for record in filter(None, (_source_of(letter, findings) for letter in letters)):
-        if record in dead:
-            findings.add(DUPLICATED, f"{record}: two dead letters")
-        dead.add(record)
-    unread = 0
-    for record, id_ in source.items():
-        rows = {name: by_source.get(record) for name, by_source in sinks.items()}
-        if record[1] < covered.get(record[0], 0):
-            _check(record, id_, rows, dead=record in dead, findings=findings)
-        else:
-            unread += 1
-            if record in dead or any(rows.values()):
-                findings.add(UNDECIDED, f"{record}: no decided epoch has read it")
-    for record in {*dead, *sinks["Kafka"], *sinks["MySQL"]} - source.keys():
-        findings.add(WRONG, f"{record}: the source has no such record")
-    checked = {
-        "source records": len(source),
-        "source records not read yet": unread,
+    dead_letters = DeadLetters(letters, source.topic, findings, limits)
+    refused = _refused(dead_letters, findings)
+    without_city, known = 0, set()
+    for record, was_read in source.with_unread():
+        at = (record.partition, record.offset)
+        known.add(at)
+        rows = {name: by_source.get(at) for name, by_source in sinks.items()}
+        if not was_read:
+            dead_letters.check_unread(record)
+            if at in refused or any(rows.values()):
+                findings.add(UNDECIDED, f"{at}: no decided epoch has read it")
+            continue
+        id_ = _id(record)
+        reason = answers.of(id_, dead_letters.reason_of(record))
+        dead_letters.check(record, reason)
+        without_city += bool(id_ and reason)
+        _check(at, id_, rows, dead=reason is not None or at in refused, findings=findings)
+    dead_letters.check_none_left()
+    for at in {*refused, *sinks["Kafka"], *sinks["MySQL"]} - known:
+        findings.add(WRONG, f"{at}: the source has no such record")
+    checked = source.counts() | {
         "records in Kafka": len(sinks["Kafka"]),
         "rows in MySQL": len(sinks["MySQL"]),
-        "dead letters": len(dead),
     }
+    checked |= dead_letters.counts()
+    checked["ids without a city, as the store answered then"] = without_city
     return Verification(checked, findings.result())
+
+
+def _refused(dead_letters: DeadLetters, findings: Findings) -> set[Source]:
+    """Return the records whose rows a sink refused; the staged columns name them."""
+    refused: set[Source] = set()
+    for row in dead_letters.refused:
+        at = row.get("source_partition"), row.get("source_offset")
+        if not isinstance(at[0], int) or not isinstance(at[1], int):
+            findings.add(WRONG, f"the dead letter of a refused row names no record: {row!r:.120}")
+            continue
+        if at in refused:
+            findings.add(DUPLICATED, f"{at}: two dead letters")
+        refused.add((at[0], at[1]))
+    for letter in dead_letters.truncated:
+        reason = letter["reason"]
+        findings.add(
+            WRONG, f"the dead letter of a refused row is cut, so its record is unknown: {reason}"
+        )
+    return refused
 
 
 def _check(
@@ -116,18 +171,6 @@ def _by_source(sink: str, rows: Iterable[Located], findings: Findings) -> dict[S
             )
         by_source[row.source] = row
     return by_source
-
-
-def _source_of(value: bytes, findings: Findings) -> Source | None:
-    """Return the record that a dead letter is about; staged columns name that of a refused row."""
-    letter = json.loads(value)
-    if source := letter.get("source"):
-        return source["partition"], source["offset"]
-    for staged in json.loads(letter["payload"]):
-        if "source_offset" in staged:
-            return staged["source_partition"], staged["source_offset"]
-    findings.add(WRONG, f"a dead letter does not name its record: {value!r:.120}")
-    return None
 
 
 def _id(record: Record) -> str:

@@ -1,6 +1,7 @@
 """Verification of kafka_to_kafka: transforms the source in plain Python and compares record by record.
 
-Records with the same key are compared in order, those without a key in any order.
+Records with the same key are compared in order, those without a key in any order. If the job keeps the
+partitions, all records of a partition are compared in order.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from sluicegate.packaged_job import Verification
 from sluicegate.sinks.kafka.reader import Position, Record
-from sluicegate_jobs.kafka_to_kafka.job import KafkaToKafkaSettings
+from sluicegate_jobs.kafka_to_kafka.job import SAME, KafkaToKafkaSettings
 from sluicegate_jobs.verification.check import Check
 from sluicegate_jobs.verification.dead_letters import DeadLetters, Refusal, text_of
 from sluicegate_jobs.verification.epoch_log import SourceRecords
@@ -31,9 +32,14 @@ _TIME_LIMIT = "message.timestamp.after.max.ms"
 """Whether a record was ahead of this limit when it was refused is not known later."""
 
 
+Group = bytes | int | None
+"""Records that are compared in order: those of a key or of a partition; None: in any order."""
+
+
 class Copy(NamedTuple):
     """A record as the sink must have it."""
 
+    key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_ms: int
@@ -48,6 +54,7 @@ def verify(settings: KafkaToKafkaSettings) -> Verification:
         check.topic_values(settings.dead_letters),
         KNOWN.get("".join(settings.transform.split()).lower()),
         check.limits(topic=settings.topic),
+        same_partition=settings.partitions == SAME,
     )
     return check.conclude(compared)
 
@@ -58,14 +65,22 @@ def compare(
     letters: Iterable[bytes | None],
     transform: Transform | None,
     limits: SinkLimits = NO_LIMITS,
+    *,
+    same_partition: bool = False,
 ) -> Verification:
     """Compare the sink with the transformed source; without `transform`, ignoring values. Pure.
 
-    The records of the sink must be in the order of each partition.
+    The records of the sink must be in the order of each partition. With `same_partition` a record must
+    be in the partition of its source; otherwise all records of a key must be in one.
     """
     findings = Findings()
     dead_letters = DeadLetters(letters, source.topic, findings, limits)
-    expected: dict[bytes | None, list[Copy]] = {}
+    expected: dict[Group, list[Copy]] = {}
+    keys: set[bytes] = set()
+
+    def group_of(record: Record) -> Group:
+        return record.partition if same_partition else record.key
+
     invalid = 0
     for record in source:
         text = text_of(record.value)
@@ -75,25 +90,22 @@ def compare(
         position = Position(source.topic, record.partition, record.offset)
         refusal = dead_letters.refused_sources.get(position)
         if not is_invalid and refusal is None:
-            expected.setdefault(record.key, []).append(_copy(record, transform))
+            expected.setdefault(group_of(record), []).append(_copy(record, transform))
+            keys |= set() if record.key is None else {record.key}
         elif refusal is not None:
             refused = _judge(refusal, record, transform, limits)
             dead_letters.note_refused(refused, refusal.sink, f"record {position}")
     dead_letters.check_none_left()
-    actual: dict[bytes | None, list[Copy]] = {}
-    partitions_of: dict[bytes, set[int]] = {}
+    actual: dict[Group, list[Copy]] = {}
     for record in sink:
-        if record.key is not None:
-            partitions_of.setdefault(record.key, set()).add(record.partition)
         copy = _copy(record, None if transform is None else bytes)
-        actual.setdefault(record.key, []).append(copy)
-    for name, partitions in partitions_of.items():
-        if len(partitions) > 1:
-            findings.add(WRONG, f"key {name!r} is in partitions {sorted(partitions)}")
-    for key in expected.keys() | actual.keys():
-        _check_key(key, expected.get(key, []), actual.get(key, []), findings)
+        actual.setdefault(group_of(record), []).append(copy)
+    if not same_partition:
+        _check_partitions_of_keys(sink, findings)
+    for group in expected.keys() | actual.keys():
+        _check_group(group, expected.get(group, []), actual.get(group, []), findings)
     checked = source.counts() | {
-        "keys": len(expected.keys() - {None}),
+        "keys": len(keys),
         "records in the sink": len(sink),
         "records that are not text": invalid,
         "records that the sink refused": len(dead_letters.refused_sources),
@@ -108,7 +120,7 @@ def _copy(record: Record, transform: Transform | None) -> Copy:
     value = record.value if transform is not None else b""
     if transform is not None and value is not None:
         value = transform(value)
-    return Copy(value, record.headers, record.timestamp_ms)
+    return Copy(record.key, value, record.headers, record.timestamp_ms)
 
 
 def _judge(
@@ -124,17 +136,28 @@ def _judge(
     return topic.refuses(record.key, value, record.headers)
 
 
-def _check_key(
-    key: bytes | None, expected: list[Copy], actual: list[Copy], findings: Findings
+def _check_partitions_of_keys(sink: Sequence[Record], findings: Findings) -> None:
+    partitions_of: dict[bytes, set[int]] = {}
+    for record in sink:
+        if record.key is not None:
+            partitions_of.setdefault(record.key, set()).add(record.partition)
+    for key, partitions in partitions_of.items():
+        if len(partitions) > 1:
+            findings.add(WRONG, f"key {key!r} is in partitions {sorted(partitions)}")
+
+
+def _check_group(
+    group: Group, expected: list[Copy], actual: list[Copy], findings: Findings
 ) -> None:
+    name = f"partition {group}" if isinstance(group, int) else f"key {group!r}"
     expected_counts, actual_counts = Counter(expected), Counter(actual)
     for record, count in (expected_counts - actual_counts).items():
-        findings.add(LOST, f"key {key!r}: {record!r:.100}", count)
+        findings.add(LOST, f"{name}: {record!r:.100}", count)
     for record, count in (actual_counts - expected_counts).items():
         kind = DUPLICATED if record in expected_counts else WRONG
-        findings.add(kind, f"key {key!r}: {record!r:.100}", count)
-    if actual_counts == expected_counts and key is not None:
+        findings.add(kind, f"{name}: {record!r:.100}", count)
+    if actual_counts == expected_counts and group is not None:
         for index, (right, there) in enumerate(zip(expected, actual, strict=True)):
             if right != there:
-                findings.add(WRONG, f"key {key!r}: record {index} is out of order: {there!r:.100}")
+                findings.add(WRONG, f"{name}: record {index} is out of order: {there!r:.100}")
                 return

@@ -127,6 +127,11 @@ class DeadLetters:
                 "widened since)",
             )
 
+    def reason_of(self, record: Record) -> str:
+        """Return what the dead letter of a source record says, empty if it has none."""
+        letter = self._by_source.get(Position(self._topic, record.partition, record.offset))
+        return "" if letter is None else str(letter["reason"])
+
     def check_unread(self, record: Record) -> bool:
         """Return whether a record that no decided epoch has read has a dead letter: that is a finding."""
         position = Position(self._topic, record.partition, record.offset)
