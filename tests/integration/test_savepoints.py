@@ -198,7 +198,8 @@ def test_a_sealed_parent_fails_and_writes_nothing(hits: Stream) -> None:
 def test_a_parent_that_is_sealed_while_it_runs_stops_at_its_next_decision(hits: Stream) -> None:
     add_epochs(hits, 2)
     query = start(hits, str(hits.checkpoint), "out", "0 seconds")
-    wait_while_running(query, (hits.checkpoint / "commits" / "1").exists)
+    epoch_log = StoredEpochLog(open_store(str(hits.checkpoint)))
+    wait_while_running(query, lambda: epoch_log.is_marked_applied(1))
     take(str(hits.checkpoint), str(hits.folder / "savepoints"), seal=True)
     add_epochs(hits, 2)
     with pytest.raises(Sealed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ from sluicegate.savepoints.stop_request import Answer, StopRequestInbox, await_a
 from sluicegate.storage.object_store import LocalObjectStore
 
 DONE = Answer(stopped=True, message="stopped", savepoint="s")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time in seconds, which a test may change."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    return now
 
 
 @pytest.fixture
@@ -113,6 +122,57 @@ def test_the_next_driver_answers_for_one_that_died(
     answer = await_answer(store, request, timeout_s=5)
     assert answer is not None
     assert not answer.stopped
+
+
+def test_a_withdrawn_request_gets_no_answer_of_the_next_driver(store: LocalObjectStore) -> None:
+    request = request_stop(store, "l", valid_s=60)
+    store.create(f"{request.name}.taken", b"withdrawn")
+    StopRequestInbox(store, "l", 0.0).clean_up()
+    assert store.read(f"{request.name}.done") is None
+
+
+def test_a_request_that_nobody_accepted_gets_no_answer_of_the_next_driver(
+    store: LocalObjectStore,
+) -> None:
+    request = request_stop(store, "l", valid_s=60)
+    successor = StopRequestInbox(store, "l", 0.0)
+    successor.clean_up()
+    assert store.read(f"{request.name}.done") is None
+    assert successor.poll() == request
+
+
+def test_a_driver_without_an_accepted_request_answers_nothing(store: LocalObjectStore) -> None:
+    request_stop(store, "l", valid_s=60)
+    inbox = StopRequestInbox(store, "l", 0.0)
+    assert inbox.poll() is not None
+    inbox.answer(DONE)
+    before = sorted(store.names(""))
+    inbox.answer(Answer(stopped=False, message="again"))
+    assert sorted(store.names("")) == before
+
+
+def test_a_request_is_valid_for_the_given_seconds(
+    store: LocalObjectStore, clock: list[float]
+) -> None:
+    request = request_stop(store, "l", valid_s=60)
+    assert request.until_ms == 1_060_000
+    clock[0] = 1060.001
+    assert StopRequestInbox(store, "l", 0.0).poll() is None
+    clock[0] = 1060.0
+    assert StopRequestInbox(store, "l", 0.0).poll() == request
+
+
+def test_an_expired_request_is_deleted_an_hour_later(
+    store: LocalObjectStore, clock: list[float]
+) -> None:
+    """Its requester may still wait for the answer before."""
+    request = request_stop(store, "l", valid_s=0)
+    clock[0] += 3600
+    StopRequestInbox(store, "l", 0.0).clean_up()
+    assert list(store.names("")) == [request.name]
+    clock[0] += 1
+    StopRequestInbox(store, "l", 0.0).clean_up()
+    assert list(store.names("")) == []
 
 
 def test_expired_requests_are_deleted_at_a_start(store: LocalObjectStore) -> None:

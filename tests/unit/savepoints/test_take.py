@@ -1,9 +1,8 @@
-"""Taking, listing, restoring and deleting savepoints of a checkpoint built by the test."""
+"""Taking and restoring savepoints of a checkpoint built by the test."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,8 @@ from sluicegate.failpoints import FailpointHit, arm
 from sluicegate.protocol.markers import Marker
 from sluicegate.savepoints import copy
 from sluicegate.savepoints import take as savepoints_take
-from sluicegate.savepoints.catalog import Savepoint, dispose_savepoint, list_savepoints
-from sluicegate.savepoints.manifest import MANIFEST, read_ancestry, read_manifest
+from sluicegate.savepoints.catalog import Savepoint, list_savepoints
+from sluicegate.savepoints.manifest import MANIFEST, read_ancestry
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import claim_lineage, read_lineage
 from sluicegate.storage.object_store import LocalObjectStore, open_store
@@ -34,30 +33,6 @@ from tests.unit.savepoints.builders import (
     run_epoch,
     take,
 )
-
-
-@pytest.fixture(autouse=True)
-def disarmed() -> Iterator[None]:
-    """Disarm all failpoints after a test."""
-    yield
-    arm("")
-    failpoints._hooks.clear()
-
-
-@pytest.fixture
-def parent(tmp_path: Path) -> str:
-    """Return a checkpoint on which epochs 0 to 4 are complete."""
-    return checkpoint(tmp_path / "parent", 5)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> str:
-    """Return a folder for savepoints."""
-    return str(tmp_path / "savepoints")
-
-
-def dispose(url: str, *, unfinished: bool = False, force: bool = False) -> int:
-    return dispose_savepoint(open_store(url), unfinished=unfinished, force=force)
 
 
 def epoch_of(savepoint: Savepoint) -> int:
@@ -156,6 +131,36 @@ def test_the_manifest_has_the_marker_and_the_rows_of_every_sink(parent: str, fol
     assert manifest.ancestry.rows == {SINK: 50}
 
 
+def test_rows_that_were_given_up_are_not_counted(parent: str, folder: str) -> None:
+    StoredEpochLog(LocalObjectStore(Path(parent))).discard(2, SINK, "test")
+    manifest = take(parent, folder).manifest
+    assert manifest is not None
+    assert manifest.ancestry.rows == {SINK: 40}
+
+
+def test_rows_of_the_parent_count_in_a_savepoint_of_its_branch(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    branch = tmp_path / "branch"
+    restore(take(parent, folder).url, str(branch))
+    run_epoch(branch, 5)
+    manifest = take(str(branch), folder).manifest
+    assert manifest is not None
+    assert manifest.ancestry.rows == {SINK: 60}
+
+
+def test_rows_stay_unknown_after_a_parent_that_did_not_know_them(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    LocalObjectStore(Path(parent)).delete("epochs/0")
+    branch = tmp_path / "branch"
+    restore(take(parent, folder).url, str(branch))
+    run_epoch(branch, 5)
+    manifest = take(str(branch), folder).manifest
+    assert manifest is not None
+    assert manifest.ancestry.rows is None
+
+
 def test_rows_are_unknown_if_the_oldest_records_are_pruned(parent: str, folder: str) -> None:
     LocalObjectStore(Path(parent)).delete("epochs/0")
     manifest = take(parent, folder).manifest
@@ -191,6 +196,19 @@ def test_a_crash_after_the_seal_is_recovered_by_the_next_attempt(parent: str, fo
     savepoint = take(parent, folder)
     assert savepoint.manifest is not None
     assert savepoint.manifest.sealed
+
+
+def test_a_savepoint_of_a_sealed_job_is_sealed_and_needs_the_files_of_its_last_epoch(
+    parent: str, folder: str
+) -> None:
+    """Its seal stays where it is; without Spark's commit the last epoch would be repeated."""
+    take(parent, folder, seal=True)
+    again = take(parent, folder, seal=True).manifest
+    assert again is not None
+    assert (again.sealed, again.epoch) == (True, 4)
+    (Path(parent) / "commits/4").unlink()
+    with pytest.raises(SavepointRefused, match="sealed after epoch 4"):
+        take(parent, folder)
 
 
 # --- restoring -------------------------------------------------------------------------------------
@@ -315,71 +333,3 @@ def test_a_restored_job_that_has_not_run_cannot_be_saved(
     restore(take(parent, folder).url, str(tmp_path / "new"))
     with pytest.raises(SavepointRefused, match="no epoch"):
         take(str(tmp_path / "new"), folder)
-
-
-# --- deleting --------------------------------------------------------------------------------------
-
-
-def test_a_deleted_savepoint_is_gone_and_others_stay(parent: str, folder: str) -> None:
-    one, other = take(parent, folder), take(parent, folder)
-    dispose(one.url)
-    assert [s.url for s in list_savepoints(folder)] == [other.url]
-    assert list(open_store(one.url).names("")) == []
-
-
-def test_the_manifest_is_deleted_first(
-    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    savepoint, deleted = take(parent, folder), []
-    delete = LocalObjectStore.delete
-
-    def recorded(self: LocalObjectStore, name: str) -> None:
-        deleted.append(name)
-        delete(self, name)
-
-    monkeypatch.setattr(LocalObjectStore, "delete", recorded)
-    dispose(savepoint.url)
-    assert deleted[0] == MANIFEST
-
-
-def test_a_folder_that_is_not_a_savepoint_is_not_deleted(parent: str) -> None:
-    with pytest.raises(SavepointInvalid):
-        dispose(parent)
-    assert (Path(parent) / "offsets/4").exists()
-    with pytest.raises(SavepointInvalid):
-        dispose(parent, unfinished=True)
-
-
-def test_an_incomplete_savepoint_is_listed_and_deleted_only_on_request(
-    parent: str, folder: str
-) -> None:
-    arm("before-manifest=raise")
-    with pytest.raises(FailpointHit):
-        take(parent, folder)
-    (incomplete,) = list_savepoints(folder)
-    assert incomplete.manifest is None
-    with pytest.raises(SavepointInvalid, match="incomplete savepoint"):
-        dispose(incomplete.url)
-    dispose(incomplete.url, unfinished=True)
-    assert list_savepoints(folder) == []
-
-
-def test_the_only_savepoint_of_a_sealed_job_is_deleted_only_if_forced(
-    parent: str, folder: str
-) -> None:
-    savepoint = take(parent, folder, seal=True)
-    with pytest.raises(SavepointRefused, match="never restored"):
-        dispose(savepoint.url)
-    with pytest.raises(SavepointRefused, match="never restored"):
-        dispose(savepoint.url, unfinished=True)
-    assert list_savepoints(folder)[0].manifest is not None
-    assert dispose(savepoint.url, force=True)
-
-
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"format": 2}', b"[]"])
-def test_a_broken_manifest_is_not_a_savepoint(parent: str, folder: str, body: bytes) -> None:
-    savepoint = take(parent, folder)
-    (Path(savepoint.url) / MANIFEST).write_bytes(body)
-    with pytest.raises(SavepointInvalid):
-        read_manifest(open_store(savepoint.url))
-    assert [s.manifest for s in list_savepoints(folder)] == [None]

@@ -21,9 +21,20 @@ from sluicegate.errors import (
 from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.protocol.record import Chunk
 from sluicegate.savepoints.manifest import Ancestry, write_ancestry
-from sluicegate.savepoints.takeover import successor, take_over, take_over_or_isolate
+from sluicegate.savepoints.takeover import (
+    successor,
+    take_over,
+    take_over_or_isolate,
+    verify_takeover,
+)
 from sluicegate.sinks.contract import BoundSink, PartDecision
-from sluicegate.sinks.memory import BoundMemory, MemorySink, committed, forget
+from sluicegate.sinks.memory import (
+    BoundMemory,
+    MemoryPartWriter,
+    MemorySink,
+    committed,
+    forget,
+)
 from sluicegate.spark import apply
 from sluicegate.spark.apply import SinkMarkers
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -169,6 +180,66 @@ def test_a_sink_that_the_job_no_longer_has_is_left_alone(sink: MemorySink) -> No
     assert marker(sink, 0) == AT
 
 
+def test_a_sink_that_writes_elsewhere_now_is_left_alone(sink: MemorySink) -> None:
+    applied(sink)
+    other = MemorySink(uuid.uuid4().hex, parts=2, id=sink.id)
+    take_over(ancestry(sink), CHILD, {sink.id: bound(other)})
+    assert [marker(one, 0) for one in (sink, other)] == [AT, None]
+
+
+def test_a_sink_that_is_gone_does_not_stop_the_takeover_of_the_next(sink: MemorySink) -> None:
+    applied(sink)
+    gone = MemorySink(uuid.uuid4().hex)
+    sinks = {gone.id: bound(gone).binding, sink.id: bound(sink).binding}
+    take_over(replace(ancestry(sink), sinks=sinks), CHILD, {sink.id: bound(sink)})
+    assert successor(marker(sink, 0)) == "child"
+
+
+@pytest.mark.parametrize(("durable", "successor_found"), [(True, True), (False, False)])
+def test_an_expired_marker_is_looked_up_where_the_sink_stores_it_for_good(
+    sink: MemorySink,
+    monkeypatch: pytest.MonkeyPatch,
+    durable: bool,  # noqa: FBT001
+    successor_found: bool,  # noqa: FBT001
+) -> None:
+    """Another successor took the part over; only the durable marker still says so."""
+    applied(sink)
+    take_over_sink(sink, replace(CHILD, id="first"))
+    stored = MemoryPartWriter.marker
+    read: list[bool] = []
+
+    def expired(self: MemoryPartWriter, *, durable: bool = False) -> Marker | None:
+        read.append(durable)
+        return stored(self) if durable else None
+
+    monkeypatch.setattr(MemoryPartWriter, "marker", expired)
+    binding = replace(bound(sink).binding, durable_markers=durable)
+    parent = replace(ancestry(sink), sinks={sink.id: binding})
+    if successor_found:
+        with pytest.raises(Fenced, match="taken over by lineage first"):
+            take_over_sink(sink, parent=parent)
+    else:
+        take_over_sink(sink, parent=parent)
+    assert (True in read) is durable
+
+
+def test_every_writer_of_a_takeover_is_closed_even_if_it_fails(
+    sink: MemorySink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[MemoryPartWriter] = []
+
+    def close(self: MemoryPartWriter) -> None:
+        closed.append(self)
+
+    monkeypatch.setattr(MemoryPartWriter, "close", close)
+    applied(sink)
+    take_over_sink(sink)
+    assert len(closed) == 2
+    with pytest.raises(Fenced):
+        take_over_sink(sink, replace(CHILD, id="second"))
+    assert len(closed) == 3
+
+
 def test_without_markers_there_is_nothing_to_take_over(sink: MemorySink) -> None:
     take_over_sink(sink, parent=replace(ancestry(sink), delivery="at-least-once"))
     assert [marker(sink, part) for part in (0, 1)] == [None, None]
@@ -228,3 +299,49 @@ def test_a_restored_checkpoint_without_its_ancestry_does_not_start(
 ) -> None:
     with pytest.raises(EpochLogBroken):
         start(tmp_path, CHILD, sink)
+
+
+# --- before the first decision ---------------------------------------------------------------------
+
+
+def verify(folder: Path, lineage: Lineage, sink: MemorySink, *others: MemorySink) -> None:
+    """Verify the takeover of the first sink."""
+    sinks = (sink, *others)
+    verify_takeover(
+        LocalObjectStore(folder),
+        lineage,
+        lambda other: {one.id: bound(one, other) for one in sinks},
+        sink.id,
+    )
+
+
+def test_the_takeover_of_one_sink_is_verified_without_the_others(
+    tmp_path: Path, sink: MemorySink
+) -> None:
+    other = MemorySink(uuid.uuid4().hex)
+    sinks = {one.id: bound(one).binding for one in (sink, other)}
+    write_ancestry(LocalObjectStore(tmp_path), replace(ancestry(sink), sinks=sinks))
+    applied(sink)
+    verify(tmp_path, CHILD, sink, other)
+    assert [successor(marker(one, 0)) for one in (sink, other)] == ["child", ""]
+
+
+def test_a_takeover_whose_sink_lost_the_last_epoch_is_not_verified(
+    tmp_path: Path, sink: MemorySink
+) -> None:
+    write_ancestry(LocalObjectStore(tmp_path), ancestry(sink))
+    applied(sink)
+    verify(tmp_path, CHILD, sink)
+    fail_over(sink)
+    with pytest.raises(SinkRegressed):
+        verify(tmp_path, CHILD, sink)
+
+
+def test_nothing_is_verified_for_a_branch_or_a_sink_that_the_parent_did_not_have(
+    tmp_path: Path, sink: MemorySink
+) -> None:
+    write_ancestry(LocalObjectStore(tmp_path), ancestry(sink))
+    applied(sink)
+    verify(tmp_path, replace(CHILD, moved=False), sink)
+    verify(tmp_path, CHILD, MemorySink(uuid.uuid4().hex), sink)
+    assert marker(sink, 0) == AT
