@@ -112,7 +112,7 @@ lock: environment ## Pin again: requirements/*.in and infra/versions.py into the
 	@echo "Pinning Python packages ..."
 	@$(PY) -m venv $(WORK)/uv && $(WORK)/uv/bin/python -m pip install --quiet \
 	    "uv==$$($(PY) -c "from infra.versions import UV; print(UV)")"
-	@for set in runtime operator dev go java flink docs; do \
+	@for set in runtime operator dev go java flink profile docs; do \
 	    UV_CUSTOM_COMPILE_COMMAND="make lock" $(WORK)/uv/bin/uv pip compile --quiet --universal \
 	        --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	        requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \

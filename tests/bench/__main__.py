@@ -29,6 +29,7 @@ from tests.bench import (
     machine,
     page,
     produce,
+    profiling,
     recovery,
     report,
     start_time,
@@ -52,6 +53,7 @@ from tests.bench.plan import (
     Workload,
     shuffled,
 )
+from tests.bench.profiling import Profilers
 from tests.bench.report import Results
 from tests.bench.throughput import Source, Turn
 
@@ -73,8 +75,11 @@ _SUBMITS = 8
 class Bench:
     """The part of one command run that measures jobs."""
 
-    def __init__(self, results: Results, services: Services, folder: Path) -> None:
+    def __init__(
+        self, results: Results, services: Services, folder: Path, profilers: Profilers | None
+    ) -> None:
         self._results, self._services, self._folder = results, services, folder
+        self._profilers = profilers
         self._sources: dict[str, Source] = {}
 
     def run(self) -> None:
@@ -103,7 +108,7 @@ class Bench:
                 workload.contenders, seed=seed, round_=round_, workload=workload.name
             ):
                 _print(f"  round {round_}: {workload.name}, {contender} ...")
-                turn = Turn(workload, contender, round_)
+                turn = Turn(workload, contender, round_, self._profilers)
                 source = self._sources[workload.name]
                 self._add_run(
                     throughput.run(turn, source, self._services, self._folder),
@@ -194,6 +199,13 @@ def _selected(options: argparse.Namespace, arguments: Sequence[str]) -> Results:
         workloads += growth.partition_workloads(options.cores)
     if options.only in (None, growth.STATE):
         workloads += growth.state_workloads(many_keys=options.many_keys)
+    if options.contenders:
+        workloads = [
+            replace(
+                w, contenders=tuple(name for name in w.contenders if name in options.contenders)
+            )
+            for w in workloads
+        ]
     if records:
         workloads = [w.of_size(records) for w in workloads]
     starts: Sequence[Start] = ()
@@ -204,12 +216,13 @@ def _selected(options: argparse.Namespace, arguments: Sequence[str]) -> Results:
     paces: Sequence[Pace] = [
         pace for pace in PACES if options.only is None or kinds.get(options.only) == pace.kind
     ]
+    paces = [replace(pace, only=options.contenders) for pace in paces]
     if options.quick:
         paces = [replace(pace, seconds=_QUICK_SECONDS) for pace in paces]
     jobs = _QUICK_JOBS if options.quick else options.jobs
     kills = 1 if options.quick else KILLS
     return Results(
-        1 if options.quick else options.rounds,
+        1 if options.quick or options.profile else options.rounds,
         options.seed,
         workloads,
         paces,
@@ -246,6 +259,20 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--only", choices=names, metavar="WORKLOAD", help=", ".join(names))
     parser.add_argument(
+        "--contenders",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="A,B",
+        help="only these of each workload, for example sluicegate,flink",
+    )
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FOLDER",
+        help="one round that writes the stacks of throughput runs of more than 40 s to FOLDER, for flame "
+        "graphs; its figures do not count",
+    )
+    parser.add_argument(
         "--quick", action="store_true", help="one small round as a smoke test; no figures"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all results to FILE")
@@ -260,6 +287,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--seed", type=int, default=1, help="seed of the contender order; default 1"
     )
     options = parser.parse_args(arguments)
+    if options.profile and (options.json or options.page):
+        parser.error("--profile slows the runs down: use it without --json and --page")
     if options.rounds < 1 or (options.records is not None and options.records < 100):
         parser.error("--rounds must be 1 or more, --records 100 or more")
     return options
@@ -271,8 +300,23 @@ def _cores(text: str) -> tuple[int, ...]:
 
 def _page_file(options: argparse.Namespace) -> Path | None:
     """Return where the report page is written; None: nowhere."""
-    partial = options.only or options.quick or options.records
+    partial = (
+        options.only or options.quick or options.records or options.contenders or options.profile
+    )
     return options.page or (None if partial else page.PAGE)
+
+
+def _write_files(results: Results, options: argparse.Namespace, *, complete: bool) -> None:
+    """Write what the options request."""
+    if options.quick:
+        print("\n--quick: the number of records is too small for meaningful figures.")
+    if options.json:
+        report.write_json(results, options.json)
+        print(f"\nAll results are in {options.json}")
+    page_file = _page_file(options) if complete else None
+    if page_file:
+        page.write([report.as_json(results)], page_file, page.kept_profiles())
+        print(f"\nThe page with plots is {page_file}")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -295,7 +339,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "Starting Kafka and MariaDB (or using the servers from the environment)", flush=True
             )
             with Services() as services:
-                Bench(results, services, folder).run()
+                profilers = profiling.install(options.profile) if options.profile else None
+                Bench(results, services, folder, profilers).run()
         for round_ in range(1, results.rounds + 1 if results.jobs else 1):
             asyncio.run(_operator(results, round_, folder / f"operator-{round_}"))
         for round_ in range(1, results.rounds + 1 if results.console_jobs else 1):
@@ -307,15 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     print(report.text(results))
-    if options.quick:
-        print("\n--quick: the number of records is too small for meaningful figures.")
-    if options.json:
-        report.write_json(results, options.json)
-        print(f"\nAll results are in {options.json}")
-    page_file = _page_file(options) if code == 0 else None
-    if page_file:
-        page.write([report.as_json(results)], page_file)
-        print(f"\nThe page with plots is {page_file}")
+    _write_files(results, options, complete=code == 0)
     if anomalies(results.runs):
         print(f"The logs of the runs are in {folder}")
     else:

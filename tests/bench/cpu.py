@@ -12,7 +12,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
+
+from tests.bench.alongside import alongside
 
 Sample = tuple[float, float]
 """Milliseconds since 1970, and seconds of CPU time so far."""
@@ -41,9 +43,8 @@ def _at(samples: Sequence[Sample], moment_ms: float) -> float | None:
 def sampling(session: int) -> Iterator[list[Sample]]:
     """Sample the processes of a session while the block runs."""
     samples: list[Sample] = []
-    done = Event()
 
-    def watch() -> None:
+    def watch(done: Event) -> None:
         while not done.wait(EVERY_S):
             now_ms = time.time() * 1000
             used_s = _session_s(session)
@@ -51,13 +52,8 @@ def sampling(session: int) -> Iterator[list[Sample]]:
             if used_s is not None and (not samples or used_s >= samples[-1][1]):
                 samples.append((now_ms, used_s))
 
-    watcher = Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
+    with alongside(watch):
         yield samples
-    finally:
-        done.set()
-        watcher.join()
 
 
 def _session_s(session: int) -> float | None:

@@ -11,15 +11,15 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 from infra.local_services import MySQLEndpoint, Services
 from infra.toolchain import maven
 from tests.bench import child, reader, sinks
+from tests.bench.alongside import alongside
 from tests.bench.child import RunFailed
 from tests.bench.contender import STOP
 from tests.bench.epochs import irregular, read_epochs
@@ -141,16 +141,6 @@ def _phases(folder: Path, begin_ms: float, end_ms: float) -> dict[str, list[floa
     return phase_times(spans, measured, 0)
 
 
-@contextmanager
-def _unmeasured(order: Order, pace: Pace) -> Iterator[None]:
+def _unmeasured(order: Order, pace: Pace) -> AbstractContextManager[None]:
     """Send records that are not measured at the same pace while the block runs."""
-    done = Event()
-    sender = Thread(
-        target=paced, args=(order.bootstrap, order.source, pace, reader.WARM_UP, done), daemon=True
-    )
-    sender.start()
-    try:
-        yield
-    finally:
-        done.set()
-        sender.join()
+    return alongside(partial(paced, order.bootstrap, order.source, pace, reader.WARM_UP))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _PROC = Path("/proc")
 _BUSY_SHARE = 0.05
@@ -60,21 +62,36 @@ class Machine:
 
 def sample() -> Machine:
     """Watch the machine for a second, during which the caller measures nothing."""
-    before, start = _cpu_s(), time.monotonic()
+    before, start = _running(), time.monotonic()
     time.sleep(_SAMPLE_S)
-    spent_s = time.monotonic() - start
+    spent_s, after = time.monotonic() - start, _running()
     busy = [
-        Process(pid, name, (used_s - before[pid][1]) / spent_s)
-        for pid, (name, used_s) in _cpu_s().items()
-        if pid in before and pid != os.getpid()
+        Process(pid, process.name, (process.cpu_s - before[pid].cpu_s) / spent_s)
+        for pid, process in after.items()
+        if pid in before and not _is_ours(pid, after)
     ]
     ranked = sorted((p for p in busy if p.cores > _BUSY_SHARE), key=lambda p: -p.cores)
     free, total = _memory_mb()
     return Machine(os.getloadavg(), os.cpu_count() or 1, free, total, tuple(ranked))
 
 
-def _cpu_s() -> dict[int, tuple[str, float]]:
-    """Return pid -> name and seconds of CPU time so far."""
+class _Running(NamedTuple):
+    name: str
+    parent: int
+    cpu_s: float
+
+
+def _is_ours(pid: int, processes: Mapping[int, _Running]) -> bool:
+    """Return whether this process has started another one, such as the broker; itself too."""
+    while pid != os.getpid():
+        if pid not in processes:
+            return False
+        pid = processes[pid].parent
+    return True
+
+
+def _running() -> dict[int, _Running]:
+    """Return the processes of the machine by pid, with their seconds of CPU time so far."""
     processes = {}
     for stat in _PROC.glob("[0-9]*/stat"):
         try:
@@ -84,7 +101,8 @@ def _cpu_s() -> dict[int, tuple[str, float]]:
         head, _, rest = text.rpartition(")")  # a name may contain any character
         fields = rest.split()
         ticks = int(fields[11]) + int(fields[12])
-        processes[int(stat.parent.name)] = head.partition("(")[2], ticks / os.sysconf("SC_CLK_TCK")
+        name, parent = head.partition("(")[2], int(fields[1])
+        processes[int(stat.parent.name)] = _Running(name, parent, ticks / os.sysconf("SC_CLK_TCK"))
     return processes
 
 

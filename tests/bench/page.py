@@ -1,7 +1,8 @@
 """Writes the report page with its plots: `python -m tests.bench.page FILE...`.
 
-A full run takes hours, so the JSON files of several runs (`--only X --json FILE`) can be joined. Where two
-files have the same workload the later one counts. Without files it writes a page without figures.
+A full run takes hours, so the JSON files of several runs (`--only X --json FILE`) are joined. Where two
+files have the same workload the later one counts. Default: the files of the folder `results`, by name,
+which the published page is made from.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any, Final
 
 from infra.reference_docs.markdown import paragraph
 from infra.workspace import CHECKOUT
-from tests.bench import charts, page_growth
+from tests.bench import charts, flame_graph, page_growth
 from tests.bench.console import report as console_report
 from tests.bench.console.rounds import VIEWERS
 from tests.bench.figures import Spread, anomalies, ratios, shown, spread
+from tests.bench.flame_graph import Stacks
 from tests.bench.joined import Joined, join
 from tests.bench.operator import report as operator_report
 from tests.bench.page_parts import NOT_MEASURED, Plot, capital, cell, command, table
@@ -30,10 +32,10 @@ from tests.bench.plan import (
     MEASURED,
     MYSQL_LATENCY,
     OTHER_ENGINES,
-    OVERLAP,
     PACES,
     RECOVERY,
     RECOVERY_CONTENDERS,
+    SERIAL,
     SLUICEGATE,
     WORKLOADS,
     Pace,
@@ -42,6 +44,7 @@ from tests.bench.plan import (
 from tests.bench.report import describe, seen_by
 
 PAGE: Final = CHECKOUT / "docs" / "reference" / "performance.md"
+RESULTS: Final = Path(__file__).parent / "results"
 
 _EQUAL: Final = 0.02
 """Ratios closer to 1 are called equal."""
@@ -55,8 +58,18 @@ smallest and the largest in parentheses; a ratio is that of two runs of the same
 sinks did not hold exactly what they should has no figure."""
 
 
-def write(results: Sequence[Mapping[str, Any]], page: Path = PAGE) -> None:
-    """Write the page, and its plots into a folder `.plots` of the same name."""
+def write(
+    results: Sequence[Mapping[str, Any]],
+    page: Path = PAGE,
+    profiles: Mapping[str, Stacks] | None = None,
+) -> None:
+    """Write the page, and its plots into a folder `.plots` of the same name.
+
+    Args:
+        results: of the command, as they are written to files.
+        page: the file.
+        profiles: the stacks of profiled runs, by `workload.contender`.
+    """
     plots = page.with_suffix(".plots")
     drawn: dict[str, str] = {}
 
@@ -64,7 +77,8 @@ def write(results: Sequence[Mapping[str, Any]], page: Path = PAGE) -> None:
         drawn[name] = svg
         return f"![{title}]({plots.name}/{name}.svg)"
 
-    text = "\n".join(_lines(join(results), plot)).rstrip() + "\n"
+    lines = [*_lines(join(results), plot), *_profiles(profiles or {}, plot)]
+    text = "\n".join(lines).rstrip() + "\n"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     plots.mkdir(exist_ok=True)
@@ -72,6 +86,14 @@ def write(results: Sequence[Mapping[str, Any]], page: Path = PAGE) -> None:
         old.unlink()
     for name, svg in drawn.items():
         (plots / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+def kept_profiles() -> dict[str, Stacks]:
+    """Return the stacks that the published page shows."""
+    return {
+        file.stem: flame_graph.from_text(file.read_text(encoding="utf-8"))
+        for file in RESULTS.glob("*.stacks")
+    }
 
 
 def _lines(joined: Joined, plot: Plot) -> Iterator[str]:
@@ -202,9 +224,9 @@ def _throughput(joined: Joined, workload: Workload | None, name: str, plot: Plot
     if medians:
         title = f"{name}: {'appended' if engines else 'records'} a second"
         yield from ("", plot(name, title, charts.bars(title, medians)))
-    if set(workload.contenders) == {SLUICEGATE, OVERLAP}:
-        values = ratios(joined.runs, name, "records_s", OVERLAP, SLUICEGATE)
-        yield from ("", f"{capital(OVERLAP)} / {SLUICEGATE}: {shown(values, 2)}.")
+    if set(workload.contenders) == {SLUICEGATE, SERIAL}:
+        values = ratios(joined.runs, name, "records_s", SLUICEGATE, SERIAL)
+        yield from ("", f"{capital(SLUICEGATE)} / {SERIAL}: {shown(values, 2)}.")
 
 
 def _latency(joined: Joined, pace: Pace, plot: Plot) -> Iterator[str]:
@@ -300,6 +322,22 @@ def _console(joined: Joined) -> Iterator[str]:
     yield from table(("measure", *console_report.STORES, "aim"), rows)
 
 
+def _profiles(profiles: Mapping[str, Stacks], plot: Plot) -> Iterator[str]:
+    if not profiles:
+        return
+    yield from ("", "## Where the CPU time goes", "")
+    yield paragraph(
+        "Flame graphs of 15 s of a run: the width of a frame is its share of the CPU time, the frame below it "
+        "is what it calls. The middle of a chain of calls is left out. C2 and C1 are the compilers of the JVM. "
+        '`make bench ARGS="--only WORKLOAD --profile FOLDER"` makes them.'
+    )
+    for name, stacks in sorted(profiles.items()):
+        workload, _, contender = name.partition(".")
+        title = f"{workload}: {contender}"
+        yield from ("", f"### Profile of {title}", "")
+        yield plot(f"flame-{workload}-{contender}", title, flame_graph.svg(title, stacks))
+
+
 def _without_number(joined: Joined) -> Iterator[str]:
     found = anomalies(joined.runs)
     if joined.runs:
@@ -319,11 +357,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="written by --json")
     parser.add_argument("--page", type=Path, default=PAGE, help="docs/reference/performance.md")
     options = parser.parse_args(arguments)
-    results = [json.loads(file.read_text(encoding="utf-8")) for file in options.files]
-    for file, result in zip(options.files, results, strict=True):
+    files = options.files or sorted(RESULTS.glob("*.json"))
+    results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    for file, result in zip(files, results, strict=True):
         if not result.get("about"):
             parser.error(f"{file} is of an older version, without its command. Measure it again.")
-    write(results, options.page)
+    write(results, options.page, kept_profiles())
     return 0
 
 

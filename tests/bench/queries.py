@@ -33,8 +33,8 @@ from tests.bench.plan import (
     MYSQL_ONLY,
     NAIVE,
     ORDERS,
-    OVERLAP,
     PASS_THROUGH,
+    SERIAL,
     SPARK,
     SPARK_JDBC,
     UPSERT,
@@ -127,7 +127,7 @@ def _sluicegate_query(
             interval=order.trigger,
             min_pause_ms=0,
             timeout_s=EPOCH_TIMEOUT_S,
-            overlap=order.contender == OVERLAP,
+            overlap=order.contender != SERIAL,
         ),
     )
 

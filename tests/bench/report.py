@@ -24,10 +24,10 @@ from tests.bench.plan import (
     MYSQL_LATENCY,
     ORDERS,
     OTHER_ENGINES,
-    OVERLAP,
     RECOVERY,
     RECOVERY_CONTENDERS,
     RIVALS,
+    SERIAL,
     SLUICEGATE,
     SPARK,
     Pace,
@@ -144,7 +144,7 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         )
     own_contenders = [name for name in workload.contenders if name in MEASURED]
     rivals = [name for name in workload.contenders if name in RIVALS]
-    pairs = list(itertools.product(own_contenders, rivals)) or [(OVERLAP, SLUICEGATE)]
+    pairs = list(itertools.product(own_contenders, rivals)) or [(SLUICEGATE, SERIAL)]
     yield from _ratios(results, workload.name, "records_s", pairs, "records/s, more is better")
     yield from _ratios(results, workload.name, "cpu_us", pairs, "CPU, less is better")
     engines = [name for name in workload.contenders if name in OTHER_ENGINES]
@@ -202,7 +202,7 @@ def _latency(results: Results, pace: Pace) -> Iterator[str]:
         sound = f"{p50.count if p50 else 0}/{results.rounds}"
         yield f"  {contender:<24}{_rate(p50):>30}{_rate(p99):>30}{sound:>8}"
     rivals = [name for name in pace.contenders if name not in MEASURED]
-    pairs = [*itertools.product((SLUICEGATE, OVERLAP), rivals)]
+    pairs = [*itertools.product((SLUICEGATE, SERIAL), rivals)]
     yield from _ratios(results, pace.name, "p50_ms", pairs, "p50, less is better")
     yield from _ratios(results, pace.name, "p99_ms", pairs, "p99, less is better")
     yield from _phases(results.runs, pace.name, SLUICEGATE)

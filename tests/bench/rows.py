@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from infra.local_services import MySQLEndpoint
 from sluicegate.packaged_job import JobSettings
 from sluicegate.spark.filters import where_computed
+from sluicegate.spark.json_objects import parse_json
 from sluicegate_jobs.ip_count import job as ip_count
 from sluicegate_jobs.ip_count.job import IpCountSettings
 from sluicegate_jobs.kafka_source import kafka_source
@@ -20,10 +21,11 @@ from tests.bench.plan import (
     EPOCH_TIMEOUT_S,
     IP_COUNT,
     KEY_COUNT,
+    MEASURED,
     MYSQL_LATENCY,
     ORDERS,
-    OVERLAP,
     PASS_THROUGH,
+    SERIAL,
     UPSERT,
     WORD_COUNT,
     Order,
@@ -51,7 +53,7 @@ def job_settings(
         "interval": order.trigger,
         "min_pause_ms": 0,
         "timeout_s": EPOCH_TIMEOUT_S,
-        "overlap": order.contender == OVERLAP,
+        "overlap": order.contender != SERIAL,
         "max_records": order.epoch_records,
         "kafka": order.bootstrap,
         "mysql": mysql.url if mysql else "",
@@ -63,6 +65,8 @@ def job_settings(
 def rows(spark: SparkSession, order: Order) -> DataFrame:
     """Return the rows of an order."""
     source = kafka_source(spark, order.source, order.bootstrap, order.epoch_records)
+    if order.kind == ORDERS:
+        return _orders(source, order.contender)
     return _QUERIES[order.kind](source)
 
 
@@ -102,12 +106,20 @@ def _words(source: DataFrame) -> DataFrame:
     return source.select(words).groupBy("word").agg(F.count("*").alias("count"))
 
 
-def _orders(source: DataFrame) -> DataFrame:
-    schema = "user string, time timestamp, amount decimal(12,2)"
-    order = F.from_json(F.col("value").cast("string"), schema)
+def _orders(source: DataFrame, contender: str) -> DataFrame:
+    if contender in MEASURED:
+        columns = "user string, time string, amount string"
+        order = parse_json(source.sparkSession, F.col("value"), columns)
+    else:
+        schema = "user string, time timestamp, amount decimal(12,2)"
+        order = F.from_json(F.col("value").cast("string"), schema)
     return (
         source.select(order.alias("order"))
-        .select("order.*")
+        .select(
+            "order.user",
+            F.col("order.time").try_cast("timestamp").alias("time"),
+            F.col("order.amount").try_cast("decimal(12,2)").alias("amount"),
+        )
         .withWatermark("time", LATENESS)
         .groupBy(F.window("time", WINDOW), "user")
         .agg(
@@ -145,7 +157,6 @@ _QUERIES: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
     PASS_THROUGH: _values,
     IP_COUNT: _hits,
     WORD_COUNT: _words,
-    ORDERS: _orders,
     KEY_COUNT: _keys,
     UPSERT: _integers,
     ADD: _integers,

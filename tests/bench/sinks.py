@@ -21,7 +21,7 @@ from tests.bench.plan import (
     MYSQL_ONLY,
     ORDERS,
     OTHER_ENGINES,
-    OVERLAP,
+    SERIAL,
     SLUICEGATE,
     SPARK,
     UPSERT,
@@ -105,7 +105,7 @@ def read_back(order: Order, expected: Content, mysql: MySQLEndpoint) -> tuple[st
         problem = _topic(order, appends).differs("the topic", expected)
     if not problem and writes_table(order):
         problem = _table(order, mysql).differs("the table", expected)
-    if not problem and order.kind in _DEAD_LETTERS and order.contender in (SLUICEGATE, OVERLAP):
+    if not problem and order.kind in _DEAD_LETTERS and order.contender in (SLUICEGATE, SERIAL):
         dead_letters = readback.values_in(order.bootstrap, order.dead_letters)
         problem = dead_letters.differs("the dead-letter topic", Content(0, 0))
     return problem, appends
@@ -113,7 +113,7 @@ def read_back(order: Order, expected: Content, mysql: MySQLEndpoint) -> tuple[st
 
 def writes_topic(order: Order) -> bool:
     """Return whether the contender writes a topic; the packaged word_count does not."""
-    packaged = order.contender in (SLUICEGATE, OVERLAP)
+    packaged = order.contender in (SLUICEGATE, SERIAL)
     return order.kind not in MYSQL_ONLY and not (order.kind == WORD_COUNT and packaged)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.local_services import Services
 from infra.toolchain import maven
 from sluicegate.settings.epoch import AVAILABLE_NOW
-from tests.bench import child, cpu, sinks
+from tests.bench import child, cpu, profiling, sinks
 from tests.bench.child import RunFailed
 from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
 from tests.bench.figures import Run, percentile
@@ -19,6 +20,7 @@ from tests.bench.flink import program as flink_program
 from tests.bench.kafka_streams import job as kafka_streams
 from tests.bench.phases import phase_times, repeated
 from tests.bench.plan import KAFKA_STREAMS, OTHER_ENGINES, SPARK_JDBC, Order, Workload
+from tests.bench.profiling import Profilers
 from tests.bench.readback import Content
 
 _TIMEOUT_S = 900.0
@@ -41,6 +43,8 @@ class Turn:
     workload: Workload
     contender: str
     round_: int
+    profilers: Profilers | None = None
+    """None: the run is not profiled."""
 
     @property
     def name(self) -> str:
@@ -90,6 +94,7 @@ def _measured(turn: Turn, order: Order, expected: Content, services: Services, f
     with (
         child.running("tests.bench.contender", folder, mysql) as process,
         cpu.sampling(process.pid) as samples,
+        _profiled(turn, process.pid, folder),
     ):
         child.await_exit(process, _timeout_s(turn.workload), "the contender")
     whole_s = time.monotonic() - start
@@ -120,6 +125,13 @@ def _measured(turn: Turn, order: Order, expected: Content, services: Services, f
     )
 
 
+def _profiled(turn: Turn, root: int, folder: Path) -> AbstractContextManager[None]:
+    if turn.profilers is None:
+        return nullcontext()
+    name = f"{turn.workload.name}.{turn.contender}"
+    return profiling.profiling(turn.profilers, name, root, folder)
+
+
 def _timeout_s(workload: Workload) -> float:
     return max(_TIMEOUT_S, workload.records / _LEAST_RECORDS_S)
 
@@ -147,6 +159,7 @@ def _engine_measured(
     with (
         child.running_command(command, folder / child.LOG) as process,
         cpu.sampling(process.pid) as samples,
+        _profiled(turn, process.pid, folder),
     ):
         child.await_exit(process, _timeout_s(turn.workload), turn.contender)
     whole_s = time.monotonic() - start

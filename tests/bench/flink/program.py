@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.toolchain import javac, maven
+from infra.toolchain import javac, maven, pip
 from infra.toolchain.maven import JarError
 from infra.workspace import CHECKOUT, scratch_folder, work_folder
 
@@ -55,9 +54,8 @@ def install() -> Flink:
 
 def _jars(folder: Path) -> Path:
     """Return the folder of Flink's jars, unpacked from its Python package."""
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pip += ["--no-deps", "--no-compile", "--require-hashes", "--target", str(folder)]
-    done = subprocess.run([*pip, "-r", str(_PINS)], capture_output=True, text=True, check=False)
+    command = pip.command(_PINS, folder)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise JarError(f"pip could not install Flink, so it is not measured:\n{done.stderr}")
     return folder / "pyflink" / "lib"

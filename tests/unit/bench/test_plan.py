@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import __main__
 from tests.bench.plan import (
+    FLINK,
     KEY_COUNT,
     PACES,
+    SLUICEGATE,
     WARM_UP_EPOCHS,
     WORKLOADS,
     Order,
@@ -72,3 +75,15 @@ def test_epochs_that_fill_a_state_are_not_measured() -> None:
 def test_a_latency_is_measured_long_enough_for_a_p99() -> None:
     """100 records and 60 epochs are above it."""
     assert min(pace.seconds for pace in PACES) >= 60
+
+
+def test_only_the_selected_contenders_are_measured() -> None:
+    results = __main__._selected(__main__._parse(["--contenders", "flink,sluicegate"]), [])
+    assert {name for one in results.workloads for name in one.contenders} == {FLINK, SLUICEGATE}
+    assert results.paces[0].contenders == (SLUICEGATE, FLINK)
+
+
+def test_a_profiled_run_gives_no_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        __main__._parse(["--profile", "here", "--json", "figures.json"])
+    assert "--profile slows the runs down" in capsys.readouterr().err
