@@ -100,6 +100,11 @@ def _arguments() -> argparse.Namespace:
         help="keep the checkpoint in an S3 whose requests fail; needs versitygw (make store)",
     )
     parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="keep a standby, which takes over unless its settings are others",
+    )
+    parser.add_argument(
         "--only",
         action="append",
         default=[],

@@ -53,7 +53,8 @@ class RunReport:
         unfinished: faults from which the job had not recovered when the run ended.
         anomalies: what the checkers and the run found.
         judged: whether the run came to its end, where every row is judged.
-        rows, drivers: judged rows of the source, and drivers that were started.
+        rows, drivers: judged rows of the source, and drivers that ran.
+        taken_over: drivers that were a standby before.
     """
 
     run: dict[str, Any]
@@ -71,6 +72,7 @@ class RunReport:
     judged: bool = False
     rows: int = 0
     drivers: int = 0
+    taken_over: int = 0
 
     @property
     def faults(self) -> int:
@@ -117,7 +119,7 @@ def summarize(history: Iterable[Event]) -> RunReport:
             case "judged":
                 report.judged, report.rows = True, event["rows"]
             case "end":
-                report.drivers = event["drivers"]
+                report.drivers, report.taken_over = event["drivers"], event["taken_over"]
     return report
 
 
@@ -148,8 +150,8 @@ def as_markdown(report: RunReport) -> str:
         f"{report.faults} faults in {report.seconds / 60:.1f} minutes at {run['rate']:g} records a "
         f"second: {report.single} single and {report.double} double, {report.changed} with a changed "
         f"setting; {report.missed} not at their failpoint. {report.skipped} planned faults did not "
-        f"happen. {report.drivers} drivers were started, {report.rows} records of the source were "
-        "judged."
+        f"happen. {report.drivers} drivers ran, {report.taken_over} of which had been a standby; "
+        f"{report.rows} records of the source were judged."
     )
     lines = [f"# Seed {run['seed']}, {run['job']}, {run['delivery']}", "", summary, ""]
     if report.unfinished:

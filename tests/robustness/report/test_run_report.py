@@ -19,7 +19,7 @@ RUN: Event = {
     "rate": 40,
 }
 JUDGED: Event = {"at_s": 60.0, "event": "judged", "rows": 900}
-END: Event = {"at_s": 61.0, "event": "end", "drivers": 3}
+END: Event = {"at_s": 61.0, "event": "end", "drivers": 3, "taken_over": 1}
 
 
 def fault(number: int, recovery_s: float, **fields: object) -> Event:

@@ -130,8 +130,14 @@ class LongRun:
             self._anomaly(f"unfinished: the time of the run was over during {doing}")
         finally:
             self._job.driver.kill()
+            self._job.drop_standby()
             self._readers.close()
-            self._history.add("end", drivers=self._job.started, records=self._traffic.confirmed)
+            self._history.add(
+                "end",
+                drivers=self._job.started,
+                taken_over=self._job.taken_over,
+                records=self._traffic.confirmed,
+            )
             self._history.close()
 
     # --- one fault --------------------------------------------------------------------------
@@ -145,6 +151,8 @@ class LongRun:
                 # a run without any fault would prove nothing
                 if fault.number > 1 and self._history.now_s() > options.minutes * 60:
                     break
+                if options.standby:
+                    self._job.keep_standby()
                 self._number = fault.number
                 self._history.add("begin", **fault.described())
                 self._inject(fault)
@@ -232,14 +240,20 @@ class LongRun:
         return outcome, reached
 
     def _outlive(self) -> str:
-        """Start a successor of a stopped driver, and resume that one when the successor has applied rows."""
+        """Start a successor of a stopped driver, and resume that one when the successor has taken over.
+
+        It has when rows of an epoch that it decided are in every sink. The first rows that it applies may
+        be of an epoch that the stopped driver decided: after that one, with overlap, either driver may
+        decide the next, and the other one is fenced.
+        """
         zombie = self._job.driver
         zombie.signal(signal.SIGSTOP)
         try:
             time.sleep(_SETTLE_S)
             stopped = time.monotonic()
             self._restart()
-            self._await_rows(stopped)
+            found = self._await_rows(stopped)
+            self._await_rows(max(found.values()) + _SETTLE_S)
             return Strikes(self._services, self._job).resume_zombie(zombie)
         finally:
             zombie.kill()
@@ -353,6 +367,7 @@ class LongRun:
 
     def _judge(self) -> None:
         """Let the job read the rest of its input, and judge every row of every sink."""
+        self._job.drop_standby()
         self._stop()
         final = read_rest(self._job.scenario, self._history)
         for text in judge(final, self._history):

@@ -47,6 +47,7 @@ class RunOptions:
         delivery: another guarantee than exactly-once shows that the checker finds what it breaks.
         rate: records per second.
         store: keep the checkpoint in an object store, whose requests fail.
+        standby: keep a standby, which takes over unless its settings are others.
         only: cells 'place:actor', of which alone faults are drawn; empty for the whole matrix.
     """
 
@@ -58,6 +59,7 @@ class RunOptions:
     delivery: str
     rate: float
     store: bool
+    standby: bool
     only: tuple[str, ...]
 
 

@@ -64,8 +64,11 @@ PYTHON_CASES = [("before-decide", ""), ("before-commit", "kafka")]
 
 @pytest.fixture
 def scenario(services: Services, tmp_path: Path) -> Scenario:
-    """Return a scenario with the default lines."""
-    return new_scenario(services, tmp_path)
+    """Return a scenario with the default lines, and without overlap.
+
+    With it the sinks may not have the epoch before the killed one yet; see test_overlap.
+    """
+    return new_scenario(services, tmp_path, overlap=False)
 
 
 def failpoint_setting(scenario: Scenario, point: str, sink: str, action: str = "kill-group") -> str:
@@ -193,13 +196,18 @@ def _marker_files(scenario: Scenario) -> dict[str, Path]:
 
 @pytest.mark.timeout(900)
 def test_a_supervised_job_killed_at_every_failpoint_is_exact(scenario: Scenario) -> None:
-    """A supervisor's drivers die one after another, each at the next point; the result is exact."""
+    """A supervisor's drivers die one after another, each at the next point; the result is exact.
+
+    With overlap each start applies the last epoch again, as no driver came so far as to mark it.
+    """
     marker_files = _marker_files(scenario)
     failpoints = ";".join(f"{point}=kill-group~{path}" for point, path in marker_files.items())
-    supervised = scenario.with_settings(restart_attempts=len(marker_files), restart_delay_s=0.2)
+    supervised = scenario.with_settings(
+        overlap=True, restart_attempts=len(marker_files), restart_delay_s=0.2
+    )
     result = supervised.start(failpoints, supervised=True).wait(timeout_s=840)
     assert result.code == 0, result.log
     assert [point for point, path in marker_files.items() if not path.exists()] == []
-    assert result.epochs("replayed") == [EPOCH]
+    assert set(result.epochs("replayed")) == {EPOCH - 1, EPOCH}
     scenario.check_exact()
     scenario.check_rows()

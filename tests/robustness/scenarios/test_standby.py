@@ -37,5 +37,6 @@ def test_a_standby_takes_over_from_each_killed_driver_and_the_result_is_exact(
     assert result.code == 0, result.log
     assert result.log.count("the standby takes over") == len(points)
     assert "the standby is not warm" not in result.log
-    assert result.epochs("replayed") == [4]
+    # by its start the first successor does not know whether epoch 1 was applied
+    assert result.epochs("replayed") == [1, 4]
     scenario.check_exact()

@@ -184,7 +184,10 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def start(
-    command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None
+    command: Sequence[str],
+    log: Path,
+    variables: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> RunningDriver:
     """Start a Python module with arguments as the leader of a new session."""
     with log.open("wb") as output:
@@ -195,6 +198,7 @@ def start(
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            pass_fds=pass_fds,
         )
     return RunningDriver(process, log)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sluicegate.deployment.environment import DriverVariable
 from sluicegate.failpoints import VARIABLE
+from sluicegate.packaged_job import JobSettings
 from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Strike, places
 from tests.robustness.traffic.ip_count_harness import RunningDriver, command_of, start
 from tests.robustness.traffic.packaged_job_harness import JobScenario
@@ -147,6 +150,30 @@ class Driver:
         return True
 
 
+@dataclass(frozen=True)
+class _Standby:
+    """A driver that waits for its turn; a write to the pipe gives it that."""
+
+    driver: Driver
+    settings: JobSettings
+    turn: int
+
+    def can_run(self, settings: JobSettings) -> bool:
+        """Return whether it lives and has these settings."""
+        return self.settings == settings and self.driver.code is None
+
+    def take_over(self) -> None:
+        """Give it its turn."""
+        with suppress(BrokenPipeError):  # it has just ended, and the run starts another driver
+            os.write(self.turn, b"1")
+        os.close(self.turn)
+
+    def kill(self) -> None:
+        """Kill it."""
+        self.driver.kill()
+        os.close(self.turn)
+
+
 class LongLivedJob:
     """Starts the drivers of a scenario, one log a driver.
 
@@ -160,16 +187,47 @@ class LongLivedJob:
         self, scenario: JobScenario, armed: ArmedFailpoints, variables: Mapping[str, str]
     ) -> None:
         self.scenario, self._variables = scenario, {VARIABLE: armed.setting, **variables}
-        self.started = 0
-        """How many drivers were started."""
+        self._processes = 0
+        self._standby: _Standby | None = None
+        self.started, self.taken_over = 1, 0
+        """How many drivers have run, and how many of them were standbys before."""
         self.driver = self._start()
 
     def restart(self) -> None:
-        """Start the next driver with the settings of the scenario; the driver before may still exist."""
-        self.driver = self._start()
+        """Run the next driver with the settings of the scenario; the driver before may still exist.
 
-    def _start(self) -> Driver:
+        That is the standby, unless its settings are others.
+        """
         self.started += 1
+        standby = self._standby
+        if standby is not None and standby.can_run(self.scenario.settings):
+            standby.take_over()
+            self._standby, self.driver = None, standby.driver
+            self.taken_over += 1
+        else:
+            self.drop_standby()
+            self.driver = self._start()
+
+    def keep_standby(self) -> None:
+        """Start a standby unless there is one."""
+        if self._standby is None:
+            turn, other_end = os.pipe()
+            try:
+                driver = self._start({DriverVariable.TURN: str(turn)}, (turn,))
+            finally:
+                os.close(turn)
+            self._standby = _Standby(driver, self.scenario.settings, other_end)
+
+    def drop_standby(self) -> None:
+        """Kill the standby if there is one."""
+        standby, self._standby = self._standby, None
+        if standby is not None:
+            standby.kill()
+
+    def _start(
+        self, variables: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
+    ) -> Driver:
+        self._processes += 1
         command = command_of(self.scenario.job.name, self.scenario.settings)
-        log = self.scenario.folder / f"driver-{self.started:04}.log"
-        return Driver(start(command, log, self._variables))
+        log = self.scenario.folder / f"driver-{self._processes:04}.log"
+        return Driver(start(command, log, {**self._variables, **(variables or {})}, pass_fds))

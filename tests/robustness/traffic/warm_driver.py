@@ -60,9 +60,16 @@ class WarmProcess:
             self._end()  # otherwise the next driver would get this driver's answer
             raise
         finally:
-            self._output.seek(begin)
-            log.write_bytes(self._output.read(end - begin if end >= 0 else -1))
+            log.write_bytes(self._printed(begin, end))
         return int(code)
+
+    def _printed(self, begin: int, end: int) -> bytes:
+        """Return the output between two positions; -1: up to its end.
+
+        The file object cannot read it: the processes that write share its position.
+        """
+        fd = self._output.fileno()
+        return os.pread(fd, (os.fstat(fd).st_size if end < 0 else end) - begin, begin)
 
     def _answer(self, timeout_s: float) -> str:
         """Return the answer; empty if the process died."""
