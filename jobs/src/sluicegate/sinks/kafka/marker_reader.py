@@ -25,7 +25,7 @@ from sluicegate.sinks.kafka.connection import (
     Deadline,
     group_id,
 )
-from sluicegate.sinks.kafka.reader import CommittedReader
+from sluicegate.sinks.kafka.reader import CommittedReader, Record
 
 _PAUSE_S = 0.02
 
@@ -90,22 +90,54 @@ class MarkerReader:
         Raises:
             SinkUnavailable: a transaction is still open at the deadline, or no answer.
         """
-        found: bytes | None = None
         with CommittedReader(self._connection) as reader:
             try:
                 bounds = reader.stable_bounds(MARKERS_TOPIC, self._part, deadline)
             except TargetMissing:
                 return None
-            for record in reader.read(MARKERS_TOPIC, {self._part: bounds}):
-                if record.key == self._key:
-                    found = record.value
-        marker = None if found is None else Marker(**json.loads(found))
+            found = self._last_durable(reader, bounds)
+        marker = None if found is None else _marker(found)
         LOG.info(
             "the group offset of the %s is absent; the durable marker is %s",
             self.where,
             marker or "absent",
         )
         return marker
+
+    def read_committed_end(self) -> Marker | None:
+        """Return the durable marker of the part's last transaction, or None if it is open or aborted.
+
+        The caller must have opened the part: no other writer of it begins a transaction meanwhile.
+
+        Raises:
+            MarkerPending: another job's transaction, open before it, hides which one it is.
+            SinkUnavailable: no answer.
+        """
+        with CommittedReader(self._connection, committed=False) as reader:
+            last = self._last_durable(reader, reader.bounds(MARKERS_TOPIC)[self._part])
+        if last is None:
+            return None
+        with CommittedReader(self._connection) as reader:
+            begin, stable = reader.bounds(MARKERS_TOPIC)[self._part]
+            committed = self._last_durable(reader, (begin, stable))
+        # The last stable offset is the first record of the first open transaction, and a
+        # transaction has one durable marker.
+        if last.offset > stable:
+            raise errors.MarkerPending(
+                f"{self.where} is pending, and partition {self._part} of {MARKERS_TOPIC} cannot say "
+                f"whether it is committed: a transaction of another job is open at offset {stable}",
+                data="the last epoch of this part is committed or will be applied again, never both",
+                do="wait until that transaction has ended; if it hangs, find and abort it with "
+                "kafka-transactions.sh find-hanging",
+            )
+        return _marker(last) if committed == last else None
+
+    def _last_durable(self, reader: CommittedReader, bounds: tuple[int, int]) -> Record | None:
+        found: Record | None = None
+        for record in reader.read(MARKERS_TOPIC, {self._part: bounds}):
+            if record.key == self._key:
+                found = record
+        return found
 
     def durable(self, marker: Marker) -> tuple[bytes, bytes, int]:
         """Return value, key and partition of the record that represents a marker."""
@@ -131,3 +163,7 @@ class MarkerReader:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _marker(record: Record) -> Marker:
+    return Marker(**json.loads(record.value or b""))

@@ -98,14 +98,20 @@ class KafkaPartWriter:
             return
         deadline = self._deadline()
         try:
-            producer.begin()
-            self._produce_marker(producer, self._marker, deadline)
-            producer.flush(deadline)
-            producer.send_marker(self._reader, self._marker, deadline)
-            producer.commit(deadline)
+            self._commit_marker(producer, self._marker, deadline)
         except (KafkaException, Undelivered) as raised:
             self._discard_producer(abort=kafka_errors.is_definite(raised))
             raise kafka_errors.apply_error(raised, self._where, "refreshing the marker") from raised
+
+    def _commit_marker(
+        self, producer: TransactionalProducer, marker: Marker, deadline: Deadline
+    ) -> None:
+        """Commit a marker in a transaction of its own."""
+        producer.begin()
+        self._produce_marker(producer, marker, deadline)
+        producer.flush(deadline)
+        producer.send_marker(self._reader, marker, deadline)
+        producer.commit(deadline)
 
     def _produce_marker(
         self, producer: TransactionalProducer, marker: Marker, deadline: Deadline
@@ -225,7 +231,7 @@ class KafkaPartWriter:
         try:
             producer.init(deadline)
             self._marker = self._read_settled_marker(producer, deadline)
-        except KafkaException as raised:
+        except (KafkaException, Undelivered) as raised:
             producer.discard(abort=False)
             if kafka_errors.is_fenced(raised):
                 _back_off(deadline)
@@ -239,20 +245,30 @@ class KafkaPartWriter:
     def _read_settled_marker(
         self, producer: TransactionalProducer, deadline: Deadline
     ) -> Marker | None:
-        """Return the committed marker, after aborting a transaction that the broker forgot to end.
+        """Return the committed marker, after ending a transaction that the broker forgot to end.
 
         Init returns once our id has no transaction left. A marker that is pending even so means that
-        the broker lost track of the transaction: Kafka 4.4, killed between answering a commit and
-        writing it to the partitions, and restarted as the only broker, loads transactions before it
-        knows the topics and skips the write ("Couldn't find leader endpoint ... likely deleted
-        already" in its log). Readers would wait forever. Aborting is right: no apply returns before
-        it has read its marker (`_confirm`), so that epoch is still being retried. The broker ends
-        transactions by producer, so our abort ends them in every partition that it touches.
+        the coordinator lost track of the transaction: Kafka 4.3 and 4.4 write the end of a
+        transaction into no partition that has no leader at that moment, as all have while the only
+        broker restarts ("Couldn't find leader endpoint ... likely deleted already" in its log).
+        Readers would wait forever.
+
+        If the end reached the markers' topic as a commit, it is committed here too; the topic's rows
+        share the fate of the markers' topic, because a broker writes both in one step and the group
+        offsets later. Otherwise it is aborted: no apply returns before it has read its marker
+        (`_confirm`), so that epoch is still being retried. The broker ends transactions by
+        producer, so our end ends them in every partition that we touch.
         """
         try:
             return self._reader.read(Deadline(deadline.left(_PENDING_S)))
         except kafka_errors.MarkerPending as error:
-            LOG.warning("%s: %s: aborting it", self._where, error.what)
+            pending = error.what
+        committed = self._reader.read_committed_end()
+        if committed is not None:
+            LOG.warning("%s: %s, but committed as %s: ending it", self._where, pending, committed)
+            self._commit_marker(producer, committed, deadline)
+            return self._reader.read(deadline)
+        LOG.warning("%s: %s: aborting it", self._where, pending)
         producer.begin()
         records = (
             (_ABORTED, _ABORTED, partition) for partition in range(self._topic.limits.partitions)
