@@ -52,7 +52,6 @@ def _operator(context: Path) -> None:
 
 def _kafka(context: Path) -> None:
     _copy(maven.fetch("kafka").glob("*.jar"), context / "libs")
-    _copy(maven.fetch("kafka-tools").glob("*.jar"), context / "tools")
     _copy(maven.fetch("kafka-metrics").glob("*.jar"), context / "agents")
 
 

@@ -108,20 +108,8 @@ SETS: Final = {
             f"org.apache.kafka:kafka_{versions.SCALA}:{versions.KAFKA}",
             f"org.slf4j:slf4j-simple:{versions.SLF4J}",
         ),
-        overrides=_jars(
-            f"org.apache.kafka:kafka-tools:{versions.KAFKA_TOOLS}",
-            f"org.apache.kafka:kafka-tools-api:{versions.KAFKA_TOOLS}",
-        ),
-    ),
-    # The commands of the kafka image in the release that was published, with the parts that differ from the
-    # server's. They need the set kafka on the classpath too.
-    "kafka-tools": JarSet(
-        alone=_jars(
-            f"org.apache.kafka:kafka-tools:{versions.KAFKA_TOOLS}",
-            f"org.apache.kafka:kafka-clients:{versions.KAFKA_TOOLS}",
-            f"org.apache.kafka:kafka-server-common:{versions.KAFKA_TOOLS}",
-            f"org.apache.kafka:kafka_{versions.SCALA}:{versions.KAFKA_TOOLS}",
-        ),
+        # Kafka Connect and its web server, on which the tools depend, serve tools that nothing here runs.
+        alone=_jars(f"org.apache.kafka:kafka-tools:{versions.KAFKA}"),
     ),
     # A Java agent of the kafka image, which contains what it needs under names of its own.
     "kafka-metrics": JarSet(

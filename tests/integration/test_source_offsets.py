@@ -117,8 +117,7 @@ class Job:
 
     def lag_in_tool(self) -> int:
         """Return the sum of the lags that `kafka-consumer-groups.sh --describe` prints."""
-        # as the image's `kafka-tool`: the tools find the parts of their own release first
-        classes = f"{maven.fetch('kafka-tools')}/*:{maven.fetch('kafka')}/*"
+        classes = f"{maven.fetch('kafka')}/*"
         java = [java_command(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classes]
         of_group = ["--bootstrap-server", self._kafka.bootstrap, "--group", self.group]
         printed = subprocess.run(

@@ -125,7 +125,6 @@ class ChartKafka(Server):
         for path, folder in _MOUNTS.items():
             text = text.replace(path, str(self._folder / folder))
         text = text.replace("/opt/kafka/libs", str(maven.folder("kafka")))
-        text = text.replace("/opt/kafka/tools", str(maven.folder("kafka-tools")))
         text = text.replace("/opt/kafka/agents", str(maven.folder("kafka-metrics")))
         return text.replace("/opt/sluicegate", str(self._folder))
 
@@ -139,7 +138,6 @@ class ChartKafka(Server):
 
     def _prepare(self) -> list[str]:
         maven.fetch("kafka")
-        maven.fetch("kafka-tools")
         maven.fetch("kafka-metrics")
         data = only_of_kind(self._documents, "ConfigMap", "sluicegate-kafka")["data"]
         (self._folder / "given.properties").write_text(self._localize(data["server.properties"]))

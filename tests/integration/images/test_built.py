@@ -82,7 +82,7 @@ def test_its_sbom_lists_its_packages(built: Built) -> None:
     expected = {
         "jobs": "pkg:pypi/sluicegate@0.1.0",
         "operator": "pkg:pypi/sluicegate-operator@0.1.0",
-        "kafka": "pkg:maven/org.apache.kafka/kafka_2.13@4.4.0",
+        "kafka": "pkg:maven/org.apache.kafka/kafka_2.13@4.2.2",
         "mysql": "pkg:deb/debian/mysql-server-core@",
         "store": "pkg:golang/github.com/versity/versitygw",
         "valkey": "pkg:deb/debian/valkey-server@",

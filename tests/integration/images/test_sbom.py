@@ -16,7 +16,7 @@ FILES: Files = {
     "usr/lib/x/Tool_Kit-1.0.dist-info/METADATA": text(
         "Metadata-Version: 2.4\nName: Tool_Kit\nVersion: 1.0\nLicense-Expression: MIT\n"
     ),
-    "opt/libs/kafka_2.13-4.4.0.jar": text("known by infra/toolchain/jars.lock"),
+    "opt/libs/kafka_2.13-4.2.2.jar": text("known by infra/toolchain/jars.lock"),
     "opt/libs/other-tool-1.2.jar": text("not locked"),
 }
 
@@ -34,7 +34,7 @@ def test_the_same_files_give_the_same_sbom() -> None:
 def test_it_names_debian_packages_python_distributions_and_jars() -> None:
     assert set(_components()) == {
         "pkg:deb/debian/libc6@2.36-9%2Bdeb12u14",
-        "pkg:maven/org.apache.kafka/kafka_2.13@4.4.0",
+        "pkg:maven/org.apache.kafka/kafka_2.13@4.2.2",
         "pkg:maven/other-tool@1.2",
         "pkg:pypi/tool-kit@1.0",
     }
