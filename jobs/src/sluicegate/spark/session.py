@@ -60,6 +60,8 @@ _STATIC_SETTINGS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.worker.reuse": "true",
+    # through TCP each task waits 40 ms for a delayed acknowledgment (docs/decisions/0105)
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "sluicegate.spark.worker_daemon",
 }
 
