@@ -17,7 +17,7 @@ DOCS   := $(WORK)/docs
 TYPED  := jobs/src operators/src infra tests
 
 .DEFAULT_GOAL := help
-.PHONY: help release demo services test screenshots lint coverage format bench catch-up mutants model robustness docs clean lock preflight environment jars classes store apiserver clients browser tools kind-up kind-down images charts manifests e2e
+.PHONY: help release demo services test screenshots lint coverage format bench catch-up mutants model robustness soak docs clean lock preflight environment jars classes store apiserver clients browser tools kind-up kind-down images charts manifests e2e
 
 ##@ Use
 
@@ -28,7 +28,7 @@ services: environment classes store ## Keep Kafka, MariaDB, Valkey and an S3 up 
 	@$(PY) -m infra.local_services $(ARGS)
 
 images: environment jars store ## Build the platform's container images (ARGS="jobs --load": one, into docker)
-	@$(PY) -m infra.images $(if $(filter e2e,$(MAKECMDGOALS)),,$(ARGS))
+	@$(PY) -m infra.images $(if $(filter e2e soak,$(MAKECMDGOALS)),,$(ARGS))
 
 ##@ A cluster of your own
 
@@ -41,6 +41,10 @@ kind-up: environment ## Start a Kubernetes cluster of one node on this machine
 e2e: images charts kind-up ## Install the platform there, kill what can be killed, check that all is exact (ARGS="-k trace")
 	@$(PY) -m infra.kind load
 	@$(PY) -m pytest --numprocesses 0 tests/e2e $(ARGS)
+
+soak: images charts kind-up ## Run two jobs there for hours, kill a pod every minute, report what grows (MINUTES=120, SEED=7)
+	@$(PY) -m infra.kind load
+	@$(PY) -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 kind-down: environment ## Remove it
 	@$(PY) -m infra.kind down

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from xml.sax.saxutils import escape
 
 from tests.bench.figures import Spread
@@ -54,37 +54,78 @@ def lines(
     """
     places = sorted({at for of in series.values() for at, _ in of})
     highest = max((spread.high for of in series.values() for _, spread in of), default=0.0)
-    step = _round_step(highest / _STEPS)
+    parts, up = _frame(title, x_label, y_label, highest)
     first, width = math.log(min(places, default=1.0)), _WIDTH - _LEFT - _RIGHT
     range_ = math.log(max(places, default=1.0)) - first or 1.0
 
     def across(at: float) -> float:
         return _LEFT + (math.log(at) - first) / range_ * width
 
-    def up(value: float) -> float:
-        return _BASE - value / (step * _STEPS) * (_BASE - _PLOT_TOP)
-
-    parts = [_text(12, 24, title, weight="bold"), _text(12, _PLOT_TOP - 16, y_label, css="small")]
-    parts.append(_text(_WIDTH / 2, _BASE + 40, x_label, anchor="middle"))
-    parts += [
-        _text(across(at), _BASE + 20, f"{at:,.0f}", anchor="middle", css="small") for at in places
-    ]
-    for value in (step * number for number in range(_STEPS + 1)):
-        parts.append(_line(_LEFT, up(value), _WIDTH - _RIGHT, up(value), "#ddd"))
-        parts.append(_text(_LEFT - 8, up(value) + 4, f"{value:,.10g}", anchor="end", css="small"))
+    parts += [_tick(across(at), at) for at in places]
     for number, (name, of) in enumerate(series.items()):
         color = _COLORS[number % len(_COLORS)]
-        row, column = divmod(number, _LEGEND_COLUMNS)
-        left, top = _LEFT + column * _LEGEND_WIDTH, 36 + row * 20
-        parts.append(f'<rect x="{left}" y="{top}" width="12" height="12" fill="{color}"/>')
-        parts.append(_text(left + 18, top + 11, name))
-        path = " ".join(f"{across(at):.1f},{up(spread.median):.1f}" for at, spread in of)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>')
+        parts += _legend(number, name)
+        parts.append(_polyline([(across(at), up(spread.median)) for at, spread in of], color))
         for at, spread in of:
             parts.append(_line(across(at), up(spread.low), across(at), up(spread.high), color))
             center = f'cx="{across(at):.1f}" cy="{up(spread.median):.1f}"'
             parts.append(f'<circle {center} r="4" fill="{color}"/>')
     return _svg(_BASE + 50, title, parts)
+
+
+def over_time(
+    title: str, x_label: str, y_label: str, series: Mapping[str, Sequence[tuple[float, float]]]
+) -> str:
+    """Return a line for each series of times and values; both axes are linear, from 0."""
+    latest = max((at for of in series.values() for at, _ in of), default=0.0) or 1.0
+    highest = max((value for of in series.values() for _, value in of), default=0.0)
+    parts, up = _frame(title, x_label, y_label, highest)
+
+    def across(at: float) -> float:
+        return _LEFT + at / latest * (_WIDTH - _LEFT - _RIGHT)
+
+    parts += [
+        _tick(across(latest * part / _STEPS), latest * part / _STEPS) for part in range(_STEPS + 1)
+    ]
+    for number, (name, of) in enumerate(series.items()):
+        parts += _legend(number, name)
+        points = [(across(at), up(value)) for at, value in of]
+        parts.append(_polyline(points, _COLORS[number % len(_COLORS)]))
+    return _svg(_BASE + 50, title, parts)
+
+
+def _frame(
+    title: str, x_label: str, y_label: str, highest: float
+) -> tuple[list[str], Callable[[float], float]]:
+    """Return title, labels and horizontal lines, and the height in the plot of a value."""
+    step = _round_step(highest / _STEPS)
+
+    def up(value: float) -> float:
+        return _BASE - value / (step * _STEPS) * (_BASE - _PLOT_TOP)
+
+    parts = [_text(12, 24, title, weight="bold"), _text(12, _PLOT_TOP - 16, y_label, css="small")]
+    parts.append(_text(_WIDTH / 2, _BASE + 40, x_label, anchor="middle"))
+    for value in (step * number for number in range(_STEPS + 1)):
+        parts.append(_line(_LEFT, up(value), _WIDTH - _RIGHT, up(value), "#ddd"))
+        parts.append(_text(_LEFT - 8, up(value) + 4, f"{value:,.10g}", anchor="end", css="small"))
+    return parts, up
+
+
+def _tick(x: float, at: float) -> str:
+    return _text(x, _BASE + 20, f"{at:,.0f}", anchor="middle", css="small")
+
+
+def _legend(number: int, name: str) -> list[str]:
+    row, column = divmod(number, _LEGEND_COLUMNS)
+    left, top = _LEFT + column * _LEGEND_WIDTH, 36 + row * 20
+    color = _COLORS[number % len(_COLORS)]
+    box = f'<rect x="{left}" y="{top}" width="12" height="12" fill="{color}"/>'
+    return [box, _text(left + 18, top + 11, name)]
+
+
+def _polyline(points: Sequence[tuple[float, float]], color: str) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>'
 
 
 def _round_step(least: float) -> float:

@@ -1,0 +1,118 @@
+"""What the platform uses at one moment: memory, open files, connections, objects, transactional ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from tests.e2e.cluster import Cluster, CommandFailed
+from tests.e2e.platform import CLIENT_POD, RELEASE, Platform
+
+JOBS = ("ip-count", "two-sinks")
+"""The StreamingJobs of a soak."""
+
+Values = dict[str, float]
+"""A value of each series by its name, `what of who`; without those that could not be read."""
+
+_PROCESSES = """
+cat /proc/[0-9]*/status 2>/dev/null | awk '/^VmRSS/ {kb += $2} END {print kb / 1024}'
+ls /proc/[0-9]*/fd 2>/dev/null | grep -c '^[0-9]'
+cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "01"' | wc -l
+"""
+"""Prints resident memory (MiB), open files and established connections of a pod's first container."""
+
+_CHECKPOINT = """
+import collections, json, sys
+from sluicegate.storage.epoch_report import APPLY, read_report
+from sluicegate.storage.object_store import open_store
+store, since = open_store(sys.argv[1]), int(sys.argv[2])
+names = list(store.names(""))
+applied = {}
+for name in names:
+    folder, _, rest = name.partition("/")
+    number = rest.removesuffix(".report")
+    if folder == "epochs" and rest != number and int(number) > since:
+        report = read_report(store, int(number))
+        ends = [step.start_ms + step.duration_ms for step in report.steps if step.name == APPLY]
+        if ends:
+            applied[report.epoch] = max(ends) / 1000
+folders = collections.Counter(name.partition("/")[0] for name in names)
+print(json.dumps({"objects": len(names), "folders": folders, "applied": applied}))
+"""
+"""Prints the numbers of objects of a checkpoint, and when each epoch after one was in every sink."""
+
+_IDS = "org.apache.kafka.tools.TransactionsCommand"
+
+
+@dataclass
+class Sampler:
+    """Reads values of all series.
+
+    Args:
+        platform: with both jobs.
+        applied_s: when each epoch of a job was in every sink, in s since 1970; `sample` adds to it.
+    """
+
+    platform: Platform
+    applied_s: dict[str, dict[int, float]]
+
+    def sample(self) -> Values:
+        """Return the values of now. A pod that is being replaced has none."""
+        values: Values = {}
+        for who, (cluster, pod) in self._pods().items():
+            _into(values, partial(_of_pod, cluster, pod, who))
+        for job in JOBS:
+            _into(values, partial(self._of_checkpoint, job))
+        return values
+
+    def transactional_ids(self) -> Values:
+        """Return how many ids Kafka's coordinators know; a JVM is started for it."""
+        values: Values = {}
+        _into(values, self._ids)
+        return values
+
+    def _ids(self) -> Values:
+        tool = ("/opt/sluicegate/kafka-tool", _IDS, "--bootstrap-server", "localhost:9092", "list")
+        lines = self.platform.cluster.execute(f"{RELEASE}-kafka-0", *tool).splitlines()
+        return {"transactional ids of Kafka": len([line for line in lines if line.strip()]) - 1}
+
+    def _pods(self) -> Mapping[str, tuple[Cluster, str]]:
+        cluster, operators = self.platform.cluster, self.platform.operators
+        pods = {f"{job}'s driver": (cluster, self.platform.driver(job)) for job in JOBS}
+        for who, name in (("Kafka", "kafka"), ("MySQL", "mysql"), ("the store", "object-store")):
+            pods[who] = cluster, f"{RELEASE}-{name}-0"
+        for pod in operators.list_objects("pods", "app.kubernetes.io/name=operator"):
+            if not pod["metadata"].get("deletionTimestamp"):
+                pods["the operator"] = operators, pod["metadata"]["name"]
+        return pods
+
+    def _of_checkpoint(self, job: str) -> Values:
+        known = self.applied_s.setdefault(job, {})
+        since = str(max(known, default=-1))
+        address = self.platform.checkpoint(job)
+        answer = json.loads(
+            self.platform.cluster.execute(CLIENT_POD, "python", "-c", _CHECKPOINT, address, since)
+        )
+        known |= {int(epoch): at for epoch, at in answer["applied"].items()}
+        values = {f"objects of {job}": answer["objects"]}
+        return values | {
+            f"{folder} objects of {job}": count for folder, count in answer["folders"].items()
+        }
+
+
+def _of_pod(cluster: Cluster, pod: str, who: str) -> Values:
+    memory, files, connections = cluster.execute(pod, "sh", "-c", _PROCESSES).split()
+    return {
+        f"memory (MiB) of {who}": float(memory),
+        f"open files of {who}": float(files),
+        f"connections of {who}": float(connections),
+    }
+
+
+def _into(values: Values, read: Callable[[], Values]) -> None:
+    try:
+        values |= read()
+    except (CommandFailed, TypeError):
+        return  # its pod was killed, or has no status yet: part of the run

@@ -1,0 +1,100 @@
+"""Sends records to a topic at a steady rate, through a process in the client pod."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+from tests.e2e.platform import CLIENT_POD, Platform
+
+_TICK_S = 0.1
+_END_S = 300.0
+
+_SEND = """
+import sys
+from confluent_kafka import Producer
+from sluicegate.sinks.kafka.connection import client_settings
+confirmed = 0
+def delivered(error, _message):
+    global confirmed
+    if error is not None:
+        sys.exit(f"a record was not accepted: {error}")
+    confirmed += 1
+settings = {"enable.idempotence": True, "message.timeout.ms": 900_000, "log_level": 0}
+producer = Producer({**client_settings(), **settings, "on_delivery": delivered})
+topic = sys.argv[1]
+partitions = len(producer.list_topics(topic, timeout=60).topics[topic].partitions)
+for number, line in enumerate(sys.stdin.buffer):
+    producer.produce(topic, line.rstrip(b"\\n"), partition=number % partitions)
+    producer.poll(0)
+unsent = producer.flush(240)
+print(confirmed)
+sys.exit(f"{unsent} records were not sent" if unsent else 0)
+"""
+
+
+class TrafficFailed(Exception):
+    """Records are no longer sent, so that a job without new rows proves nothing."""
+
+
+class Traffic:
+    """A thread that sends records. What could not be sent while Kafka was down is sent afterwards.
+
+    Args:
+        platform: whose client pod sends.
+        topic: the source of a job.
+        records: without line feeds.
+        rate: records a second.
+    """
+
+    def __init__(
+        self, platform: Platform, topic: str, records: Iterator[bytes], rate: float
+    ) -> None:
+        self._topic, self._records, self._rate = topic, records, rate
+        cluster = platform.cluster
+        options = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", cluster.namespace]
+        command = ["exec", "-i", CLIENT_POD, "--", "python", "-c", _SEND, topic]
+        self._process = subprocess.Popen(
+            [str(cluster.kubectl), *options, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._send, name=f"traffic-{topic}", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise TrafficFailed if nothing is sent any more."""
+        if not self._thread.is_alive() or self._process.poll() is not None:
+            raise TrafficFailed(f"the traffic of {self._topic} ended: {self._output()}")
+
+    def stop(self) -> int:
+        """Stop, wait until Kafka has confirmed everything, and return how many records that are."""
+        self.check()
+        self._ended.set()
+        self._thread.join()
+        output = self._output()
+        if self._process.returncode != 0:
+            raise TrafficFailed(f"the traffic of {self._topic} failed: {output}")
+        return int(output.split()[-1])
+
+    def _output(self) -> str:
+        try:
+            output, _ = self._process.communicate(timeout=_END_S)
+        except subprocess.TimeoutExpired as error:
+            self._process.kill()
+            raise TrafficFailed(f"the traffic of {self._topic} does not end") from error
+        return output.decode(errors="replace")
+
+    def _send(self) -> None:
+        assert self._process.stdin is not None
+        began, sent = time.monotonic(), 0
+        while not self._ended.wait(_TICK_S):
+            due = int((time.monotonic() - began) * self._rate)
+            lines = [next(self._records) + b"\n" for _ in range(sent, due)]
+            self._process.stdin.write(b"".join(lines))
+            self._process.stdin.flush()
+            sent = due

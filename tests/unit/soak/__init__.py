@@ -1,0 +1,1 @@
+"""The report of a soak is right. Nothing here starts a cluster."""
