@@ -17,6 +17,8 @@ from sluicegate.spark.times import parse_time
 from sluicegate_jobs.ip_count.job import TIME
 from sluicegate_jobs.orders.expected import Order, read_order
 from sluicegate_jobs.orders.schema import read_orders
+from sluicegate_jobs.two_sinks.job import read_rows
+from sluicegate_jobs.two_sinks.verify import read_row
 
 pytestmark = [
     pytest.mark.integration,
@@ -90,9 +92,25 @@ AMOUNTS: Final = (
         b"1,",
         b'1,"amount":2',
         b'1,"note":"\xff"',
+        b'1,"note":NaN',
+        b'1,"note":' + DEEP,
     ),
 )
 """What may stand in the place of its amount."""
+
+
+ROW: Final = b'{"time":"2026-01-07T12:00:00Z","key1":%s,"key2":"b","key3":"c","indicate":%s}'
+ROWS: Final = (
+    *(ROW % (b'"a"', number) for number, _ in NUMBERS),
+    *(ROW % (b'"a"', value) for value in (*NO_NUMBERS, b"-1", b"NaN")),
+    *(ROW % (key, b"1") for key in (b"null", b"1.50", b"true", b'""', b'"\xff"')),
+    *(text for text in NO_OBJECTS if text is not None),
+    ROW[:-1] % (b'"a"', b"1") + b',"unread":NaN}',
+    ROW[:-1] % (b'"a"', b"1") + b',"unread":' + DEEP + b"}",
+    ROW.replace(b"01-07", b"02-30") % (b'"a"', b"1"),
+    ROW.replace(b"00Z", b"00.5Z") % (b'"a"', b"1"),
+)
+"""Records of two_sinks, most of which cannot be summed."""
 
 
 def test_parse_time_returns_what_spark_returns(spark: SparkSession) -> None:
@@ -172,3 +190,15 @@ def test_an_order_is_valid_exactly_if_it_is_for_verify(spark: SparkSession) -> N
         order = read_order(text)
         expected = order.amount if isinstance(order, Order) else None
         assert (row.amount if row.invalid is None else None) == expected, text
+
+
+def test_a_record_of_two_sinks_is_summed_exactly_if_it_is_for_verify(spark: SparkSession) -> None:
+    records = spark.createDataFrame([(each,) for each in ROWS], "value binary").coalesce(1)
+    read, valid = read_rows(records)
+    for text, row in zip(ROWS, read.select(valid.alias("valid"), "row").collect(), strict=True):
+        expected = read_row(text)
+        if row.valid:
+            assert not isinstance(expected, str), text
+            assert (*expected[0][1:], expected[1]) == tuple(row.row)[1:], text
+        else:
+            assert expected == "unparsed", text

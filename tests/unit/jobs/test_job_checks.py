@@ -243,7 +243,17 @@ def test_two_sinks_with_sums_that_are_buried_as_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [ROW[:-2], b"[]", b"{}", ROW.replace(b"31Z", b"31"), ROW.replace(b"3}", b"3.5}")]
+    "value",
+    [
+        ROW[:-2],
+        b"[]",
+        b"{}",
+        ROW.replace(b"31Z", b"31"),
+        *(
+            ROW.replace(b"3}", value)
+            for value in (b"3.5}", b"true}", b'"3"}', b"9223372036854775808}")
+        ),
+    ],
 )
 def test_two_sinks_with_invalid_rows(value: bytes) -> None:
     assert read_row(value) == "unparsed"
@@ -292,9 +302,15 @@ ANN = ("ann", 2, Decimal("3.50"), Decimal("2.50"), Decimal("1.00"))
 def test_orders_batch(rows: list[tuple[object, ...]], expected: list[str]) -> None:
     lines = [order("1"), order("2.5"), b"{"]
     digest = hashlib.sha256(b"{").hexdigest()
-    letters = [json.dumps({"payload_sha256": digest}).encode()]
+    letters = [json.dumps({"reason": "unparsed: x", "payload_sha256": digest}).encode()]
     assert kinds(batch_verify.compare(lines, rows, letters)) == expected
     assert "lost" in kinds(batch_verify.compare(lines, rows, []))
+
+
+def test_orders_batch_with_a_dead_letter_for_another_reason() -> None:
+    digest = hashlib.sha256(b"{").hexdigest()
+    letter = json.dumps({"reason": "refused by mysql.t: x", "payload_sha256": digest}).encode()
+    assert kinds(batch_verify.compare([b"{"], [], [letter])) == ["lost", "wrong"]
 
 
 WINDOW = (datetime(2026, 1, 7, 12), "ann", 2, Decimal("2.50"), Decimal("1.00"))  # noqa: DTZ001 - as MySQL returns it

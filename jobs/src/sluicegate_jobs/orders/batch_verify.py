@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from sluicegate.packaged_job import Verification
 from sluicegate_jobs.orders.batch import OrdersBatchSettings
 from sluicegate_jobs.orders.expected import check_rows, read_order
 from sluicegate_jobs.verification.check import Check
+from sluicegate_jobs.verification.dead_letters import UNPARSED
 from sluicegate_jobs.verification.findings import LOST, WRONG, Findings
 
 
@@ -61,12 +63,13 @@ def compare(
 
 
 def _digest(letter: bytes | None) -> str:
-    """Return the hash in a dead letter, or its own text, which matches no line."""
+    """Return the hash in the dead letter of a line that is no order, or its own text, which matches none."""
     text = (letter or b"").decode(errors="replace")
-    try:
-        return str(json.loads(text)["payload_sha256"])
-    except (ValueError, KeyError, TypeError):
-        return f"none in {text[:80]!r}"
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        fields = json.loads(text)
+        if fields["reason"].startswith(f"{UNPARSED}: "):
+            return str(fields["payload_sha256"])
+    return f"none in {text[:80]!r}"
 
 
 def _lines(source: Path) -> Iterable[bytes]:

@@ -5,15 +5,15 @@ Equivalent to the jobs' expressions, but shares no code with them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from sluicegate_jobs.verification.dead_letters import EMPTY, UNPARSED
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, WRONG, Findings
+from sluicegate_jobs.verification.json_object import field_text, read_object
 
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 _TIME = re.compile(r"(19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z")
@@ -34,11 +34,8 @@ def read_order(line: bytes | None) -> Order | str:
     """Return an order, or the first word of the reason why the line is not one."""
     if line is None:
         return EMPTY
-    try:
-        row = json.loads(line, parse_int=str, parse_float=str)
-    except ValueError:
-        return UNPARSED
-    texts = [_text(row, name) for name in ("id", "user", "time", "amount")]
+    row = read_object(line) or {}
+    texts = [field_text(row, name) or "" for name in ("id", "user", "time", "amount")]
     patterns = (_NAME, _NAME, _TIME, _AMOUNT)
     if not all(p.fullmatch(text) for p, text in zip(patterns, texts, strict=True)):
         return UNPARSED
@@ -47,14 +44,6 @@ def read_order(line: bytes | None) -> Order | str:
         return Order(user, datetime.fromisoformat(time), Decimal(amount))
     except ValueError:
         return UNPARSED  # no such date
-
-
-def _text(row: Any, name: str) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value as text, empty if it has none; Spark reads true as 'true'."""
-    value = row.get(name) if isinstance(row, dict) else None
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value if isinstance(value, str) else ""
 
 
 def check_rows(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluicegate import KafkaSink, MySQLSink, epochs
@@ -66,12 +66,7 @@ class TwoSinksSettings(JobSettings):
 def build(spark: SparkSession, settings: TwoSinksSettings) -> EpochsWriter:
     """Return the job, not started."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
-    parsed = source.withColumn("row", parse_json(spark, F.col("value"), INPUT))
-    time = F.when(F.col("row.time").rlike(TIME), F.try_to_timestamp("row.time"))
-    read = parsed.withColumn("slot_time", F.date_trunc("minute", time))
-    valid = F.col("slot_time").isNotNull()
-    for name in ("key1", "key2", "key3", "indicate"):
-        valid = valid & F.col(f"row.{name}").isNotNull()
+    read, valid = read_rows(source)
     rows = read.where(valid).select("slot_time", "row.key1", "row.key2", "row.key3", "row.indicate")
     columns = ", ".join(f"{name} {kind}" for name, kind in rows.dtypes)
     sums = rows.repartition(*KEYS).mapInArrow(sum_by_key, f"id string, {columns}")
@@ -98,6 +93,17 @@ def build(spark: SparkSession, settings: TwoSinksSettings) -> EpochsWriter:
         checkpoint=settings.checkpoint,
         settings=settings,
     )
+
+
+def read_rows(records: DataFrame) -> tuple[DataFrame, Column]:
+    """Return records with the columns row and slot_time, and whether a record can be summed."""
+    parsed = records.withColumn("row", parse_json(records.sparkSession, F.col("value"), INPUT))
+    time = F.when(F.col("row.time").rlike(TIME), F.try_to_timestamp("row.time"))
+    read = parsed.withColumn("slot_time", F.date_trunc("minute", time))
+    valid = F.col("slot_time").isNotNull()
+    for name in ("key1", "key2", "key3", "indicate"):
+        valid = valid & F.col(f"row.{name}").isNotNull()
+    return read, valid
 
 
 def sum_by_key(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

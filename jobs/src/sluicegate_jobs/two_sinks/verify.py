@@ -23,9 +23,12 @@ from sluicegate_jobs.verification.check import Check
 from sluicegate_jobs.verification.dead_letters import EMPTY, UNPARSED, DeadLetters, utc_time
 from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
+from sluicegate_jobs.verification.json_object import Number, field_text, read_object
 from sluicegate_jobs.verification.limits import NO_LIMITS, SinkLimits
 
 _TIME = re.compile(r"(19|20)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z", re.ASCII)
+
+_INTEGER = re.compile(r"-?[0-9]+")
 
 Key = tuple[datetime, str, str, str]
 
@@ -115,16 +118,21 @@ def read_row(value: bytes | None) -> tuple[Key, int] | str:
     """Return a record's key and number, or the first word of the reason why it has none."""
     if value is None:
         return EMPTY
-    try:
-        row = json.loads(value)
-        keys = (row["key1"], row["key2"], row["key3"])
-        time, indicate = row["time"], row["indicate"]
-        if not _TIME.fullmatch(time) or not isinstance(indicate, int):
-            return UNPARSED
-        slot_time = datetime.fromisoformat(time).replace(second=0, microsecond=0)
-    except (ValueError, KeyError, TypeError):
+    row = read_object(value) or {}
+    texts = [field_text(row, name) for name in ("time", "key1", "key2", "key3")]
+    time, key1, key2, key3 = (text or "" for text in texts)
+    number = row.get("indicate")
+    if None in texts or not _TIME.fullmatch(time):
         return UNPARSED
-    return (slot_time, *keys), indicate
+    if not (isinstance(number, Number) and _INTEGER.fullmatch(number)):
+        return UNPARSED
+    try:
+        slot_time = datetime.fromisoformat(time).replace(second=0, microsecond=0)
+    except ValueError:
+        return UNPARSED  # no such date
+    if not -(2**63) <= int(number) < 2**63:
+        return UNPARSED
+    return (slot_time, key1, key2, key3), int(number)
 
 
 def _topic(values: Counter[bytes], findings: Findings) -> tuple[Counter[Key], set[str]]:
