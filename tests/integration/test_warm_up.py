@@ -14,6 +14,7 @@ from infra.local_services import Services
 from sluicegate import epochs
 from sluicegate.errors import TargetMissing
 from sluicegate.sinks.memory import MemorySink
+from sluicegate.spark import warm_up
 from sluicegate.spark.epochs import EpochsWriter
 from sluicegate.spark.query_execution import kafka_options, leaves
 from sluicegate.spark.session import all_settings
@@ -83,6 +84,32 @@ def test_a_warm_up_runs_the_jobs_own_plan_on_the_last_second_of_its_topics(
     assert prepare_standby(spark, lambda: writer) is writer
     assert not caplog.records
     assert set(seen.read_text().splitlines()) == {"warm-up-a new", "warm-up-b new"}
+
+
+def test_a_warm_up_that_hangs_ends_so_that_the_standby_can_take_over(
+    services: Services,
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_up, "LIMIT_S", 10)
+    services.kafka.create_topic("warm-up-hangs")
+    producer = Producer({"bootstrap.servers": services.kafka.bootstrap})
+    producer.produce("warm-up-hangs", "x", timestamp=int(time.time() * 1000) + 60_000)
+    assert not producer.flush(30)
+
+    def wait(offset: int) -> int:
+        time.sleep(600)
+        return offset
+
+    read = spark.readStream.format("kafka").option("subscribe", "warm-up-hangs")
+    read = read.option("kafka.bootstrap.servers", services.kafka.bootstrap)
+    rows = read.load().select(F.udf(wait, "long", useArrow=False)("offset").alias("value"))
+    sink = MemorySink("sink")
+    writer = epochs(rows, sinks=[sink], name="job", checkpoint=str(tmp_path / "checkpoint"))
+    assert prepare_standby(spark, lambda: writer) is writer
+    assert "did not end within 10 s" in caplog.text
 
 
 def test_a_standby_waits_though_its_job_cannot_be_built_yet(

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate.errors import SluicegateError
+from sluicegate.errors import SluicegateError, StageFailed
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.checkpoint_files import checkpoint_files
@@ -39,6 +39,9 @@ from sluicegate.spark.staging import (
 log = logging.getLogger("sluicegate.run")
 
 _OUTPUT: Final = "warm-up"
+
+LIMIT_S: Final = 120
+"""Longest an epoch of a warm-up may take: until its end the standby does not take over."""
 
 _RECENT_MS: Final = 1000
 """The age of the oldest Kafka records that are read; a busy topic has some, and never many."""
@@ -150,7 +153,13 @@ def _run_epoch(
     stream = outputs.stream().writeStream.outputMode(mode).trigger(once=True)
     with checkpoint_files(spark, str(folder)):
         query = stream.option("checkpointLocation", str(folder)).foreachBatch(run).start()
-    query.awaitTermination()
+    if not query.awaitTermination(LIMIT_S):
+        query.stop()
+        raise StageFailed(
+            f"an epoch of the warm-up did not end within {LIMIT_S:g} s",
+            data="nothing of it was written",
+            do="find what waits in the job's plan, for example a request to another server",
+        )
 
 
 def _inputs(stream: DataFrame) -> tuple[list[JavaObject], list[int]]:
