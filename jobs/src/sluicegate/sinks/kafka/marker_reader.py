@@ -104,7 +104,7 @@ class MarkerReader:
         )
         return marker
 
-    def read_committed_end(self) -> Marker | None:
+    def read_last_if_committed(self) -> Marker | None:
         """Return the durable marker of the part's last transaction, or None if it is open or aborted.
 
         The caller must have opened the part: no other writer of it begins a transaction meanwhile.

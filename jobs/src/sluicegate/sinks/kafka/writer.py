@@ -248,24 +248,24 @@ class KafkaPartWriter:
         """Return the committed marker, after ending a transaction that the broker forgot to end.
 
         Init returns once our id has no transaction left. A marker that is pending even so means that
-        the coordinator lost track of the transaction: Kafka 4.3 and 4.4 write the end of a
-        transaction into no partition that has no leader at that moment, as all have while the only
-        broker restarts ("Couldn't find leader endpoint ... likely deleted already" in its log).
-        Readers would wait forever.
+        the coordinator lost track of the transaction. Kafka 4.3 and 4.4 do, for each partition
+        without a leader when they end a transaction; while the only broker restarts, no partition has
+        one ("Couldn't find leader endpoint ... likely deleted already" in its log). Readers of
+        committed records would wait forever.
 
-        If the end reached the markers' topic as a commit, it is committed here too; the topic's rows
-        share the fate of the markers' topic, because a broker writes both in one step and the group
-        offsets later. Otherwise it is aborted: no apply returns before it has read its marker
-        (`_confirm`), so that epoch is still being retried. The broker ends transactions by
-        producer, so our end ends them in every partition that we touch.
+        A broker ends the transaction in the topic and in the markers' topic in one step, and in the
+        group later. So if the durable marker is committed, the rows are too, and the group offset is
+        committed here. Otherwise the transaction is aborted: no apply returns before it has read its
+        marker (`_confirm`), so that epoch is still being retried. The broker ends transactions by
+        producer, so ours ends the old one in every partition that it touches.
         """
         try:
             return self._reader.read(Deadline(deadline.left(_PENDING_S)))
         except kafka_errors.MarkerPending as error:
             pending = error.what
-        committed = self._reader.read_committed_end()
+        committed = self._reader.read_last_if_committed()
         if committed is not None:
-            LOG.warning("%s: %s, but committed as %s: ending it", self._where, pending, committed)
+            LOG.warning("%s: %s, but committed as %s: committing it", self._where, pending, committed)
             self._commit_marker(producer, committed, deadline)
             return self._reader.read(deadline)
         LOG.warning("%s: %s: aborting it", self._where, pending)
