@@ -43,7 +43,7 @@ def about(arguments: Sequence[str]) -> About:
     """Return the circumstances of this run."""
     options = _without_files(arguments)
     command = f'make bench ARGS="{shlex.join(options)}"' if options else "make bench"
-    return About(command, datetime.now(UTC).date().isoformat(), _commit(), _machine(), _software())
+    return About(command, datetime.now(UTC).date().isoformat(), commit(), _machine(), _software())
 
 
 def _without_files(arguments: Sequence[str]) -> list[str]:
@@ -54,9 +54,10 @@ def _without_files(arguments: Sequence[str]) -> list[str]:
     return files.parse_known_args(arguments)[1]
 
 
-def _commit() -> str:
-    commit = _output("git", "rev-parse", "--short=10", "HEAD") or "unknown"
-    return f"{commit}+" if _output("git", "status", "--porcelain", "-uno") else commit
+def commit() -> str:
+    """Return the checkout's commit, as in `About`."""
+    head = _output("git", "rev-parse", "--short=10", "HEAD") or "unknown"
+    return f"{head}+" if _output("git", "status", "--porcelain", "-uno") else head
 
 
 def _machine() -> str:

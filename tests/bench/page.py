@@ -24,7 +24,16 @@ from tests.bench.figures import Spread, anomalies, ratios, shown, spread
 from tests.bench.flame_graph import Stacks
 from tests.bench.joined import Joined, join
 from tests.bench.operator import report as operator_report
-from tests.bench.page_parts import NOT_MEASURED, Plot, capital, cell, command, table
+from tests.bench.page_parts import (
+    NOT_MEASURED,
+    Plot,
+    capital,
+    cell,
+    command,
+    plots_folder,
+    table,
+    write_page,
+)
 from tests.bench.plan import (
     AIMS,
     FLINK,
@@ -70,7 +79,7 @@ def write(
         page: the file.
         profiles: the stacks of profiled runs, by `workload.contender`.
     """
-    plots = page.with_suffix(".plots")
+    plots = plots_folder(page)
     drawn: dict[str, str] = {}
 
     def plot(name: str, title: str, svg: str) -> str:
@@ -78,14 +87,7 @@ def write(
         return f"![{title}]({plots.name}/{name}.svg)"
 
     lines = [*_lines(join(results), plot), *_profiles(profiles or {}, plot)]
-    text = "\n".join(lines).rstrip() + "\n"
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8")
-    plots.mkdir(exist_ok=True)
-    for old in plots.glob("*.svg"):
-        old.unlink()
-    for name, svg in drawn.items():
-        (plots / f"{name}.svg").write_text(svg, encoding="utf-8")
+    write_page(page, "\n".join(lines).rstrip() + "\n", drawn)
 
 
 def kept_profiles() -> dict[str, Stacks]:

@@ -1,8 +1,9 @@
-"""Pieces of the report page in Markdown. Pure."""
+"""Pieces of a report page in Markdown, and the files of a page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from tests.bench.figures import shown, spread
@@ -12,6 +13,23 @@ NOT_MEASURED: Final = "Not measured yet."
 
 Plot = Callable[[str, str, str], str]
 """Adds a plot with a name, a title and its SVG; returns the Markdown that shows it."""
+
+
+def write_page(page: Path, text: str, plots: Mapping[str, str]) -> None:
+    """Write a page, and its plots as SVG by name in the place of those that it had."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(text, encoding="utf-8")
+    folder = plots_folder(page)
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    for name, svg in plots.items():
+        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+def plots_folder(page: Path) -> Path:
+    """Return the folder of a page's plots."""
+    return page.with_suffix(".plots")
 
 
 def command(name: str, options: str = "") -> str:

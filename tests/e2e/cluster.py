@@ -40,8 +40,12 @@ class Cluster:
         Raises:
             CommandFailed: it did not exit 0.
         """
+        return _run(self.command(*arguments), stdin, timeout_s)
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command that runs kubectl."""
         options = ["--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace]
-        return _run([str(self.kubectl), *options, *arguments], stdin, timeout_s)
+        return [str(self.kubectl), *options, *arguments]
 
     def helm(self, *arguments: str, timeout_s: float = 900.0) -> str:
         """Run helm; return what it printed.

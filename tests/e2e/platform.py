@@ -99,6 +99,10 @@ class Platform:
         """The cluster, with commands in the operator's namespace."""
         return replace(self.cluster, namespace=OPERATOR_NAMESPACE)
 
+    def operator_pods(self) -> list[Object]:
+        """Return the pods of the operator."""
+        return self.operators.list_objects("pods", "app.kubernetes.io/name=operator")
+
     # ---- input and output of jobs
 
     def connections(self) -> list[Object]:
@@ -203,7 +207,7 @@ class Platform:
     def metric(self, name: str, **labels: str) -> float | None:
         """Return a metric of the leading operator by its name and some of its labels."""
         operators = self.operators
-        for pod in operators.list_objects("pods", "app.kubernetes.io/name=operator"):
+        for pod in self.operator_pods():
             server = f"{pod['metadata']['name']}:8080"
             path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{server}/proxy/metrics"
             for family in text_string_to_metric_families(operators.run("get", "--raw", path)):

@@ -142,7 +142,7 @@ def test_a_killed_server_leaves_the_jobs_exact(jobs: Platform, feed: Feed, pod: 
 def test_a_killed_operator_leaves_the_jobs_running_and_resumes(jobs: Platform, feed: Feed) -> None:
     cluster = jobs.cluster
     before = jobs.job_when("ip-count", lambda status: status["phase"] == "Running", "to run")
-    for pod in jobs.operators.list_objects("pods", "app.kubernetes.io/name=operator"):
+    for pod in jobs.operator_pods():
         jobs.operators.kill(pod["metadata"]["name"])
     feed()
     wait_both_exact(jobs)

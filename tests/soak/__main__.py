@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,13 +18,15 @@ from typing import Any
 
 from infra.toolchain import go_programs
 from infra.workspace import CHECKOUT, work_folder
+from tests.bench.about import commit
+from tests.bench.page_parts import write_page
 from tests.e2e.cluster import Cluster, CommandFailed
 from tests.e2e.conftest import KUBECONFIG, install
 from tests.e2e.manifests import ip_count, two_sinks
-from tests.e2e.platform import NAMESPACE, RELEASE, Platform
+from tests.e2e.platform import NAMESPACE, Platform
 from tests.robustness.traffic.steady_traffic import access_lines, indicators
 from tests.soak import report
-from tests.soak.samples import JOBS, Sampler
+from tests.soak.samples import JOBS, SERVERS, Sampler, pod_of
 from tests.soak.traffic import Traffic
 
 PAGE = CHECKOUT / "docs" / "reference" / "soak.md"
@@ -41,12 +42,9 @@ _VICTIMS = (
     "driver of ip-count",
     "driver of two-sinks",
     "executor of two-sinks",
-    "Kafka",
-    "MySQL",
-    "object store",
+    *SERVERS,
     "operator",
 )
-_SERVERS = {"Kafka": "kafka", "MySQL": "mysql", "object store": "object-store"}
 
 
 def main() -> int:
@@ -62,11 +60,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     run = _run(platform, options, folder / f"soak-{options.seed}.json")
     text, plots = report.page(run)
-    options.page.write_text(text, encoding="utf-8")
-    plots_folder = options.page.with_suffix(".plots")
-    plots_folder.mkdir(exist_ok=True)
-    for name, svg in plots.items():
-        (plots_folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+    write_page(options.page, text, plots)
     print(text)
     return 1 if report.grown(run) or not all(run["verified"].values()) else 0
 
@@ -97,7 +91,7 @@ def _run(platform: Platform, options: argparse.Namespace, file: Path) -> dict[st
         "seed": options.seed,
         "minutes": options.minutes,
         "rate": options.rate,
-        "commit": _commit(),
+        "commit": commit(),
         "samples": [],
         "kills": [],
         "applied_s": applied_s,
@@ -154,11 +148,10 @@ def _kill(
 
 def _kill_pod(platform: Platform, chance: random.Random, victim: str) -> None:
     cluster = platform.cluster
-    if victim in _SERVERS:
-        cluster.kill(f"{RELEASE}-{_SERVERS[victim]}-0")
+    if victim in SERVERS:
+        cluster.kill(pod_of(victim))
     elif victim == "operator":
-        pods = platform.operators.list_objects("pods", "app.kubernetes.io/name=operator")
-        platform.operators.kill(chance.choice(pods)["metadata"]["name"])
+        platform.operators.kill(chance.choice(platform.operator_pods())["metadata"]["name"])
     elif victim.startswith("executor"):
         selector = "sluicegate.dev/job=two-sinks,sluicegate.dev/role=executor"
         pods = cluster.list_objects("pods", selector)
@@ -174,12 +167,6 @@ def _is_exact(platform: Platform, job: str) -> bool:
         print(error, flush=True)
         return False
     return True
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=10"]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

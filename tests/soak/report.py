@@ -52,10 +52,15 @@ def series(run: Run) -> dict[str, list[Point]]:
     return found
 
 
+def trends(run: Run) -> dict[str, Trend]:
+    """Return the trends of the series that have one, by name."""
+    found = {name: Trend.of(points) for name, points in sorted(series(run).items())}
+    return {name: trend for name, trend in found.items() if trend is not None}
+
+
 def grown(run: Run) -> list[str]:
     """Return the names of the series that have grown."""
-    trends = {name: Trend.of(points) for name, points in series(run).items()}
-    return [name for name, trend in trends.items() if trend is not None and trend.grown]
+    return [name for name, trend in trends(run).items() if trend.grown]
 
 
 def ages_s(applied_s: Sequence[float], shares: Sequence[float]) -> list[float]:
@@ -131,9 +136,7 @@ def _matching(run: Run, prefix: str) -> dict[str, list[Point]]:
 def _exactness(run: Run) -> list[str]:
     rows = []
     for job, applied in run["applied_s"].items():
-        p50, p99 = ages_s(list(applied.values()), (0.5, 0.99))
-        oldest = ages_s(list(applied.values()), (1.0,))[0]
-        ages = f"{p50:.1f} s", f"{p99:.1f} s", f"{oldest:.1f} s"
+        ages = [f"{age:.1f} s" for age in ages_s(list(applied.values()), (0.5, 0.99, 1.0))]
         verified = "exact" if run["verified"].get(job) else "NOT verified"
         rows.append(
             [job, f"{run['records'][job]:,}", verified, run["restarts"][job], len(applied), *ages]
@@ -151,10 +154,8 @@ def _kills(run: Run) -> list[str]:
 
 
 def _trends(run: Run) -> list[str]:
-    rows = []
-    for name, points in sorted(series(run).items()):
-        trend = Trend.of(points)
-        if trend is not None:
-            verdict = "grew" if trend.grown else "flat"
-            rows.append([name, f"{trend.second:,.0f}", f"{trend.last:,.0f}", verdict])
+    rows = [
+        [name, f"{trend.second:,.0f}", f"{trend.last:,.0f}", "grew" if trend.grown else "flat"]
+        for name, trend in trends(run).items()
+    ]
     return list(table(["series", "median, second quarter", "last quarter", ""], rows))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from tests.e2e.cluster import Cluster, CommandFailed
 from tests.e2e.platform import CLIENT_POD, RELEASE, Platform
 
 JOBS = ("ip-count", "two-sinks")
 """The StreamingJobs of a soak."""
+
+SERVERS: Final = {"Kafka": "kafka", "MySQL": "mysql", "object store": "object-store"}
+"""The servers, and the names of their StatefulSets in the release."""
 
 Values = dict[str, float]
 """A value of each series by its name, `what of who`; without those that could not be read."""
@@ -42,6 +47,9 @@ folders = collections.Counter(name.partition("/")[0] for name in names)
 print(json.dumps({"objects": len(names), "folders": folders, "applied": applied}))
 """
 """Prints the numbers of objects of a checkpoint, and when each epoch after one was in every sink."""
+
+_PATIENCE_S = 30.0
+"""For an answer of a pod, which may be killed meanwhile."""
 
 _IDS = "org.apache.kafka.tools.TransactionsCommand"
 
@@ -75,17 +83,17 @@ class Sampler:
 
     def _ids(self) -> Values:
         tool = ("/opt/sluicegate/kafka-tool", _IDS, "--bootstrap-server", "localhost:9092", "list")
-        lines = self.platform.cluster.execute(f"{RELEASE}-kafka-0", *tool).splitlines()
-        return {"transactional ids of Kafka": len([line for line in lines if line.strip()]) - 1}
+        lines = self.platform.cluster.execute(pod_of("Kafka"), *tool).splitlines()
+        heads = 1
+        return {"transactional ids of Kafka": len(list(filter(None, lines))) - heads}
 
     def _pods(self) -> Mapping[str, tuple[Cluster, str]]:
         cluster, operators = self.platform.cluster, self.platform.operators
         pods = {f"{job}'s driver": (cluster, self.platform.driver(job)) for job in JOBS}
-        for who, name in (("Kafka", "kafka"), ("MySQL", "mysql"), ("the store", "object-store")):
-            pods[who] = cluster, f"{RELEASE}-{name}-0"
-        for pod in operators.list_objects("pods", "app.kubernetes.io/name=operator"):
+        pods |= {who: (cluster, pod_of(who)) for who in SERVERS}
+        for pod in self.platform.operator_pods():
             if not pod["metadata"].get("deletionTimestamp"):
-                pods["the operator"] = operators, pod["metadata"]["name"]
+                pods["operator"] = operators, pod["metadata"]["name"]
         return pods
 
     def _of_checkpoint(self, job: str) -> Values:
@@ -102,8 +110,15 @@ class Sampler:
         }
 
 
+def pod_of(server: str) -> str:
+    """Return the name of a server's pod."""
+    return f"{RELEASE}-{SERVERS[server]}-0"
+
+
 def _of_pod(cluster: Cluster, pod: str, who: str) -> Values:
-    memory, files, connections = cluster.execute(pod, "sh", "-c", _PROCESSES).split()
+    memory, files, connections = cluster.execute(
+        pod, "sh", "-c", _PROCESSES, timeout_s=_PATIENCE_S
+    ).split()
     return {
         f"memory (MiB) of {who}": float(memory),
         f"open files of {who}": float(files),
@@ -114,5 +129,5 @@ def _of_pod(cluster: Cluster, pod: str, who: str) -> Values:
 def _into(values: Values, read: Callable[[], Values]) -> None:
     try:
         values |= read()
-    except (CommandFailed, TypeError):
-        return  # its pod was killed, or has no status yet: part of the run
+    except (CommandFailed, subprocess.TimeoutExpired):
+        return  # its pod was killed: part of the run

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 
 from tests.e2e.platform import CLIENT_POD, Platform
+from tests.robustness.traffic.steady_traffic import due
 
-_TICK_S = 0.1
 _END_S = 300.0
 
 _SEND = """
@@ -53,11 +52,9 @@ class Traffic:
         self, platform: Platform, topic: str, records: Iterator[bytes], rate: float
     ) -> None:
         self._topic, self._records, self._rate = topic, records, rate
-        cluster = platform.cluster
-        options = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", cluster.namespace]
-        command = ["exec", "-i", CLIENT_POD, "--", "python", "-c", _SEND, topic]
+        send = ("exec", "-i", CLIENT_POD, "--", "python", "-c", _SEND, topic)
         self._process = subprocess.Popen(
-            [str(cluster.kubectl), *options, *command],
+            platform.cluster.command(*send),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -91,10 +88,7 @@ class Traffic:
 
     def _send(self) -> None:
         assert self._process.stdin is not None
-        began, sent = time.monotonic(), 0
-        while not self._ended.wait(_TICK_S):
-            due = int((time.monotonic() - began) * self._rate)
-            lines = [next(self._records) + b"\n" for _ in range(sent, due)]
+        for numbers in due(self._rate, self._ended):
+            lines = [next(self._records) + b"\n" for _ in numbers]
             self._process.stdin.write(b"".join(lines))
             self._process.stdin.flush()
-            sent = due

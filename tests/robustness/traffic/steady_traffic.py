@@ -39,6 +39,20 @@ def access_lines(seed: int) -> Iterator[bytes]:
         i += 1
 
 
+def due(rate: float, ended: threading.Event) -> Iterator[range]:
+    """Yield the numbers of the records to send now, ten times a second until the event is set.
+
+    Args:
+        rate: records per second. What could not be sent in time is due as soon as it can.
+        ended: ends it.
+    """
+    began, sent = time.monotonic(), 0
+    while not ended.wait(_TICK_S):
+        until = max(sent, int((time.monotonic() - began) * rate))
+        yield range(sent, until)
+        sent = until
+
+
 class SteadyTraffic:
     """A thread that sends records to a topic.
 
@@ -123,10 +137,8 @@ class SteadyTraffic:
             self._failure = error
 
     def _send(self) -> None:
-        began, sent = time.monotonic(), 0
-        while not self._ended.wait(_TICK_S):
-            due = int((time.monotonic() - began) * self._rate)
-            for number in range(sent, due):
+        for numbers in due(self._rate, self._ended):
+            for number in numbers:
                 self._producer.produce(
                     self._topic,
                     next(self._records),
@@ -134,7 +146,6 @@ class SteadyTraffic:
                     on_delivery=self._delivered,
                 )
                 self._producer.poll(0)
-            sent = max(sent, due)
             self._producer.poll(0)
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
