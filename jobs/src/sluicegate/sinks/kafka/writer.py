@@ -265,7 +265,9 @@ class KafkaPartWriter:
             pending = error.what
         committed = self._reader.read_last_if_committed()
         if committed is not None:
-            LOG.warning("%s: %s, but committed as %s: committing it", self._where, pending, committed)
+            LOG.warning(
+                "%s: %s, but committed as %s: committing it", self._where, pending, committed
+            )
             self._commit_marker(producer, committed, deadline)
             return self._reader.read(deadline)
         LOG.warning("%s: %s: aborting it", self._where, pending)
