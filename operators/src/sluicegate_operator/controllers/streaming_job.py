@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -15,6 +14,7 @@ from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.controllers.base import Controller
 from sluicegate_operator.controllers.caches import Index
+from sluicegate_operator.controllers.checkpoint_deletions import CheckpointDeletions
 from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.credentials import read_access
 from sluicegate_operator.controllers.decode import DriverPod
@@ -59,7 +59,7 @@ _PLACEHOLDER = StreamingJobSpec(image="", main_module="", checkpoint=CheckpointS
 """Spec of a deleted job that has no valid one, not even an accepted one: its drivers are stopped, and none
 is started with it."""
 
-_DELETE_TIMEOUT_S, _DELETE_RETRY_S = 3600.0, 30.0
+_DELETE_TIMEOUT_S = 3600.0
 
 _ACCOUNT_RETRY_S = 30.0
 """How often an account that is not marked for drivers is read again: accounts are not watched."""
@@ -72,8 +72,8 @@ class JobController(Controller[JobResource]):
     console_url: str = ""
     observer: Observer = field(init=False)
     upgrades: FleetUpgrades = field(init=False)
+    deletions: CheckpointDeletions = field(init=False)
     _jobs_by_folder: Index[JobResource, tuple[str, str, str]] = field(init=False)
-    _deletions: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
 
     KIND = STREAMING_JOB
     FINALIZER = labels.JOB_FINALIZER
@@ -83,6 +83,13 @@ class JobController(Controller[JobResource]):
     def _register_listeners(self) -> None:
         self.observer = Observer(self.api, self.caches, self.checkpoints)
         self.upgrades = FleetUpgrades(self.limits.upgrades, self.queue.add)
+        self.deletions = CheckpointDeletions(
+            self._delete_checkpoint,
+            self.observer.checkpoint_deleted,
+            self._emit_event,
+            self.queue,
+            self.slots,
+        )
         self._jobs_by_folder = Index(self.caches.jobs, _folder_of)
         self.caches.jobs.listeners.append(self._job_changed)
         self.caches.jobs.listeners.append(self.upgrades.job_changed)
@@ -101,14 +108,11 @@ class JobController(Controller[JobResource]):
 
     def cancel_tasks(self) -> None:
         """Cancel all deletions of checkpoints."""
-        for deletion in self._deletions.values():
-            deletion.cancel()
+        self.deletions.cancel()
 
     async def close(self) -> None:
         """Cancel all deletions of checkpoints, and wait until their processes are dead."""
-        deletions = [*self._deletions.values()]
-        self.cancel_tasks()
-        await asyncio.gather(*deletions, return_exceptions=True)
+        await self.deletions.close()
 
     async def reconcile(self, key: Key) -> None:
         """Reconcile one job, after its name's pods of earlier jobs were released."""
@@ -261,7 +265,7 @@ class JobController(Controller[JobResource]):
                 if found is not None:
                     await delete_upgrade_savepoint(self.api, job, found)
             case do.DeleteCheckpoint():
-                self._start_deletion(key, job)
+                self.deletions.start(key, job)
             case do.DeleteJob():
                 await self._delete_expired(resource)
 
@@ -342,31 +346,6 @@ class JobController(Controller[JobResource]):
         )
         if after is not None:
             self.caches.pods.put(after)
-
-    def _start_deletion(self, key: Key, job: Job) -> None:
-        """Delete a checkpoint in the background, which may take long, and queue the job afterwards."""
-        if key in self._deletions:
-            return
-
-        async def delete() -> None:
-            try:
-                async with self.slots.others.slot(key[0]):
-                    await self._delete_checkpoint(job)
-                self.observer.checkpoint_deleted(key, job.uid)
-            except Exception as error:  # noqa: BLE001 - it is reported, and the deletion is retried
-                await self._emit_event(key, do.EmitEvent("DeleteFailed", str(error), warning=True))
-                self.queue.add_after(key, _DELETE_RETRY_S)
-            else:
-                self.queue.add(key)
-
-        running = asyncio.create_task(delete())
-        self._deletions[key] = running
-        running.add_done_callback(lambda ended: self._deletion_ended(key, ended))
-
-    def _deletion_ended(self, key: Key, ended: asyncio.Task[None]) -> None:
-        self._deletions.pop(key, None)
-        if ended.cancelled():
-            self.queue.add(key)  # it is started again if this replica is the leader again
 
     async def _delete_checkpoint(self, job: Job) -> None:
         """Delete everything below the job's path.

@@ -43,7 +43,7 @@ def test_few_checkpoints_are_deleted_at_a_time_and_none_after_the_lease_is_lost(
         jobs = JobController(api, caches, lambda: True, recorder, resolver, Metrics())
         for number in range(20):
             key = (f"n{number % 2}", f"j{number}")
-            jobs._start_deletion(key, dataclasses.replace(job(), uid=f"u{number}"))
+            jobs.deletions.start(key, dataclasses.replace(job(), uid=f"u{number}"))
         for _ in range(10):
             await asyncio.sleep(0)
         assert len(running) == peak == 4
