@@ -22,6 +22,9 @@ Document = dict[str, Any]
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 UMBRELLA: Final = helm.FOLDER / "sluicegate"
+PARTS: Final = ("kafka", "mysql", "object-store", "collector")
+"""The charts of the servers, by the names of their values in the umbrella chart."""
+
 VALUES: Final[Mapping[str, Path | None]] = {
     "default": None,
     "production": UMBRELLA / "values-production.yaml",
