@@ -126,13 +126,13 @@ _UNITS: Final = {
 _PASS_THROUGH: Final = (SLUICEGATE, SERIAL, SPARK, NAIVE, *OTHER_ENGINES)
 
 WORKLOADS: Final = (
-    Workload("pass-through-100", PASS_THROUGH, 100, 4_000_000, 200_000, _PASS_THROUGH),
-    Workload("pass-through-1k", PASS_THROUGH, 1000, 2_000_000, 100_000, _PASS_THROUGH),
+    Workload("pass-through-100", PASS_THROUGH, 100, 8_000_000, 200_000, _PASS_THROUGH),
+    Workload("pass-through-1k", PASS_THROUGH, 1000, 3_000_000, 100_000, _PASS_THROUGH),
     Workload(
         "ip_count",
         IP_COUNT,
         0,
-        4_000_000,
+        5_000_000,
         200_000,
         contenders=(SLUICEGATE, SERIAL, BARE, SPARK, NAIVE, FLINK),
         note=(
@@ -145,7 +145,7 @@ WORKLOADS: Final = (
         WORD_COUNT,
         WORD_COUNT,
         0,
-        2_000_000,
+        5_000_000,
         100_000,
         contenders=(SLUICEGATE, SERIAL, BARE, SPARK, FLINK),
         note=(
@@ -158,7 +158,7 @@ WORKLOADS: Final = (
         ORDERS,
         ORDERS,
         0,
-        4_000_000,
+        6_000_000,
         200_000,
         contenders=(SLUICEGATE, SERIAL, BARE, SPARK, FLINK),
         note=(
