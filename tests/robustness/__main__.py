@@ -2,7 +2,7 @@
 
 Exits with 1 if there is an anomaly. The history, the report and the logs of all drivers are in
 .work/robustness; the folder of a seed is replaced by its next run. With --sum it runs nothing, and
-prints the sum of the reports in some folders.
+prints the sum of the reports in some folders, or writes it to the file of --page.
 """
 
 from __future__ import annotations
@@ -27,16 +27,22 @@ from tests.robustness.failpoints.fault_plan import cell_named
 from tests.robustness.failpoints.s3_proxy import proxied
 from tests.robustness.history.recorder import read_history
 from tests.robustness.report.run_report import as_markdown, summarize
-from tests.robustness.report.sum_of_runs import read_report, sum_as_markdown
+from tests.robustness.report.sum_of_runs import read_report, sum_as_markdown, sum_as_page
 from tests.robustness.scenarios.long_run import LongRun
-from tests.robustness.scenarios.run_options import JOBS, EndOfRun, RunOptions
+from tests.robustness.scenarios.run_options import (
+    JOBS,
+    KINDS,
+    EndOfRun,
+    RunOptions,
+    matrix_of,
+)
 
 
 def main() -> int:
     """Run, print the report and return the exit code."""
     given = _arguments()
     if given.sum:
-        return _print_sum(given.sum)
+        return _sum(given.sum, given.page)
     return _run(_options(given))
 
 
@@ -46,7 +52,8 @@ def _run(options: RunOptions) -> int:
     # so that `kill` leaves no driver running
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
-    name = f"{options.job}-{options.delivery}{'-store' if options.store else ''}-{options.seed}"
+    kinds = [kind for kind in KINDS if getattr(options, kind)]
+    name = "-".join([options.job, options.delivery, *kinds, str(options.seed)])
     folder = work_folder() / "robustness" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -66,10 +73,13 @@ def _run(options: RunOptions) -> int:
     return 0 if report.passed else 1
 
 
-def _print_sum(folders: list[Path]) -> int:
-    """Print the sum of some runs; return the exit code."""
+def _sum(folders: list[Path], page: Path | None) -> int:
+    """Print or write the sum of some runs; return the exit code."""
     reports = [read_report(folder) for folder in dict.fromkeys(f.resolve() for f in folders)]
-    print(sum_as_markdown(reports))  # noqa: T201
+    if page is None:
+        print(sum_as_markdown(reports))  # noqa: T201
+    else:
+        page.write_text(sum_as_page(reports), encoding="utf-8")
     return 0 if all(report.passed for report in reports) else 1
 
 
@@ -100,6 +110,11 @@ def _arguments() -> argparse.Namespace:
         help="keep the checkpoint in an S3 whose requests fail; needs versitygw (make store)",
     )
     parser.add_argument(
+        "--executors",
+        action="store_true",
+        help="run executors in processes of their own, and kill them",
+    )
+    parser.add_argument(
         "--standby",
         action="store_true",
         help="keep a standby, which takes over unless its settings are others",
@@ -114,10 +129,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--sum", nargs="+", type=Path, metavar="FOLDER", help="sum up the reports of runs"
     )
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the sum here")
     given = parser.parse_args()
+    if given.store and given.executors:
+        parser.error("--store and --executors are different runs")
     try:
         for name in given.only:
-            cell_named(name, store=given.store)
+            cell_named(name, matrix_of(given))
     except ValueError as error:
         parser.error(str(error))
     return given

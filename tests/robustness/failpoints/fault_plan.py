@@ -36,6 +36,7 @@ class Actor(StrEnum):
     MYSQL_KILLED = "MySQL killed"
     MYSQL_PAUSED = "MySQL paused"
     MYSQL_CUT = "MySQL connections cut"
+    EXECUTOR = "executor killed"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
     STORE_FAILS = "store fails (500)"
@@ -63,8 +64,8 @@ OBJECTS = {
 }
 """Places of these actors: the creation of an object, with the pattern of its name."""
 
-ACTORS = tuple(actor for actor in Actor if actor not in STORE_EFFECTS)
-"""Actors that fail at a failpoint or at any moment."""
+ACTORS = tuple(a for a in Actor if a not in STORE_EFFECTS and a is not Actor.EXECUTOR)
+"""Actors that fail at a failpoint or at any moment of any run."""
 
 DRIVER_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.WORKERS, Actor.ZOMBIE})
 """Actors after which another driver starts."""
@@ -76,7 +77,15 @@ SECOND_ACTORS = tuple(actor for actor in ACTORS if actor is not Actor.ZOMBIE)
 
 
 Cell = tuple[tuple[str, str], Actor]
-"""A cell of the matrix: failpoint and sink, and the actor that fails there."""
+"""A cell of a matrix: failpoint and sink, and the actor that fails there."""
+
+
+class Matrix(StrEnum):
+    """What the first fault of each pair is drawn from."""
+
+    ANY_RUN = "any run"
+    STORE = "the object store"
+    EXECUTORS = "the executors"
 
 
 @dataclass(frozen=True)
@@ -107,10 +116,17 @@ class Strike:
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that the next driver starts with, or partitions that are added to the source."""
+    """What is changed before the next driver starts.
+
+    Args:
+        setting: name of a setting; PARTITIONS, which are added to the source; or SAVEPOINT, by which the
+            job is moved to a new checkpoint.
+        value: of the setting; how many partitions; or a failpoint where a command of the move is killed
+            before it is repeated, empty for none.
+    """
 
     setting: str
-    value: bool | int
+    value: bool | int | str
 
 
 @dataclass(frozen=True)
@@ -141,6 +157,8 @@ class PlannedFault:
         }
 
 
+PARTITIONS, SAVEPOINT = "partitions", "savepoint"
+
 CHANGES = (
     Change("overlap", value=True),
     Change("overlap", value=False),
@@ -149,11 +167,18 @@ CHANGES = (
     Change("max_records", 200_000),
     Change("inline_bytes", 0),
     Change("inline_bytes", 16 << 20),
-    Change("partitions", 1),
+    Change(PARTITIONS, 1),
 )
+
+MOVES = tuple(
+    Change(SAVEPOINT, point)
+    for point in ("", *(p for p, user in POINTS.items() if user.startswith(("savepoint:", "restore:"))))
+)
+"""Moves of the job; each of its commands may be killed once."""
 
 _SECOND_ONE_IN = 4
 _CHANGE_ONE_IN = 3
+_MOVE_ONE_IN = 3
 
 
 def places() -> list[tuple[str, str]]:
@@ -172,43 +197,46 @@ def place_name(point: str, sink: str) -> str:
     return f"{point}:{sink}" if sink else point
 
 
-def cell_named(name: str, *, store: bool) -> Cell:
-    """Return the cell 'place:actor' of the matrix, in the words of the report.
+def cell_named(name: str, matrix: Matrix) -> Cell:
+    """Return the cell 'place:actor' of a matrix, in the words of the report.
 
     Raises:
         ValueError: there is none.
     """
     place, _, actor = name.rpartition(":")
-    found = [c for c in cells_of(store=store) if (place_name(*c[0]), c[1]) == (place, actor)]
+    cells = cells_of(matrix)
+    found = [c for c in cells if (place_name(*c[0]), c[1]) == (place, actor)]
     if not found:
-        places_ = ", ".join(dict.fromkeys(place_name(*c[0]) for c in cells_of(store=store)))
-        actors = ", ".join(dict.fromkeys(c[1] for c in cells_of(store=store)))
+        places_ = ", ".join(dict.fromkeys(place_name(*c[0]) for c in cells))
+        actors = ", ".join(dict.fromkeys(c[1] for c in cells))
         raise ValueError(f"no cell {name!r}; places: {places_}; actors: {actors}")
     return found[0]
 
 
 def draw_plan(
-    seed: int, faults: int, *, store: bool = False, only: Sequence[Cell] = ()
+    seed: int, faults: int, matrix: Matrix = Matrix.ANY_RUN, *, only: Sequence[Cell] = ()
 ) -> list[PlannedFault]:
     """Return the faults of a seed; more faults continue the same plan.
 
     Args:
         seed: any number.
         faults: how many.
-        store: draw faults of an object store. Double faults still strike at failpoints.
+        matrix: of the first faults. Second ones are those of any run.
         only: draw single faults of these cells alone, and no change; if empty, of the whole matrix.
     """
     rng = random.Random(seed)
-    cells = _dealt(rng, only or cells_of(store=store))
-    plan = [_draw(rng, number, *next(cells)) for number in range(1, faults + 1)]
+    moves = random.Random(f"moves of {seed}")  # apart, so that the faults of older runs are repeated
+    cells = _dealt(rng, only or cells_of(matrix))
+    plan = [_draw(rng, moves, number, *next(cells)) for number in range(1, faults + 1)]
     return [replace(fault, second=None, change=None) for fault in plan] if only else plan
 
 
-def cells_of(*, store: bool) -> list[Cell]:
-    """Return the matrix: every place with every actor."""
-    if store:
+def cells_of(matrix: Matrix) -> list[Cell]:
+    """Return the cells of a matrix: every place with every actor."""
+    if matrix is Matrix.STORE:
         return [((name, ""), actor) for name in OBJECTS for actor in STORE_EFFECTS]
-    return [(place, actor) for place in places() for actor in ACTORS]
+    actors = (Actor.EXECUTOR,) if matrix is Matrix.EXECUTORS else ACTORS
+    return [(place, actor) for place in places() for actor in actors]
 
 
 def _dealt(rng: random.Random, cells: Sequence[Cell]) -> Iterator[Cell]:
@@ -217,7 +245,9 @@ def _dealt(rng: random.Random, cells: Sequence[Cell]) -> Iterator[Cell]:
         yield from rng.sample(cells, len(cells))
 
 
-def _draw(rng: random.Random, number: int, place: tuple[str, str], actor: Actor) -> PlannedFault:
+def _draw(
+    rng: random.Random, moves: random.Random, number: int, place: tuple[str, str], actor: Actor
+) -> PlannedFault:
     strike = Strike(*place, actor, round(rng.uniform(0.5, 8), 1))
     delay_s = round(rng.uniform(0, 3), 1)
     second_place, second_actor = rng.choice(places()[1:]), rng.choice(SECOND_ACTORS)
@@ -225,6 +255,8 @@ def _draw(rng: random.Random, number: int, place: tuple[str, str], actor: Actor)
     doubled = rng.randrange(_SECOND_ONE_IN) == 0 and actor is not Actor.ZOMBIE
     change = rng.choice(CHANGES)
     changed = rng.randrange(_CHANGE_ONE_IN) == 0 and actor in DRIVER_ACTORS
+    if changed and moves.randrange(_MOVE_ONE_IN) == 0:
+        change = moves.choice(MOVES)
     return PlannedFault(
         number, delay_s, strike, second if doubled else None, change if changed else None
     )

@@ -15,6 +15,9 @@ from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob
 EXIT_TIMEOUT_S = 120.0
 """A driver that has lost its JVM, its Python or its role must have exited by then, without help."""
 
+_EXECUTOR_TIMEOUT_S = 30.0
+_TICK_S = 0.05
+
 
 class Violated(Exception):
     """The product broke a promise: the message is an anomaly of the report."""
@@ -46,6 +49,7 @@ class Strikes:
             Actor.PYTHON: _kill_python,
             Actor.JVM: _kill_jvm,
             Actor.WORKERS: _kill_workers,
+            Actor.EXECUTOR: _kill_executor,
         }
         if strike.actor in outcomes:
             outcomes[strike.actor](driver)
@@ -112,6 +116,17 @@ def _kill_jvm(driver: Driver) -> None:
 
 def _kill_workers(driver: Driver) -> None:
     driver.signal(signal.SIGKILL, driver.workers())
+    driver.signal(signal.SIGCONT)
+
+
+def _kill_executor(driver: Driver) -> None:
+    """Kill one executor; the driver must go on with another one."""
+    deadline = time.monotonic() + _EXECUTOR_TIMEOUT_S
+    while not (executors := driver.executors()):
+        if time.monotonic() > deadline:
+            raise Violated("the driver has no executor")
+        time.sleep(_TICK_S)
+    driver.signal(signal.SIGKILL, executors[:1])
     driver.signal(signal.SIGCONT)
 
 

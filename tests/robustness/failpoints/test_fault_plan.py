@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, cell_named, cells_of, draw_plan
+from tests.robustness.failpoints.fault_plan import (
+    DRIVER_ACTORS,
+    MOVES,
+    Matrix,
+    cell_named,
+    cells_of,
+    draw_plan,
+)
 
-CELLS = len(cells_of(store=False))
+CELLS = len(cells_of(Matrix.ANY_RUN))
 
 
 def test_a_seed_draws_the_same_plan_again() -> None:
@@ -22,12 +29,12 @@ def test_more_faults_continue_the_plan_of_the_seed() -> None:
     assert draw_plan(7, CELLS + 20)[:20] == draw_plan(7, 20)
 
 
-@pytest.mark.parametrize("store", [False, True])
-def test_every_cell_comes_once_before_one_comes_twice(*, store: bool) -> None:
-    matrix = cells_of(store=store)
-    plan = draw_plan(7, len(matrix), store=store)
-    cells = [((f.strike.point, f.strike.sink), f.strike.actor) for f in plan]
-    assert sorted(cells) == sorted(matrix)
+@pytest.mark.parametrize("matrix", Matrix)
+def test_every_cell_comes_once_before_one_comes_twice(matrix: Matrix) -> None:
+    cells = cells_of(matrix)
+    plan = draw_plan(7, len(cells), matrix)
+    dealt = [((f.strike.point, f.strike.sink), f.strike.actor) for f in plan]
+    assert sorted(dealt) == sorted(cells)
 
 
 def test_double_faults_and_changed_settings_are_drawn() -> None:
@@ -36,13 +43,18 @@ def test_double_faults_and_changed_settings_are_drawn() -> None:
     assert {fault.strike.actor for fault in plan if fault.change} == DRIVER_ACTORS
 
 
+def test_the_job_is_moved_and_each_command_of_a_move_is_killed_at_each_failpoint() -> None:
+    plan = draw_plan(7, 4 * CELLS)
+    assert set(MOVES) <= {fault.change for fault in plan}
+
+
 def test_a_plan_of_given_cells_has_single_faults_of_these_alone() -> None:
     names = ["before-commit:topic:driver killed", "any moment:Kafka paused"]
-    plan = draw_plan(7, 20, only=[cell_named(name, store=False) for name in names])
+    plan = draw_plan(7, 20, only=[cell_named(name, Matrix.ANY_RUN) for name in names])
     assert {f"{fault.strike.place}:{fault.strike.actor}" for fault in plan} == set(names)
     assert not any(fault.second or fault.change for fault in plan)
 
 
 def test_an_unknown_cell_is_refused_with_the_names_of_all() -> None:
     with pytest.raises(ValueError, match=r"before-commit:topic.* driver killed"):
-        cell_named("before-commit:driver killed", store=False)
+        cell_named("before-commit:driver killed", Matrix.ANY_RUN)

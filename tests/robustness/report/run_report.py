@@ -47,7 +47,8 @@ class RunReport:
         recovery_s: time until every sink had new rows.
         reader_wait_s: longest wait of a read_committed reader.
         single, double: numbers of faults.
-        changed: faults after which a driver was started with another setting or partition.
+        changed: faults after which a driver was started with another setting, partition or checkpoint.
+        moved: those of them with another checkpoint: a savepoint has moved the job.
         missed: failures that were not at their failpoint; see ELSEWHERE.
         skipped: planned faults that did not happen, because the request to fail was not sent in time.
         unfinished: faults from which the job had not recovered when the run ended.
@@ -65,6 +66,7 @@ class RunReport:
     single: int = 0
     double: int = 0
     changed: int = 0
+    moved: int = 0
     missed: int = 0
     skipped: int = 0
     unfinished: int = 0
@@ -135,6 +137,7 @@ def _count(report: RunReport, event: Event) -> None:
     report.double += bool(second)
     report.single += not second
     report.changed += event["changed"]
+    report.moved += event["moved"]
     if event["recovery_s"]:
         times = report.recovery_s.setdefault(actor, {}).setdefault(kind, [])
         times.append(max(event["recovery_s"].values()))
@@ -149,7 +152,7 @@ def as_markdown(report: RunReport) -> str:
     summary = (
         f"{report.faults} faults in {report.seconds / 60:.1f} minutes at {run['rate']:g} records a "
         f"second: {report.single} single and {report.double} double, {report.changed} with a changed "
-        f"setting; {report.missed} not at their failpoint. {report.skipped} planned faults did not "
+        f"setting, {report.moved} of which moved the job by a savepoint; {report.missed} not at their failpoint. {report.skipped} planned faults did not "
         f"happen. {report.drivers} drivers ran, {report.taken_over} of which had been a standby; "
         f"{report.rows} records of the source were judged."
     )

@@ -32,6 +32,7 @@ def fault(number: int, recovery_s: float, **fields: object) -> Event:
         "actor": "driver killed",
         "second": None,
         "changed": False,
+        "moved": False,
         "reached": True,
         "recovery_s": {"topic": recovery_s, "table": 0.1},
         "reader_wait_s": 1.5,

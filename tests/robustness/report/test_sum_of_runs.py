@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from infra.workspace import CHECKOUT
 from tests.robustness.report.run_report import ELSEWHERE, RunReport
-from tests.robustness.report.sum_of_runs import read_report, sum_as_markdown
+from tests.robustness.report.sum_of_runs import read_report, sum_as_markdown, sum_as_page
+from tests.robustness.scenarios.run_options import KINDS
 
 KILLED, PAUSED = "driver killed", "Kafka paused"
 
 
 def report(seed: int, actor: str, place: str, recovery_s: float, **fields: object) -> RunReport:
     """Return the report of a run with one fault that passed."""
-    run = {"seed": seed, "job": "two_sinks", "delivery": "exactly-once", "store": False}
+    run = {"seed": seed, "job": "two_sinks", "delivery": "exactly-once"} | dict.fromkeys(KINDS, False)
     values = {
         "seconds": 90.0,
         "cells": {actor: {place: 1}},
@@ -46,7 +48,7 @@ def test_cells_and_times_of_all_runs_are_summed() -> None:
 def test_a_cell_counts_as_struck_once_and_only_at_its_failpoint() -> None:
     runs = [report(n, KILLED, "before-stage", 10.0) for n in (1, 2)]
     page = sum_as_markdown([*runs, report(3, PAUSED, ELSEWHERE, 5.0)])
-    assert "Struck were 1 of 250 cells" in page
+    assert "Struck were 1 of 250 cells of any run, 0 of 30 cells of the object store" in page
 
 
 @pytest.mark.parametrize(
@@ -77,3 +79,9 @@ def test_the_report_of_a_run_is_read_from_its_folder(tmp_path: Path) -> None:
 def test_a_run_that_was_killed_is_not_left_out_in_silence(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"report\.json"):
         read_report(tmp_path)
+
+
+def test_the_published_page_is_the_sum_of_the_kept_reports() -> None:
+    folders = sorted((CHECKOUT / "tests/robustness/results").iterdir())
+    page = CHECKOUT / "docs/reference/long-runs.md"
+    assert page.read_text() == sum_as_page([read_report(folder) for folder in folders])

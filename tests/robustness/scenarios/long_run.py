@@ -17,6 +17,8 @@ from tests.robustness.failpoints.fault_plan import (
     DRIVER_ACTORS,
     ENDING_ACTORS,
     OBJECTS,
+    PARTITIONS,
+    SAVEPOINT,
     STORE_EFFECTS,
     Actor,
     Change,
@@ -29,8 +31,16 @@ from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
 from tests.robustness.failpoints.strikes import Strikes, Violated
 from tests.robustness.history.recorder import Recorder
 from tests.robustness.scenarios.judgment import Stuck, judge, read_rest
-from tests.robustness.scenarios.run_options import JOBS, EndOfRun, OutOfTime, RunOptions
+from tests.robustness.scenarios.run_options import (
+    JOBS,
+    EndOfRun,
+    OutOfTime,
+    RunOptions,
+    matrix_of,
+)
+from tests.robustness.traffic.ip_count_harness import CLUSTER
 from tests.robustness.traffic.long_lived_job import ArmedFailpoints, LongLivedJob
+from tests.robustness.traffic.moved_job import moved
 from tests.robustness.traffic.packaged_job_harness import new_job_scenario
 from tests.robustness.traffic.steady_traffic import SteadyTraffic
 from tests.robustness.validate.readers import SinkReaders
@@ -110,6 +120,7 @@ class LongRun:
         self._number = 0  # of the fault that is being injected
         self._change: Change | None = None  # that the next driver starts with
         self._changed = False  # by the fault that is being injected
+        self._moves = 0  # how often the job was moved to a new checkpoint
 
     def run(self) -> None:
         """Run to the end; the outcome is in the history."""
@@ -118,6 +129,7 @@ class LongRun:
         self._traffic.start()
         self._readers.start()
         variables = self._proxy.endpoint.environment() if self._proxy else {}
+        variables |= CLUSTER if options.executors else {}
         self._job = LongLivedJob(self._scenario, self._armed, variables)
         try:
             with self._end.enforced():
@@ -144,10 +156,11 @@ class LongRun:
 
     def _inject_all(self) -> None:
         options = self._options
-        only = [cell_named(name, store=options.store) for name in options.only]
+        matrix = matrix_of(options)
+        only = [cell_named(name, matrix) for name in options.only]
         try:
             self._await_rows(time.monotonic())
-            for fault in draw_plan(options.seed, options.faults, store=options.store, only=only):
+            for fault in draw_plan(options.seed, options.faults, matrix, only=only):
                 # a run without any fault would prove nothing
                 if fault.number > 1 and self._history.now_s() > options.minutes * 60:
                     break
@@ -167,7 +180,7 @@ class LongRun:
             TooLate: the time does not suffice for that.
         """
         self._run_for(fault.delay_s)
-        drivers, began = self._job.started, time.monotonic()
+        drivers, moves, began = self._job.started, self._moves, time.monotonic()
         reached = self._reach(fault.strike)
         if not reached and fault.strike.actor in STORE_EFFECTS:
             self._history.add("skipped", **fault.strike.described())
@@ -204,6 +217,7 @@ class LongRun:
                 reached=reached,
                 second={**second.described(), "reached": second_reached} if second else None,
                 changed=self._changed,
+                moved=self._moves > moves,
                 outcome=outcome,
                 recovery_s={sink: round(at - struck, 2) for sink, at in recovered.items()},
                 reader_wait_s=round(wait_s, 2),
@@ -295,14 +309,26 @@ class LongRun:
     def _restart(self) -> None:
         """Start the next driver, with the change that the fault has planned."""
         change, self._change = self._change, None
-        scenario = self._job.scenario
-        if change is not None and change.setting == "partitions":
-            self._add_partition()
-            self._changed = True
-        elif change is not None:
-            self._changed = getattr(scenario.settings, change.setting) != change.value
-            self._job.scenario = scenario.with_settings(**{change.setting: change.value})
+        if change is not None:
+            self._changed = self._apply_change(change)
         self._job.restart()
+
+    def _apply_change(self, change: Change) -> bool:
+        """Change what the next driver starts with; return whether anything is different now."""
+        scenario = self._job.scenario
+        if change.setting == PARTITIONS:
+            self._add_partition()
+            return True
+        if change.setting == SAVEPOINT:
+            address = f"{self._scenario.settings.checkpoint}-{self._moves + 1}"
+            successor = moved(scenario, address, str(change.value))
+            if successor is None:
+                return False
+            self._moves += 1
+        else:
+            successor = scenario.with_settings(**{change.setting: change.value})
+        self._job.scenario = successor
+        return bool(successor.settings != scenario.settings)
 
     def _add_partition(self) -> None:
         settings = self._scenario.settings

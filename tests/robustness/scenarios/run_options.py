@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sluicegate.packaged_job import PackagedJob
 from sluicegate_jobs import ip_count, two_sinks
+from tests.robustness.failpoints.fault_plan import Matrix
 from tests.robustness.traffic.steady_traffic import access_lines, indicators
 
 JUDGMENT_S = 180.0
@@ -34,6 +36,10 @@ JOBS = {
 }
 
 
+KINDS = ("store", "executors", "standby")
+"""The options that make a run one of another kind."""
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """What a run does.
@@ -47,6 +53,7 @@ class RunOptions:
         delivery: another guarantee than exactly-once shows that the checker finds what it breaks.
         rate: records per second.
         store: keep the checkpoint in an object store, whose requests fail.
+        executors: run executors in processes of their own, which fail.
         standby: keep a standby, which takes over unless its settings are others.
         only: cells 'place:actor', of which alone faults are drawn; empty for the whole matrix.
     """
@@ -59,8 +66,16 @@ class RunOptions:
     delivery: str
     rate: float
     store: bool
+    executors: bool
     standby: bool
     only: tuple[str, ...]
+
+
+def matrix_of(options: RunOptions | Namespace) -> Matrix:
+    """Return what the faults of a run are drawn from."""
+    if options.store:
+        return Matrix.STORE
+    return Matrix.EXECUTORS if options.executors else Matrix.ANY_RUN
 
 
 class OutOfTime(Exception):

@@ -107,6 +107,11 @@ class Driver:
         """Return its JVM."""
         return [p for p in self.members() if p.name == "java" and p.parent == self.pid]
 
+    def executors(self) -> list[Process]:
+        """Return its executors, if they are processes of their own: the JVM has started them."""
+        parents = {process.pid for process in self.jvm()}
+        return [p for p in self.members() if p.name == "java" and p.parent in parents]
+
     def workers(self) -> list[Process]:
         """Return its Python workers and their daemon, which leads a process group of its own."""
         return [p for p in self.members() if p.group != self.pid]
