@@ -236,7 +236,7 @@ def test_the_effects_of_a_replay_in_order() -> None:
         },
     )
     assert played.names == [
-        *("ReadRecord", "LatestEpoch", "ReadOffsets", "RestoreWatermark"),
+        *("ReadRecord", "LatestEpoch", "ReadOffsets", "RestoreWatermark", "AwaitApplies"),
         *("IsMarkedApplied", "ReadDiscarded", "RefreshMarkers"),
         *(*APPLYING, *APPLYING, "PruneLog", "before-done"),
     ]

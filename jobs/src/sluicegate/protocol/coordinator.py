@@ -45,6 +45,7 @@ def run_epoch(job: Job, epoch: int) -> EpochSteps[DecidedEpoch]:
     """
     found = yield from _find_decision(job, epoch)
     if found is not None:
+        yield effects.AwaitApplies()  # of the epoch before, which the start found unapplied
         record = found
     else:
         previous = yield from _previous_record(job, epoch)

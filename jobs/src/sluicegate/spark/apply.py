@@ -157,7 +157,7 @@ def errors_of_sinks() -> Iterator[None]:
 
 
 class BackgroundApply:
-    """Runs applies in a background thread, one at a time: with `overlap`, while N+1 is staged."""
+    """Runs applies in a background thread, one at a time: while the next epoch is planned and staged."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "sluicegate-apply")
@@ -181,6 +181,11 @@ class BackgroundApply:
             with errors_of_sinks():
                 self._last_epoch = running.result()
         return self._last_epoch
+
+    def is_running(self) -> bool:
+        """Return whether an apply has not ended yet."""
+        running = self._running
+        return running is not None and not running.done()
 
     def failed(self) -> bool:
         """Return whether an apply has failed with an error that nobody has waited for yet."""

@@ -87,10 +87,17 @@ class EpochRunner:
         self._ended_ns = time.time_ns()
 
     def recover(self) -> None:
-        """Apply the overlapped epoch that a killed driver left, before the query starts."""
-        self._apply_found(pending_apply(self._context.job))
+        """Start to apply, in the background, the overlapped epoch that a killed driver left.
+
+        The query may start meanwhile: no epoch is decided before the apply has ended. An error of the
+        apply is raised as that of any apply in the background.
+        """
+        pending = run_effects(pending_apply(self._context.job), self._log_ports)
         if self._context.progress.enabled:
-            self._context.progress.before(self._newest_applied(), self._verdict)
+            self._context.progress.before(self._newest_applied(pending), self._verdict)
+        if pending is not None:
+            with self._epoch_span(pending.record.epoch) as span:
+                self._apply_ports(EpochTimings(), span).sinks.start_apply(pending)
 
     def drain(self) -> None:
         """Wait for the apply in the background, and mark the last epoch so that sinks may change.
@@ -221,14 +228,16 @@ class EpochRunner:
         found = verdict(self._reports)
         return {"reason": found.reason, "message": f"{found.sentence} {found.executors}".strip()}
 
-    def _newest_applied(self) -> int | None:
-        """Return the newest epoch that every sink has, according to the logs."""
+    def _newest_applied(self, pending: DecidedEpoch | None) -> int | None:
+        """Return the newest epoch that every sink has, according to the logs.
+
+        Args:
+            pending: the epoch that a start has to apply.
+        """
         newest = self._log.newest()
         if newest is None:
             return self._context.job.first_epoch - 1 if self._context.job.first_epoch else None
-        last = self._last_applied
-        applied = last is not None and last.record.epoch == newest
-        if applied or self._offsets.is_committed(newest):
+        if pending is None and self._offsets.is_committed(newest):
             return newest
         return newest - 1 if newest else None
 

@@ -158,6 +158,7 @@ class EpochsQuery(Run):
                     self._query: StreamingQuery = triggered.start()
         except BaseException:
             shutdown.unregister(self)
+            self._runner.background.close()
             raise
         self._started_s = time.monotonic()
         context.metrics.start_took(context.start_times.seconds)
@@ -175,8 +176,8 @@ class EpochsQuery(Run):
 
     @property
     def has_settled(self) -> bool:
-        """Whether it has completed an epoch since its start, or found no input."""
-        return self._last_epoch is not None or is_idle(self._query)
+        """Whether it has completed an epoch since its start, or has none to apply and found no input."""
+        return self._last_epoch is not None or self._is_at_rest()
 
     def await_end(self, timeout_s: float | None = None) -> bool:
         """Wait until the query ends, by default without limit; return whether it has.
@@ -206,11 +207,15 @@ class EpochsQuery(Run):
                 self._mark_applied()
             elif self._context.progress.due() and is_idle(self._query):
                 self._context.progress.idle()
-            elif self._first_idle and is_idle(self._query):
+            elif self._first_idle and self._is_at_rest():
                 self._first_idle = False
                 self._commit_source_offsets()
         self._close()
         return True
+
+    def _is_at_rest(self) -> bool:
+        """Return whether Spark has found no input, and no apply runs in the background."""
+        return is_idle(self._query) and not self._runner.background.is_running()
 
     def _report_first_plan(self) -> None:
         """Export once how long Spark took to plan the first epoch, or to find no input."""

@@ -112,16 +112,16 @@ inline release(sink) {
 
 /* --- a driver ----------------------------------------------------------------------------------- */
 
-#define AFTER_START 0
-#define AFTER_BACKGROUND 1
-#define AFTER_PREVIOUS 2
-#define AFTER_DECISION 3
-#define AFTER_LAST 4
+#define AFTER_BACKGROUND 0
+#define AFTER_PREVIOUS 1
+#define AFTER_DECISION 2
+#define AFTER_LAST 3
 
 proctype Driver(byte me) {
     byte epoch, found, tries, sink;
     byte applying, back;             /* the epoch of an apply, and where to continue after it */
-    byte background = NONE;          /* decided by this driver, and still to apply */
+    byte background = NONE;          /* decided, and still to apply */
+    bool background_replayed;        /* not decided by this driver */
     byte last_applied = NONE;
     bool overlap, replayed;
 
@@ -134,11 +134,10 @@ proctype Driver(byte me) {
         :: newest > 0 && record[newest - 1] == SEAL -> goto dead
         :: newest > 0 && DECIDED(newest - 1) && commits[newest - 1] && overlapped[newest - 1] &&
            !applied[newest - 1] ->
-            applying = newest - 1; replayed = true; back = AFTER_START; goto apply
+            background = newest - 1; background_replayed = true
         :: else
         fi
     }
-started:
     atomic { !frozen ->
         epoch = logged;
         if :: epoch > 0 && !commits[epoch - 1] -> epoch = epoch - 1; goto run_epoch :: else fi
@@ -156,19 +155,19 @@ run_epoch:                                                        /* coordinator
     atomic { !frozen ->
         if
         :: newest > epoch + 1 -> goto dead                       /* Fenced */
-        :: found != 0 && newest <= epoch + 1 -> replayed = true; goto decided
         :: else
         fi
     }
-    /* staged; now the epoch before must be in every sink */
+    /* found, or staged; now the epoch before must be in every sink */
     atomic { !frozen ->
         if
         :: background != NONE ->
-            applying = background; replayed = false; back = AFTER_BACKGROUND; goto apply
+            applying = background; replayed = background_replayed; back = AFTER_BACKGROUND; goto apply
         :: else
         fi
     }
 awaited:
+    atomic { !frozen -> if :: found != 0 -> replayed = true; goto decided :: else fi }
 #ifndef BUG_NO_SECOND_LOOK
     atomic { !frozen ->
         if
@@ -211,7 +210,7 @@ decided:
 #else
         :: overlap && overlapped[epoch] ->
 #endif
-            background = epoch
+            background = epoch; background_replayed = replayed
         :: else -> applying = epoch; back = AFTER_DECISION; goto apply
         fi
     }
@@ -228,7 +227,7 @@ ending:
     atomic { !frozen ->
         if
         :: background != NONE ->
-            applying = background; replayed = false; back = AFTER_LAST; goto apply
+            applying = background; replayed = background_replayed; back = AFTER_LAST; goto apply
         :: else -> goto dead
         fi
     }
@@ -285,9 +284,8 @@ has_it:
     }
 returned:
     atomic { !frozen ->
-        if :: applying == background -> background = NONE :: else fi;
+        if :: applying == background -> background = NONE; background_replayed = false :: else fi;
         if
-        :: back == AFTER_START -> goto started
         :: back == AFTER_BACKGROUND -> goto awaited
         :: back == AFTER_PREVIOUS -> goto ready
         :: back == AFTER_DECISION -> goto done

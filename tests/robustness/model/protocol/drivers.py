@@ -168,9 +168,7 @@ class Driver:
     def _spark(self) -> EpochSteps[None]:
         world = self.world
         if world.may_overlap:  # otherwise no record is overlapped
-            pending = yield from recovery.pending_apply(self.job)
-            if pending is not None:
-                yield from coordinator.apply(self.job, pending)
+            self._background = yield from recovery.pending_apply(self.job)
         latest: int = yield Call("read logs", lambda: max(world.offsets, default=-1))
         # a driver reads its logs once, at its start, and then relies on its memory
         end = world.offsets.get(latest - 1, 0)
