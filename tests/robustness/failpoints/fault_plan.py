@@ -172,7 +172,10 @@ CHANGES = (
 
 MOVES = tuple(
     Change(SAVEPOINT, point)
-    for point in ("", *(p for p, user in POINTS.items() if user.startswith(("savepoint:", "restore:"))))
+    for point in (
+        "",
+        *(p for p, user in POINTS.items() if user.startswith(("savepoint:", "restore:"))),
+    )
 )
 """Moves of the job; each of its commands may be killed once."""
 
@@ -225,7 +228,9 @@ def draw_plan(
         only: draw single faults of these cells alone, and no change; if empty, of the whole matrix.
     """
     rng = random.Random(seed)
-    moves = random.Random(f"moves of {seed}")  # apart, so that the faults of older runs are repeated
+    moves = random.Random(
+        f"moves of {seed}"
+    )  # apart, so that the faults of older runs are repeated
     cells = _dealt(rng, only or cells_of(matrix))
     plan = [_draw(rng, moves, number, *next(cells)) for number in range(1, faults + 1)]
     return [replace(fault, second=None, change=None) for fault in plan] if only else plan

@@ -152,8 +152,8 @@ def as_markdown(report: RunReport) -> str:
     summary = (
         f"{report.faults} faults in {report.seconds / 60:.1f} minutes at {run['rate']:g} records a "
         f"second: {report.single} single and {report.double} double, {report.changed} with a changed "
-        f"setting, {report.moved} of which moved the job by a savepoint; {report.missed} not at their failpoint. {report.skipped} planned faults did not "
-        f"happen. {report.drivers} drivers ran, {report.taken_over} of which had been a standby; "
+        f"setting, {report.moved} of which moved the job by a savepoint; {report.missed} not at their "
+        f"failpoint. {report.skipped} planned faults did not happen. {report.drivers} drivers ran, {report.taken_over} of which had been a standby; "
         f"{report.rows} records of the source were judged."
     )
     lines = [f"# Seed {run['seed']}, {run['job']}, {run['delivery']}", "", summary, ""]

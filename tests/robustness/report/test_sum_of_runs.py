@@ -17,7 +17,9 @@ KILLED, PAUSED = "driver killed", "Kafka paused"
 
 def report(seed: int, actor: str, place: str, recovery_s: float, **fields: object) -> RunReport:
     """Return the report of a run with one fault that passed."""
-    run = {"seed": seed, "job": "two_sinks", "delivery": "exactly-once"} | dict.fromkeys(KINDS, False)
+    run = {"seed": seed, "job": "two_sinks", "delivery": "exactly-once"} | dict.fromkeys(
+        KINDS, False
+    )
     values = {
         "seconds": 90.0,
         "cells": {actor: {place: 1}},

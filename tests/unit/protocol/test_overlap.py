@@ -47,9 +47,9 @@ def nothing_pending(_job: object, _record: object) -> Iterator[Any]:
     yield LatestEpoch()
 
 
-def test_a_committed_epoch_that_no_sink_has_is_applied_at_the_next_start() -> None:
+def test_a_committed_epoch_that_no_sink_has_is_applied_before_the_next_driver_decides() -> None:
     world = killed_before_its_apply(overlapping())
-    until(world.start("B"), "log offsets")
+    until(world.start("B"), "CreateRecord")
     assert all(invariants.has_epoch(sink, world.decided[1]) for sink in world.sinks.values())
 
 
@@ -139,7 +139,7 @@ def test_switching_overlap_on_over_a_decided_epoch_applies_it_before_spark_commi
     completes(world)
 
 
-def test_switching_overlap_off_over_a_committed_epoch_applies_it_at_the_start() -> None:
+def test_a_driver_without_overlap_applies_a_committed_epoch_before_it_decides() -> None:
     world = killed_before_its_apply(overlapping())
-    until(world.start("B", overlap=False), "log offsets")
+    until(world.start("B", overlap=False), "CreateRecord")
     assert all(invariants.has_epoch(sink, world.decided[1]) for sink in world.sinks.values())

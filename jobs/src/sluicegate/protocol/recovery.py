@@ -2,7 +2,8 @@
 
 There is at most one such epoch, because an epoch is decided only after the one before is applied.
 `pending_apply` is for a start of the query: Spark itself runs an epoch again unless it has committed
-it, so only an overlapped epoch is left to apply; that may go on while the query starts. `unapplied` is for a run that starts no query.
+it, so only an overlapped epoch is left to apply. That may go on while the query starts. `unapplied`
+is for a run that starts no query.
 """
 
 from __future__ import annotations

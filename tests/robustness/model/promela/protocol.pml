@@ -236,7 +236,7 @@ finished:
 
 apply:                                                           /* coordinator.apply */
     atomic { !frozen ->
-        if :: replayed && applied[applying] -> goto returned :: else fi;
+        if :: replayed && applied[applying] -> last_applied = applying; goto returned :: else fi;
         sink = KAFKA; tries = TRIES
     }
 open:
