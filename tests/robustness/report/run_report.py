@@ -153,8 +153,9 @@ def as_markdown(report: RunReport) -> str:
         f"{report.faults} faults in {report.seconds / 60:.1f} minutes at {run['rate']:g} records a "
         f"second: {report.single} single and {report.double} double, {report.changed} with a changed "
         f"setting, {report.moved} of which moved the job by a savepoint; {report.missed} not at their "
-        f"failpoint. {report.skipped} planned faults did not happen. {report.drivers} drivers ran, {report.taken_over} of which had been a standby; "
-        f"{report.rows} records of the source were judged."
+        f"failpoint. {report.skipped} planned faults did not happen. {report.drivers} drivers ran, "
+        f"{report.taken_over} of which had been a standby; {report.rows} records of the source were "
+        "judged."
     )
     lines = [f"# Seed {run['seed']}, {run['job']}, {run['delivery']}", "", summary, ""]
     if report.unfinished:
