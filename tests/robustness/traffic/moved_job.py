@@ -7,12 +7,19 @@ import subprocess
 import sys
 from typing import Final
 
+from sluicegate.deployment.environment import APPLY_ONLY, DriverVariable
 from sluicegate.errors import EpochUnfinished, SavepointRefused
 from sluicegate.failpoints import POINTS, VARIABLE
+from sluicegate.savepoints.catalog import Savepoint
 from sluicegate.savepoints.restore import restore_savepoint
 from sluicegate.savepoints.take import take_savepoint
 from sluicegate.storage.object_store import open_store
-from tests.robustness.traffic.ip_count_harness import environment
+from tests.robustness.traffic.ip_count_harness import (
+    command_of,
+    environment,
+    new_log_file,
+    start,
+)
 from tests.robustness.traffic.packaged_job_harness import JobScenario
 
 _TIMEOUT_S: Final = 60.0
@@ -21,27 +28,48 @@ _TIMEOUT_S: Final = 60.0
 def moved(scenario: JobScenario, checkpoint: str, dies_at: str) -> JobScenario | None:
     """Seal the checkpoint of a job that does not run, and restore its savepoint into another one.
 
+    If an epoch may not be in every sink, a driver that applies it runs before.
+
     Args:
         scenario: the job.
         checkpoint: address of the new checkpoint; the savepoint is in a folder beside it.
         dies_at: a failpoint where a command is killed before it is repeated; empty for none.
 
     Returns:
-        The job on its new checkpoint; None if it has no complete epoch yet, or if an epoch may not be in
-        every sink: then nothing was sealed.
+        The job on its new checkpoint; None if it cannot be sealed, because Spark has not committed its
+        newest epoch. Then nothing has changed.
     """
-    before, folder = str(scenario.settings.checkpoint), f"{checkpoint}-savepoints"
     restores = POINTS.get(dies_at, "").startswith("restore:")
-    if dies_at and not restores:
-        _kill_at(dies_at, "take", before, folder, "--seal")
-    try:
-        savepoint = take_savepoint(open_store(before), folder, seal=True)
-    except (EpochUnfinished, SavepointRefused):
+    folder, take_dies_at = f"{checkpoint}-savepoints", "" if restores else dies_at
+    savepoint = _sealed(scenario, folder, take_dies_at)
+    if savepoint is None:
+        _apply_decided(scenario)
+        savepoint = _sealed(scenario, folder, take_dies_at)
+    if savepoint is None:
         return None
     if restores:
         _kill_at(dies_at, "restore", savepoint.url, checkpoint)
     restore_savepoint(open_store(savepoint.url), open_store(checkpoint))
     return scenario.with_settings(checkpoint=checkpoint)
+
+
+def _sealed(scenario: JobScenario, folder: str, dies_at: str) -> Savepoint | None:
+    """Take a savepoint that seals the checkpoint; return None if that is refused."""
+    checkpoint = str(scenario.settings.checkpoint)
+    if dies_at:
+        _kill_at(dies_at, "take", checkpoint, folder, "--seal")
+    try:
+        return take_savepoint(open_store(checkpoint), folder, seal=True)
+    except (EpochUnfinished, SavepointRefused):
+        return None
+
+
+def _apply_decided(scenario: JobScenario) -> None:
+    """Run a driver that applies the newest decision and starts no query."""
+    command = command_of(scenario.job.name, scenario.settings)
+    log = new_log_file(scenario.folder)
+    result = start(command, log, {DriverVariable.MODE: APPLY_ONLY}).wait()
+    assert result.code == 0, result.log
 
 
 def _kill_at(point: str, *arguments: str) -> None:
