@@ -31,12 +31,15 @@ class DecidedState:
         rows: sink -> rows of all decided epochs, including those that a restored job's parents wrote
             into the same sinks; None if the oldest records are pruned.
         covered: partition of the source -> the first offset that no decided epoch has read.
+        has_all_records: whether the retained records decided every row in the sinks: none is pruned, and
+            no parent of a restored job has written any.
     """
 
     newest: EpochRecord | None = None
     attempts: Mapping[int, str] = field(default_factory=dict)
     rows: Mapping[str, int] | None = None
     covered: Mapping[int, int] = field(default_factory=dict)
+    has_all_records: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,14 +104,16 @@ def read_decided(objects: ObjectStore, topic: str | None) -> DecidedState:
     ancestry, lineage = read_ancestry(objects), read_lineage(objects)
     if newest is None:
         covered = _covered(objects, ancestry.epoch, topic) if ancestry else {}
-        return DecidedState(rows={}, covered=covered)
-    complete = (lineage.first_epoch if lineage else 0) in attempts
+        return DecidedState(rows={}, covered=covered, has_all_records=ancestry is None)
+    has_all = complete = (lineage.first_epoch if lineage else 0) in attempts
     if ancestry is not None:
         complete = complete and ancestry.rows is not None
-        for sink, inherited in ancestry.inherited_rows(newest).items():
-            rows[sink] = rows.get(sink, 0) + inherited
+        inherited = ancestry.inherited_rows(newest)
+        has_all = complete and not any(inherited.values())
+        for sink, number in inherited.items():
+            rows[sink] = rows.get(sink, 0) + number
     covered = _covered(objects, newest.epoch, topic)
-    return DecidedState(newest, attempts, rows if complete else None, covered)
+    return DecidedState(newest, attempts, rows if complete else None, covered, has_all)
 
 
 def _covered(objects: ObjectStore, epoch: int, topic: str | None) -> Mapping[int, int]:
