@@ -102,7 +102,7 @@ model: environment ## Search the Promela model of the commit protocol, with Spin
 	@$(PY) -m tests.robustness.model.promela.check
 
 robustness: environment classes ## Inject the faults of a seed into a running job (SEED=7, FAULTS=100, JOB=ip_count, QUICK=1: below 10 minutes; SUM="FOLDER...": sum up reports)
-	@$(PY) -m tests.robustness $(if $(SUM),--sum $(SUM)) $(if $(QUICK),--minutes 4 --end-minutes 10) $(if $(SEED),--seed $(SEED)) \
+	@$(PY) -m tests.robustness $(if $(SUM),--sum $(SUM)) $(if $(PAGE),--page $(PAGE)) $(if $(QUICK),--minutes 4 --end-minutes 10) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(FAULTS),--faults $(FAULTS)) $(if $(JOB),--job $(JOB)) $(ARGS)
 
 docs: environment $(DOCS)/.installed ## Write docs/reference from the code and build the site in .work/site

@@ -2,7 +2,7 @@
 
 Exits with 1 if there is an anomaly. The history, the report and the logs of all drivers are in
 .work/robustness; the folder of a seed is replaced by its next run. With --sum it runs nothing, and
-prints the sum of the reports in some folders, or writes it to the file of --page.
+prints the sum of the reports in some folders; with --page it writes that of the published runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from tests.robustness.failpoints.fault_plan import cell_named
 from tests.robustness.failpoints.s3_proxy import proxied
 from tests.robustness.history.recorder import read_history
 from tests.robustness.report.run_report import as_markdown, summarize
-from tests.robustness.report.sum_of_runs import read_report, sum_as_markdown, sum_as_page
+from tests.robustness.report.sum_of_runs import (
+    published_reports,
+    read_report,
+    sum_as_markdown,
+    sum_as_page,
+)
 from tests.robustness.scenarios.long_run import LongRun
 from tests.robustness.scenarios.run_options import (
     JOBS,
@@ -42,7 +47,10 @@ def main() -> int:
     """Run, print the report and return the exit code."""
     given = _arguments()
     if given.sum:
-        return _sum(given.sum, given.page)
+        return _print_sum(given.sum)
+    if given.page:
+        given.page.write_text(sum_as_page(published_reports()), encoding="utf-8")
+        return 0
     return _run(_options(given))
 
 
@@ -73,13 +81,10 @@ def _run(options: RunOptions) -> int:
     return 0 if report.passed else 1
 
 
-def _sum(folders: list[Path], page: Path | None) -> int:
-    """Print or write the sum of some runs; return the exit code."""
+def _print_sum(folders: list[Path]) -> int:
+    """Print the sum of some runs; return the exit code."""
     reports = [read_report(folder) for folder in dict.fromkeys(f.resolve() for f in folders)]
-    if page is None:
-        print(sum_as_markdown(reports))  # noqa: T201
-    else:
-        page.write_text(sum_as_page(reports), encoding="utf-8")
+    print(sum_as_markdown(reports))  # noqa: T201
     return 0 if all(report.passed for report in reports) else 1
 
 
@@ -129,7 +134,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--sum", nargs="+", type=Path, metavar="FOLDER", help="sum up the reports of runs"
     )
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write the sum here")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the page of the published runs")
     given = parser.parse_args()
     if given.store and given.executors:
         parser.error("--store and --executors are different runs")

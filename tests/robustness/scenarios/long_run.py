@@ -128,8 +128,8 @@ class LongRun:
         self._history.add("run", **dataclasses.asdict(options))
         self._traffic.start()
         self._readers.start()
-        variables = self._proxy.endpoint.environment() if self._proxy else {}
-        variables |= CLUSTER if options.executors else {}
+        store = self._proxy.endpoint.environment() if self._proxy else {}
+        variables = {**store, **(CLUSTER if options.executors else {})}
         self._job = LongLivedJob(self._scenario, self._armed, variables)
         try:
             with self._end.enforced():
