@@ -134,7 +134,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--sum", nargs="+", type=Path, metavar="FOLDER", help="sum up the reports of runs"
     )
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write the page of the published runs")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="write the page of the published runs"
+    )
     given = parser.parse_args()
     if given.store and given.executors:
         parser.error("--store and --executors are different runs")

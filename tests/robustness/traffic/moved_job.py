@@ -32,7 +32,7 @@ def moved(scenario: JobScenario, checkpoint: str, dies_at: str) -> JobScenario |
 
     Args:
         scenario: the job.
-        checkpoint: address of the new checkpoint; the savepoint is in a folder beside it.
+        checkpoint: address of the new checkpoint; the savepoint is in a folder next to it.
         dies_at: a failpoint where a command is killed before it is repeated; empty for none.
 
     Returns:
