@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sluicegate.deployment.progress import VerdictReport
 from sluicegate.errors import EpochUnfinished, SluicegateError
 from sluicegate.protocol.coordinator import apply, run_epoch
-from sluicegate.protocol.effects import LogSteps, run_effects
+from sluicegate.protocol.effects import run_effects
 from sluicegate.protocol.ports import ApplyPorts, LogPorts
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
 from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied, unapplied_record
@@ -23,7 +23,6 @@ from sluicegate.spark.apply import (
     BackgroundApply,
     SinkMarkers,
     close_writers,
-    errors_of_sinks,
 )
 from sluicegate.spark.pacing import deadline
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
@@ -96,8 +95,7 @@ class EpochRunner:
         if self._context.progress.enabled:
             self._context.progress.before(self._newest_applied(pending), self._verdict)
         if pending is not None:
-            with self._epoch_span(pending.record.epoch) as span:
-                self._apply_ports(EpochTimings(), span).sinks.start_apply(pending)
+            self._start_apply(pending)
 
     def drain(self) -> None:
         """Wait for the apply in the background, and mark the last epoch so that sinks may change.
@@ -146,8 +144,10 @@ class EpochRunner:
         """
         context, epoch = self._context, None
         try:
-            decided = self._apply_found(unapplied(context.job))
+            decided = run_effects(unapplied(context.job), self._log_ports)
             if decided is not None:
+                self._start_apply(decided)
+                self.background.wait()
                 run_effects(mark_applied(decided), self._log_ports)
                 epoch = decided.record.epoch
         finally:
@@ -189,16 +189,10 @@ class EpochRunner:
         self._after_apply(decided, timings, span)
         return epoch
 
-    def _apply_found(self, find: LogSteps[DecidedEpoch | None]) -> DecidedEpoch | None:
-        decided = run_effects(find, self._log_ports)
-        if decided is not None:
-            epoch, timings = decided.record.epoch, EpochTimings()
-            with deadline(epoch, self._timeout_s), self._epoch_span(epoch) as span:
-                ports = self._apply_ports(timings, span)
-                with errors_of_sinks():
-                    run_effects(apply(self._context.job, decided), ports)
-            self._after_apply(decided, timings, span)
-        return decided
+    def _start_apply(self, found: DecidedEpoch) -> None:
+        """Start to apply, in the background, an epoch that this process found decided."""
+        with self._epoch_span(found.record.epoch) as span:
+            self._apply_ports(EpochTimings(), span).sinks.start_apply(found)
 
     def _after_apply(self, decided: DecidedEpoch, timings: EpochTimings, span: Span) -> None:
         """End the epoch's span, report, count and log the epoch, which every sink has."""
@@ -234,7 +228,7 @@ class EpochRunner:
         Args:
             pending: the epoch that a start has to apply.
         """
-        newest = self._log.newest()
+        newest = self._log.newest() if pending is None else pending.record.epoch
         if newest is None:
             return self._context.job.first_epoch - 1 if self._context.job.first_epoch else None
         if pending is None and self._offsets.is_committed(newest):
