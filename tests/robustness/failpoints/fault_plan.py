@@ -170,13 +170,9 @@ CHANGES = (
     Change(PARTITIONS, 1),
 )
 
-MOVES = tuple(
-    Change(SAVEPOINT, point)
-    for point in (
-        "",
-        *(p for p, user in POINTS.items() if user.startswith(("savepoint:", "restore:"))),
-    )
-)
+_MOVE_POINTS = [p for p, user in POINTS.items() if user.startswith(("savepoint:", "restore:"))]
+
+MOVES = tuple(Change(SAVEPOINT, point) for point in ("", *_MOVE_POINTS))
 """Moves of the job; each of its commands may be killed once."""
 
 _SECOND_ONE_IN = 4
@@ -228,9 +224,8 @@ def draw_plan(
         only: draw single faults of these cells alone, and no change; if empty, of the whole matrix.
     """
     rng = random.Random(seed)
-    moves = random.Random(
-        f"moves of {seed}"
-    )  # apart, so that the faults of older runs are repeated
+    # apart, so that the faults of older runs are repeated
+    moves = random.Random(f"moves of {seed}")
     cells = _dealt(rng, only or cells_of(matrix))
     plan = [_draw(rng, moves, number, *next(cells)) for number in range(1, faults + 1)]
     return [replace(fault, second=None, change=None) for fault in plan] if only else plan

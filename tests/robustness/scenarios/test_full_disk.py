@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,14 +14,13 @@ from infra.local_services import Services
 from tests.robustness.traffic.ip_count_harness import (
     DRIVER_TIMEOUT_S,
     LINES,
-    RunningDriver,
     access_lines,
     command_of,
     count_unparsed,
-    environment,
     feed,
     new_log_file,
     new_scenario,
+    start,
 )
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -39,19 +37,10 @@ def _may_mount() -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _start_on_small_disk(command: list[str], disk: Path, log: Path) -> RunningDriver:
-    """Start a Python module in a namespace where a folder is a disk of 16 MB."""
+def _small_disk(folder: Path) -> list[str]:
+    """Return a command that executes another one, for which a folder is a disk of 16 MB."""
     mount = 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"'
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*_NAMESPACE, "sh", "-c", mount, disk, sys.executable, "-m", *command],
-            env=environment(),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    return RunningDriver(process, log)
+    return [*_NAMESPACE, "sh", "-c", mount, str(folder)]
 
 
 def _fill(file: Path) -> None:
@@ -78,7 +67,7 @@ def test_a_job_whose_checkpoint_was_on_a_full_disk_goes_on_and_is_exact(
         restart_delay_s=1.0,
     )
     command = command_of("ip_count", scenario.settings, supervised=True)
-    driver = _start_on_small_disk(command, disk, new_log_file(tmp_path))
+    driver = start(command, new_log_file(tmp_path), within=_small_disk(disk))
     try:
         driver.wait_for("epoch 1 committed")
         seen = Path(f"/proc/{driver.process.pid}/root") / disk.relative_to("/")

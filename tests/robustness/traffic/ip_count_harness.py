@@ -188,11 +188,21 @@ def start(
     log: Path,
     variables: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
+    *,
+    within: Sequence[str] = (),
 ) -> RunningDriver:
-    """Start a Python module with arguments as the leader of a new session."""
+    """Start a Python module with arguments as the leader of a new session.
+
+    Args:
+        command: the module and its arguments.
+        log: file for its output.
+        variables: more than those of `environment`.
+        pass_fds: file descriptors that it inherits.
+        within: a command that executes the one after it, such as `unshare`.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", *command],
+            [*within, sys.executable, "-m", *command],
             env=environment(variables),
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
+from pathlib import Path
 from typing import Final
 
 from sluicegate.deployment.environment import APPLY_ONLY, DriverVariable
@@ -14,12 +13,7 @@ from sluicegate.savepoints.catalog import Savepoint
 from sluicegate.savepoints.restore import restore_savepoint
 from sluicegate.savepoints.take import take_savepoint
 from sluicegate.storage.object_store import open_store
-from tests.robustness.traffic.ip_count_harness import (
-    command_of,
-    environment,
-    new_log_file,
-    start,
-)
+from tests.robustness.traffic.ip_count_harness import new_log_file, start
 from tests.robustness.traffic.packaged_job_harness import JobScenario
 
 _TIMEOUT_S: Final = 60.0
@@ -48,7 +42,8 @@ def moved(scenario: JobScenario, checkpoint: str, dies_at: str) -> JobScenario |
     if savepoint is None:
         return None
     if restores:
-        _kill_at(dies_at, "restore", savepoint.url, checkpoint)
+        log = new_log_file(scenario.folder)
+        _kill_at(dies_at, log, "restore", savepoint.url, checkpoint)
     restore_savepoint(open_store(savepoint.url), open_store(checkpoint))
     return scenario.with_settings(checkpoint=checkpoint)
 
@@ -57,7 +52,8 @@ def _sealed(scenario: JobScenario, folder: str, dies_at: str) -> Savepoint | Non
     """Take a savepoint that seals the checkpoint; return None if that is refused."""
     checkpoint = str(scenario.settings.checkpoint)
     if dies_at:
-        _kill_at(dies_at, "take", checkpoint, folder, "--seal")
+        log = new_log_file(scenario.folder)
+        _kill_at(dies_at, log, "take", checkpoint, folder, "--seal")
     try:
         return take_savepoint(open_store(checkpoint), folder, seal=True)
     except (EpochUnfinished, SavepointRefused):
@@ -66,22 +62,13 @@ def _sealed(scenario: JobScenario, folder: str, dies_at: str) -> Savepoint | Non
 
 def _apply_decided(scenario: JobScenario) -> None:
     """Run a driver that applies the newest decision and starts no query."""
-    command = command_of(scenario.job.name, scenario.settings)
-    log = new_log_file(scenario.folder)
-    result = start(command, log, {DriverVariable.MODE: APPLY_ONLY}).wait()
+    result = scenario.start(env={DriverVariable.MODE: APPLY_ONLY}).wait()
     assert result.code == 0, result.log
 
 
-def _kill_at(point: str, *arguments: str) -> None:
+def _kill_at(point: str, log: Path, *arguments: str) -> None:
     """Run `sluicegate savepoint` until it is killed at a failpoint, or refuses."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sluicegate.cli", "savepoint", *arguments],
-        env=environment({VARIABLE: f"{point}=kill-self"}),
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode != 0, f"{point} was not passed: {done.stdout}"
-    refused = any(error.__name__ in done.stderr for error in (EpochUnfinished, SavepointRefused))
-    assert done.returncode == -signal.SIGKILL or refused, done.stderr
+    command = ["sluicegate.cli", "savepoint", *arguments]
+    result = start(command, log, {VARIABLE: f"{point}=kill-self"}).wait(_TIMEOUT_S)
+    refused = any(error.__name__ in result.log for error in (EpochUnfinished, SavepointRefused))
+    assert result.code == -signal.SIGKILL or (refused and result.code > 0), result
