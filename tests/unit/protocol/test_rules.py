@@ -1,7 +1,7 @@
 """Rules 1 to 5 (docs/concepts/protocol.md) in the coordinator, one directed schedule per claim.
 
 Each test has the number of its rule in its name and fails if the rule is removed from the coordinator.
-Rules 8 to 16 are in test_rules_applying.py.
+Rules 8 to 16 are in test_rules_applying.py and test_rules_chain.py.
 """
 
 from __future__ import annotations
