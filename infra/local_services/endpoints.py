@@ -24,7 +24,7 @@ class KafkaEndpoint:
     bootstrap: str
 
     def admin(self) -> AdminClient:
-        """Return an admin client."""
+        """Return an admin client. Keep it in a name until its results are there."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": _QUIET})
 
     def create_topic(

@@ -102,7 +102,10 @@ def test_tail_leaves_no_group_and_a_second_run_prints_the_same(
         == values(run_tail(services, topic, *options))
         == ["a", "b"]
     )
-    groups = services.kafka.admin().list_consumer_groups(request_timeout=10).result(20).valid
+    admin = (
+        services.kafka.admin()
+    )  # a name: when the client is collected, its pending results are lost
+    groups = admin.list_consumer_groups(request_timeout=10).result(20).valid
     assert not [
         group.group_id for group in groups if group.group_id.startswith("sluicegate.reader")
     ]

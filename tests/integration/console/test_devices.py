@@ -142,14 +142,14 @@ def test_a_job_and_its_epochs_are_reached_by_keyboard_alone(visit: Visit, addres
     page = visit("/")
     _tab_to(page, f"job-{FULL}")
     page.keyboard.press("Enter")
-    expect(page).to_have_url(f"{address}/job/{FULL}")
+    _expect_loaded(page, f"{address}/job/{FULL}")
     _tab_to(page, f"bar-{FULL}-{EPOCHS - 2}")
     page.keyboard.press("Enter")
-    expect(page).to_have_url(f"{address}/job/{FULL}/epoch/{EPOCHS - 2}")
+    _expect_loaded(page, f"{address}/job/{FULL}/epoch/{EPOCHS - 2}")
     page.keyboard.press("ArrowLeft")
-    expect(page).to_have_url(f"{address}/job/{FULL}/epoch/{EPOCHS - 3}")
+    _expect_loaded(page, f"{address}/job/{FULL}/epoch/{EPOCHS - 3}")
     page.keyboard.press("ArrowRight")
-    expect(page).to_have_url(f"{address}/job/{FULL}/epoch/{EPOCHS - 2}")
+    _expect_loaded(page, f"{address}/job/{FULL}/epoch/{EPOCHS - 2}")
 
 
 def test_each_place_that_can_have_the_focus_shows_it(visit: Visit) -> None:
@@ -181,6 +181,12 @@ def test_the_focus_survives_that_the_page_is_made_again(
     write_epoch(store, lineage, last + 1, time.time_ns() // 1_000_000)
     expect(page.locator("#ledger")).to_contain_text(f"to {last + 1}", timeout=APPEARS_MS)
     expect(place).to_be_focused()
+
+
+def _expect_loaded(page: Page, url: str) -> None:
+    """Wait until a page is loaded: before, its script does not see a key."""
+    expect(page).to_have_url(url)
+    page.wait_for_load_state()
 
 
 def _tab_to(page: Page, id_: str) -> None:
