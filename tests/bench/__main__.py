@@ -197,6 +197,8 @@ def _selected(options: argparse.Namespace, arguments: Sequence[str]) -> Results:
     workloads = [w for w in WORKLOADS if options.only in (None, w.name)]
     if options.only in (None, growth.PARTITIONS):
         workloads += growth.partition_workloads(options.cores)
+    if options.only in (None, growth.EXECUTORS):
+        workloads += growth.executor_workloads()
     if options.only in (None, growth.STATE):
         workloads += growth.state_workloads(many_keys=options.many_keys)
     if options.contenders:

@@ -39,7 +39,7 @@ def main() -> int:
     settings = dict(SESSION)
     if order.contender == SPARK_JDBC:
         settings["spark.driver.extraClassPath"] = driver_jar()
-    spark = session("bench", master=f"local[{order.cores}]", settings=settings)
+    spark = session("bench", master=order.spark_master, settings=settings)
     started: Started | None = None
     error = ""
     try:

@@ -1,7 +1,7 @@
 """The workloads of growth: one thing grows, the rest stays. Pure.
 
-Partitions and cores: throughput of a copy. Keys: the time of an epoch against the size of a state. Epochs:
-the start of a driver against the length of its log (`start_time` measures it).
+Partitions, cores and executors: throughput of a copy. Keys: the time of an epoch against the size of a
+state. Epochs: the start of a driver against the length of its log (`start_time` measures it).
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Final
 from tests.bench.plan import KEY_COUNT, PASS_THROUGH, SLUICEGATE, SPARK, Workload
 
 PARTITIONS: Final = "growth-partitions"
+EXECUTORS: Final = "growth-executors"
 STATE: Final = "growth-state"
 START: Final = "growth-start"
-NAMES: Final = (PARTITIONS, STATE, START)
+NAMES: Final = (PARTITIONS, EXECUTORS, STATE, START)
 """Values of `--only`."""
 
 PARTITION_COUNTS: Final = (1, 2, 4, 8)
 CORES: Final = (2,)
+EXECUTOR_COUNTS: Final = (1, 2, 4)
+"""Of one thread each."""
 KEY_COUNTS: Final = (10_000, 100_000, 1_000_000)
 MANY_KEYS: Final = 10_000_000
 """Ten minutes a run and 2 GB in the checker, so only with `--many-keys`."""
@@ -63,6 +66,23 @@ def partition_workloads(cores: Sequence[int] = CORES) -> list[Workload]:
         )
         for used in cores
         for partitions in PARTITION_COUNTS
+    ]
+
+
+def executor_workloads() -> list[Workload]:
+    """Return a copy of 100 B records for each number of executors."""
+    return [
+        Workload(
+            f"{EXECUTORS}-{executors}",
+            PASS_THROUGH,
+            100,
+            _COPIED,
+            _COPY_EPOCH,
+            CONTENDERS,
+            cores=1,
+            executors=executors,
+        )
+        for executors in EXECUTOR_COUNTS
     ]
 
 

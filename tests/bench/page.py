@@ -111,6 +111,7 @@ def _lines(joined: Joined, plot: Plot) -> Iterator[str]:
     yield from _recoveries(joined)
     yield from ("", "## Growth")
     yield from page_growth.partitions(joined, plot)
+    yield from page_growth.executors(joined, plot)
     yield from page_growth.state(joined, plot)
     yield from page_growth.starts(joined, plot)
     yield from _operator(joined)

@@ -46,6 +46,37 @@ def partitions(joined: Joined, plot: Plot) -> Iterator[str]:
     yield from ("", plot(name, title, charts.lines(title, "partitions", "records/s", series)))
 
 
+def executors(joined: Joined, plot: Plot) -> Iterator[str]:
+    """Yield throughput by executors."""
+    name = growth.EXECUTORS
+    yield from ("", "### Throughput by executors", "", command(name), "")
+    grown = [w for w in joined.workloads.values() if w.name.startswith(name)]
+    if not grown:
+        yield NOT_MEASURED
+        return
+    yield "Executors are processes of one thread on the machine that also runs driver and brokers."
+    yield ""
+    yield from table(
+        ("executors", "", "records/s", "CPU µs/record", "runs"),
+        [
+            (
+                workload.executors,
+                contender,
+                cell(joined, workload.name, contender, "records_s", 0),
+                cell(joined, workload.name, contender, "cpu_us", 1),
+                joined.sound(workload.name, contender),
+            )
+            for workload in grown
+            for contender in workload.contenders
+        ],
+    )
+    series: Series = {}
+    for workload, contender, value in _measured(joined, grown, "records_s"):
+        series.setdefault(contender, []).append((workload.executors, value))
+    title = "Records a second by executors"
+    yield from ("", plot(name, title, charts.lines(title, "executors", "records/s", series)))
+
+
 def state(joined: Joined, plot: Plot) -> Iterator[str]:
     """Yield the time of an epoch by the size of the state."""
     name = growth.STATE

@@ -79,6 +79,7 @@ class Workload:
         partitions: of the source and of the sink; 4 are what the packaged jobs create.
         cores: threads of Spark's session, and the parallelism of other engines.
         keys: different keys of KEY_COUNT, each of which is once in the first `keys` records.
+        executors: processes that run the tasks, `cores` threads each; 0: Spark's driver runs them.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Workload:
     partitions: int = 4
     cores: int = 2
     keys: int = 0
+    executors: int = 0
 
     def of_size(self, records: int) -> Workload:
         """Return the workload with another number of records, in at least ten epochs."""
@@ -293,6 +295,7 @@ class Order:
         trigger: an interval, or 'available-now'.
         apply_wait_s: as in the workload.
         cores: as in the workload.
+        executors: as in the workload.
     """
 
     kind: str
@@ -306,6 +309,14 @@ class Order:
     trigger: str
     apply_wait_s: float = 0.0
     cores: int = 2
+    executors: int = 0
+
+    @property
+    def spark_master(self) -> str:
+        """The master of Spark's session: threads of the driver, or executors of 1 GiB."""
+        if self.executors:
+            return f"local-cluster[{self.executors},{self.cores},1024]"
+        return f"local[{self.cores}]"
 
     @property
     def staging_table(self) -> str:

@@ -106,9 +106,14 @@ def describe(workload: Workload) -> str:
     keys = f", {workload.keys:,} keys" if workload.keys else ""
     return (
         f"{workload.records:,} {workload.unit}{keys}, epochs of {workload.epoch_records:,}, "
-        f"{workload.partitions} partitions, {workload.cores} cores, {COMPRESSION}, "
+        f"{workload.partitions} partitions, {_parallelism(workload)}, {COMPRESSION}, "
         f"without the first {workload.warm_up_epochs} epochs"
     )
+
+
+def _parallelism(workload: Workload) -> str:
+    cores = "1 core" if workload.cores == 1 else f"{workload.cores} cores"
+    return f"{workload.executors} executors of {cores}" if workload.executors else cores
 
 
 def _throughput(results: Results, workload: Workload) -> Iterator[str]:

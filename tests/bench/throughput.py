@@ -84,6 +84,7 @@ def _order(turn: Turn, source: Source, services: Services) -> Order:
         trigger=AVAILABLE_NOW,
         apply_wait_s=turn.workload.apply_wait_s,
         cores=turn.workload.cores,
+        executors=turn.workload.executors,
     )
 
 

@@ -27,6 +27,13 @@ def test_partitions_grow_for_each_number_of_cores() -> None:
     }
 
 
+def test_executors_grow_with_one_thread_each() -> None:
+    workloads = growth.executor_workloads()
+    assert [(w.executors, w.cores) for w in workloads] == [
+        (executors, 1) for executors in growth.EXECUTOR_COUNTS
+    ]
+
+
 def test_as_many_epochs_are_measured_for_each_size_of_the_state() -> None:
     measured = {
         w.records // w.epoch_records - w.warm_up_epochs

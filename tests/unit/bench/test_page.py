@@ -106,7 +106,10 @@ def test_a_page_without_files_names_the_command_of_each_part(tmp_path: Path) -> 
         "console",
     ):
         assert f"--only {name}" in text
-    assert text.count(page_parts.NOT_MEASURED) == len(WORKLOADS) + len(PACES) + 3 + 3 + 1
+    assert (
+        text.count(page_parts.NOT_MEASURED)
+        == len(WORKLOADS) + len(PACES) + len(growth.NAMES) + 3 + 1
+    )
 
 
 def test_each_plot_that_the_page_shows_is_written(tmp_path: Path) -> None:
