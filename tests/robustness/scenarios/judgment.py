@@ -58,8 +58,7 @@ def judge(scenario: JobScenario, history: Recorder) -> Iterator[str]:
     if report.letters.get("late"):
         yield f"late: {report.letters['late']} rows, but the input has none"
     checked = {}
-    if scenario.settings.delivery == EXACTLY_ONCE:
-        assert scenario.job.verify is not None
+    if scenario.settings.delivery == EXACTLY_ONCE and scenario.job.verify is not None:
         outcome = scenario.job.verify(scenario.settings)
         checked = outcome.checked
         for finding in outcome.findings:

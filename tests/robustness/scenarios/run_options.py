@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sluicegate.packaged_job import PackagedJob
 from sluicegate_jobs import ip_count, two_sinks
 from tests.robustness.failpoints.fault_plan import Matrix
+from tests.robustness.traffic import joined_payments
 from tests.robustness.traffic.steady_traffic import access_lines, indicators
 
 JUDGMENT_S = 180.0
@@ -32,6 +33,9 @@ class RunJob:
 
 JOBS = {
     "two_sinks": RunJob(two_sinks.JOB, indicators, "SUM(indicate)"),
+    "joined_payments": RunJob(
+        joined_payments.JOB, joined_payments.orders_and_payments, "SUM(pairs)"
+    ),
     "ip_count": RunJob(ip_count.JOB, access_lines, "SUM(hits)"),
 }
 

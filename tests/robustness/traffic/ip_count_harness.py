@@ -164,6 +164,9 @@ class RunningDriver:
             self.process.poll()
 
 
+_INSTALLED_JOBS = Path(__file__).parent / "installed"
+"""Metadata of a package with the jobs of tests, so that `sluicegate run` finds them as it finds a user's."""
+
 NO_VARIABLES: Mapping[str, str] = {}
 
 CLUSTER: Mapping[str, str] = {"SLUICEGATE_MASTER": "local-cluster[2,1,1024]"}
@@ -178,7 +181,9 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
         "JDK_JAVA_OPTIONS": _SHORT_LIVED_JVM,
         # executors import tests.robustness.traffic.faulty_jobs; the library is that of this
         # checkout, even if the environment was made for another one
-        "PYTHONPATH": os.pathsep.join(map(str, (CHECKOUT, CHECKOUT / "jobs" / "src"))),
+        "PYTHONPATH": os.pathsep.join(
+            map(str, (CHECKOUT, CHECKOUT / "jobs" / "src", _INSTALLED_JOBS))
+        ),
     }
     return inherited | driver_variables | dict(variables or {})
 

@@ -29,6 +29,7 @@ from tests.robustness.validate.checker.history import (
 from tests.robustness.validate.checker.jobs import (
     Lateness,
     check_ip_count,
+    check_joined_payments,
     check_orders,
     check_two_sinks,
     check_word_count,
@@ -303,6 +304,50 @@ case(
         ),
         {LOST},
     ),
+)
+
+
+# --- joined_payments ------------------------------------------------------------------------
+
+
+def event(kind: str, name: str, second: int, cents: int = 7) -> bytes:
+    time = f"{T + timedelta(seconds=second):%Y-%m-%dT%H:%M:%S}.000Z"
+    return json.dumps({"kind": kind, "id": name, "time": time, "cents": cents}).encode()
+
+
+def paid(name: str, cents: int = 7) -> Record:
+    row = {"id": name, "pairs": 1, "cents": cents}
+    return Record(0, 0, name.encode(), json.dumps(row).encode())
+
+
+PAYMENTS = History(
+    "s",
+    records(
+        event("order", "in time", 0),
+        event("payment", "at the limit", 60),
+        event("order", "at the limit", 0),
+        event("payment", "in time", 1),
+        event("order", "too late", 0),
+        event("payment", "too late", 61),
+        event("order", "unpaid", 0),
+        b"{",
+    ),
+    (paid("in time"), paid("at the limit")),
+    (("in time", 1, 7), ("at the limit", 1, 7)),
+)
+PAYMENTS = replace(PAYMENTS, letters=(letter("unparsed: so", PAYMENTS, 7),))
+
+case(
+    "joined_payments",
+    check_joined_payments,
+    PAYMENTS,
+    a_lost_pair=(without("topic", 0), {LOST}),
+    a_lost_row=(without("table", 1), {LOST}),
+    a_repeated_pair=(again("topic", 0), {REPEATED}),
+    a_pair_that_was_added_twice=(instead("table", 0, ("in time", 2, 14)), {REPEATED}),
+    a_payment_that_was_too_late=(also("topic", paid("too late")), {INVENTED}),
+    other_cents=(instead("topic", 0, paid("in time", 8)), {INVENTED, LOST}),
+    a_buried_order=(also("letters", letter("unparsed: so", PAYMENTS, 0)), {LOST, INVENTED}),
 )
 
 

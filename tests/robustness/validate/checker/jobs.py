@@ -322,3 +322,43 @@ def _key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _three(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return row["key1"], row["key2"], row["key3"]
+
+
+# --- joined_payments ------------------------------------------------------------------------
+
+
+def check_joined_payments(history: History) -> Report:
+    """Each order with a payment within a minute is once in both sinks, with the cents of the order."""
+    report = Report()
+    letters = Letters(history, Limits(), report)
+    orders: dict[str, tuple[int, int]] = {}
+    payments: dict[str, int] = {}
+    for record in history.source:
+        event = _payment_event(record.value)
+        if not letters.judge(record, "" if event else "unparsed"):
+            assert event is not None
+            kind, name, at_ms, cents = event
+            if kind == "order":
+                orders[name] = at_ms, cents
+            else:
+                payments[name] = at_ms
+    letters.finish()
+    paid = {
+        (name, cents): 1
+        for name, (at_ms, cents) in orders.items()
+        if name in payments and 0 <= payments[name] - at_ms <= 60 * _SECOND
+    }
+    topic = Counter((row["id"], row["cents"]) for _, row in _rows(history.topic, report))
+    compare_counts("topic", paid, topic, report)
+    # the table adds up cents with each pair
+    table = {(name, int(cents) // int(pairs)): int(pairs) for name, pairs, cents in history.table}
+    compare_counts("table", paid, table, report)
+    return report
+
+
+def _payment_event(value: bytes | None) -> tuple[str, str, int, int] | None:
+    try:
+        row = json.loads(value or b"")
+        return row["kind"], row["id"], _ms(row["time"]), row["cents"]
+    except (ValueError, LookupError, TypeError):
+        return None

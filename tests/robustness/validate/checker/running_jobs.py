@@ -8,6 +8,7 @@ from tests.robustness.validate.checker.history import History, Limits, Report
 from tests.robustness.validate.checker.jobs import (
     Lateness,
     check_ip_count,
+    check_joined_payments,
     check_orders,
     check_two_sinks,
     check_word_count,
@@ -16,6 +17,7 @@ from tests.robustness.validate.checker.reading import read_table, read_topic
 
 _TABLES = {
     "ip_count": "window_start, ip, window_end, hits",
+    "joined_payments": "id, pairs, cents",
     "orders_stream": "window_start, user, orders, largest, smallest",
     "word_count": "word, count",
     "two_sinks": "slot_time, key1, key2, key3, indicate",
@@ -42,6 +44,8 @@ def check_job(job: str, settings: object, *, skew: int, limits: Limits | None = 
     )
     if job == "ip_count":
         return check_ip_count(history, Lateness(5000, 5000, skew), limits or Limits({"ip": 45}))
+    if job == "joined_payments":
+        return check_joined_payments(history)
     if job == "orders_stream":
         return check_orders(history, Lateness(5000, 2000, skew))
     if job == "word_count":
