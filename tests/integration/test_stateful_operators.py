@@ -19,7 +19,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
-from sluicegate.errors import StageFailed
+from sluicegate.errors import FINAL_EXIT_CODES, QueryRefused, StageFailed
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.query_execution import RunningExecution, StateOperator
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -234,6 +234,19 @@ def unsynced_when_decided(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def in_order(seen: Stream) -> list[list[str]]:
     """Return the rows as sorted text: within an epoch, partitions have no order."""
     return sorted([str(value) for value in row.values()] for row in seen.committed_rows("out"))
+
+
+def test_a_query_that_spark_refuses_is_not_started_again(
+    spark: SparkSession, tmp_path: Path, source: Path
+) -> None:
+    """The error says what to change; a supervisor would start it again without end."""
+    refused = stream(spark, tmp_path / "refused", source)
+    sinks = [MemorySink(refused.store("out"))]
+    with pytest.raises(QueryRefused, match="only in Append output mode") as raised:
+        refused.run(stream_stream_join(refused.rows), sinks, output_mode="update")
+    assert raised.value.exit_code in FINAL_EXIT_CODES
+    assert "output_mode" in raised.value.do
+    assert refused.newest() is None
 
 
 def test_each_record_counts_the_rows_of_the_state(

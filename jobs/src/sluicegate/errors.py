@@ -74,6 +74,10 @@ class SettingsInvalid(PreflightFailed):
     """Raised when a setting, an argument or an environment variable has an invalid value."""
 
 
+class QueryRefused(PreflightFailed):
+    """Raised when Spark cannot run a query as it is written, for example in its output mode."""
+
+
 class TargetMissing(PreflightFailed):
     """Raised when a topic, table or bucket that the job needs does not exist."""
 

@@ -78,6 +78,7 @@ def build(spark: SparkSession, settings: JoinedPaymentsSettings) -> EpochsWriter
         dead_letters=dead_letter_sink(settings, settings.dead_letters),
         checkpoint=settings.checkpoint,
         settings=settings,
+        output_mode="append",
     )
 
 

@@ -1,4 +1,4 @@
-"""Translates Spark's failures into our errors: of a task that raised, of a query that ended.
+"""Translates Spark's failures into our errors: of a task that raised, of a query that ended or was refused.
 
 A task's exception reaches the driver as text within Spark's own message.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from sluicegate import errors
-from sluicegate.errors import Fenced, SluicegateError, StageFailed
+from sluicegate.errors import Fenced, QueryRefused, SluicegateError, StageFailed
 
 _RAISED = re.compile(
     rf"^{re.escape(errors.__name__)}\.(\w+): (.+)(?:\n  data: (.+))?(?:\n  do: (.+))?", re.MULTILINE
@@ -54,7 +54,7 @@ def raised_in_task(text: str, where: str) -> SluicegateError | None:
 def translate_failure(error: StreamingQueryException) -> SluicegateError:
     """Return our error for a query that Spark itself ended."""
     text = str(error)
-    head = next((line for line in text.splitlines() if line.strip()), text)[:600]
+    head = _head(text)
     if any(sign in text for sign in _OTHER_DRIVER):
         return Fenced(
             f"another driver uses this checkpoint: {head}",
@@ -66,3 +66,17 @@ def translate_failure(error: StreamingQueryException) -> SluicegateError:
         data="the epoch is undecided, or decided and applied at the next start; nothing is lost",
         do="restart the driver; if it fails again, the cause is in the job, its source or Spark",
     )
+
+
+def refused_query(error: AnalysisException, output_mode: str) -> QueryRefused:
+    """Return our error for a query whose plan Spark refuses; it would refuse it at every start."""
+    return QueryRefused(
+        f"Spark refuses the query: {_head(str(error))}",
+        data="no epoch was started",
+        do=f"change the query, or its output mode, which is {output_mode!r}: `epochs(…, output_mode=…)`",
+    )
+
+
+def _head(text: str) -> str:
+    """Return the first line of Spark's message; the plan that follows it may be long."""
+    return next((line for line in text.splitlines() if line.strip()), text)[:600]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,7 +22,7 @@ from sluicegate.spark import shutdown
 from sluicegate.spark.apply import close_writers
 from sluicegate.spark.checkpoint_files import checkpoint_files
 from sluicegate.spark.epoch_runner import EpochRunner
-from sluicegate.spark.errors import translate_failure
+from sluicegate.spark.errors import refused_query, translate_failure
 from sluicegate.spark.interrupt import first_interrupt
 from sluicegate.spark.pacing import Pace
 from sluicegate.spark.ports import QueryContext
@@ -156,9 +156,11 @@ class EpochsQuery(Run):
                     service.start(context.store)
                 with checkpoint_files(spark, context.checkpoint):
                     self._query: StreamingQuery = triggered.start()
-        except BaseException:
+        except BaseException as error:
             shutdown.unregister(self)
             self._runner.background.close()
+            if isinstance(error, AnalysisException):
+                raise refused_query(error, output_mode) from error
             raise
         self._started_s = time.monotonic()
         context.metrics.start_took(context.start_times.seconds)
