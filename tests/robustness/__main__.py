@@ -23,6 +23,7 @@ from infra.toolchain.maven import folder as jars_folder
 from infra.workspace import work_folder
 from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.spark.session import JARS_VARIABLE
+from tests.robustness.failpoints import network
 from tests.robustness.failpoints.fault_plan import cell_named
 from tests.robustness.failpoints.s3_proxy import proxied
 from tests.robustness.history.recorder import read_history
@@ -51,6 +52,8 @@ def main() -> int:
     if given.page:
         given.page.write_text(sum_as_page(published_reports()), encoding="utf-8")
         return 0
+    if given.network:
+        network.in_own_namespace()
     return _run(_options(given))
 
 
@@ -120,6 +123,11 @@ def _arguments() -> argparse.Namespace:
         help="run executors in processes of their own, and kill them",
     )
     parser.add_argument(
+        "--network",
+        action="store_true",
+        help="cut drivers off from their servers, in a network namespace of the run; needs root",
+    )
+    parser.add_argument(
         "--standby",
         action="store_true",
         help="keep a standby, which takes over unless its settings are others",
@@ -138,8 +146,10 @@ def _arguments() -> argparse.Namespace:
         "--page", type=Path, metavar="FILE", help="write the page of the published runs"
     )
     given = parser.parse_args()
-    if given.store and given.executors:
-        parser.error("--store and --executors are different runs")
+    if given.store + given.executors + given.network > 1:
+        parser.error("--store, --executors and --network are different runs")
+    if given.network and (reason := network.missing()):
+        parser.error(f"--network: {reason}")
     try:
         for name in given.only:
             cell_named(name, matrix_of(given))

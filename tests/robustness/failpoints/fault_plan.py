@@ -37,6 +37,9 @@ class Actor(StrEnum):
     MYSQL_PAUSED = "MySQL paused"
     MYSQL_CUT = "MySQL connections cut"
     EXECUTOR = "executor killed"
+    KAFKA_UNREACHABLE = "network to Kafka cut"
+    MYSQL_UNREACHABLE = "network to MySQL cut"
+    ISOLATED = "driver cut off until its successor took over"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
     STORE_FAILS = "store fails (500)"
@@ -64,10 +67,16 @@ OBJECTS = {
 }
 """Places of these actors: the creation of an object, with the pattern of its name."""
 
-ACTORS = tuple(a for a in Actor if a not in STORE_EFFECTS and a is not Actor.EXECUTOR)
+NETWORK_ACTORS = (Actor.KAFKA_UNREACHABLE, Actor.MYSQL_UNREACHABLE, Actor.ISOLATED)
+"""Actors of a run with a network namespace of its own: packets of one driver are dropped."""
+
+ACTORS = tuple(a for a in Actor if a not in {*STORE_EFFECTS, *NETWORK_ACTORS, Actor.EXECUTOR})
 """Actors that fail at a failpoint or at any moment of any run."""
 
-DRIVER_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.WORKERS, Actor.ZOMBIE})
+OUTLIVED_ACTORS = frozenset({Actor.ZOMBIE, Actor.ISOLATED})
+"""Actors whose driver comes back when its successor has taken over."""
+
+DRIVER_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.WORKERS}) | OUTLIVED_ACTORS
 """Actors after which another driver starts."""
 
 ENDING_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM})
@@ -86,6 +95,7 @@ class Matrix(StrEnum):
     ANY_RUN = "any run"
     STORE = "the object store"
     EXECUTORS = "the executors"
+    NETWORK = "the network"
 
 
 @dataclass(frozen=True)
@@ -235,8 +245,8 @@ def cells_of(matrix: Matrix) -> list[Cell]:
     """Return the cells of a matrix: every place with every actor."""
     if matrix is Matrix.STORE:
         return [((name, ""), actor) for name in OBJECTS for actor in STORE_EFFECTS]
-    actors = (Actor.EXECUTOR,) if matrix is Matrix.EXECUTORS else ACTORS
-    return [(place, actor) for place in places() for actor in actors]
+    by_matrix = {Matrix.EXECUTORS: (Actor.EXECUTOR,), Matrix.NETWORK: NETWORK_ACTORS}
+    return [(place, actor) for place in places() for actor in by_matrix.get(matrix, ACTORS)]
 
 
 def _dealt(rng: random.Random, cells: Sequence[Cell]) -> Iterator[Cell]:
@@ -252,7 +262,7 @@ def _draw(
     delay_s = round(rng.uniform(0, 3), 1)
     second_place, second_actor = rng.choice(places()[1:]), rng.choice(SECOND_ACTORS)
     second = Strike(*second_place, second_actor, round(rng.uniform(0.5, 8), 1))
-    doubled = rng.randrange(_SECOND_ONE_IN) == 0 and actor is not Actor.ZOMBIE
+    doubled = rng.randrange(_SECOND_ONE_IN) == 0 and actor not in OUTLIVED_ACTORS
     change = rng.choice(CHANGES)
     changed = rng.randrange(_CHANGE_ONE_IN) == 0 and actor in DRIVER_ACTORS
     if changed and moves.randrange(_MOVE_ONE_IN) == 0:

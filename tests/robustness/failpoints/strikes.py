@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 from infra.local_services import Services
 from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, STORE_EFFECTS, Actor, Strike
+from tests.robustness.failpoints.network import Network
 from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob
 
 EXIT_TIMEOUT_S = 120.0
@@ -29,10 +30,13 @@ class Strikes:
     Args:
         services: servers of this run alone.
         job: the job whose driver is struck.
+        network: where drivers can be cut off; None in a run without such faults.
     """
 
-    def __init__(self, services: Services, job: LongLivedJob) -> None:
-        self._services, self._job = services, job
+    def __init__(
+        self, services: Services, job: LongLivedJob, network: Network | None = None
+    ) -> None:
+        self._services, self._job, self._network = services, job, network
 
     def strike(self, strike: Strike) -> str:
         """Let an actor fail; a driver that stands at a failpoint continues, or is replaced.
@@ -77,6 +81,13 @@ class Strikes:
                     time.sleep(strike.length_s)
                 finally:
                     os.kill(paused, signal.SIGCONT)
+            case Actor.KAFKA_UNREACHABLE | Actor.MYSQL_UNREACHABLE:
+                kafka, mysql = self._ports()
+                assert self._network is not None
+                port = kafka if strike.actor is Actor.KAFKA_UNREACHABLE else mysql
+                with self._network.cut(driver, [port]):
+                    driver.signal(signal.SIGCONT)
+                    time.sleep(strike.length_s)
             case Actor.MYSQL_CUT:
                 self._cut_connections()
                 driver.signal(signal.SIGCONT)
@@ -88,13 +99,32 @@ class Strikes:
             user = self._services.mysql.user
             cursor.execute(f"KILL CONNECTION USER '{user}'@'127.0.0.1'")
 
-    def resume_zombie(self, zombie: Driver) -> str:
-        """Resume a driver whose successor has taken over; it must exit without help.
+    def _ports(self) -> tuple[int, int]:
+        """Return the ports of Kafka and of MySQL."""
+        kafka = self._services.kafka.bootstrap
+        return int(kafka.rpartition(":")[2]), self._services.mysql.port
+
+    @contextmanager
+    def away(self, driver: Driver, actor: Actor) -> Iterator[None]:
+        """Keep a driver stopped, or running without its servers, while the block runs."""
+        if actor is Actor.ISOLATED:
+            assert self._network is not None
+            with self._network.cut(driver, self._ports()):
+                driver.signal(signal.SIGCONT)  # it may stand at a failpoint
+                yield
+            return
+        driver.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            driver.signal(signal.SIGCONT)
+
+    def await_superseded(self, zombie: Driver) -> str:
+        """Wait for the exit of a driver that is back after its successor took over.
 
         Raises:
-            Violated: it did not.
+            Violated: it did not exit without help.
         """
-        zombie.signal(signal.SIGCONT)
         code = zombie.wait_code(EXIT_TIMEOUT_S)
         _require_gone(zombie, "the superseded driver")
         return f"exit code {code}"

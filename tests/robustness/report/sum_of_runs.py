@@ -102,7 +102,7 @@ def _struck(cells: Cells, cell: Cell) -> bool:
 
 def _row(report: RunReport) -> str:
     run = report.run
-    options = [run["job"], *(kind for kind in KINDS if run[kind]), run["delivery"]]
+    options = [run["job"], *(kind for kind in KINDS if run.get(kind)), run["delivery"]]
     rows = f"{report.rows:,}" if report.judged else "not judged"
     return (
         f"| {run['seed']} | {', '.join(options)} | {report.faults} | {report.double} "

@@ -17,6 +17,7 @@ from tests.robustness.failpoints.fault_plan import (
     DRIVER_ACTORS,
     ENDING_ACTORS,
     OBJECTS,
+    OUTLIVED_ACTORS,
     PARTITIONS,
     SAVEPOINT,
     STORE_EFFECTS,
@@ -27,6 +28,7 @@ from tests.robustness.failpoints.fault_plan import (
     cell_named,
     draw_plan,
 )
+from tests.robustness.failpoints.network import Network, as_driver
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
 from tests.robustness.failpoints.strikes import Strikes, Violated
 from tests.robustness.history.recorder import Recorder
@@ -83,6 +85,7 @@ class LongRun:
         proxy: S3Proxy | None,
     ) -> None:
         self._proxy, self._end = proxy, end
+        self._network = Network() if options.network else None
         self._options, self._services = options, services
         run_job = JOBS[options.job]
         self._scenario = new_job_scenario(
@@ -117,6 +120,7 @@ class LongRun:
             (settings.table, run_job.amount),
         )
         self._job: LongLivedJob
+        self._strikes: Strikes
         self._number = 0  # of the fault that is being injected
         self._change: Change | None = None  # that the next driver starts with
         self._changed = False  # by the fault that is being injected
@@ -130,7 +134,9 @@ class LongRun:
         self._readers.start()
         store = self._proxy.endpoint.environment() if self._proxy else {}
         variables = {**store, **(CLUSTER if options.executors else {})}
-        self._job = LongLivedJob(self._scenario, self._armed, variables)
+        within = {"within": as_driver} if options.network else {}
+        self._job = LongLivedJob(self._scenario, self._armed, variables, **within)
+        self._strikes = Strikes(self._services, self._job, self._network)
         try:
             with self._end.enforced():
                 self._inject_all()
@@ -189,8 +195,8 @@ class LongRun:
         self._change, self._changed = fault.change, False
         second_reached = None
         try:
-            if fault.strike.actor is Actor.ZOMBIE:
-                outcome = self._outlive()
+            if fault.strike.actor in OUTLIVED_ACTORS:
+                outcome = self._outlive(fault.strike.actor)
             else:
                 outcome, second_reached = self._strike(fault)
         except Violated as violation:
@@ -233,13 +239,12 @@ class LongRun:
             What became of the drivers, and whether the second actor failed at its failpoint; None if
             there is none.
         """
-        strikes = Strikes(self._services, self._job)
         second = fault.second
         # a driver that is ending must not stop at the failpoint that its successor has to reach
         ends = fault.strike.actor in ENDING_ACTORS
         if second is not None and not ends:
             self._armed.arm(second)
-        outcome = strikes.strike(fault.strike)
+        outcome = self._strikes.strike(fault.strike)
         if second is not None and ends:
             self._armed.arm(second)
         time.sleep(_SETTLE_S if fault.strike.actor in DRIVER_ACTORS else 0)
@@ -248,27 +253,27 @@ class LongRun:
         if second is None:
             return outcome, None
         reached = self._await_stopped(second)
-        outcome += f", then {strikes.strike(second)}"
+        outcome += f", then {self._strikes.strike(second)}"
         if self._job.driver.code is not None:
             self._restart()
         return outcome, reached
 
-    def _outlive(self) -> str:
-        """Start a successor of a stopped driver, and resume that one when the successor has taken over.
+    def _outlive(self, actor: Actor) -> str:
+        """Start a successor of a driver that is stopped or cut off until the successor has taken over.
 
         It has when rows of an epoch that it decided are in every sink. The first rows that it applies may
-        be of an epoch that the stopped driver decided: after that one, with overlap, either driver may
-        decide the next, and the other one is fenced.
+        be of an epoch that the other one decided: after that one, with overlap, either driver may decide
+        the next, and the other one is fenced.
         """
         zombie = self._job.driver
-        zombie.signal(signal.SIGSTOP)
         try:
-            time.sleep(_SETTLE_S)
-            stopped = time.monotonic()
-            self._restart()
-            found = self._await_rows(stopped)
-            self._await_rows(max(found.values()) + _SETTLE_S)
-            return Strikes(self._services, self._job).resume_zombie(zombie)
+            with self._strikes.away(zombie, actor):
+                time.sleep(_SETTLE_S)
+                began = time.monotonic()
+                self._restart()
+                found = self._await_rows(began)
+                self._await_rows(max(found.values()) + _SETTLE_S)
+            return self._strikes.await_superseded(zombie)
         finally:
             zombie.kill()
 

@@ -40,7 +40,7 @@ JOBS = {
 }
 
 
-KINDS = ("store", "executors", "standby")
+KINDS = ("store", "executors", "network", "standby")
 """The options that make a run one of another kind."""
 
 
@@ -58,6 +58,7 @@ class RunOptions:
         rate: records per second.
         store: keep the checkpoint in an object store, whose requests fail.
         executors: run executors in processes of their own, which fail.
+        network: run in a network namespace, where a driver is cut off.
         standby: keep a standby, which takes over unless its settings are others.
         only: cells 'place:actor', of which alone faults are drawn; empty for the whole matrix.
     """
@@ -71,6 +72,7 @@ class RunOptions:
     rate: float
     store: bool
     executors: bool
+    network: bool
     standby: bool
     only: tuple[str, ...]
 
@@ -79,6 +81,8 @@ def matrix_of(options: RunOptions | Namespace) -> Matrix:
     """Return what the faults of a run are drawn from."""
     if options.store:
         return Matrix.STORE
+    if options.network:
+        return Matrix.NETWORK
     return Matrix.EXECUTORS if options.executors else Matrix.ANY_RUN
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +93,11 @@ class Driver:
     def pid(self) -> int:
         """The Python process of the driver."""
         return self.running.process.pid
+
+    @property
+    def group(self) -> int:
+        """The id of the group that its processes run as."""
+        return Path(f"/proc/{self.pid}").stat().st_gid
 
     @property
     def code(self) -> int | None:
@@ -186,12 +191,18 @@ class LongLivedJob:
         scenario: the job; its settings may change before a restart.
         armed: its failpoints.
         variables: more variables of a driver, such as the endpoint of its object store.
+        within: returns for the number of a driver a command that executes it.
     """
 
     def __init__(
-        self, scenario: JobScenario, armed: ArmedFailpoints, variables: Mapping[str, str]
+        self,
+        scenario: JobScenario,
+        armed: ArmedFailpoints,
+        variables: Mapping[str, str],
+        within: Callable[[int], Sequence[str]] = lambda _number: (),
     ) -> None:
         self.scenario, self._variables = scenario, {VARIABLE: armed.setting, **variables}
+        self._within = within
         self._processes = 0
         self._standby: _Standby | None = None
         self.started, self.taken_over = 1, 0
@@ -235,4 +246,5 @@ class LongLivedJob:
         self._processes += 1
         command = command_of(self.scenario.job.name, self.scenario.settings)
         log = self.scenario.folder / f"driver-{self._processes:04}.log"
-        return Driver(start(command, log, {**self._variables, **(variables or {})}, pass_fds))
+        given, within = {**self._variables, **(variables or {})}, self._within(self._processes)
+        return Driver(start(command, log, given, pass_fds, within=within))

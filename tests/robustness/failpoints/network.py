@@ -1,0 +1,83 @@
+"""Cuts the connections of one driver, which the servers and every other process keep.
+
+The packets are dropped without a word, so neither side learns of it: unlike the death of a process, after
+which its kernel resets its connections, and unlike a stopped process, whose kernel goes on acknowledging.
+A driver is known by its group id. The rules are those of a network namespace that only the run is in.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from tests.robustness.traffic.long_lived_job import Driver
+
+PROGRAMS: Final = ("unshare", "ip", "nft", "setpriv")
+_NEW_NAMESPACE: Final = ("unshare", "--net")
+_LOOPBACK_UP: Final = ("ip", "link", "set", "lo", "up")
+_NFT: Final = ("nft", "-f", "-")
+_INSIDE: Final = "SLUICEGATE_TESTS_NETWORK_NAMESPACE"
+_FIRST_GROUP: Final = 70_000
+"""No group of the machine has such an id."""
+
+_TABLE: Final = """
+table inet robustness {
+  chain leaving { type filter hook output priority mangle; }
+  chain arriving { type filter hook input priority filter; }
+}
+"""
+
+
+def missing() -> str:
+    """Return why this user cannot have a network namespace; empty if nothing is missing."""
+    if os.geteuid() != 0:
+        return "only root can make a network namespace"
+    lacking = [name for name in PROGRAMS if shutil.which(name) is None]
+    return f"{', '.join(lacking)} must be installed" if lacking else ""
+
+
+def in_own_namespace() -> None:
+    """Start this process again in a new network namespace, unless it is in one already."""
+    if _INSIDE not in os.environ:
+        command = [*_NEW_NAMESPACE, *sys.orig_argv]
+        os.execvpe(command[0], command, {**os.environ, _INSIDE: "1"})  # noqa: S606 - no shell is needed
+    subprocess.run(_LOOPBACK_UP, check=True)
+
+
+def as_driver(number: int) -> tuple[str, ...]:
+    """Return a command that executes another one, a driver, in a group of its own."""
+    return ("setpriv", "--regid", str(_FIRST_GROUP + number), "--keep-groups")
+
+
+class Network:
+    """The network between drivers and servers, in a namespace without other rules."""
+
+    def __init__(self) -> None:
+        _nft(_TABLE)
+
+    @contextmanager
+    def cut(self, driver: Driver, ports: Collection[int]) -> Iterator[None]:
+        """Drop all packets between a driver and some ports, in both directions, while the block runs.
+
+        What the driver sends marks its connection, by which the replies are known as well.
+        """
+        group, servers = driver.group, f"{{ {', '.join(map(str, ports))} }}"
+        rules = (
+            f"leaving tcp dport {servers} meta skgid {group} ct mark set {group}",
+            f"arriving ct mark {group} tcp dport {servers} drop",
+            f"arriving ct mark {group} tcp sport {servers} drop",
+        )
+        _nft("".join(f"add rule inet robustness {rule}\n" for rule in rules))
+        try:
+            yield
+        finally:
+            _nft("flush table inet robustness\n")
+
+
+def _nft(rules: str) -> None:
+    subprocess.run(_NFT, input=rules, text=True, check=True)
