@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
@@ -19,6 +21,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
+from sluicegate import epochs
 from sluicegate.errors import FINAL_EXIT_CODES, QueryRefused, StageFailed
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.query_execution import RunningExecution, StateOperator
@@ -241,12 +244,20 @@ def test_a_query_that_spark_refuses_is_not_started_again(
 ) -> None:
     """The error says what to change; a supervisor would start it again without end."""
     refused = stream(spark, tmp_path / "refused", source)
-    sinks = [MemorySink(refused.store("out"))]
+    writer = epochs(
+        stream_stream_join(refused.rows),
+        sinks=[MemorySink(refused.store("out"))],
+        name="stream",
+        checkpoint=refused.url,
+        output_mode="update",
+    )
+    service = Mock()
     with pytest.raises(QueryRefused, match="only in Append output mode") as raised:
-        refused.run(stream_stream_join(refused.rows), sinks, output_mode="update")
+        replace(writer, services=(service,)).start()
     assert raised.value.exit_code in FINAL_EXIT_CODES
     assert "output_mode" in raised.value.do
     assert refused.newest() is None
+    service.stop.assert_called_once()
 
 
 def test_each_record_counts_the_rows_of_the_state(

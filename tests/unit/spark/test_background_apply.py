@@ -101,13 +101,13 @@ def test_failed_reports_an_error_that_nobody_has_waited_for(background: Backgrou
     background.start(work)
     assert done.wait(10)
     for _ in range(1000):
-        if background.failed():
+        if background.failure() is not None:
             break
         threading.Event().wait(0.01)
-    assert background.failed()
+    assert isinstance(background.failure(), Stuck)
     with pytest.raises(Stuck):
         background.wait()
-    assert not background.failed()
+    assert background.failure() is None
 
 
 def test_a_query_that_ends_closes_only_its_own_writers(monkeypatch: pytest.MonkeyPatch) -> None:

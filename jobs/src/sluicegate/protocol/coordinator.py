@@ -251,9 +251,11 @@ def _apply_sink(
     for failed in range(1, job.apply_tries + 1):
         try:
             yield from _apply_once(job, Apply(record, sink, parts, discard))
-        except (SinkUnavailable, SinkRejected, AccessDenied) as error:
+        except (SinkUnavailable, SinkRejected, AccessDenied, StoreUnavailable) as error:
             if record.delivery == AT_MOST_ONCE:
                 raise _lost(record, sink, error) from error
+            if isinstance(error, StoreUnavailable):
+                raise
             if not isinstance(error, SinkUnavailable) or failed == job.apply_tries:
                 raise _stuck(record, sink, error) from error
             yield job.pause(failed)

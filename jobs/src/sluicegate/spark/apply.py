@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from sluicegate import failpoints
 from sluicegate.errors import MarkerMismatch, SinkUnavailable, SluicegateError, StageFailed
-from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict, marker_to_name
+from sluicegate.protocol.markers import NO_MARKER, Marker, marker_to_name
 from sluicegate.protocol.record import Chunk, EpochRecord
 from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.sinks.contract import BoundSink, PartDecision, PartWriter, Receipt
@@ -133,9 +133,13 @@ def _apply_in_task(pickled: bytes) -> bytes:
             # another worker may have fenced a cached writer since; its failure would not be retried
             discard_writer(order.writer_key)
             epoch_log = StoredEpochLog(open_store(order.checkpoint))
-            # Spark may run a task twice: only the first run may write
+            # Spark runs a task again if it has lost the first one: only that one may have written
             if not epoch_log.claim(order.this.epoch, order.sink.id, order.part):
-                return pickle.dumps(Receipt(Verdict.SKIP))
+                raise SinkUnavailable(
+                    f"the task that applied part {order.part} of sink {order.sink.id} was lost",
+                    data="its rows were written or not; with at-most-once they are not written again",
+                    do="nothing",
+                )
         return pickle.dumps(apply_part(order))
     except SluicegateError as error:
         return pickle.dumps(error)
@@ -151,7 +155,8 @@ def errors_of_sinks() -> Iterator[None]:
     except Exception as error:
         raise StageFailed(
             f"the apply of an epoch failed: {type(error).__name__}: {error}",
-            data="the epoch is decided, and is applied at the next start; nothing is lost",
+            data="the epoch is decided, and is applied at the next start; nothing is lost, unless the "
+            "delivery is at-most-once",
             do="restart the driver; if it fails again, the cause is in a sink",
         ) from error
 
@@ -187,10 +192,16 @@ class BackgroundApply:
         running = self._running
         return running is not None and not running.done()
 
-    def failed(self) -> bool:
-        """Return whether an apply has failed with an error that nobody has waited for yet."""
+    def failure(self) -> SluicegateError | None:
+        """Return the error of an apply that has failed, unless somebody has waited for it already."""
         running = self._running
-        return running is not None and running.done() and running.exception() is not None
+        if running is not None and running.done():
+            try:
+                with errors_of_sinks():
+                    running.result()
+            except SluicegateError as error:
+                return error
+        return None
 
     def close(self) -> None:
         """Wait for the running apply and end the thread."""

@@ -19,6 +19,7 @@ from sluicegate.protocol.effects import run_effects
 from sluicegate.protocol.ports import ApplyPorts, LogPorts
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
 from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied, unapplied_record
+from sluicegate.settings.epoch import AT_MOST_ONCE
 from sluicegate.spark.apply import (
     BackgroundApply,
     SinkMarkers,
@@ -244,6 +245,8 @@ def _summary(decided: DecidedEpoch, timings: EpochTimings) -> str:
     record, counts = decided.record, decided.record.counts
     rows = ", ".join(f"{sink} {record.rows(sink)}" for sink in record.sinks)
     how = "replayed" if decided.replayed else "committed"
+    if decided.replayed and record.delivery == AT_MOST_ONCE:
+        how = "not written again, so what its driver had not written is lost"
     text = f"epoch {record.epoch} {how}: {rows} rows"
     if ROWS_IN in counts:
         text += f", {counts[ROWS_IN]} in"

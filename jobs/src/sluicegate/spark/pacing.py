@@ -42,7 +42,7 @@ def _expire(epoch: int, timeout_s: float) -> None:
     error = EpochTimeout(
         f"epoch {epoch} took longer than its timeout of {timeout_s:g} s; the process ends",
         data="an undecided epoch runs again, a decided one is applied at the next start; nothing is "
-        "lost or repeated",
+        "lost, unless the delivery is at-most-once, or repeated, unless it is at-least-once",
         do="restart the driver; if this continues, raise timeout-s; a lower limit of records makes "
         "only later epochs smaller",
     )

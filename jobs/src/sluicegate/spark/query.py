@@ -149,22 +149,34 @@ class EpochsQuery(Run):
             triggered = stream.trigger(processingTime=settings.interval)
         with context.start_times.part(StartPart.RECOVERY):
             self._runner.recover()
-        shutdown.register(self)
         try:
+            shutdown.register(self)
             with context.start_times.part(StartPart.QUERY):
                 for service in services:
                     service.start(context.store)
                 with checkpoint_files(spark, context.checkpoint):
                     self._query: StreamingQuery = triggered.start()
         except BaseException as error:
-            shutdown.unregister(self)
-            self._runner.background.close()
+            self._abandon_start()
             if isinstance(error, AnalysisException):
                 raise refused_query(error, output_mode) from error
             raise
         self._started_s = time.monotonic()
         context.metrics.start_took(context.start_times.seconds)
         context.metrics.query_started()
+
+    def _abandon_start(self) -> None:
+        """Close what was opened for a query that does not start."""
+        shutdown.unregister(self)
+        for service in self._services:
+            service.stop()
+        background = self._runner.background
+        background.close()
+        failure = background.failure()
+        if failure is not None:
+            log.error("the apply of a pending epoch failed: %s", failure)
+        close_writers(self._context.job.lineage)
+        self._context.close()
 
     @property
     def lineage(self) -> str:
@@ -203,15 +215,16 @@ class EpochsQuery(Run):
                 return True
             if self._should_stop():
                 self._stop_between_epochs()
-            elif deadline is not None and time.monotonic() >= deadline:
-                return False
-            elif self._runner.has_unmarked_epoch() and is_idle(self._query):
+                continue
+            if self._runner.has_unmarked_epoch() and is_idle(self._query):
                 self._mark_applied()
             elif self._context.progress.due() and is_idle(self._query):
                 self._context.progress.idle()
             elif self._first_idle and self._is_at_rest():
                 self._first_idle = False
                 self._commit_source_offsets()
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
         self._close()
         return True
 
@@ -259,7 +272,7 @@ class EpochsQuery(Run):
                 self._pace.run(epoch, partial(self._runner.run, batch, epoch))
                 self._last_epoch = epoch
             except SluicegateError as error:
-                self._error = error
+                self._error = self._error or error
                 raise
             finally:
                 self._pace.epoch_ended()
@@ -312,10 +325,15 @@ class EpochsQuery(Run):
             return True
 
     def _should_stop(self) -> bool:
-        failure = next((error for s in self._services if (error := s.failure())), None)
+        failure = self._failure() or self._runner.background.failure()
+        # kept, because a retry of the next epoch may apply the failed one in the meantime
         self._error = self._error or failure
         requested = shutdown.requested() or self._stop_handler.requested()
-        return requested or self._runner.background.failed() or failure is not None
+        return requested or failure is not None
+
+    def _failure(self) -> SluicegateError | None:
+        """Return the error of a service that has ended."""
+        return next((error for s in self._services if (error := s.failure())), None)
 
     def _stop_between_epochs(self) -> None:
         """Stop Spark's query between epochs.
@@ -325,7 +343,7 @@ class EpochsQuery(Run):
         self._stopping = True
         for service in self._services:
             service.stop()
-        if self._runner.background.failed():
+        if self._runner.background.failure() is not None:
             self._cancel_stage()
         with self._epoch_lock:
             self._await_commit()
@@ -343,7 +361,11 @@ class EpochsQuery(Run):
         """Let Spark commit the last epoch, which the next start would otherwise replay."""
         deadline = time.monotonic() + _COMMIT_WAIT_S
         while self._last_epoch is not None and self.is_active and time.monotonic() < deadline:
-            if self._context.store.read(f"commits/{self._last_epoch}") is not None:
+            try:
+                if self._context.store.read(f"commits/{self._last_epoch}") is not None:
+                    return
+            except StoreUnavailable as error:
+                log.warning("the query stops although Spark may not have committed: %s", error)
                 return
             time.sleep(0.02)
 
@@ -352,6 +374,7 @@ class EpochsQuery(Run):
         try:
             for service in self._services:
                 service.stop()
+            self._error = self._error or self._failure()  # its last lines, which it had received
             try:
                 self._runner.drain()
             except SluicegateError as error:  # it is the reason why a stage was canceled

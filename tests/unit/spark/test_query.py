@@ -1,0 +1,125 @@
+"""How a query ends, and what it does while it idles: with a fake in place of Spark's query."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sluicegate.errors import SluicegateError, StoreUnavailable, Stuck
+from sluicegate.spark.apply import BackgroundApply
+from sluicegate.spark.query import EpochsQuery
+
+
+@dataclass
+class IdleQuery:
+    """A query of Spark that has nothing to do; waiting for its end takes longer than it should."""
+
+    isActive: bool = True  # noqa: N815 - Spark's name
+    lastProgress: None = None  # noqa: N815
+    status: dict[str, Any] = field(
+        default_factory=lambda: {"message": "Waiting for data to arrive", "isTriggerActive": False}
+    )
+
+    def awaitTermination(self, timeout_s: float) -> bool:  # noqa: N802
+        time.sleep(timeout_s + 0.002)
+        return not self.isActive
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+@dataclass
+class Receiver:
+    """A service that fails when it writes its last lines."""
+
+    error: SluicegateError | None = None
+
+    def failure(self) -> SluicegateError | None:
+        return self.error
+
+    def stop(self) -> None:
+        self.error = StoreUnavailable("the last lines were not logged")
+
+
+@dataclass
+class Query:
+    """A query with what a test can see of it."""
+
+    services: tuple[Receiver, ...] = ()
+    read: Callable[[str], bytes | None] = lambda _name: b"committed"
+    done: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.spark, self.background = IdleQuery(), BackgroundApply()
+        self.query = query = EpochsQuery.__new__(EpochsQuery)
+        query._query, query._services = self.spark, self.services  # type: ignore[assignment]
+        query._epoch_lock, query._error = threading.Lock(), None
+        query._stopping = query._canceled = query._first_idle = False
+        query._last_epoch, query._first_epoch_s, query._has_planned = 3, 1.0, True
+        query._spark = SimpleNamespace(  # type: ignore[assignment]
+            sparkContext=SimpleNamespace(cancelJobGroup=lambda _id: self.done.append("cancel"))
+        )
+        self.spark.runId = "id"  # type: ignore[attr-defined]
+        query._context = SimpleNamespace(  # type: ignore[assignment]
+            job=SimpleNamespace(name="j", lineage="l"),
+            store=SimpleNamespace(read=self.read),
+            metrics=SimpleNamespace(sample=lambda _sample: None),
+            progress=SimpleNamespace(due=lambda: False),
+            close=lambda: self.done.append("close"),
+        )
+        query._runner = SimpleNamespace(  # type: ignore[assignment]
+            background=self.background,
+            drain=lambda: self.done.append("drain"),
+            has_unmarked_epoch=lambda: "mark" not in self.done,
+            mark_applied=lambda: self.done.append("mark"),
+        )
+        query._stop_handler = SimpleNamespace(  # type: ignore[assignment]
+            requested=lambda: False, complete=lambda error: error
+        )
+
+
+def no_reply(_name: str) -> bytes | None:
+    raise StoreUnavailable("no reply")
+
+
+def test_a_stop_while_the_store_does_not_answer_stops_and_closes_everything() -> None:
+    """That Spark has committed the last epoch only spares the next start a replay."""
+    seen = Query(read=no_reply)
+    seen.query.stop()
+    assert not seen.spark.isActive
+    assert seen.done == ["drain", "close"]
+
+
+def test_what_a_service_could_not_write_when_it_was_stopped_fails_the_query() -> None:
+    with pytest.raises(StoreUnavailable, match="last lines"):
+        Query((Receiver(),)).query.stop()
+
+
+def test_the_last_epoch_is_marked_although_each_wait_is_as_short_as_a_poll() -> None:
+    """`sluicegate run` waits like that between its looks at signals."""
+    seen = Query()
+    assert not seen.query.await_end(0.01)
+    assert seen.done == ["mark"]
+
+
+def test_an_apply_that_failed_fails_the_query_although_a_retry_has_applied_the_epoch() -> None:
+    """Otherwise a job that reads what is available ends with 0, and its input is not read to the end."""
+    seen = Query()
+
+    def stuck() -> int:
+        raise Stuck("a sink refuses the rows")
+
+    seen.background.start(stuck)
+    while seen.background.is_running():
+        time.sleep(0.001)
+    assert seen.query._should_stop()
+    with pytest.raises(Stuck):
+        seen.background.wait()  # as the retry does
+    with pytest.raises(Stuck):
+        seen.query.stop()
