@@ -78,6 +78,19 @@ def test_a_request_that_no_driver_accepts_is_withdrawn(store: LocalObjectStore) 
     assert StopRequestInbox(store, "l", 0.0).poll() is None
 
 
+def test_a_withdrawal_that_the_store_confirms_too_late_is_one(tmp_path: Path) -> None:
+    """A repeated creation finds its own object, and says that it exists."""
+
+    class Store(LocalObjectStore):
+        def create(self, name: str, content: bytes) -> bool:
+            super().create(name, content)
+            return False
+
+    store = Store(tmp_path)
+    request = request_stop(store, "l", valid_s=0)
+    assert await_answer(store, request, timeout_s=5) is None
+
+
 def test_an_expired_request_is_not_accepted(store: LocalObjectStore) -> None:
     request_stop(store, "l", valid_s=-1)
     assert StopRequestInbox(store, "l", 0.0).poll() is None

@@ -152,7 +152,11 @@ def await_answer(
             for tail in ("", ".taken", ".done"):
                 checkpoint.delete(request.name + tail)
             return Answer(**json.loads(stored))
-        if time.time() * 1000 < request.until_ms or checkpoint.read(f"{request.name}.taken"):
+        taken = checkpoint.read(f"{request.name}.taken")
+        # it was withdrawn before if the store confirmed the creation too late
+        if taken == _WITHDRAWN:
+            return None
+        if time.time() * 1000 < request.until_ms or taken is not None:
             time.sleep(_POLL_S)
         elif checkpoint.create(f"{request.name}.taken", _WITHDRAWN):
             return None
