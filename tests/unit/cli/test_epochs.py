@@ -158,6 +158,15 @@ def test_discard_is_stored_and_shown(checkpoint: Path) -> None:
     assert "DISCARDED" in run("show", checkpoint, 3).output
 
 
+def test_discard_of_an_epoch_that_every_sink_has_is_refused(checkpoint: Path) -> None:
+    """Its rows would stay in the sink, while `verify` and a restored sink take them for given up."""
+    LocalObjectStore(checkpoint).create("commits/3", b"v1\n{}")
+    done = run("discard", checkpoint, 3, SINK, "--why", "x", "--yes")
+    assert done.exit_code == 2
+    assert "every sink has epoch 3" in done.output
+    assert StoredEpochLog(LocalObjectStore(checkpoint)).discarded(3) == frozenset()
+
+
 def test_discard_of_an_unknown_sink_changes_nothing(checkpoint: Path) -> None:
     done = run("discard", checkpoint, 3, "mysql.other", "--why", "x", "--yes")
     assert done.exit_code == 2

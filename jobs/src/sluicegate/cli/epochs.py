@@ -9,14 +9,16 @@ import click
 
 from sluicegate.cli.common import KAFKA, format_time
 from sluicegate.errors import EpochLogBroken, SluicegateError
+from sluicegate.protocol.effects import run_effects
 from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.protocol.record import DEAD_LETTERS, EpochRecord
+from sluicegate.protocol.recovery import unapplied_record
 from sluicegate.settings.epoch import EXACTLY_ONCE
 from sluicegate.sinks.kafka.connection import Connection
 from sluicegate.sinks.kafka.marker_reader import committed_marker as kafka_marker
 from sluicegate.sinks.mysql.connection import Address
 from sluicegate.sinks.mysql.writer import committed_marker as mysql_marker
-from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.epoch_log import StoredEpochLog, log_ports
 from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
@@ -155,12 +157,21 @@ def show(checkpoint: str, epoch: int, kafka: str, mysql: str, *, as_json: bool) 
 @click.option("--why", required=True, help="The reason. It is stored with the epoch.")
 @click.confirmation_option(prompt="This sink will never get the rows of this epoch. Continue?")
 def discard(checkpoint: str, epoch: int, sink: str, why: str) -> None:
-    """Discard the rows of a stuck sink in one decided epoch. The next start continues without them."""
-    log = StoredEpochLog(open_store(checkpoint))
+    """Discard the rows of a stuck sink in the newest epoch. The next start continues without them.
+
+    Stop the job first: a driver that runs may still write them.
+    """
+    store = open_store(checkpoint)
+    log = StoredEpochLog(store)
     record = _read(log, epoch)
     if sink not in record.sinks:
         raise click.UsageError(
             f"epoch {epoch} has no sink {sink}; it has {', '.join(record.sinks)}"
+        )
+    unapplied = run_effects(unapplied_record(), log_ports(store))
+    if unapplied is None or unapplied.epoch != epoch:
+        raise click.UsageError(
+            f"every sink has epoch {epoch}: its rows are in {sink}, and nothing was discarded"
         )
     first = log.discard(epoch, sink, why)
     click.echo(
