@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.deployment.termination import STOPPED
 from sluicegate.failpoints import VARIABLE
 from sluicegate.storage import driver_end
 from sluicegate.storage.driver_end import Why, read_end
@@ -149,10 +150,14 @@ def stopped(pod: Pod, **more: str) -> Ended:
     return pod.end(process)
 
 
-def test_before_its_query_a_driver_stops_at_once_with_0(pod: Pod) -> None:
+def test_before_its_query_a_driver_stops_at_once_with_0_and_says_that_it_was_stopped(
+    pod: Pod,
+) -> None:
+    """Otherwise the operator takes a job that reads what is available for finished."""
     ended = stopped(pod)
     assert ended.code == 0, ended.log
-    assert ended.reason == {}
+    assert ended.reason["kind"] == STOPPED
+    assert pod.run("pass").reason == {}
 
 
 def test_a_driver_does_not_end_with_0_while_an_epoch_is_unapplied(pod: Pod) -> None:

@@ -38,7 +38,7 @@ _NUMBERS_AHEAD = 3
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a driver. The reason for an exit code other than 0 is in the termination file.
+    """Run a driver. The reason for an exit code other than 0, or for a stop, is in the termination file.
 
     Returns:
         The exit code: of the SluicegateError or the SystemExit that ended the driver, or 1 for any
@@ -81,6 +81,9 @@ def _recorded(work: Callable[[], int]) -> int:
             reason = termination.read(Path(file)) if file else None
             write_failure(checkpoint, DriverFailure.now(code, ran_s, reason))
         elif os.environ.get(DriverVariable.MODE) != APPLY_ONLY:
+            if shutdown.requested():
+                what = "the driver was asked to end, and may not have read all available input"
+                termination.write_message(termination.STOPPED, what)
             write_end(checkpoint, DriverEnd.now(ran_s, stopped=shutdown.requested()))
     return code
 

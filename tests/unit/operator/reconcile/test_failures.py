@@ -61,6 +61,13 @@ def test_a_driver_that_was_stopped_leaves_a_message_only_if_it_failed_meanwhile(
     assert (end.kind, bool(end.message)) == (SUCCESS, has_message)
 
 
+@pytest.mark.parametrize("finite", [False, True])
+def test_a_driver_that_something_else_stopped_has_not_finished(finite: bool) -> None:  # noqa: FBT001
+    """A deadline of its pod, or a probe: the kubelet stops it without deleting the pod."""
+    stopped = dead(0, message="Stopped: the driver was asked to end")
+    assert classify_end(stopped, alive().driver, finite=finite).kind == DISRUPTED
+
+
 @pytest.mark.parametrize(("kind", "entries"), [(APPLICATION, 30), (DISRUPTED, 10), (IMAGE, 10)])
 def test_failures_beyond_the_kept_entries_share_the_oldest_and_still_count(
     kind: str, entries: int

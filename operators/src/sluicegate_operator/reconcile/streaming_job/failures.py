@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from sluicegate.deployment.termination import STOPPED
 from sluicegate.errors import (
     AccessDenied,
     Fenced,
@@ -93,9 +94,11 @@ def classify_end(pod: Pod, driver: DriverStatus, *, finite: bool) -> DriverEnd:
     if driver.stop_reason:
         details = f"exit code {code}: {message}" if code else ""
         return DriverEnd(SUCCESS, "Stopped", details)
-    if pod.terminating or pod.disrupted or (code is None and not pod.init_failure):
+    stopped = code == 0 and message.startswith(f"{STOPPED}:")  # by the kubelet: a deadline, a probe
+    if pod.terminating or pod.disrupted or stopped or (code is None and not pod.init_failure):
         # a batch driver that somebody stopped exits 0 too, but is not finished
-        return DriverEnd(DISRUPTED, "Disrupted", f"its pod was deleted, evicted or lost: {message}")
+        what = "stopped" if stopped else "deleted, evicted or lost"
+        return DriverEnd(DISRUPTED, "Disrupted", f"its pod was {what}: {message}")
     if code is None:
         return DriverEnd(APPLICATION, "InitContainerFailed", pod.init_failure)
     finished = code == 0 and (finite or driver.mode == APPLY_ONLY)
