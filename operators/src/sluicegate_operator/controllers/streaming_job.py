@@ -246,6 +246,7 @@ class JobController(Controller[JobResource]):
 
     def _forget(self, key: Key) -> None:
         self.observer.forget(key)
+        self.deletions.cancel_of(key)
 
     def _status_written(self, resource: JobResource, outcome: JobOutcome) -> None:
         self.metrics.job_changed(resource, outcome.status, outcome.failures)
@@ -299,6 +300,7 @@ class JobController(Controller[JobResource]):
         key = (job.namespace, job.name)
         try:
             location = self.checkpoints.location(job, action)
+            await self.deletions.end_of_another(key, job.uid)
             await self._create_pod(job, driver_pod(job, action, location))
         except (ApiError, SluicegateError) as error:
             refusal = refusal_of(error, action.attempt, action.request)

@@ -55,3 +55,41 @@ def test_few_checkpoints_are_deleted_at_a_time_and_none_after_the_lease_is_lost(
         await jobs.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("created_again", [False, True])
+def test_a_deletion_ends_with_its_job(monkeypatch: pytest.MonkeyPatch, created_again: bool) -> None:  # noqa: FBT001
+    """A person removed the finalizer; a job that is created again under the name has the same path."""
+    running: set[str] = set()
+
+    async def delete(_controller: JobController, one: Job) -> None:
+        running.add(one.uid)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            running.discard(one.uid)
+
+    monkeypatch.setattr(JobController, "_delete_checkpoint", delete)
+
+    async def scenario() -> None:
+        api: Any = None
+        caches = Caches(api)
+        recorder = EventRecorder(api, "c", "c/o", "i")
+        resolver = CheckpointResolver(caches)
+        jobs = JobController(api, caches, lambda: True, recorder, resolver, Metrics())
+        jobs.deletions.start(("n", "j"), dataclasses.replace(job(), uid="old"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert running == {"old"}
+        if created_again:
+            await jobs.deletions.end_of_another(("n", "j"), "old")
+            assert running == {"old"}
+            await jobs.deletions.end_of_another(("n", "j"), "new")
+        else:
+            jobs._forget(("n", "j"))
+            for _ in range(5):
+                await asyncio.sleep(0)
+        assert not running
+        await jobs.close()
+
+    asyncio.run(scenario())
