@@ -294,6 +294,15 @@ UPGRADES = (
         {"attempt": 1},
     ),
     RuleCase(
+        "Savepoint: of a driver that died nobody waits for it: only the next one can apply what is decided",
+        job(BY_SAVEPOINT, alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)),
+        observed(dead(137), savepoints={NAME: SavepointState("Pending")}),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"checkpoint.number": 1, "upgrade": None, "attempt": 2},
+        events=["SavepointFailed"],
+    ),
+    RuleCase(
         "Savepoint: the next driver restores the savepoint into a new checkpoint",
         job(BY_SAVEPOINT, alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)),
         observed(dead(0), savepoints={NAME: SavepointState("Ready")}),
@@ -310,6 +319,29 @@ UPGRADES = (
         {"upgrade": UpgradeStatus(mode="LastState")},
         {"stop_reason": "Upgrade"},
         ["SavepointFailed"],
+    ),
+    RuleCase(
+        "Stateless: a driver that has no pod yet does not get one on the old checkpoint",
+        job(STATELESS, requested(attempt=2, last_epoch=9)),
+        observed(as_of=NOW + 9),
+        "Upgrading",
+        status={"attempt": 2, "checkpoint.number": 1, "upgrade": UPGRADE_STATELESS},
+    ),
+    RuleCase(
+        "an upgrade in progress becomes stateless if the newest spec says so",
+        job(STATELESS, alive(stop_reason="Upgrade", upgrade=UpgradeStatus(mode="LastState"))),
+        observed(dead(0)),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"attempt": 2, "checkpoint.number": 2},
+    ),
+    RuleCase(
+        "a stateless upgrade in progress keeps the checkpoint if the newest spec says so",
+        job(NEW, alive(stop_reason="Upgrade", upgrade=UPGRADE_STATELESS)),
+        observed(dead(0)),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"attempt": 2, "checkpoint.number": 1},
     ),
     RuleCase(
         "Savepoint: no savepoint is taken of a driver that never ran",
@@ -351,6 +383,12 @@ def test_savepoint_that_takes_too_long_is_abandoned() -> None:
     outcome = decide(job(BY_SAVEPOINT, status), observed(pod(), as_of=NOW + 600), NOW + 600)
     assert event_reasons(outcome) == ["SavepointFailed"]
     assert action_names(outcome) == ["StopDriver"]
+
+
+def test_once_no_pod_can_appear_a_stateless_upgrade_starts_on_an_empty_checkpoint() -> None:
+    before = requested(attempt=2, last_epoch=9, upgrade=UPGRADE_STATELESS)
+    after = decide(job(STATELESS, before), observed(as_of=NOW + 29), NOW + 29).status
+    assert (after.attempt, after.checkpoint.number, after.upgrade) == (3, 2, None)
 
 
 def test_an_upgrade_stops_the_driver_now() -> None:

@@ -132,7 +132,7 @@ EXPIRY = (
     RuleCase(
         "a job whose upgrade cannot apply the old checkpoint has not ended",
         job(
-            STREAM,
+            dataclasses.replace(STREAM, upgrade_mode="Stateless"),
             ended(
                 STREAM,
                 failure_reason="HistoryBroken",

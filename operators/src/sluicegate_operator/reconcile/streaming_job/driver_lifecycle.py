@@ -11,6 +11,7 @@ from sluicegate_operator.api.streaming_job_status import (
     ACTIVE,
     APPLY_ONLY,
     REQUESTED,
+    RUN,
     TERMINATED,
     DriverStatus,
     FailureStatus,
@@ -131,6 +132,8 @@ def retry_request(context: JobContext) -> None:
     requested = context.driver.request_time
     if context.driver.state != REQUESTED or context.pod is not None or requested is None:
         return
+    if context.driver.mode == RUN and context.status.upgrade is not None:
+        return  # the upgrade decides with which checkpoint the next one starts
     spec, spec_hash = _spec_to_run(context, context.driver.mode)
     changed = spec_hash != context.driver.spec_hash
     retry_at = requested + (RETRY_REQUEST_S if changed else backoff(context.driver.requests))

@@ -12,6 +12,7 @@ from sluicegate_operator.api.streaming_job import (
 from sluicegate_operator.api.streaming_job_status import (
     ACTIVE,
     APPLY_ONLY,
+    REQUESTED,
     RUN,
     CheckpointStatus,
     StableSpecStatus,
@@ -25,6 +26,7 @@ from sluicegate_operator.reconcile.streaming_job.context import FOR_SAVEPOINT, U
 from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import (
     older_attempts_alive,
     request_driver,
+    stop,
 )
 from sluicegate_operator.reconcile.streaming_job.failures import ACCESS, SEALED
 
@@ -42,6 +44,8 @@ def begin(context: JobContext) -> None:
         mode = STATELESS if context.spec.upgrade_mode == STATELESS else LAST_STATE
         context.reset_failures()
         context.set(upgrade=UpgradeStatus(mode=mode))
+        return
+    if _waits_for_first_pod(context):
         return
     runs = context.driver.state == ACTIVE and context.driver.mode == RUN
     if context.spec.schedule is not None or not runs:
@@ -63,15 +67,29 @@ def begin(context: JobContext) -> None:
     )
 
 
+def _waits_for_first_pod(context: JobContext) -> bool:
+    """Begin a stateless upgrade although the newest driver has no pod yet; return whether it has begun.
+
+    Otherwise its pod would be created with the new spec on the checkpoint that the user wants to leave.
+    """
+    later_run = context.status.attempt > 1 and context.driver.mode == RUN
+    if not later_run or context.driver.state != REQUESTED or context.spec.upgrade_mode != STATELESS:
+        return False
+    context.set(upgrade=UpgradeStatus(mode=STATELESS))
+    return True
+
+
 def advance(context: JobContext) -> bool:
     """Take the next step of an upgrade; return True when the next driver may start."""
-    upgrade = context.status.upgrade
-    if upgrade is None:
+    if context.status.upgrade is None:
         return True
+    upgrade = _follow_spec(context, context.status.upgrade)
     if upgrade.savepoint and not _await_savepoint(context, upgrade.savepoint):
         return False
     if context.driver_active:
-        return False
+        ends = context.driver.mode == APPLY_ONLY or context.driver.stop_reason
+        if ends or not stop(context, UPGRADE):
+            return False
     upgrade = context.status.upgrade or upgrade  # the savepoint may have been abandoned
     nothing_to_apply = context.status.all_epochs_applied or context.job.skip_apply
     if upgrade.mode == STATELESS and not nothing_to_apply:
@@ -83,6 +101,18 @@ def advance(context: JobContext) -> bool:
     context.set(upgrade=None, finished=finished)
     context.set_driver(spec_hash=context.spec_hash)
     return True
+
+
+def _follow_spec(context: JobContext, upgrade: UpgradeStatus) -> UpgradeStatus:
+    """Return the upgrade in the mode of the newest spec: whether the checkpoint is kept may be corrected."""
+    stateless = context.spec.upgrade_mode == STATELESS
+    if stateless == (upgrade.mode == STATELESS):
+        return upgrade
+    if stateless and context.driver_active and context.driver.stop_reason == FOR_SAVEPOINT:
+        context.set_driver(stop_reason=UPGRADE, stop_time=context.now)
+    changed = UpgradeStatus(mode=STATELESS if stateless else LAST_STATE)
+    context.set(upgrade=changed)
+    return changed
 
 
 def trim_history(context: JobContext) -> None:
@@ -172,17 +202,21 @@ def _await_savepoint(context: JobContext, name: str) -> bool:
         began = max(began, savepoint.started_at)
     deadline = began + context.spec.savepoint_timeout_s
     failed = savepoint is not None and savepoint.phase == "Failed"
-    if not failed and savepoint is not None and savepoint.queued:
+    # only another driver can apply what it has left, so the checkpoint cannot be sealed
+    died = not context.driver_active and not context.status.all_epochs_applied
+    if not (failed or died) and savepoint is not None and savepoint.queued:
         # the driver runs until its savepoint is requested
         context.wait("SavepointQueued", f"savepoint {name} waits for those of other jobs")
         return False
-    if not failed and context.now < deadline:
+    if not (failed or died) and context.now < deadline:
         if savepoint is None:
             context.add_action(CreateSavepoint(name, context.status.attempt))
         context.wait("TakingSavepoint", f"savepoint {name} is being taken")
         context.requeue_at(deadline)
         return False
-    why = savepoint.message if savepoint is not None and failed else "it timed out"
+    why = "its driver died" if died else "it timed out"
+    if savepoint is not None and failed:
+        why = savepoint.message
     abandoned = (*context.status.checkpoint.abandoned_savepoints, name)
     context.set(upgrade=UpgradeStatus(mode=LAST_STATE))
     context.set_checkpoint(abandoned_savepoints=abandoned[-_ABANDONED_KEPT:])
