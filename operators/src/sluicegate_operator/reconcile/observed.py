@@ -138,7 +138,12 @@ class Pod:
         if self.node is None:
             # the API server binds no pod that is being deleted, so no kubelet will ever report its end
             return self.terminating and self.phase == PENDING
-        return self.node.gone or self.node.out_of_service
+        return self.lost
+
+    @property
+    def lost(self) -> bool:
+        """Whether its node is gone or shut down, so that nobody reports what its process has done."""
+        return self.node is not None and (self.node.gone or self.node.out_of_service)
 
 
 @dataclass(frozen=True)

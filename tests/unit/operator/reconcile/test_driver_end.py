@@ -267,3 +267,12 @@ def test_only_a_driver_that_exits_with_0_has_applied_all_epochs(code: int) -> No
         job(status=alive(all_epochs_applied=True)), observed(dead(code, terminating=True))
     )
     assert not outcome.status.all_epochs_applied
+
+
+def test_a_driver_lost_before_it_was_seen_running_may_have_decided_an_epoch() -> None:
+    """Its kubelet may have lost the API server and not the store."""
+    status = alive(all_epochs_applied=True)
+    driver = dataclasses.replace(status.driver, start_time=None)
+    lost = pod(phase="Pending", running_at=None, progress=None, node=Node(gone=True))
+    outcome = decide(job(status=dataclasses.replace(status, driver=driver)), observed(lost))
+    assert not outcome.status.all_epochs_applied
