@@ -41,6 +41,19 @@ def test_the_first_epoch_is_sent_as_a_merge_patch_of_the_own_pod(server: ApiServ
     assert request.progress["at"].endswith("Z")
 
 
+def test_a_report_tells_whether_the_driver_has_decided_an_epoch_itself(server: ApiServer) -> None:
+    """Only that shows that its spec works; once it has, it stays so."""
+    reporter = reporter_for(server, 0.01)
+    reporter.before(3)
+    reporter.idle()
+    server.wait(1)
+    for number, decided in enumerate((False, True, False), 4):
+        reporter.epoch(number, decided=decided)
+        server.wait(number - 2)
+    reporter.close()
+    assert [r.progress["decided"] for r in server.wait(4)] == [False, False, True, True]
+
+
 def test_later_epochs_are_rate_limited_and_only_the_newest_is_sent(server: ApiServer) -> None:
     """The last one is sent at the end, without waiting for its turn."""
     reporter = reporter_for(server, NEVER_S)

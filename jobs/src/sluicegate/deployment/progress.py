@@ -58,6 +58,7 @@ class ProgressReporter:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._epoch: int | None = None
+        self._decided = False
         self._verdict: Callable[[], VerdictReport] | None = None
         self._at = 0.0
         self._unsent = self._closed = self._first_reported = self._verdict_failed = False
@@ -82,9 +83,10 @@ class ProgressReporter:
         """
         self._epoch, self._verdict = epoch, verdict
 
-    def epoch(self, epoch: int) -> None:
-        """Report that an epoch is in every sink."""
+    def epoch(self, epoch: int, *, decided: bool = True) -> None:
+        """Report that an epoch is in every sink, and whether this driver has decided it."""
         with self._changed:
+            self._decided = self._decided or decided
             if not self._first_reported:
                 self._first_reported, self._next = True, 0.0
             self._epoch = epoch
@@ -142,7 +144,11 @@ class ProgressReporter:
             self._unsent, self._next = False, time.monotonic() + self._every_s
             at = dt.datetime.fromtimestamp(self._at, tz=dt.UTC)
             stamp = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            report: dict[str, object] = {"epoch": self._epoch, "at": stamp}
+            report: dict[str, object] = {
+                "epoch": self._epoch,
+                "at": stamp,
+                "decided": self._decided,
+            }
         return json.dumps(report | self._details())
 
     def _details(self) -> dict[str, object]:

@@ -212,7 +212,7 @@ class EpochRunner:
             waits_since_s=metrics.oldest_input.since_s,
         )
         self._reports = (*self._reports, report)[-EPOCHS:]
-        self._context.progress.epoch(record.epoch)
+        self._context.progress.epoch(record.epoch, decided=not decided.replayed)
         if self._context.source_offsets:
             self._context.source_offsets.applied(timings.sources)
         log.info("%s", _summary(decided, timings))

@@ -176,7 +176,9 @@ def _progress(text: str | None) -> Progress | None:
         epoch is not None and (type(epoch) is not int or not 0 <= epoch < _MAX_EPOCH)
     ):
         return None  # no status with it could be written
-    return Progress(at, epoch, _verdict(report.get("verdict")))
+    # a driver of an older release does not tell, and counts as one that has
+    decided = report.get("decided") is not False
+    return Progress(at, epoch, _verdict(report.get("verdict")), decided)
 
 
 def _executors(text: str | None) -> Executors | None:

@@ -54,11 +54,13 @@ class Progress:
         at: when it last finished an epoch, or found no input.
         epoch: the last epoch that every sink has; None before the first.
         verdict: what bounds the job; None of a driver that does not report it.
+        decided: it has decided an epoch itself. Otherwise the epoch is of a driver before it.
     """
 
     at: float
     epoch: int | None = None
     verdict: VerdictStatus | None = None
+    decided: bool = True
 
 
 @dataclass(frozen=True, slots=True)

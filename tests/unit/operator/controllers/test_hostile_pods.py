@@ -57,6 +57,15 @@ def test_a_malformed_verdict_hides_no_progress(verdict: str) -> None:
     assert (progress.epoch, progress.verdict) == (7, None)
 
 
+@pytest.mark.parametrize(("given", "decided"), [("", True), (', "decided": false', False)])
+def test_a_driver_that_does_not_say_counts_as_one_that_decides(given: str, decided: bool) -> None:  # noqa: FBT001
+    """Drivers of older releases do not."""
+    report = f'{{"at": "2026-01-01T00:00:00Z", "epoch": 7{given}}}'
+    progress = decode(annotations={"sluicegate.dev/progress": report}).pod.progress
+    assert progress is not None
+    assert progress.decided is decided
+
+
 def test_a_long_verdict_is_shortened() -> None:
     verdict = json.dumps({"reason": "Waits", "message": "x" * 9000})
     report = f'{{"at": "2026-01-01T00:00:00Z", "epoch": 7, "verdict": {verdict}}}'

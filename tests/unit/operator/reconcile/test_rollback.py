@@ -40,6 +40,13 @@ RECORDING = (
         status={"last_stable_spec": None},
     ),
     RuleCase(
+        "an epoch of the driver before proves no spec: its successor idles, or applies what was decided",
+        job(NEW, trial(last_epoch=6)),
+        observed(pod(NEW, attempt=2, progress=Progress(NOW - 5, 7, decided=False))),
+        "Running",
+        status={"last_stable_spec": stable(), "trial_start_time": NOW - 101},
+    ),
+    RuleCase(
         "nothing is recorded without spec.rollback",
         job(spec(), alive()),
         observed(pod()),

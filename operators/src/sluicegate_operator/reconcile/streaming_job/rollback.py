@@ -61,7 +61,8 @@ def _record_stable_spec(context: JobContext) -> None:
     pod, status, spec = context.pod, context.status, context.job.spec
     if not spec.rollback.enabled or status.rollback is not None or pod is None:
         return
-    if pod.mode != RUN or pod.progress is None or pod.progress.epoch is None:
+    progress = pod.progress
+    if pod.mode != RUN or progress is None or progress.epoch is None or not progress.decided:
         return
     spec_hash, number = context.resource_hash, status.checkpoint.number
     if (pod.spec_hash, pod.checkpoint_number) != (spec_hash, number):
@@ -81,7 +82,7 @@ def _record_stable_spec(context: JobContext) -> None:
             checkpoint=CheckpointStatus(
                 number=number,
                 restored_from=status.checkpoint.restored_from,
-                last_epoch=pod.progress.epoch,
+                last_epoch=progress.epoch,
             ),
         )
     )
