@@ -19,6 +19,8 @@ from sluicegate_operator.pods.names import DEFAULT_SERVICE_ACCOUNT
 _HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _ACCOUNTS = ("serviceAccountName", "serviceAccount")
+_UNNAMED = "default"
+"""The account that the API server gives to a pod that names none."""
 
 
 def validate_privileges(template: Mapping[str, Any], container: str) -> SettingsInvalid | None:
@@ -43,8 +45,8 @@ def accounts_of(spec: StreamingJobSpec) -> tuple[str, ...]:
         return (spec.service_account,)
     templates = (spec.driver.template, spec.executor.template)
     pods = [template.get("spec") or {} for template in templates]
-    named = [str(pod.get(key) or "") for pod in pods for key in _ACCOUNTS]
-    return tuple(dict.fromkeys(name for name in [DEFAULT_SERVICE_ACCOUNT, *named] if name))
+    named = [str(pod[key] or _UNNAMED) for pod in pods for key in _ACCOUNTS if key in pod]
+    return tuple(dict.fromkeys([DEFAULT_SERVICE_ACCOUNT, *named]))
 
 
 def validate_account(

@@ -99,3 +99,10 @@ def test_accounts_of_templates_are_found() -> None:
     executor = ExecutorSettings(template={"spec": {"serviceAccount": "b"}})
     assert accounts_of(spec(driver=driver, executor=executor)) == ("sluicegate-driver", "a", "b")
     assert accounts_of(spec(service_account="mine", driver=driver)) == ("mine",)
+
+
+@pytest.mark.parametrize("nothing", ["", None])
+def test_a_template_that_names_no_account_gets_the_one_of_the_namespace(nothing: object) -> None:
+    """It replaces ours, and the API server fills in `default`, which must be labelled like any other."""
+    driver = PodSettings(template={"spec": {"serviceAccountName": nothing}})
+    assert "default" in accounts_of(spec(driver=driver))
