@@ -82,7 +82,7 @@ class Cache(Generic[T]):
     def listed_at(self, namespace: str) -> float:
         """Return when the cache was last complete for certain, in seconds since 1970; 0: never."""
         informer = self._informer(namespace)
-        return (informer.listed_at if informer else None) or 0.0
+        return (informer.complete_at() if informer else None) or 0.0
 
     async def refresh(
         self, namespace: str, selector: str = "", matches: Callable[[T], bool] = lambda _: True

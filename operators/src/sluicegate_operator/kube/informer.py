@@ -65,6 +65,7 @@ class Informer(Generic[T]):
     entries: dict[Key, Entry[T]] = field(default_factory=dict)
     listed_at: float | None = None
     """Seconds since 1970 at which the cache was last complete for certain; None before the first list."""
+    _listed_monotonic: float = math.inf
     heard_at: float = field(default_factory=time.monotonic)
     """Monotonic time of the server's last answer or event."""
     list_error: str = ""
@@ -75,6 +76,13 @@ class Informer(Generic[T]):
     """Objects whose newest version `convert` could not read; the cache keeps their last readable value."""
     _deleted: dict[str, None] = field(default_factory=dict)
     """UIDs of deleted objects: the late answer of a write must not bring one back."""
+
+    def complete_at(self) -> float | None:
+        """Return `listed_at` by the clock as it is now, which may have been set back since."""
+        if self.listed_at is None:
+            return None
+        age = time.monotonic() - self._listed_monotonic
+        return min(self.listed_at, time.time() - age)
 
     def get(self, key: Key) -> T | None:
         """Return the value of an object, or None."""
@@ -203,7 +211,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> str:
         """Replace the cache by a complete list; return the list's resourceVersion."""
-        began, seen, token = time.time(), set[Key](), ""
+        began, monotonic, seen, token = time.time(), time.monotonic(), set[Key](), ""
         while True:
             query = {"limit": str(_PAGE), "labelSelector": self.selector, "continue": token}
             page = await self.api.request("GET", self._path, query=query)
@@ -218,7 +226,7 @@ class Informer(Generic[T]):
         version = str(page["metadata"]["resourceVersion"])
         self._remove_older(int(version), lambda key, _: key not in seen)
         self.unreadable &= seen
-        self.listed_at, self.list_error = began, ""
+        self.listed_at, self._listed_monotonic, self.list_error = began, monotonic, ""
         return version
 
     async def _watch(self, version: str) -> str:

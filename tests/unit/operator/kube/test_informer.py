@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from http import HTTPStatus
 
 import pytest
@@ -54,6 +55,24 @@ def test_an_object_that_can_no_longer_be_converted_keeps_its_last_value() -> Non
     informer.put(body("a", 4, "x"))
     informer.remove(("n", "a"), "u")
     assert (informer.unreadable, changes[-1]) == (set(), (8, None))
+
+
+def test_a_list_is_no_newer_than_it_is_after_the_clock_was_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise every pod that was requested in the next hour would count as absent."""
+    clock = {"wall": 3600.0, "monotonic": 100.0}
+    monkeypatch.setattr(time, "time", lambda: clock["wall"])
+    monkeypatch.setattr(time, "monotonic", lambda: clock["monotonic"])
+    informer = new_informer([])
+    assert informer.complete_at() is None
+    informer.listed_at, informer._listed_monotonic = 3600.0, 100.0
+    clock.update(wall=3610.0, monotonic=110.0)
+    assert informer.complete_at() == 3600.0
+    clock.update(wall=20.0, monotonic=120.0)
+    assert informer.complete_at() == 0.0
+    clock.update(wall=9020.0)
+    assert informer.complete_at() == 3600.0, "older than it is does no harm"
 
 
 @pytest.mark.parametrize("value", [7, 8])
