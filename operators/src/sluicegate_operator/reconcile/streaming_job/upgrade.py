@@ -90,7 +90,7 @@ def advance(context: JobContext) -> bool:
         ends = context.driver.mode == APPLY_ONLY or context.driver.stop_reason
         if ends or not stop(context, UPGRADE):
             return False
-    upgrade = context.status.upgrade or upgrade  # the savepoint may have been abandoned
+    upgrade = context.status.upgrade  # the savepoint may have been abandoned
     nothing_to_apply = context.status.all_epochs_applied or context.job.skip_apply
     if upgrade.mode == STATELESS and not nothing_to_apply:
         return _apply_old_checkpoint(context)
@@ -108,11 +108,19 @@ def _follow_spec(context: JobContext, upgrade: UpgradeStatus) -> UpgradeStatus:
     stateless = context.spec.upgrade_mode == STATELESS
     if stateless == (upgrade.mode == STATELESS):
         return upgrade
-    if stateless and context.driver_active and context.driver.stop_reason == FOR_SAVEPOINT:
-        context.set_driver(stop_reason=UPGRADE, stop_time=context.now)
     changed = UpgradeStatus(mode=STATELESS if stateless else LAST_STATE)
     context.set(upgrade=changed)
+    if upgrade.savepoint:
+        _abandon(context, upgrade.savepoint)
     return changed
+
+
+def _abandon(context: JobContext, savepoint: str) -> None:
+    """Go on without a savepoint, which may still be completed and seal the checkpoint."""
+    abandoned = (*context.status.checkpoint.abandoned_savepoints, savepoint)
+    context.set_checkpoint(abandoned_savepoints=abandoned[-_ABANDONED_KEPT:])
+    if context.driver_active and context.driver.stop_reason == FOR_SAVEPOINT:
+        context.set_driver(stop_reason=UPGRADE, stop_time=context.now)
 
 
 def trim_history(context: JobContext) -> None:
@@ -217,11 +225,8 @@ def _await_savepoint(context: JobContext, name: str) -> bool:
     why = "its driver died" if died else "it timed out"
     if savepoint is not None and failed:
         why = savepoint.message
-    abandoned = (*context.status.checkpoint.abandoned_savepoints, name)
     context.set(upgrade=UpgradeStatus(mode=LAST_STATE))
-    context.set_checkpoint(abandoned_savepoints=abandoned[-_ABANDONED_KEPT:])
-    if context.driver_active and context.driver.stop_reason == FOR_SAVEPOINT:
-        context.set_driver(stop_reason=UPGRADE, stop_time=context.now)
+    _abandon(context, name)
     context.emit_event(
         "SavepointFailed",
         f"savepoint {name} was not taken ({why}); the upgrade continues with the checkpoint as it is",
