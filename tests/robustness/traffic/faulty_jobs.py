@@ -14,14 +14,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
-from sluicegate import KafkaSink, MySQLSink, epochs
+from sluicegate import KafkaSink, MySQLSink, epochs, failpoints
 from sluicegate.cli.supervisor import drive
 from sluicegate.packaged_job import PackagedJob
 from sluicegate.spark import session
@@ -44,6 +46,9 @@ DIE_ONCE_VARIABLE = "SLUICEGATE_TESTS_DIE_ONCE"
 """Variable with the marker file by which `shuffled` kills an executor only once."""
 
 SHUFFLE_PARTS = 6
+
+_BLOCK_BYTES = 1 << 20
+_HELD: list[object] = []
 
 
 def main(name: str, settings: str) -> int:
@@ -72,6 +77,20 @@ def distributed(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
 def _in_parts(sink: Sink) -> Sink:
     assert isinstance(sink, KafkaSink | MySQLSink)
     return dataclasses.replace(sink, parts=2)
+
+
+def out_of_memory(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
+    """ip_count with an action 'fill-heap', after which the JVM has no memory left."""
+    failpoints.hook("fill-heap", lambda: _fill_heap(spark))
+    return ip_count_job.build(spark, settings)
+
+
+def _fill_heap(spark: SparkSession) -> None:
+    """Fill the heap and keep it full. The error is taken here, so that others meet the next one."""
+    allocate = spark._jvm.java.nio.ByteBuffer.allocate  # type: ignore[union-attr]
+    with suppress(Py4JError):
+        while True:
+            _HELD.append(allocate(_BLOCK_BYTES))
 
 
 def copied(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
@@ -172,6 +191,7 @@ _JOBS: dict[str, Build] = {
     for build in (
         too_long_transactions,
         distributed,
+        out_of_memory,
         copied,
         copied_in_parts,
         digests,

@@ -63,6 +63,9 @@ _STATIC_SETTINGS: Mapping[str, str] = {
     # through TCP each task waits 40 ms for a delayed acknowledgment (docs/decisions/0105)
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "sluicegate.spark.worker_daemon",
+    # a JVM without memory loses threads one by one; a process that has ended is replaced
+    "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+    "spark.executor.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
 }
 
 
@@ -93,7 +96,7 @@ def session(
     check_conf(environment.spark_conf)
     if master.startswith(("local", KUBERNETES)):  # workers use the Python of the driver
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    ours = {**_STATIC_SETTINGS, **RUNTIME_SETTINGS, **_jar_settings(master)}
+    ours = merge({**_STATIC_SETTINGS, **RUNTIME_SETTINGS}, _jar_settings(master))
     if master.startswith(KUBERNETES):
         ours |= kubernetes_conf(os.environ)
     ours["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
