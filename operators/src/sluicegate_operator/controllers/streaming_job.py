@@ -47,7 +47,7 @@ from sluicegate_operator.pods.network import network_policy
 from sluicegate_operator.pods.privileges import accounts_of, validate_account
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.context import reject_spec
-from sluicegate_operator.reconcile.observed import Job, Node
+from sluicegate_operator.reconcile.observed import Job, Node, Refusal
 from sluicegate_operator.reconcile.overlaps import job_with_path
 from sluicegate_operator.reconcile.schedule import validate_schedule
 from sluicegate_operator.reconcile.storage_tasks import Delete
@@ -189,10 +189,23 @@ class JobController(Controller[JobResource]):
         for action in outcome.actions:
             if isinstance(action, do.CreateDriver):
                 error = await self._check_driver(job, action.spec)
+                if error is not None and action.standby:
+                    return self._without_standby(job, outcome, action, error)
                 if error is not None:  # nothing of the outcome is kept: no attempt was begun
                     retry_at = now + _ACCOUNT_RETRY_S
                     return reject_spec(resource.status, job.generation, error, now, retry_at)
         return outcome
+
+    def _without_standby(
+        self, job: Job, outcome: JobOutcome, standby: do.CreateDriver, why: SettingsInvalid
+    ) -> JobOutcome:
+        """Return an outcome without a standby, which is refused like a pod: its driver is supervised on."""
+        key = (job.namespace, job.name)
+        refusal = Refusal(standby.attempt, standby.request, "SpecRefused", str(why))
+        self.observer.pod_refused(key, job.uid, refusal)
+        self.queue.add(key)
+        kept = (action for action in outcome.actions if action is not standby)
+        return dataclasses.replace(outcome, actions=tuple(kept))
 
     async def _check_driver(self, job: Job, spec: StreamingJobSpec) -> SettingsInvalid | None:
         """Return why no driver may be created with a spec, or None.

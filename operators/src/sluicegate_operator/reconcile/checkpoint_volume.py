@@ -19,6 +19,7 @@ from sluicegate_operator.reconcile.context import (
     accept_spec,
     backoff,
     ended_after,
+    limit_retry,
     limit_to_now,
 )
 from sluicegate_operator.reconcile.observed import Volume, VolumeObserved
@@ -71,6 +72,7 @@ def reconcile_volume(volume: Volume, observed: VolumeObserved, now: float) -> Vo
     now = round(now, 3)
     times = ("checked_time", "failed_time", "measured_time", "pruned_time")
     status = limit_to_now(volume.status, now, *times, "maintenance_failed_time")
+    status = limit_retry(status, now, "next_retry_time")
     context = VolumeContext(
         status, volume.generation, now, tasks=observed.tasks, volume=volume, observed=observed
     )

@@ -199,6 +199,16 @@ def backoff(tries: int) -> float:
     return backoff_s(tries, _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
 
 
+def limit_retry(dated: Dated, now: float, field: str) -> Dated:
+    """Return a status whose next retry is no later than the longest delay from now.
+
+    One is later if the clock was set back; see `limit_to_now`.
+    """
+    at, latest = getattr(dated, field), round(now + _LONGEST_BACKOFF_S, 3)
+    late = at is not None and at > latest
+    return dataclasses.replace(dated, **{field: latest}) if late else dated  # type: ignore[type-var]
+
+
 def limit_to_now(dated: Dated, now: float, *fields: str) -> Dated:
     """Return a status in which none of the given times is later than now.
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api.codec import render
 from sluicegate_operator.api.crds import CHECKPOINT_VOLUME, SAVEPOINT, STREAMING_JOB, Kind
 from sluicegate_operator.api.savepoint import SavepointSpec
+from sluicegate_operator.api.streaming_job import StreamingJobSpec
+from sluicegate_operator.api.streaming_job_settings import ExecutorSettings
 from sluicegate_operator.api.streaming_job_status import UpgradeStatus
 from sluicegate_operator.controllers.caches import Caches
 from sluicegate_operator.controllers.checkpoints import CheckpointResolver
@@ -20,10 +23,10 @@ from sluicegate_operator.controllers.resource import JobResource
 from sluicegate_operator.controllers.streaming_job import JobController
 from sluicegate_operator.kube.client import ApiError
 from sluicegate_operator.kube.events import EventRecorder
-from sluicegate_operator.reconcile.observed import Refusal
+from sluicegate_operator.reconcile.observed import Job, Observed, Progress, Refusal
 from sluicegate_operator.reconcile.streaming_job.reconciler import JobOutcome
 from tests.unit.operator import savepoint_builders
-from tests.unit.operator.builders import NOW, ended, spec
+from tests.unit.operator.builders import NOW, alive, ended, observed, pod, spec
 
 KEY = ("shop", "clicks")
 QUOTA = ApiError(403, "Forbidden", 'pods "x" is forbidden: exceeded quota: pods=3, used: pods=3')
@@ -183,6 +186,28 @@ class Shop:
         for informer in self.caches.pods.informers.values():
             informer.listed_at = self.now
         await self.controller.reconcile(KEY)
+
+
+def test_a_standby_that_is_refused_leaves_the_driver_supervised() -> None:
+    """Otherwise nothing that the driver reports is recorded, and one that hangs is never stopped."""
+
+    class Refusing(JobController):
+        async def _check_driver(self, _job: Job, _spec: StreamingJobSpec) -> SettingsInvalid | None:
+            return SettingsInvalid("the account lost its label", data="", do="")
+
+    async def scenario() -> None:
+        with_standby = spec(standby=1, executor=ExecutorSettings(instances=0))
+        shop = Shop(with_standby, alive(with_standby), Refusing)
+
+        async def observe(_job: Job, _now: float) -> Observed:
+            return observed(pod(with_standby, progress=Progress(NOW - 5, 42)))
+
+        shop.controller.observer.observe = observe  # type: ignore[method-assign]
+        await shop.reconcile()
+        assert shop.status["checkpoint"]["lastEpoch"] == 42
+        assert shop.api.pods_requested() == 0
+
+    asyncio.run(scenario())
 
 
 def test_refused_pod_is_reported_and_requested_less_and_less_often() -> None:

@@ -303,6 +303,17 @@ UPGRADES = (
         events=["SavepointFailed"],
     ),
     RuleCase(
+        "Savepoint: nobody waits for a queued one without a driver, however long the queue is",
+        job(BY_SAVEPOINT, alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)),
+        observed(
+            dead(0, terminating=True), savepoints={NAME: SavepointState("Pending", queued=True)}
+        ),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"checkpoint.number": 1, "upgrade": None, "attempt": 2},
+        events=["SavepointFailed"],
+    ),
+    RuleCase(
         "Savepoint: the next driver restores the savepoint into a new checkpoint",
         job(BY_SAVEPOINT, alive(stop_reason="Savepoint", upgrade=UPGRADE_BY_SAVEPOINT)),
         observed(dead(0), savepoints={NAME: SavepointState("Ready")}),

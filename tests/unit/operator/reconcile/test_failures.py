@@ -65,7 +65,7 @@ def test_a_driver_that_was_stopped_leaves_a_message_only_if_it_failed_meanwhile(
 def test_a_driver_that_something_else_stopped_has_not_finished(finite: bool) -> None:  # noqa: FBT001
     """A deadline of its pod, or a probe: the kubelet stops it without deleting the pod."""
     stopped = dead(0, message="Stopped: the driver was asked to end")
-    assert classify_end(stopped, alive().driver, finite=finite).kind == DISRUPTED
+    assert classify_end(stopped, alive().driver, finite=finite).kind == APPLICATION
 
 
 @pytest.mark.parametrize(("kind", "entries"), [(APPLICATION, 30), (DISRUPTED, 10), (IMAGE, 10)])

@@ -44,7 +44,7 @@ RECORDING = (
         job(NEW, trial(last_epoch=6)),
         observed(pod(NEW, attempt=2, progress=Progress(NOW - 5, 7, decided=False))),
         "Running",
-        status={"last_stable_spec": stable(), "trial_start_time": NOW - 101},
+        status={"last_stable_spec": stable(), "trial_start_time": None},
     ),
     RuleCase(
         "nothing is recorded without spec.rollback",

@@ -166,6 +166,14 @@ CHECKS = (
         status={"checked_time": NOW},
         requeue_in=200,
     ),
+    RuleCase(
+        "nor the next try after a failed one",
+        volume(status=failing(failed_time=NOW + 7200, next_retry_time=NOW + 7205)),
+        observed(),
+        "Failed",
+        status={"failed_time": NOW, "next_retry_time": NOW + 300},
+        requeue_in=300,
+    ),
 )
 
 

@@ -18,6 +18,7 @@ from sluicegate_operator.reconcile.context import (
     accept_spec,
     backoff,
     ended_after,
+    limit_retry,
     limit_to_now,
 )
 from sluicegate_operator.reconcile.observed import Savepoint, SavepointObserved
@@ -80,7 +81,9 @@ def reconcile_savepoint(
 
 def _limited_to_now(status: SavepointStatus, now: float) -> SavepointStatus:
     deletion = limit_to_now(status.deletion, now, "failed_time")
+    deletion = limit_retry(deletion, now, "next_retry_time")
     status = limit_to_now(status, now, "failed_time", "last_schedule_time", "start_time")
+    status = limit_retry(status, now, "next_retry_time")
     return dataclasses.replace(status, deletion=deletion)
 
 

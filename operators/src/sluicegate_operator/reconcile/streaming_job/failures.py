@@ -94,21 +94,21 @@ def classify_end(pod: Pod, driver: DriverStatus, *, finite: bool) -> DriverEnd:
     if driver.stop_reason:
         details = f"exit code {code}: {message}" if code else ""
         return DriverEnd(SUCCESS, "Stopped", details)
-    stopped = code == 0 and message.startswith(f"{STOPPED}:")  # by the kubelet: a deadline, a probe
-    if pod.terminating or pod.disrupted or stopped or (code is None and not pod.init_failure):
+    if pod.terminating or pod.disrupted or (code is None and not pod.init_failure):
         # a batch driver that somebody stopped exits 0 too, but is not finished
-        what = "stopped" if stopped else "deleted, evicted or lost"
-        return DriverEnd(DISRUPTED, "Disrupted", f"its pod was {what}: {message}")
+        return DriverEnd(DISRUPTED, "Disrupted", f"its pod was deleted, evicted or lost: {message}")
     if code is None:
         return DriverEnd(APPLICATION, "InitContainerFailed", pod.init_failure)
-    finished = code == 0 and (finite or driver.mode == APPLY_ONLY)
+    stopped = message.startswith(f"{STOPPED}:")  # by a probe, a deadline of the pod, a stop request
+    finished = code == 0 and not stopped and (finite or driver.mode == APPLY_ONLY)
     return DriverEnd(SUCCESS, "Finished", "") if finished else _classify_exit(code, message)
 
 
 def _classify_exit(code: int, termination: str) -> DriverEnd:
     message = f"exit code {code}: {termination}"
     if code == 0:
-        message = "the driver exited with 0, but a stream never ends by itself"
+        if not termination.startswith(f"{STOPPED}:"):
+            message = "the driver exited with 0, but a stream never ends by itself"
         return DriverEnd(APPLICATION, "UnexpectedExit", message)
     if code == PreflightFailed.exit_code:
         error = termination.partition(":")[0]

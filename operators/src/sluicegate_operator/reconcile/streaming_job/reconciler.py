@@ -11,7 +11,7 @@ import dataclasses
 
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
 from sluicegate_operator.reconcile.actions import JobAction
-from sluicegate_operator.reconcile.context import Outcome, limit_to_now
+from sluicegate_operator.reconcile.context import Outcome, limit_retry, limit_to_now
 from sluicegate_operator.reconcile.observed import Job, Observed
 from sluicegate_operator.reconcile.streaming_job import driver_lifecycle, rollback, standby, startup
 from sluicegate_operator.reconcile.streaming_job.acceptance import accept
@@ -63,6 +63,7 @@ def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatu
         status = dataclasses.replace(status, executors=limited_executors)
     if status.standby is not None:
         limited = limit_to_now(status.standby, now, "request_time", "start_time")
+        limited = limit_retry(limited, now, "next_start_time")
         status = dataclasses.replace(status, standby=limited)
     ahead = status.failures[-1].time - now if status.failures else 0.0
     if status.next_start_time is not None and ahead > 0:

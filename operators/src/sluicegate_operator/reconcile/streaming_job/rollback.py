@@ -62,7 +62,11 @@ def _record_stable_spec(context: JobContext) -> None:
     if not spec.rollback.enabled or status.rollback is not None or pod is None:
         return
     progress = pod.progress
-    if pod.mode != RUN or progress is None or progress.epoch is None or not progress.decided:
+    if pod.mode != RUN or progress is None:
+        return
+    if progress.epoch is None or not progress.decided:
+        # it lives and has no input of its own yet: the time of a trial begins again with the next driver
+        context.set(trial_start_time=None)
         return
     spec_hash, number = context.resource_hash, status.checkpoint.number
     if (pod.spec_hash, pod.checkpoint_number) != (spec_hash, number):
@@ -109,15 +113,9 @@ def _failure_reason(context: JobContext) -> str:
 
 
 def _has_other_cause(context: JobContext) -> bool:
-    """Return whether a driver has made no epoch for a reason that another spec would not change.
-
-    Its node does not respond, or it has reported that it found no input.
-    """
+    """Return whether a driver has made no epoch because its node does not respond."""
     pod = context.pod if context.driver_active else None
-    if pod is None:
-        return False
-    lost = pod.node is not None and pod.node.unresponsive_since is not None
-    return lost or pod.progress is not None
+    return pod is not None and pod.node is not None and pod.node.unresponsive_since is not None
 
 
 def _begin(context: JobContext, why: str) -> None:

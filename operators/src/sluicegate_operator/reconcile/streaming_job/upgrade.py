@@ -210,8 +210,10 @@ def _await_savepoint(context: JobContext, name: str) -> bool:
         began = max(began, savepoint.started_at)
     deadline = began + context.spec.savepoint_timeout_s
     failed = savepoint is not None and savepoint.phase == "Failed"
-    # only another driver can apply what it has left, so the checkpoint cannot be sealed
-    died = not context.driver_active and not context.status.all_epochs_applied
+    # only another driver can apply what one has left that died, so the checkpoint cannot be sealed; and
+    # without a driver a savepoint that has not begun would hold the same as the checkpoint itself
+    useless = not context.status.all_epochs_applied or (savepoint is not None and savepoint.queued)
+    died = useless and not context.driver_active
     if not (failed or died) and savepoint is not None and savepoint.queued:
         # the driver runs until its savepoint is requested
         context.wait("SavepointQueued", f"savepoint {name} waits for those of other jobs")
@@ -222,7 +224,7 @@ def _await_savepoint(context: JobContext, name: str) -> bool:
         context.wait("TakingSavepoint", f"savepoint {name} is being taken")
         context.requeue_at(deadline)
         return False
-    why = "its driver died" if died else "it timed out"
+    why = "its driver has ended" if died else "it timed out"
     if savepoint is not None and failed:
         why = savepoint.message
     context.set(upgrade=UpgradeStatus(mode=LAST_STATE))
