@@ -204,8 +204,15 @@ def test_a_second_unique_key_is_refused_because_another_row_would_change(mysql: 
 
 
 def test_an_auto_increment_primary_key_besides_the_keys_is_accepted(mysql: MySQL) -> None:
-    table = mysql.table("n INT AUTO_INCREMENT PRIMARY KEY, ip VARCHAR(20) UNIQUE, hits BIGINT")
+    table = mysql.table("n BIGINT AUTO_INCREMENT PRIMARY KEY, ip VARCHAR(20) UNIQUE, hits BIGINT")
     assert mysql.bind(table).form.keys == ("ip",)
+
+
+def test_numbers_of_the_server_that_upserts_use_up_are_refused(mysql: MySQL) -> None:
+    """Each upsert takes one. With the last one, given again, it would change the row of another key."""
+    table = mysql.table("n INT AUTO_INCREMENT PRIMARY KEY, ip VARCHAR(20) UNIQUE, hits BIGINT")
+    with pytest.raises(PreflightFailed, match="make a column that the server numbers a BIGINT"):
+        mysql.bind(table)
 
 
 def test_a_view_is_refused(mysql: MySQL) -> None:

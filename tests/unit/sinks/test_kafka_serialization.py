@@ -20,8 +20,8 @@ def timed(*times: int | None) -> pa.RecordBatch:
     return pa.record_batch({"key": nulls, "value": nulls, "timestamp": pa.array(times, pa.int64())})
 
 
-def test_a_null_or_negative_time_means_the_time_of_writing() -> None:
-    assert [row[5] for row in produce_arguments(timed(5, None, -1), "")] == [5, 0, 0]
+def test_no_time_or_none_after_1970_began_means_the_time_of_writing() -> None:
+    assert [row[5] for row in produce_arguments(timed(5, None, -1, 0), "")] == [5, 0, 0, 0]
 
 
 def test_a_timestamp_column_is_converted_to_milliseconds() -> None:
@@ -44,6 +44,21 @@ def test_a_time_too_far_ahead_is_refused_before_the_decision() -> None:
     assert reasons is not None
     assert [bool(reason) for reason in reasons.to_pylist()] == [False, True, False]
     assert bound(2**63 - 1).refusals(timed(now, 2**62)) is None
+
+
+def test_a_header_that_kafka_would_not_get_as_it_is_is_refused() -> None:
+    """Librdkafka ends a name at a NUL; one that is not UTF-8 would fail after the decision."""
+    names = pa.array([b"a", b"a\0b", b"\xff", None], pa.binary()).view(pa.string())
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.ListArray.from_arrays(
+        pa.array([0, 1, 2, 3, 4], pa.int32()),
+        pa.StructArray.from_arrays([names, pa.nulls(4, pa.binary())], ["key", "value"]),
+    ).cast(kind)
+    nulls = pa.nulls(4, pa.binary())
+    batch = pa.record_batch({"key": nulls, "value": nulls, "headers": headers})
+    reasons = bound(1).refusals(batch)
+    assert reasons is not None
+    assert [bool(reason) for reason in reasons.to_pylist()] == [False, True, True, True]
 
 
 def test_rule_04_a_binding_names_the_cluster() -> None:

@@ -226,3 +226,9 @@ def test_the_parser_of_this_file_is_correct() -> None:
         ["", 2],
     ]
     assert math.isclose(float("1e22"), 1e22)
+
+
+@pytest.mark.parametrize(("table", "alias"), [("hits", "incoming"), ("Incoming", "incoming_row")])
+def test_the_name_of_the_new_row_is_not_that_of_its_table(table: str, alias: str) -> None:
+    form = InsertForm(table, (column("k"), column("v")), ("k",), "replace", aliased=True)
+    assert form.tail() == f" AS {alias} ON DUPLICATE KEY UPDATE `v` = {alias}.`v`"

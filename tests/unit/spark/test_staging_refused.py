@@ -22,7 +22,9 @@ def bound(name: str, schema: pa.Schema) -> BoundSink:
     return MemorySink(name).bind(schema, lineage="l", apply_timeout_s=1)
 
 
-def staged(reasons: list[str | None], *, dead_letters: bool = True) -> list[StagedPart]:
+def staged(
+    reasons: list[str | None] | pa.StringArray, *, dead_letters: bool = True
+) -> list[StagedPart]:
     """Stage one row per reason."""
     sinks = (bound("rows", ROWS), bound("letters", DEAD_LETTER_SCHEMA))
     order = StageOrder("/nowhere", 0, "a", 1 << 20, sinks, sinks[1].id if dead_letters else None)
@@ -51,6 +53,14 @@ def test_a_refused_row_becomes_a_dead_letter_and_reaches_no_sink() -> None:
     assert letter["reason"] == "no city"
     assert letter["payload"] == '[{"id": 1}]'
     assert sum(part.refused for part in parts) == 1
+
+
+def test_a_reason_that_is_not_utf8_is_told_as_well_as_it_can_be() -> None:
+    """A job may put the bytes that it cannot read into the reason."""
+    reasons = pa.array([b"bad: \xff", None], pa.binary()).view(pa.string())
+    parts = staged(reasons)
+    assert rows(parts, "rows") == [{"id": 1}]
+    assert [letter["reason"] for letter in dead_letters_of(parts)] == ["bad: \ufffd"]
 
 
 def test_a_reason_that_is_a_whole_dead_letter_is_used_as_such() -> None:

@@ -297,5 +297,6 @@ def _reasons(positions: Sequence[int], reasons: pa.Array) -> dict[int, str]:
     """Return position and reason of each row that has a reason."""
     if reasons.null_count == len(reasons):  # as usual: nothing is converted
         return {}
-    pairs = zip(positions, reasons.to_pylist(), strict=True)
-    return {position: reason for position, reason in pairs if reason is not None}
+    # as bytes: a job may make a reason of a value that is not UTF-8
+    pairs = zip(positions, reasons.cast(pa.binary()).to_pylist(), strict=True)
+    return {at: reason.decode(errors="replace") for at, reason in pairs if reason is not None}

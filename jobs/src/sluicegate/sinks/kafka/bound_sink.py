@@ -16,6 +16,7 @@ from sluicegate.protocol.record import SinkBinding
 from sluicegate.sinks.kafka.connection import MARKERS_TOPIC, group_id
 from sluicegate.sinks.kafka.topic import KafkaTopic
 from sluicegate.sinks.kafka.writer import KafkaPartWriter
+from sluicegate.sinks.utf8 import invalid_utf8
 
 RECORD_OVERHEAD_BYTES = 61 + 36
 """The header of a record batch (v2), plus librdkafka's upper bound for the lengths, deltas and
@@ -75,7 +76,10 @@ class BoundKafka:
             yield no_key, lambda: f"the record has no key and topic {topic} is compacted"
         if "headers" in names:
             unnamed = pc.greater(_sum_per_row(batch.column("headers"), _is_unnamed), 0)
-            yield unnamed, lambda: "a header of the record has no key"
+            yield (
+                unnamed,
+                lambda: "a header of the record has no key, or one with a NUL or not in UTF-8",
+            )
         if "partition" in names:
             number = batch.column("partition")
             outside = pc.or_(pc.less(number, 0), pc.greater_equal(number, limits.partitions))
@@ -124,7 +128,14 @@ def _header_sizes(headers: pa.StructArray) -> pa.Array:
 
 
 def _is_unnamed(headers: pa.StructArray) -> pa.Array:
-    return headers.flatten()[0].is_null().cast(pa.int64())
+    keys = headers.flatten()[0]
+    unnamed, invalid = keys.is_null(), invalid_utf8(keys)
+    # librdkafka ends a name at a NUL
+    with_nul = pc.match_substring(keys.cast(pa.binary()), b"\0")
+    unnamed = pc.or_(unnamed, pc.fill_null(with_nul, fill_value=False))
+    if invalid is not None:
+        unnamed = pc.or_(unnamed, pc.fill_null(invalid, fill_value=False))
+    return unnamed.cast(pa.int64())
 
 
 def _sum_per_row(column: pa.Array, measure: Callable[[pa.StructArray], pa.Array]) -> pa.Array:

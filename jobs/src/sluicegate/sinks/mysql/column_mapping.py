@@ -137,7 +137,8 @@ def expression_for(  # noqa: C901, PLR0911 - one case per family, as in the manu
     if pt.is_null(staged):
         return None if family is None else f"CAST({spark} AS STRING)"
     if family in (Family.INTEGER, Family.DECIMAL):
-        return spark if simple else None
+        # the server takes a decimal, which is quoted, for the bytes of a bit column
+        return spark if simple and not (column.kind == "bit" and pt.is_decimal(staged)) else None
     if family is Family.FLOAT:
         return f"CAST({spark} AS DOUBLE)" if simple or pt.is_floating(staged) else None
     if family in (Family.TEXT, Family.JSON, Family.ENUM):

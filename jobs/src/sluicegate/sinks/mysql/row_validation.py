@@ -20,6 +20,10 @@ import pyarrow.types as pt
 
 from sluicegate.sinks.mysql.column_types import Column, Family
 from sluicegate.sinks.mysql.literals import row_literals, wall_clock
+from sluicegate.sinks.utf8 import invalid_utf8
+
+_MAX_EXPONENT, _MAX_KEY_BYTES = 308, 65_535
+"""Of a number and of an object's key in MySQL's JSON."""
 
 _JSON_LEVELS, _MARIADB_JSON_LEVELS = 100, 31
 """The nesting limits: MySQL's documented limit, and that of JSON_VALID in MariaDB."""
@@ -61,7 +65,7 @@ def refusals(
     reasons: list[pa.Array] = []
     for column in columns:
         values = batch.column(column.name)
-        invalid = _invalid_utf8(values)
+        invalid = invalid_utf8(values)
         if invalid is not None:
             reasons.append(_reasons(invalid, column, "is not UTF-8", None))
             values = pc.if_else(invalid, None, values)
@@ -112,7 +116,7 @@ def _json(values: pa.Array, column: Column) -> Iterator[Check]:
 
 def _is_json(text: str, levels: int) -> bool:
     try:
-        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_finite)
         json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate fails here
     except (ValueError, RecursionError):
         return False
@@ -120,16 +124,21 @@ def _is_json(text: str, levels: int) -> bool:
 
 
 def _finite(text: str) -> float:
-    """Refuse NaN, Infinity and 1e999, which Python's parser accepts."""
-    number = float(text)
-    if not math.isfinite(number):
+    """Refuse NaN, Infinity and numbers that are no double, which Python's parser accepts.
+
+    MySQL also refuses a zero with an exponent that no double has, such as 0e400.
+    """
+    number, exponent = float(text), text.lower().partition("e")[2]
+    if not math.isfinite(number) or (number == 0 and int(exponent or 0) > _MAX_EXPONENT):
         raise ValueError(text)
     return number
 
 
 def _is_at_most(levels: int, value: object) -> bool:
-    """Return whether a value is nested at most so deep; a scalar is one level."""
+    """Return whether a value is nested at most so deep, with keys that fit; a scalar is one level."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict) and any(len(key.encode()) > _MAX_KEY_BYTES for key in value):
+        return False
     return levels > 0 and all(_is_at_most(levels - 1, item) for item in inner)
 
 
@@ -222,19 +231,6 @@ def _outside(values: pa.Array, low: int, high: int) -> pa.Array:
 def _inexact(values: pa.Array, scale: int) -> pa.Array:
     """Return whether each decimal has non-zero digits beyond the given scale."""
     return pc.not_equal(pc.round(values, ndigits=scale, round_mode="towards_zero"), values)
-
-
-def _invalid_utf8(values: pa.Array) -> pa.Array | None:
-    """Return whether each string is invalid UTF-8 (Spark casts any bytes to a string); None if none is."""
-    if not (pt.is_string(values.type) or pt.is_large_string(values.type)):
-        return None
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid:
-        raw = values.cast(pa.large_binary() if pt.is_large_string(values.type) else pa.binary())
-        texts = [v and v.decode(errors="ignore").encode() for v in raw.to_pylist()]
-        return pc.not_equal(raw, pa.array(texts, raw.type))
-    return None
 
 
 def _reasons(refused: pa.Array, column: Column, reason: str, values: pa.Array | None) -> pa.Array:

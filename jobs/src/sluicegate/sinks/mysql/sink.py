@@ -255,7 +255,8 @@ class _Preflight:
                 f"{'; '.join(map(str, others))}",
                 data="nothing was written; MySQL does not report which key collided, so on_conflict="
                 f"'{self._sink.on_conflict}' would change a row of another key",
-                do="drop the other unique key, omit its columns with columns=, or set on_conflict='error'",
+                do="drop the other unique key, omit its columns with columns=, make a column that the "
+                "server numbers a BIGINT, or set on_conflict='error'",
             )
 
     def _check_addable(self) -> None:

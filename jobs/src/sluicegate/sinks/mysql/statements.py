@@ -50,7 +50,7 @@ class InsertForm:
             return ""
         aliased = self.aliased if aliased is None else aliased
         sets = ", ".join(self._set(name, aliased=aliased) for name in self._updated_columns())
-        return f"{' AS incoming' if aliased else ''} ON DUPLICATE KEY UPDATE {sets}"
+        return f"{f' AS {self._alias}' if aliased else ''} ON DUPLICATE KEY UPDATE {sets}"
 
     def probe(self) -> str:
         """Return a statement that writes nothing but needs the same columns and privileges."""
@@ -62,6 +62,11 @@ class InsertForm:
         text = self.head() + " VALUES " + self.tail()
         return len(text.encode()) + PACKET_SLACK
 
+    @property
+    def _alias(self) -> str:
+        """The name of the new row, which must not be the table's."""
+        return "incoming_row" if self.table.lower() == "incoming" else "incoming"
+
     def _updated_columns(self) -> tuple[str, ...]:
         rest = tuple(c.name for c in self.columns if c.name not in self.keys)
         # Something must be set: setting a key to itself changes nothing. INSERT IGNORE would also
@@ -70,7 +75,7 @@ class InsertForm:
 
     def _set(self, name: str, *, aliased: bool) -> str:
         column, old = quoted(name), f"{quoted(self.table)}.{quoted(name)}"
-        new = f"incoming.{column}" if aliased else f"VALUES({column})"
+        new = f"{self._alias}.{column}" if aliased else f"VALUES({column})"
         if name in self.keys:
             return f"{column} = {old}"
         if self.on_conflict == "add":
