@@ -160,6 +160,14 @@ def test_parse_json_detects_the_encoding_as_python_does(spark: SparkSession) -> 
     ]
 
 
+def test_parse_json_returns_nested_values_as_they_are_written_in_any_encoding(
+    spark: SparkSession,
+) -> None:
+    codecs = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
+    texts = ['{"b":"𝄞", "a": [1.50, {"é":2}] }'.encode(codec) for codec in codecs]
+    assert parsed(spark, [*texts], "a string") == [('[1.50, {"é":2}]',)] * len(codecs)
+
+
 def test_parse_json_has_no_row_for_what_is_no_integer_of_64_bits(spark: SparkSession) -> None:
     texts = [b'{"n":%s,"a":"x"}' % value for value, _ in NUMBERS]
     texts += [b'{"n":%s,"a":"x"}' % value for value in NO_NUMBERS]

@@ -1,11 +1,13 @@
 package dev.sluicegate.spark;
 
 import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonLocation;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.JsonToken;
 import java.io.CharConversionException;
 import java.io.IOException;
+import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
@@ -88,9 +90,23 @@ public final class ParseJson implements UDF1<byte[], Row> {
     if (!token.isStructStart()) {
       return parser.getText();
     }
-    int begin = (int) parser.currentTokenLocation().getByteOffset();
+    JsonLocation begin = parser.currentTokenLocation();
     parser.skipChildren();
-    int end = (int) parser.currentLocation().getByteOffset();
-    return new String(json, begin, end - begin, StandardCharsets.UTF_8);
+    JsonLocation end = parser.currentLocation();
+    if (begin.getByteOffset() >= 0) {
+      int length = (int) (end.getByteOffset() - begin.getByteOffset());
+      return new String(json, (int) begin.getByteOffset(), length, StandardCharsets.UTF_8);
+    }
+    // of UTF-16 and UTF-32 Jackson counts characters, after a byte order mark
+    String text = new String(json, wideCharset(json));
+    int mark = text.startsWith("\uFEFF") ? 1 : 0;
+    return text.substring(mark + (int) begin.getCharOffset(), mark + (int) end.getCharOffset());
+  }
+
+  /** Returns which of UTF-16 and UTF-32 a text has, as Jackson finds it: by a mark or by its zeros. */
+  private static Charset wideCharset(byte[] json) {
+    boolean big = json[0] == 0 || json[0] == (byte) 0xFE;
+    boolean wide = json.length >= 4 && (big ? json[0] == 0 && json[1] == 0 : json[2] == 0 && json[3] == 0);
+    return Charset.forName((wide ? "UTF-32" : "UTF-16") + (big ? "BE" : "LE"));
   }
 }
