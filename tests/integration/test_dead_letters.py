@@ -257,6 +257,22 @@ def test_the_record_of_refused_rows_is_sent_only_on_request_and_once(topics: Top
     assert [record.value for record in topics.replayed()] == [b"record"]
 
 
+def test_a_record_that_was_sent_to_one_topic_can_be_sent_to_another(topics: Topics) -> None:
+    """Two dead letters of one record may need two topics; each gets the record once."""
+    (offset,) = topics.put([b"record"])
+    late = topics.dead_letter(b"record", offset, "late: closed")
+    refused = topics.dead_letter(
+        b"[row]", offset, "refused by t: too long", payload_of="staged row"
+    )
+    topics.put([late, refused, refused], topics.dead_letters)
+    rescue = f"{topics.name}_rescue"
+    topics.kafka.create_topic(rescue)
+    topics.run("replay", "--yes", "--reason", "late", "--to", rescue)
+    topics.run("replay", "--yes", "--reason", "refused", "--refused")
+    assert [record.value for record in topics.replayed(rescue)] == [b"record"]
+    assert [record.value for record in topics.replayed()] == [b"record"]
+
+
 def test_the_console_shows_samples_of_a_jobs_dead_letters_without_secrets(
     topics: Topics, tmp_path: Path
 ) -> None:

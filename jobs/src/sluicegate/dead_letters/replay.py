@@ -49,12 +49,12 @@ class Replayed:
 
     Args:
         positions: of the dead letters.
-        records: `DeadLetter.record_id` of their records: two refused rows of one record are two dead
-            letters, and the record is sent once.
+        records: `DeadLetter.record_id` of their records, and the topics that they were sent to: two refused
+            rows of one record are two dead letters, and the record is sent there once.
     """
 
     positions: set[Position] = field(default_factory=set)
-    records: set[str] = field(default_factory=set)
+    records: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,9 @@ class Replay:
             topic_id, partition, offset = (note.key or b"").decode().rsplit("/", 2)
             if topic_id == self._topic_id:
                 replayed.positions.add(Position(self._topic, int(partition), int(offset)))
-                record_id = json.loads(note.value or b"{}").get("record")
-                replayed.records.update([record_id] if record_id else [])
+                content = json.loads(note.value or b"{}")
+                if content.get("record"):
+                    replayed.records.add((content["record"], content["to"]))
         return replayed
 
     def plan(self, letters: Sequence[DeadLetter]) -> list[ReplayStep]:
@@ -193,17 +194,18 @@ class Replay:
             self._transactions += 1
             yield len(page)
 
-    def _transact(self, steps: Sequence[ReplayStep], sent: set[str]) -> None:
+    def _transact(self, steps: Sequence[ReplayStep], sent: set[tuple[str, str]]) -> None:
         producer, deadline, number = self._producer, Deadline(_TRANSACT_S), self._transactions
         assert producer is not None
         producer.begin()
         failpoints.reach("replay-begun", epoch=number)
         for step in steps:
-            record_id = step.letter.record_id
-            if record_id is None or record_id not in sent:
-                assert step.target is not None
-                producer.produce(step.target, iter([_produce_arguments(step)]), deadline)
-            sent.update([record_id] if record_id else [])
+            record_id, target = step.letter.record_id, step.target
+            assert target is not None
+            if record_id is None or (record_id, target) not in sent:
+                producer.produce(target, iter([_produce_arguments(step)]), deadline)
+            if record_id is not None:
+                sent.add((record_id, target))
         producer.produce(REPLAYED_TOPIC, (self._note(step) for step in steps), deadline)
         producer.flush(deadline)
         failpoints.reach("replay-written", epoch=number)
