@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sluicegate.errors import SluicegateError, StoreUnavailable, Stuck
+from sluicegate.spark import shutdown
 from sluicegate.spark.apply import BackgroundApply
 from sluicegate.spark.query import EpochsQuery
 
@@ -106,6 +107,19 @@ def test_the_last_epoch_is_marked_although_each_wait_is_as_short_as_a_poll() -> 
     seen = Query()
     assert not seen.query.await_end(0.01)
     assert seen.done == ["mark"]
+
+
+def test_a_query_that_a_request_stops_has_not_read_all_that_is_available() -> None:
+    """The operator must not take its job for finished."""
+    seen = Query()
+    assert not seen.query._should_stop()
+    seen.query._stop_handler = SimpleNamespace(requested=lambda: True)  # type: ignore[assignment]
+    try:
+        assert seen.query._should_stop()
+        assert shutdown.stopped()
+        assert not shutdown.requested()
+    finally:
+        shutdown.reset()
 
 
 def test_an_apply_that_failed_fails_the_query_although_a_retry_has_applied_the_epoch() -> None:

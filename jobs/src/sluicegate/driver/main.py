@@ -81,10 +81,10 @@ def _recorded(work: Callable[[], int]) -> int:
             reason = termination.read(Path(file)) if file else None
             write_failure(checkpoint, DriverFailure.now(code, ran_s, reason))
         elif os.environ.get(DriverVariable.MODE) != APPLY_ONLY:
-            if shutdown.requested():
+            if shutdown.stopped():
                 what = "the driver was asked to end, and may not have read all available input"
                 termination.write_message(termination.STOPPED, what)
-            write_end(checkpoint, DriverEnd.now(ran_s, stopped=shutdown.requested()))
+            write_end(checkpoint, DriverEnd.now(ran_s, stopped=shutdown.stopped()))
     return code
 
 

@@ -32,6 +32,7 @@ from sluicegate.spark.epochs import SINGLE_OUTPUT, EpochsWriter
 from sluicegate.spark.outputs import frame_of
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
 from sluicegate.spark.query import Run
+from sluicegate.storage.lineage import delete_checkpoint
 
 log = logging.getLogger("sluicegate.query")
 
@@ -151,7 +152,7 @@ class BatchRun(Run):
         """Wait for the end, then delete the checkpoint if `on_cancel` is 'delete'."""
         self.stop()
         if self._settings.on_cancel == "delete":
-            self._context.store.clear()
+            delete_checkpoint(self._context.store)
             log.info("the checkpoint %s is deleted", self._context.checkpoint)
 
     def _run(self) -> None:

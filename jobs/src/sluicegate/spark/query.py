@@ -30,6 +30,7 @@ from sluicegate.spark.query_execution import committed_sources
 from sluicegate.spark.s3a import spark_url
 from sluicegate.spark.start_times import StartPart
 from sluicegate.spark.stop_handler import StopRequestHandler
+from sluicegate.storage.lineage import delete_checkpoint
 from sluicegate.storage.object_store import ObjectStore
 
 log = logging.getLogger("sluicegate.query")
@@ -261,7 +262,7 @@ class EpochsQuery(Run):
         self.stop()
         if self._settings.on_cancel == "delete":
             self._runner.check_all_applied()
-            self._context.store.clear()
+            delete_checkpoint(self._context.store)
             log.info("the checkpoint %s is deleted", self._context.checkpoint)
 
     def _run_epoch(self, batch: DataFrame, epoch: int) -> None:
@@ -328,8 +329,9 @@ class EpochsQuery(Run):
         failure = self._failure() or self._runner.background.failure()
         # kept, because a retry of the next epoch may apply the failed one in the meantime
         self._error = self._error or failure
-        requested = shutdown.requested() or self._stop_handler.requested()
-        return requested or failure is not None
+        if self._stop_handler.requested():
+            shutdown.query_stopped()
+        return shutdown.stopped() or failure is not None
 
     def _failure(self) -> SluicegateError | None:
         """Return the error of a service that has ended."""

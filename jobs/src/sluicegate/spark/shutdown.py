@@ -18,7 +18,7 @@ class Ended(SystemExit):
 class _State:
     """Of this process."""
 
-    requested = False
+    requested = stopped = False
     queries: set[int] = set()  # noqa: RUF012 - there is one process
 
 
@@ -36,6 +36,16 @@ def request() -> None:
 def requested() -> bool:
     """Return whether `request` was called."""
     return _State.requested
+
+
+def query_stopped() -> None:
+    """Note that a query was stopped by a request, before it had nothing left to read."""
+    _State.stopped = True
+
+
+def stopped() -> bool:
+    """Return whether this process was asked to end, or its query to stop."""
+    return _State.requested or _State.stopped
 
 
 def register(query: object) -> None:
@@ -58,5 +68,5 @@ def unregister(query: object) -> None:
 
 def reset() -> None:
     """Return to the state of a new process, for tests."""
-    _State.requested = False
+    _State.requested = _State.stopped = False
     _State.queries.clear()

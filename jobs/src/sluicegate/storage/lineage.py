@@ -14,6 +14,8 @@ from sluicegate.errors import CheckpointOfAnotherJob
 from sluicegate.storage.object_store import ObjectStore
 
 _NAME = "lineage.json"
+_OF_A_QUERY = frozenset({"commits/", "epochs/", "metadata", "offsets/", "sources/", "state/"})
+"""What a query writes, of which a new checkpoint has nothing."""
 RESTORING = "restoring.json"
 """Exists while a savepoint is being copied into a checkpoint that has no lineage yet."""
 
@@ -56,6 +58,16 @@ def create_lineage(checkpoint: ObjectStore, lineage: Lineage) -> Lineage:
     return read_lineage(checkpoint) or lineage
 
 
+def delete_checkpoint(checkpoint: ObjectStore) -> None:
+    """Delete a checkpoint, its lineage first: if the rest is not deleted, no job takes it for a new one.
+
+    Raises:
+        StoreUnavailable: it is only partly deleted; delete the rest by hand.
+    """
+    checkpoint.delete(_NAME)
+    checkpoint.clear()
+
+
 def claim_lineage(checkpoint: ObjectStore, job: str) -> Lineage:
     """Return the checkpoint's lineage; a fresh checkpoint gets one.
 
@@ -72,9 +84,11 @@ def claim_lineage(checkpoint: ObjectStore, job: str) -> Lineage:
                 do="run the same `sluicegate savepoint restore` again, which resumes it; or empty the "
                 "folder",
             )
-        if checkpoint.read("metadata") is not None:
+        left = sorted(_OF_A_QUERY.intersection(checkpoint.entries("")))
+        if left:
             raise CheckpointOfAnotherJob(
-                "the checkpoint was written by a Spark query that Sluicegate never ran",
+                f"the checkpoint has no lineage, but {', '.join(left)}: it was written by a Spark query that "
+                "Sluicegate never ran, or its deletion was interrupted",
                 data="nothing was written; it is unknown which of its batches are in the sinks",
                 do="start with an empty checkpoint directory",
             )
