@@ -37,7 +37,7 @@ class JobSettings(EpochSettings, RestartSettings):
         "", "MySQL server, as mysql://user:password@host:port/db. If empty: $SLUICEGATE_MYSQL."
     )
     max_records: int = option(
-        200_000, "Maximum number of records that an epoch reads from each source."
+        200_000, "Maximum number of records that an epoch reads from each source.", at_least=1
     )
 
     def __post_init__(self) -> None:

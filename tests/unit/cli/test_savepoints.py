@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from sluicegate.cli import savepoints
 from sluicegate.cli.app import app
 from sluicegate.savepoints import stop_request
-from sluicegate.savepoints.stop_request import Answer, StopRequestInbox
+from sluicegate.savepoints.stop_request import Answer, StopRequest, StopRequestInbox
 from sluicegate.storage.lineage import read_lineage
-from sluicegate.storage.object_store import open_store
+from sluicegate.storage.object_store import ObjectStore, open_store
 from tests.unit.savepoints.builders import checkpoint
 
 
@@ -123,3 +124,23 @@ def test_a_sealed_checkpoint_shows_its_seal(parent: str, tmp_path: Path) -> None
     taken(parent, tmp_path, "--seal")
     assert "3  sealed: moved by savepoint" in run("epochs", "list", parent).output
     assert run("epochs", "show", parent, 3).exit_code == 65
+
+
+def test_a_stop_asks_for_a_savepoint_where_the_caller_means_it(
+    parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver has another working directory."""
+    asked: list[str] = []
+
+    def request(
+        _store: ObjectStore, _lineage: str, *, savepoint: str, valid_s: float
+    ) -> StopRequest:
+        asked.append(savepoint)
+        return StopRequest("i", "l", int(valid_s), savepoint)
+
+    monkeypatch.setattr(savepoints, "request_stop", request)
+    monkeypatch.setattr(savepoints, "await_answer", lambda *_, **__: None)
+    monkeypatch.chdir(tmp_path)
+    for folder in ("moved", "s3://b/moved/"):
+        assert run("stop", parent, "--savepoint", folder, "--timeout", 1).exit_code == 1
+    assert asked == [str(tmp_path / "moved"), "s3://b/moved"]

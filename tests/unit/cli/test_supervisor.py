@@ -188,6 +188,24 @@ def _command(script: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", script, *arguments]
 
 
+def test_a_signal_that_comes_while_a_driver_is_being_started_reaches_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the job runs on, and its supervisor waits for it."""
+    stopper = supervisor._Stopper()
+
+    class Starting(DriverProcess):
+        def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+            super().__init__(command, environment)
+            while "running" not in capfd.readouterr().out:
+                time.sleep(0.02)  # it has its own handler now
+            stopper._stop(signal.SIGTERM, None)
+
+    monkeypatch.setattr(supervisor, "DriverProcess", Starting)
+    assert stopper.run([sys.executable, "-c", _DRIVER], dict(os.environ)) == 0
+    assert capfd.readouterr().out == "stopped"
+
+
 class _Output:
     """A file to which every driver appends."""
 

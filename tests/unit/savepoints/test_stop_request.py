@@ -91,6 +91,15 @@ def test_a_withdrawal_that_the_store_confirms_too_late_is_one(tmp_path: Path) ->
     assert await_answer(store, request, timeout_s=5) is None
 
 
+def test_a_request_does_not_outlive_its_sender_when_the_clock_is_set_back(
+    store: LocalObjectStore, clock: list[float]
+) -> None:
+    request = request_stop(store, "l", valid_s=60)
+    clock[0] -= 3600
+    assert await_answer(store, request, timeout_s=0.05) is None
+    assert StopRequestInbox(store, "l", 0.0).poll() is None
+
+
 def test_an_expired_request_is_not_accepted(store: LocalObjectStore) -> None:
     request_stop(store, "l", valid_s=-1)
     assert StopRequestInbox(store, "l", 0.0).poll() is None

@@ -119,9 +119,14 @@ def test_offsets_that_differ_from_the_decision_are_not_saved(parent: str, folder
     assert list_savepoints(folder) == []
 
 
-def test_a_folder_inside_the_checkpoint_is_rejected(parent: str) -> None:
+@pytest.mark.parametrize("spelling", ["{}/savepoints", "./{}/savepoints", "file://{}/savepoints"])
+def test_a_folder_inside_the_checkpoint_is_rejected(
+    parent: str, spelling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is spelled: the next savepoint would copy it."""
+    monkeypatch.chdir("/")
     with pytest.raises(SavepointRefused, match="inside"):
-        take(parent, f"{parent}/savepoints")
+        take(parent, spelling.format(parent))
 
 
 def test_the_manifest_has_the_marker_and_the_rows_of_every_sink(parent: str, folder: str) -> None:

@@ -22,6 +22,14 @@ def test_two_different_endpoints_are_rejected() -> None:
         S3Config.read({"AWS_ENDPOINT": "https://a", "AWS_ENDPOINT_URL": "https://b"})
 
 
+def test_an_endpoint_of_s3_alone_counts_too() -> None:
+    """Obstore prefers it: Spark would use another store."""
+    only = {"AWS_ENDPOINT_URL_S3": "https://a"}
+    assert S3Config.read(only).endpoint == "https://a"
+    with pytest.raises(SettingsInvalid, match="name different S3 endpoints"):
+        S3Config.read(only | {"AWS_ENDPOINT": "https://b"})
+
+
 @pytest.mark.parametrize("name", KEYS)
 def test_one_key_without_the_other_is_rejected(name: str) -> None:
     with pytest.raises(SettingsInvalid, match="only one"):

@@ -15,7 +15,7 @@ from sluicegate.savepoints.stop_request import await_answer, request_stop
 from sluicegate.savepoints.take import take_savepoint
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
-from sluicegate.storage.object_store import open_store
+from sluicegate.storage.object_store import absolute, open_store
 
 _STOP_TIMEOUT_S = 900.0
 """Time limit for a driver that has accepted a request: an epoch, and the copy of a savepoint."""
@@ -127,6 +127,8 @@ def stop(checkpoint: str, folder: str, timeout_s: float) -> None:
     seal = StoredEpochLog(store).seal()
     if seal is not None:
         raise seal.error()
+    # the driver has its own working directory
+    folder = absolute(folder) if folder else ""
     request = request_stop(store, lineage.id, savepoint=folder, valid_s=timeout_s)
     click.echo(f"requested job {lineage.job} to stop at the end of an epoch", err=True)
     try:

@@ -160,6 +160,7 @@ class _Stopper:
         self.requested = threading.Event()
         self._wants_standby = standby
         self._child: DriverProcess | None = None
+        self._undelivered: int | None = None
         self._standby: DriverProcess | None = None
 
     def __enter__(self) -> Self:
@@ -177,6 +178,8 @@ class _Stopper:
         if self.requested.is_set():
             return 0
         child = self._child = self._take_standby() or DriverProcess(command, environment)
+        if self._undelivered is not None:  # it came while the driver was being started
+            child.send_signal(self._undelivered)
         watch = partial(self._start_standby, child, command, environment)
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -213,6 +216,8 @@ class _Stopper:
         self.requested.set()
         if self._child is not None:
             self._child.send_signal(number)
+        else:
+            self._undelivered = number
 
 
 def drive(job: PackagedJob, settings: JobSettings) -> int:

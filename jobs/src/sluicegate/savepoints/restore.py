@@ -23,7 +23,7 @@ from sluicegate.storage.lineage import (
     new_lineage_id,
     read_lineage,
 )
-from sluicegate.storage.object_store import ObjectStore
+from sluicegate.storage.object_store import ObjectStore, absolute
 
 
 def restore_savepoint(
@@ -51,7 +51,7 @@ def restore_savepoint(
     manifest = read_manifest(savepoint)
     moves = manifest.sealed and not branch
     successor = moved_to(savepoint) if moves else ""
-    if successor not in ("", checkpoint.url):
+    if successor and absolute(successor) != absolute(checkpoint.url):
         raise _moved_already(savepoint, successor)
     lineage = _begin_or_resume(checkpoint, manifest, moves=moves, same_sinks=same_sinks)
     copy_verified(

@@ -36,7 +36,7 @@ from sluicegate.savepoints.manifest import (
 )
 from sluicegate.storage.epoch_log import StoredEpochLog, SystemClock, log_ports
 from sluicegate.storage.lineage import Lineage, read_lineage
-from sluicegate.storage.object_store import ObjectStore, open_store
+from sluicegate.storage.object_store import ObjectStore, absolute, open_store
 
 log = logging.getLogger("sluicegate.savepoint")
 
@@ -112,7 +112,7 @@ def _make_plan(checkpoint: ObjectStore, folder: str, *, seal: bool) -> _Plan:
             f"{checkpoint.url} has no lineage: no job of Sluicegate has run on it",
             "pass the checkpoint of a job",
         )
-    if f"{folder.rstrip('/')}/".startswith(f"{checkpoint.url.rstrip('/')}/"):
+    if f"{absolute(folder)}/".startswith(f"{absolute(checkpoint.url)}/"):
         raise _refused("the savepoint would be inside its own checkpoint", "choose another folder")
     epoch_log = StoredEpochLog(checkpoint)
     record = _newest_applied(checkpoint, epoch_log, lineage)

@@ -114,6 +114,15 @@ def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
     )
 
 
+def absolute(url: str) -> str:
+    """Return the address of a store in one spelling, which means the same in every working directory."""
+    if is_s3(url):
+        return "s3://" + "/".join(split_s3(url)).rstrip("/")
+    parts = urlsplit(url)
+    path = parts.path if parts.scheme == "file" else url
+    return url.rstrip("/") if parts.scheme not in ("", "file") else str(Path(path).resolve())
+
+
 def is_inside(name: str) -> bool:
     """Return whether an object's name stays below the root of its store, wherever that is."""
     return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))

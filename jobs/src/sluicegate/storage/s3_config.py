@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from sluicegate.errors import SettingsInvalid
 
-_ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL")
+_ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _TRUE = frozenset({"1", "true", "on", "yes", "y", "t"})
 """The spellings that obstore accepts."""
