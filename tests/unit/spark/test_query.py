@@ -103,7 +103,7 @@ def test_what_a_service_could_not_write_when_it_was_stopped_fails_the_query() ->
 
 
 def test_the_last_epoch_is_marked_although_each_wait_is_as_short_as_a_poll() -> None:
-    """`sluicegate run` waits like that between its looks at signals."""
+    """`sluicegate run` waits like that between its checks for signals."""
     seen = Query()
     assert not seen.query.await_end(0.01)
     assert seen.done == ["mark"]

@@ -18,7 +18,7 @@ NAMES = ("commits/0", "epochs/0", "metadata", "offsets/0", "sources/0/0", "state
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "local":
         return LocalObjectStore(tmp_path)
-    return S3ObjectStore(MemoryStore(), "s3://b/c")
+    return S3ObjectStore(MemoryStore(), "s3://b/c")  # type: ignore[arg-type]
 
 
 def test_a_checkpoint_that_was_deleted_is_a_new_one(store: ObjectStore) -> None:

@@ -18,7 +18,7 @@ from sluicegate.errors import SluicegateError
 log = logging.getLogger("sluicegate.termination")
 
 STOPPED = "Stopped"
-"""Name of the reason of a driver that ended in order because it was asked to, not because it was done."""
+"""Name of the reason of a driver that ended in order because that was requested, not because it was done."""
 
 _MAX_BYTES = 4000
 """Kubernetes truncates a termination message at 4096 bytes, which would leave invalid JSON."""

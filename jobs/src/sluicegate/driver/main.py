@@ -82,7 +82,7 @@ def _recorded(work: Callable[[], int]) -> int:
             write_failure(checkpoint, DriverFailure.now(code, ran_s, reason))
         elif os.environ.get(DriverVariable.MODE) != APPLY_ONLY:
             if shutdown.stopped():
-                what = "the driver was asked to end, and may not have read all available input"
+                what = "its end was requested, and it may not have read all available input"
                 termination.write_message(termination.STOPPED, what)
             write_end(checkpoint, DriverEnd.now(ran_s, stopped=shutdown.stopped()))
     return code

@@ -160,7 +160,7 @@ def await_answer(
             time.sleep(_POLL_S)
         elif checkpoint.create(f"{request.name}.taken", _WITHDRAWN):
             return None
-    # by now only a driver has it, unless the clock was set back: then it must not reach the next one
+    # only a driver can have it, unless the clock was set back: then it must not reach the next one
     if checkpoint.create(f"{request.name}.taken", _WITHDRAWN):
         return None
     raise TimeoutError

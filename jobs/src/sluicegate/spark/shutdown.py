@@ -44,7 +44,7 @@ def query_stopped() -> None:
 
 
 def stopped() -> bool:
-    """Return whether this process was asked to end, or its query to stop."""
+    """Return whether the end of this process was requested, or the stop of its query."""
     return _State.requested or _State.stopped
 
 

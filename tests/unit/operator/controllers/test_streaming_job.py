@@ -188,7 +188,9 @@ class Shop:
         await self.controller.reconcile(KEY)
 
 
-def test_a_standby_that_is_refused_leaves_the_driver_supervised() -> None:
+def test_a_standby_that_is_refused_leaves_the_driver_supervised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Otherwise nothing that the driver reports is recorded, and one that hangs is never stopped."""
 
     class Refusing(JobController):
@@ -202,7 +204,7 @@ def test_a_standby_that_is_refused_leaves_the_driver_supervised() -> None:
         async def observe(_job: Job, _now: float) -> Observed:
             return observed(pod(with_standby, progress=Progress(NOW - 5, 42)))
 
-        shop.controller.observer.observe = observe  # type: ignore[method-assign]
+        monkeypatch.setattr(shop.controller.observer, "observe", observe)
         await shop.reconcile()
         assert shop.status["checkpoint"]["lastEpoch"] == 42
         assert shop.api.pods_requested() == 0

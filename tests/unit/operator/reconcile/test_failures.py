@@ -64,7 +64,7 @@ def test_a_driver_that_was_stopped_leaves_a_message_only_if_it_failed_meanwhile(
 @pytest.mark.parametrize("finite", [False, True])
 def test_a_driver_that_something_else_stopped_has_not_finished(finite: bool) -> None:  # noqa: FBT001
     """A deadline of its pod, or a probe: the kubelet stops it without deleting the pod."""
-    stopped = dead(0, message="Stopped: the driver was asked to end")
+    stopped = dead(0, message="Stopped: its end was requested")
     assert classify_end(stopped, alive().driver, finite=finite).kind == APPLICATION
 
 
