@@ -28,6 +28,7 @@ OUTCOMES = {
     "CheckpointOfAnotherJob": (False, 64),
     "OwnedByAnother": (False, 64),
     "InputChanged": (False, 64),
+    "QueryRefused": (False, 64),
     "Fenced": (False, 65),
     "Sealed": (False, 65),
     "OffsetLogDiverged": (False, 66),

@@ -129,7 +129,7 @@ def test_a_moved_job_continues_at_the_checkpoint_of_its_environment(pod: Pod) ->
 
 
 def test_sigterm_stops_a_stream_after_its_epoch_with_exit_code_0(pod: Pod) -> None:
-    """An idle stream keeps reporting its progress."""
+    """An idle stream keeps reporting its progress. The driver says that it was stopped."""
     driver = pod.start(interval="1 second")
     count = 1
     while [r.progress["epoch"] for r in pod.server.wait(count, timeout_s=250)].count(1) < 2:
@@ -141,7 +141,7 @@ def test_sigterm_stops_a_stream_after_its_epoch_with_exit_code_0(pod: Pod) -> No
     result = driver.wait()
     assert result.code == 0, result.log
     assert pod.emitted == expected_totals(0, 1)
-    assert pod.reason == ""
+    assert pod.reason == "Stopped"
 
 
 def test_an_epoch_that_a_killed_driver_decided_is_applied_without_a_query(pod: Pod) -> None:

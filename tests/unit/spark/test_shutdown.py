@@ -45,3 +45,13 @@ def test_no_query_starts_after_the_request() -> None:
         shutdown.request()
     with pytest.raises(shutdown.Ended):
         shutdown.register(object())
+
+
+def test_a_query_that_follows_a_stopped_one_counts_for_itself() -> None:
+    """Otherwise it would stop too, or its job would count as stopped."""
+    shutdown.query_stopped()
+    assert shutdown.stopped()
+    query = object()
+    shutdown.register(query)
+    shutdown.unregister(query)
+    assert not shutdown.stopped()

@@ -329,9 +329,10 @@ class EpochsQuery(Run):
         failure = self._failure() or self._runner.background.failure()
         # kept, because a retry of the next epoch may apply the failed one in the meantime
         self._error = self._error or failure
-        if self._stop_handler.requested():
+        requested = self._stop_handler.requested()
+        if requested:
             shutdown.query_stopped()
-        return shutdown.stopped() or failure is not None
+        return requested or shutdown.requested() or failure is not None
 
     def _failure(self) -> SluicegateError | None:
         """Return the error of a service that has ended."""

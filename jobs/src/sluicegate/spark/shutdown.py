@@ -56,6 +56,7 @@ def register(query: object) -> None:
     """
     # added before the check, so that the query sees a signal that arrives in between
     _State.queries.add(id(query))
+    _State.stopped = False
     if _State.requested:
         unregister(query)
         raise Ended
