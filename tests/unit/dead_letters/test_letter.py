@@ -60,6 +60,23 @@ def staged(schema: pa.Schema, letter: Fields, max_payload: int = 1 << 30) -> dic
     return dict(row)
 
 
+def test_a_reason_that_is_too_long_is_cut_too() -> None:
+    """It may contain a value of the row, such as the id that nobody knows."""
+
+    class LimitedTopic(LimitedSink):
+        def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
+            (row,) = batch.to_pylist()
+            return pa.array(["too long"]) if len(row["value"]) > 2000 else None
+
+    letter = {"reason": "unknown: no " + "x" * 5000, "payload": "y" * 5000}
+    sink: BoundSink = LimitedTopic()  # type: ignore[assignment]
+    (row,) = stage_letter(sink, TOPIC, letter).to_pylist()
+    written = json.loads(row["value"])
+    assert written["payload"] == ""
+    assert written["reason"].startswith("unknown: no xxx")
+    assert 200 < len(written["reason"]) < 2000
+
+
 def test_a_dead_letter_in_a_topic_has_reason_row_and_source() -> None:
     letter = json.loads(staged(TOPIC, refused_letter(ROW, "refused by mysql.t: too long"))["value"])
     assert letter["reason"] == "refused by mysql.t: too long"

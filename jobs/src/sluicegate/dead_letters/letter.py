@@ -32,6 +32,9 @@ _RESERVED = "__"
 OTHER = "other"
 _MAX_KINDS = 20
 
+_SHORT_REASON = 200
+"""Characters of a reason that are never cut."""
+
 _JSON_KIND = r'"reason"\s*:\s*"(?P<kind>[A-Za-z]+)'
 _TEXT_KIND = r"^(?P<kind>[A-Za-z]+)"
 
@@ -93,24 +96,29 @@ def letter_of_reason(reason: object) -> Fields | None:
 
 
 def stage_letter(sink: BoundSink, schema: pa.Schema, letter: Fields) -> pa.RecordBatch:
-    """Return a dead letter as a staged row, its payload cut until the sink accepts it (rule 10).
+    """Return a dead letter as a staged row, its payload, then its reason cut until the sink accepts it.
+
+    A reason may contain a value of the row (rule 10).
 
     Raises:
-        RowRefused: the sink refuses it even without a payload.
+        RowRefused: the sink refuses it even without a payload, and with a short reason.
     """
     while True:
         staged = _staged(schema, letter)
         refusals = sink.refusals(staged)
         if refusals is None or refusals.null_count == len(refusals):
             return staged
-        payload = str(letter["payload"])
-        if not payload:
+        payload, reason = str(letter["payload"]), str(letter.get("reason") or "")
+        if not payload and len(reason) <= _SHORT_REASON:
             raise RowRefused(
                 f"sink {sink.id} refuses a dead letter: {refusals[0]}",
                 data="the epoch is undecided; no sink shows any of it, and nothing is lost",
                 do="raise the limit of the dead letters' topic, or widen the columns of their table",
             )
-        letter = {**letter, "payload": payload[: len(payload) // 2]}
+        if payload:
+            letter = {**letter, "payload": payload[: len(payload) // 2]}
+        else:
+            letter = {**letter, "reason": reason[: max(_SHORT_REASON, len(reason) // 2)]}
 
 
 def count_kinds(rows: pa.RecordBatch) -> Counter[str]:
