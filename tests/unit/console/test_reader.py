@@ -13,6 +13,7 @@ from infra.local_services import S3Endpoint
 from sluicegate.console.reader import EPOCHS, Reader
 from sluicegate.protocol.record import DecidedEpoch
 from sluicegate.storage import driver_failure
+from sluicegate.storage.driver_end import DriverEnd, Why, write_end
 from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.driver_start import DriverStart, write_start
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -214,6 +215,20 @@ def test_the_last_failure_counts_until_a_driver_starts_or_decides(
     assert whole is not None
     for facts in (brief, whole):
         assert (facts.failed and facts.failed.ended_at_ms) == failed_at_ms
+
+
+def test_a_batch_that_has_finished_after_a_failure_has_not_failed(
+    tmp_path: Path, reading: Open
+) -> None:
+    """It records no start, and its epoch was decided before."""
+    store = LocalObjectStore(tmp_path / "a")
+    checkpoint(store, 0)
+    StoredEpochLog(store).create(replace(record(1, "l"), decided_at_ms=DECIDED_MS))
+    write_failure(store.url, DriverFailure(DECIDED_MS + 1000, 1.0, 75, kind="Stuck"))
+    write_end(store.url, DriverEnd(DECIDED_MS + 1500, 1.0, Why.FINISHED))
+    facts = reading(tmp_path).job("a")
+    assert facts is not None
+    assert facts.failed is None
 
 
 def test_a_damaged_failure_is_skipped_for_the_state_of_a_job(tmp_path: Path, reading: Open) -> None:

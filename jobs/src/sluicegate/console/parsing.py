@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from sluicegate.console.model import Problem
 from sluicegate.errors import Fenced, SluicegateError, StoreUnavailable
-from sluicegate.storage import driver_failure, driver_start
+from sluicegate.storage import driver_end, driver_failure, driver_start
 from sluicegate.storage.driver_failure import DriverFailure
 from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import Lineage, read_lineage
@@ -92,12 +92,13 @@ def planned_at_ms(store: ObjectStore, epoch: int) -> int:
 
 
 def failed(store: ObjectStore, decided_at_ms: int) -> DriverFailure | None:
-    """Return the newest failure after which nothing was decided and no driver started, None if there is none.
+    """Return the newest failure after which nothing was decided, and no driver started or ended in order.
 
-    That of a driver that was fenced does not count: another driver is alive.
+    A batch records no start. That of a driver that was fenced does not count: another driver is alive.
     """
     newest = [at for at in numbers_below(store, driver_failure.FOLDER) if at > decided_at_ms]
-    started_at_ms = max(numbers_below(store, driver_start.FOLDER), default=0) if newest else 0
+    others = (driver_start.FOLDER, driver_end.FOLDER) if newest else ()
+    started_at_ms = max((at for folder in others for at in numbers_below(store, folder)), default=0)
     for ended_at_ms in reversed(newest):
         if ended_at_ms <= started_at_ms:
             return None
