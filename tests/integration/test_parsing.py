@@ -84,6 +84,8 @@ AMOUNTS: Final = (
     *(b"0", b"1.5", b"1.50", b"1.500", b"12345678.5", b"1234567890.12", b"12345678901", b"1e3"),
     *(
         b'"2.25"',
+        b'"2.25\\n"',
+        b'"2.25\\u2028"',
         b"-3",
         b"true",
         b"null",
@@ -103,12 +105,18 @@ ROW: Final = b'{"time":"2026-01-07T12:00:00Z","key1":%s,"key2":"b","key3":"c","i
 ROWS: Final = (
     *(ROW % (b'"a"', number) for number, _ in NUMBERS),
     *(ROW % (b'"a"', value) for value in (*NO_NUMBERS, b"-1", b"NaN")),
-    *(ROW % (key, b"1") for key in (b"null", b"1.50", b"true", b'""', b'"\xff"')),
+    *(
+        ROW % (key, b"1")
+        for key in (b"null", b"1.50", b"true", b'""', b'"\xff"', b'"a "', b'"a\\t"')
+    ),
+    *(ROW % (key, b"1") for key in (b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\ud83d\\ude00"')),
     *(text for text in NO_OBJECTS if text is not None),
     ROW[:-1] % (b'"a"', b"1") + b',"unread":NaN}',
     ROW[:-1] % (b'"a"', b"1") + b',"unread":' + DEEP + b"}",
     ROW.replace(b"01-07", b"02-30") % (b'"a"', b"1"),
     ROW.replace(b"00Z", b"00.5Z") % (b'"a"', b"1"),
+    ROW.replace(b"00Z", b"00Z\\n") % (b'"a"', b"1"),
+    *(ROW % (b'"a"', b"%d" % number) for number in (2**31 - 1, 2**31, -(2**31), -(2**31) - 1)),
 )
 """Records of two_sinks, most of which cannot be summed."""
 

@@ -193,6 +193,41 @@ def test_kafka_to_kafka_with_a_record_that_the_sink_refused(
     assert kinds(outcome) == expected
 
 
+def test_kafka_to_kafka_with_a_record_whose_transformation_gives_null() -> None:
+    """Only the job knows its transformation, so the dead letter cannot be judged."""
+    letters = [letter(SOURCE[2], "unparsed: the transformation gives null")]
+    outcome = kafka_to_kafka_verify.compare(read(*SOURCE), SINK[:2], letters, None)
+    assert kinds(outcome) == []
+    assert outcome.checked["dead letters that cannot be judged any more"] == 1
+
+
+@pytest.mark.parametrize(("asked", "has", "expected"), [(0, 0, ["wrong"]), (5, 4, ["wrong"])])
+def test_kafka_to_kafka_with_a_dead_letter_about_a_partition_that_exists(
+    asked: int, has: int, expected: list[str]
+) -> None:
+    assert judged_partition(0, asked, has) == expected
+
+
+def test_kafka_to_kafka_with_a_record_of_a_partition_that_the_sink_does_not_have() -> None:
+    assert judged_partition(5, 5, 4) == []
+
+
+def judged_partition(partition: int, asked: int, has: int) -> list[str]:
+    """Return what `verify` says of a record whose dead letter names a partition."""
+    record = SOURCE[2]._replace(partition=partition)
+    source = {"topic": "t", "partition": partition, "offset": record.offset}
+    reason = (
+        f"refused by kafka.s: the record asks for partition {asked} and topic s has {has}, from 0"
+    )
+    refused = {"source": source, "payload_of": "staged row", "reason": reason, "payload": "[{"}
+    limits = SinkLimits({"kafka.s": TopicLimits(1000)})
+    letters = [json.dumps(refused).encode()]
+    outcome = kafka_to_kafka_verify.compare(
+        read(*SOURCE[:2], record), SAME_PARTITIONS[:2], letters, UPPER, limits, same_partition=True
+    )
+    return kinds(outcome)
+
+
 # --- two_sinks ------------------------------------------------------------------------------
 
 ROW = b'{"time": "2026-01-07T12:00:31Z", "key1": "a", "key2": "b", "key3": "c", "indicate": 3}'

@@ -6,6 +6,7 @@ partitions, all records of a partition are compared in order.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from sluicegate.packaged_job import Verification
 from sluicegate.sinks.kafka.reader import Position, Record
 from sluicegate_jobs.kafka_to_kafka.job import SAME, KafkaToKafkaSettings
 from sluicegate_jobs.verification.check import Check
-from sluicegate_jobs.verification.dead_letters import DeadLetters, Refusal, text_of
+from sluicegate_jobs.verification.dead_letters import UNPARSED, DeadLetters, Refusal, text_of
 from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, WRONG, Findings
 from sluicegate_jobs.verification.limits import NO_LIMITS, Refused, SinkLimits
@@ -31,6 +32,9 @@ KNOWN: Mapping[str, Transform] = {
 _TIME_LIMIT = "message.timestamp.after.max.ms"
 """Whether a record was ahead of this limit when it was refused is not known later."""
 
+
+_PARTITION = re.compile(r"asks for partition (\d+) and topic \S+ has (\d+), from 0")
+_GIVES_NULL = "unparsed: the transformation gives null"
 
 Group = bytes | int | None
 """Records that are compared in order: those of a key or of a partition; None: in any order."""
@@ -86,14 +90,21 @@ def compare(
         text = text_of(record.value)
         is_invalid = isinstance(text, str) and record.value is not None
         invalid += is_invalid
-        dead_letters.check(record, str(text) if is_invalid else None)
+        reason = str(text) if is_invalid else None
+        if transform is None and record.value is not None:
+            nulled = dead_letters.reason_of(record).startswith(_GIVES_NULL)
+            dead_letters.unjudged += (
+                nulled and not is_invalid
+            )  # only the job knows its transformation
+            is_invalid, reason = is_invalid or nulled, UNPARSED if nulled else reason
+        dead_letters.check(record, reason)
         position = Position(source.topic, record.partition, record.offset)
         refusal = dead_letters.refused_sources.get(position)
         if not is_invalid and refusal is None:
             expected.setdefault(group_of(record), []).append(_copy(record, transform))
             keys |= set() if record.key is None else {record.key}
         elif refusal is not None:
-            refused = _judge(refusal, record, transform, limits)
+            refused = _judge(refusal, record, transform, limits, same_partition=same_partition)
             dead_letters.note_refused(refused, refusal.sink, f"record {position}")
     dead_letters.check_none_left()
     actual: dict[Group, list[Copy]] = {}
@@ -124,12 +135,21 @@ def _copy(record: Record, transform: Transform | None) -> Copy:
 
 
 def _judge(
-    refusal: Refusal, record: Record, transform: Transform | None, limits: SinkLimits
+    refusal: Refusal,
+    record: Record,
+    transform: Transform | None,
+    limits: SinkLimits,
+    *,
+    same_partition: bool,
 ) -> Refused:
     """Return whether the sink's topic refuses the record that is made of a source record."""
     topic = limits.topics.get(refusal.sink)
     if topic is None:
         return Refused.NO
+    asked = _PARTITION.search(refusal.reason)
+    if asked is not None:
+        absent = int(asked[1]) == record.partition >= int(asked[2]) > 0
+        return Refused.YES if same_partition and absent else Refused.NO
     if _TIME_LIMIT in refusal.reason or (record.value is not None and transform is None):
         return Refused.UNKNOWN
     value = None if record.value is None or transform is None else transform(record.value)

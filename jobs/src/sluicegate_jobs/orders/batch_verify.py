@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +20,9 @@ from sluicegate_jobs.orders.expected import check_rows, read_order
 from sluicegate_jobs.verification.check import Check
 from sluicegate_jobs.verification.dead_letters import UNPARSED
 from sluicegate_jobs.verification.findings import LOST, WRONG, Findings
+
+_OPEN: Mapping[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+"""How to open compressed files, by the end of their names."""
 
 
 def verify(settings: OrdersBatchSettings) -> Verification:
@@ -73,15 +78,23 @@ def _digest(letter: bytes | None) -> str:
 
 
 def _lines(source: Path) -> Iterable[bytes]:
-    """Yield the lines of a file, or of the files of a folder without hidden ones, as Spark does."""
+    """Yield the lines of a file, or of the files of a folder without hidden ones, as Spark does.
+
+    It reads folders that are named as partitions, decompresses files by their names, and splits at each of
+    CR, LF and CR LF.
+    """
     if not source.exists():
         raise SettingsInvalid(
             f"the orders {source} do not exist, or are not on a local disk",
             data="nothing was compared",
             do="give the file or folder that the job has read",
         )
-    files = [source] if source.is_file() else sorted(source.iterdir())
-    for path in files:
-        if path.is_file() and not path.name.startswith((".", "_")):
-            with path.open("rb") as file:
-                yield from (line.rstrip(b"\r\n") for line in file)
+    for path in [source] if source.is_file() else sorted(source.iterdir()):
+        if path.name.startswith((".", "_")):
+            continue
+        if path.is_dir() and "=" in path.name:
+            yield from _lines(path)
+        elif path.is_file():
+            # latin-1 keeps each byte
+            with _OPEN.get(path.suffix, open)(path, "rt", encoding="latin-1") as file:
+                yield from (line.rstrip("\n").encode("latin-1") for line in file)

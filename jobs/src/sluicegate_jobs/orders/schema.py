@@ -15,9 +15,9 @@ WINDOW, LATENESS = "5 seconds", "2 seconds"
 _TEXTS = "id string, user string, time string, amount string"
 """Strings, because Spark would silently round an amount of three decimals to the decimal type."""
 
-NAME = r"^[A-Za-z0-9_.@-]{1,64}$"
-TIME = r"^(19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z$"
-AMOUNT = r"^-?[0-9]{1,10}([.][0-9]{1,2})?$"
+NAME = r"^[A-Za-z0-9_.@-]{1,64}\z"
+TIME = r"^(19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?Z\z"
+AMOUNT = r"^-?[0-9]{1,10}([.][0-9]{1,2})?\z"
 
 
 def read_orders(lines: DataFrame) -> DataFrame:

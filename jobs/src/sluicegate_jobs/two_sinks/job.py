@@ -29,8 +29,9 @@ from sluicegate_jobs.two_sinks.failing_sink import APPLY, NEVER, STAGE, FailingS
 
 KEYS = ("slot_time", "key1", "key2", "key3")
 INPUT = "time string, key1 string, key2 string, key3 string, indicate bigint"
-TIME = r"^(19|20)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z$"
+TIME = r"^(19|20)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z\z"
 ROWS_BEFORE_FAILURE = 10
+LARGEST = (1 << 31) - 1
 
 TABLE_COLUMNS = """
   slot_time DATETIME NOT NULL,
@@ -71,7 +72,7 @@ def build(spark: SparkSession, settings: TwoSinksSettings) -> EpochsWriter:
     columns = ", ".join(f"{name} {kind}" for name, kind in rows.dtypes)
     sums = rows.repartition(*KEYS).mapInArrow(sum_by_key, f"id string, {columns}")
     reason = F.when(F.col("value").isNull(), "empty: the record has no value").otherwise(
-        "unparsed: not a JSON object with time, key1, key2, key3 and indicate"
+        "unparsed: not a JSON object with time, keys without a space at the end, and an indicate of 32 bits"
     )
     letters = read.where(~valid).select(dead_letter(reason))
     mysql: Sink = MySQLSink(
@@ -100,10 +101,13 @@ def read_rows(records: DataFrame) -> tuple[DataFrame, Column]:
     parsed = records.withColumn("row", parse_json(records.sparkSession, F.col("value"), INPUT))
     time = F.when(F.col("row.time").rlike(TIME), F.try_to_timestamp("row.time"))
     read = parsed.withColumn("slot_time", F.date_trunc("minute", time))
-    valid = F.col("slot_time").isNotNull()
-    for name in ("key1", "key2", "key3", "indicate"):
-        valid = valid & F.col(f"row.{name}").isNotNull()
-    return read, valid
+    # so that no sum leaves the 64 bits of its column
+    valid = F.col("slot_time").isNotNull() & F.col("row.indicate").between(-LARGEST - 1, LARGEST)
+    for name in ("key1", "key2", "key3"):
+        key = F.col(f"row.{name}")
+        # the table's collation ignores spaces at the end, so two keys would share a row
+        valid = valid & key.isNotNull() & ~key.endswith(" ")
+    return read, F.coalesce(valid, F.lit(False))  # noqa: FBT003 - a literal
 
 
 def sum_by_key(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

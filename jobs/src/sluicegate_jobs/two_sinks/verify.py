@@ -123,7 +123,8 @@ def read_row(value: bytes | None) -> tuple[Key, int] | str:
     texts = [field_text(row, name) for name in ("time", "key1", "key2", "key3")]
     time, key1, key2, key3 = (text or "" for text in texts)
     number = row.get("indicate")
-    if None in texts or not _TIME.fullmatch(time):
+    padded = any(key.endswith(" ") for key in (key1, key2, key3))
+    if None in texts or padded or not _TIME.fullmatch(time):
         return UNPARSED
     if not (isinstance(number, Number) and _INTEGER.fullmatch(number)):
         return UNPARSED
@@ -131,7 +132,7 @@ def read_row(value: bytes | None) -> tuple[Key, int] | str:
         slot_time = datetime.fromisoformat(time).replace(second=0, microsecond=0)
     except ValueError:
         return UNPARSED  # no such date
-    if not -(2**63) <= int(number) < 2**63:
+    if not -(2**31) <= int(number) < 2**31:
         return UNPARSED
     return (slot_time, key1, key2, key3), int(number)
 

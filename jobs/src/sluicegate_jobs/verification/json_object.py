@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import NoReturn
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class Number(str):
@@ -24,12 +27,13 @@ def read_object(text: bytes) -> dict[str, object] | None:
 def field_text(row: dict[str, object], name: str) -> str | None:
     """Return a field as a string column has it, None if it is missing, null, an object or an array.
 
-    A string column of the jobs also takes objects and arrays, as they are written.
+    A string column of the jobs also takes objects and arrays, as they are written. An object with half of a
+    surrogate pair in a column is none, because that is no text.
     """
     value = row.get(name)
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, str) else None
+    return str(value) if isinstance(value, str) and not _HALF_PAIR.search(value) else None
 
 
 def _refuse(constant: str) -> NoReturn:

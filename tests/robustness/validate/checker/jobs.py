@@ -311,6 +311,8 @@ def _indicated(value: bytes | None) -> tuple[tuple[Any, ...], int] | None:
         at_ms = _ms(row["time"])
         if not isinstance(row["indicate"], int) or not row["time"].endswith("Z"):
             return None
+        if not -(1 << 31) <= row["indicate"] < 1 << 31 or any(k.endswith(" ") for k in _three(row)):
+            return None
         return (at_ms - at_ms % (60 * _SECOND), *_three(row)), row["indicate"]
     except (ValueError, LookupError, TypeError):
         return None

@@ -76,7 +76,11 @@ public final class ParseJson implements UDF1<byte[], Row> {
       } else if (token == JsonToken.VALUE_NULL) {
         values[place] = null;
       } else if (!isLong[place]) {
-        values[place] = text(parser, token, json);
+        String text = text(parser, token, json);
+        if (hasHalfPair(text)) {
+          return null;
+        }
+        values[place] = text;
       } else if (token == JsonToken.VALUE_NUMBER_INT) {
         values[place] = parser.getLongValue();
       } else {
@@ -84,6 +88,20 @@ public final class ParseJson implements UDF1<byte[], Row> {
       }
     }
     return parser.nextToken() == null ? RowFactory.create(values) : null;
+  }
+
+  /** Returns whether a text has half of a surrogate pair, which an escape may be and UTF-8 cannot. */
+  private static boolean hasHalfPair(String text) {
+    for (int at = 0; at < text.length(); at++) {
+      if (Character.isSurrogate(text.charAt(at))) {
+        boolean pair = at + 1 < text.length() && Character.isSurrogatePair(text.charAt(at), text.charAt(at + 1));
+        if (!pair) {
+          return true;
+        }
+        at++;
+      }
+    }
+    return false;
   }
 
   private static String text(JsonParser parser, JsonToken token, byte[] json) throws IOException {
