@@ -84,7 +84,9 @@ def claim_lineage(checkpoint: ObjectStore, job: str) -> Lineage:
                 do="run the same `sluicegate savepoint restore` again, which resumes it; or empty the "
                 "folder",
             )
-        left = sorted(_OF_A_QUERY.intersection(checkpoint.entries("")))
+        found = sorted(_OF_A_QUERY.intersection(checkpoint.entries("")))
+        # an empty folder means nothing
+        left = [e for e in found if e == "metadata" or next(iter(checkpoint.names(e)), None)]
         if left:
             raise CheckpointOfAnotherJob(
                 f"the checkpoint has no lineage, but {', '.join(left)}: it was written by a Spark query that "
