@@ -33,13 +33,12 @@ class CheckpointDeletions:
     queue: WorkQueue[Key]
     slots: TaskSlots
     _running: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
-    _uids: dict[Key, str] = field(default_factory=dict)
 
     def start(self, key: Key, job: Job) -> None:
         """Delete a job's checkpoint in the background, unless that runs already."""
         if key not in self._running:
-            self._uids[key] = job.uid
-            running = self._running[key] = asyncio.create_task(self._delete(key, job))
+            task = asyncio.create_task(self._delete(key, job), name=job.uid)
+            running = self._running[key] = task
             running.add_done_callback(lambda ended: self._ended(key, ended))
 
     def cancel_of(self, key: Key) -> None:
@@ -50,7 +49,7 @@ class CheckpointDeletions:
     async def end_of_another(self, key: Key, uid: str) -> None:
         """Wait for the end of a cancelled deletion for an earlier job of this name, whose path is the same."""
         running = self._running.get(key)
-        if running is not None and self._uids[key] != uid:
+        if running is not None and running.get_name() != uid:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 

@@ -200,10 +200,7 @@ class JobController(Controller[JobResource]):
         self, job: Job, outcome: JobOutcome, standby: do.CreateDriver, why: SettingsInvalid
     ) -> JobOutcome:
         """Return an outcome without a standby, which is refused like a pod: its driver is supervised on."""
-        key = (job.namespace, job.name)
-        refusal = Refusal(standby.attempt, standby.request, "SpecRefused", str(why))
-        self.observer.pod_refused(key, job.uid, refusal)
-        self.queue.add(key)
+        self._refuse(job, Refusal(standby.attempt, standby.request, "SpecRefused", str(why)))
         kept = (action for action in outcome.actions if action is not standby)
         return dataclasses.replace(outcome, actions=tuple(kept))
 
@@ -319,10 +316,15 @@ class JobController(Controller[JobResource]):
             refusal = refusal_of(error, action.attempt, action.request)
             if refusal is None:
                 raise
-            self.observer.pod_refused(key, job.uid, refusal)
-            self.queue.add(key)
+            self._refuse(job, refusal)
         else:
             self.metrics.driver_created()
+
+    def _refuse(self, job: Job, refusal: Refusal) -> None:
+        """Remember why a pod is not created; the next reconciliation observes it."""
+        key = (job.namespace, job.name)
+        self.observer.pod_refused(key, job.uid, refusal)
+        self.queue.add(key)
 
     async def _create_pod(self, job: Job, pod: Json) -> None:
         """Create a driver's pod, after its NetworkPolicy; existing ones of the same job are left alone.

@@ -17,6 +17,14 @@ from sluicegate_operator.reconcile.observed import Job
 from tests.unit.operator.builders import job
 
 
+def controller() -> JobController:
+    """Return a controller whose API is never asked."""
+    api: Any = None
+    caches = Caches(api)
+    recorder = EventRecorder(api, "c", "c/o", "i")
+    return JobController(api, caches, lambda: True, recorder, CheckpointResolver(caches), Metrics())
+
+
 def test_few_checkpoints_are_deleted_at_a_time_and_none_after_the_lease_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -36,11 +44,7 @@ def test_few_checkpoints_are_deleted_at_a_time_and_none_after_the_lease_is_lost(
     monkeypatch.setattr(JobController, "_delete_checkpoint", delete)
 
     async def scenario() -> None:
-        api: Any = None
-        caches = Caches(api)
-        recorder = EventRecorder(api, "c", "c/o", "i")
-        resolver = CheckpointResolver(caches)
-        jobs = JobController(api, caches, lambda: True, recorder, resolver, Metrics())
+        jobs = controller()
         for number in range(20):
             key = (f"n{number % 2}", f"j{number}")
             jobs.deletions.start(key, dataclasses.replace(job(), uid=f"u{number}"))
@@ -72,11 +76,7 @@ def test_a_deletion_ends_with_its_job(monkeypatch: pytest.MonkeyPatch, created_a
     monkeypatch.setattr(JobController, "_delete_checkpoint", delete)
 
     async def scenario() -> None:
-        api: Any = None
-        caches = Caches(api)
-        recorder = EventRecorder(api, "c", "c/o", "i")
-        resolver = CheckpointResolver(caches)
-        jobs = JobController(api, caches, lambda: True, recorder, resolver, Metrics())
+        jobs = controller()
         jobs.deletions.start(("n", "j"), dataclasses.replace(job(), uid="old"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
