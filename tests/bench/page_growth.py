@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.bench import charts, growth
 from tests.bench.figures import Spread, spread
@@ -18,49 +18,50 @@ def partitions(joined: Joined, plot: Plot) -> Iterator[str]:
     """Yield throughput by partitions and cores."""
     name = growth.PARTITIONS
     yield from ("", "### Throughput by partitions", "", command(name, "--cores 1,2"), "")
-    grown = [w for w in joined.workloads.values() if w.name.startswith(name)]
-    if not grown:
-        yield NOT_MEASURED
-        return
-    heads = ("partitions", "cores", "", "records/s", "CPU µs/record", "runs")
-    yield from table(
-        heads,
-        [
-            (
-                workload.partitions,
-                workload.cores,
-                contender,
-                cell(joined, workload.name, contender, "records_s", 0),
-                cell(joined, workload.name, contender, "cpu_us", 1),
-                joined.sound(workload.name, contender),
-            )
-            for workload in grown
-            for contender in workload.contenders
-        ],
+    yield from _copies(
+        joined,
+        plot,
+        name,
+        {"partitions": lambda workload: workload.partitions, "cores": lambda w: w.cores},
+        lambda workload, contender: (
+            f"{contender}, {workload.cores} core{'' if workload.cores == 1 else 's'}"
+        ),
     )
-    series: Series = {}
-    for workload, contender, value in _measured(joined, grown, "records_s"):
-        label = f"{contender}, {workload.cores} cores".replace("1 cores", "1 core")
-        series.setdefault(label, []).append((workload.partitions, value))
-    title = "Records a second by partitions"
-    yield from ("", plot(name, title, charts.lines(title, "partitions", "records/s", series)))
 
 
 def executors(joined: Joined, plot: Plot) -> Iterator[str]:
     """Yield throughput by executors."""
     name = growth.EXECUTORS
     yield from ("", "### Throughput by executors", "", command(name), "")
+    yield from _copies(
+        joined,
+        plot,
+        name,
+        {"executors": lambda workload: workload.executors},
+        lambda _workload, contender: contender,
+        "Executors are processes of one thread on the machine that also runs driver and brokers.",
+    )
+
+
+def _copies(
+    joined: Joined,
+    plot: Plot,
+    name: str,
+    grown_by: Mapping[str, Callable[[Workload], int]],
+    label: Callable[[Workload, str], str],
+    note: str = "",
+) -> Iterator[str]:
+    """Yield throughput of a copy as a table and a plot, whose x is the first of what grows."""
     grown = [w for w in joined.workloads.values() if w.name.startswith(name)]
     if not grown:
         yield NOT_MEASURED
         return
-    yield "Executors are processes of one thread on the machine that also runs driver and brokers."
-    yield ""
+    yield from (note, "") if note else ()
     yield from table(
-        ("executors", "", "records/s", "CPU µs/record", "runs"),
+        (*grown_by, "", "records/s", "CPU µs/record", "runs"),
         [
             (
-                workload.executors,
+                *(number(workload) for number in grown_by.values()),
                 contender,
                 cell(joined, workload.name, contender, "records_s", 0),
                 cell(joined, workload.name, contender, "cpu_us", 1),
@@ -70,11 +71,12 @@ def executors(joined: Joined, plot: Plot) -> Iterator[str]:
             for contender in workload.contenders
         ],
     )
+    axis, x = next(iter(grown_by.items()))
     series: Series = {}
     for workload, contender, value in _measured(joined, grown, "records_s"):
-        series.setdefault(contender, []).append((workload.executors, value))
-    title = "Records a second by executors"
-    yield from ("", plot(name, title, charts.lines(title, "executors", "records/s", series)))
+        series.setdefault(label(workload, contender), []).append((x(workload), value))
+    title = f"Records a second by {axis}"
+    yield from ("", plot(name, title, charts.lines(title, axis, "records/s", series)))
 
 
 def state(joined: Joined, plot: Plot) -> Iterator[str]:
