@@ -13,11 +13,11 @@ from sluicegate_operator.api.locations import checkpoint_address, console_page, 
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_settings import CheckpointSettings
 from sluicegate_operator.controllers.base import Controller
-from sluicegate_operator.controllers.caches import Index
 from sluicegate_operator.controllers.checkpoint_deletions import CheckpointDeletions
 from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.credentials import read_access
 from sluicegate_operator.controllers.decode import DriverPod
+from sluicegate_operator.controllers.driver_checks import DriverChecks
 from sluicegate_operator.controllers.fleet_upgrades import FleetUpgrades, may_be_one_of_many
 from sluicegate_operator.controllers.observer import Observer
 from sluicegate_operator.controllers.refusal import NAME_TAKEN, refusal_of
@@ -34,7 +34,7 @@ from sluicegate_operator.controllers.savepoint import (
 )
 from sluicegate_operator.kube.client import ApiError
 from sluicegate_operator.kube.events import MAX_LENGTH
-from sluicegate_operator.kube.resource import NETWORK_POLICIES, PODS, SERVICE_ACCOUNTS, Json, Key
+from sluicegate_operator.kube.resource import NETWORK_POLICIES, PODS, Json, Key
 from sluicegate_operator.kube.writes import (
     create_or_get,
     delete_object,
@@ -44,11 +44,9 @@ from sluicegate_operator.kube.writes import (
 )
 from sluicegate_operator.pods.driver import driver_pod, validate
 from sluicegate_operator.pods.network import network_policy
-from sluicegate_operator.pods.privileges import accounts_of, validate_account
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.context import reject_spec
 from sluicegate_operator.reconcile.observed import Job, Node, Refusal
-from sluicegate_operator.reconcile.overlaps import job_with_path
 from sluicegate_operator.reconcile.schedule import validate_schedule
 from sluicegate_operator.reconcile.storage_tasks import Delete
 from sluicegate_operator.reconcile.streaming_job.acceptance import accepted_spec
@@ -73,7 +71,7 @@ class JobController(Controller[JobResource]):
     observer: Observer = field(init=False)
     upgrades: FleetUpgrades = field(init=False)
     deletions: CheckpointDeletions = field(init=False)
-    _jobs_by_folder: Index[JobResource, tuple[str, str, str]] = field(init=False)
+    checks: DriverChecks = field(init=False)
 
     KIND = STREAMING_JOB
     FINALIZER = labels.JOB_FINALIZER
@@ -90,7 +88,7 @@ class JobController(Controller[JobResource]):
             self.queue,
             self.slots,
         )
-        self._jobs_by_folder = Index(self.caches.jobs, _folder_of)
+        self.checks = DriverChecks(self.api, self.caches, self.limits.account)
         self.caches.jobs.listeners.append(self._job_changed)
         self.caches.jobs.listeners.append(self.upgrades.job_changed)
         self.caches.pods.listeners.append(self._pod_changed)
@@ -188,7 +186,7 @@ class JobController(Controller[JobResource]):
             self.upgrades.reserve((job.namespace, job.name))
         for action in outcome.actions:
             if isinstance(action, do.CreateDriver):
-                error = await self._check_driver(job, action.spec)
+                error = await self.checks.problem(job, action.spec)
                 if error is not None and action.standby:
                     return self._without_standby(job, outcome, action, error)
                 if error is not None:  # nothing of the outcome is kept: no attempt was begun
@@ -203,56 +201,6 @@ class JobController(Controller[JobResource]):
         self._refuse(job, Refusal(standby.attempt, standby.request, "SpecRefused", str(why)))
         kept = (action for action in outcome.actions if action is not standby)
         return dataclasses.replace(outcome, actions=tuple(kept))
-
-    async def _check_driver(self, job: Job, spec: StreamingJobSpec) -> SettingsInvalid | None:
-        """Return why no driver may be created with a spec, or None.
-
-        The spec may have been accepted under other rules, or before another job took its path.
-        """
-        refused = self._check_path(job) or (None if job.deleted else validate(job.name, spec))
-        return refused or await self._check_accounts(job, spec)
-
-    def _check_path(self, job: Job) -> SettingsInvalid | None:
-        """Return why a new driver must not use the job's path, or None.
-
-        A deleted job may still apply what it has decided. Its checkpoint is deleted only if no other job
-        has a part of it.
-        """
-        return None if job.deleted else self._path_problem(job)
-
-    def _path_problem(self, job: Job) -> SettingsInvalid | None:
-        keys = self._jobs_by_folder.keys(_folder(job.namespace, job.name, job.spec.checkpoint))
-        jobs = (one for key in keys if (one := self.caches.jobs.get(key)) is not None)
-        valid = (job_of(one, one.valid_spec) for one in jobs if one.valid_spec is not None)
-        other = job_with_path(job, valid)
-        if other is None:
-            return None
-        return SettingsInvalid(
-            f"the path of its checkpoint overlaps the one of StreamingJob {other.name}",
-            data="no driver is started and nothing is deleted: both would write to one folder",
-            do=f"create the job with another checkpoint.path, or delete {other.name} first",
-        )
-
-    async def _check_accounts(self, job: Job, spec: StreamingJobSpec) -> SettingsInvalid | None:
-        """Return why the pods of a new driver must not run as their ServiceAccounts, or None.
-
-        A missing account is left to the API server, which refuses the pod.
-
-        Raises:
-            ApiError: the API server did not answer, or the operator may not read accounts.
-        """
-        for name in accounts_of(spec):
-            try:
-                path = SERVICE_ACCOUNTS.path(job.namespace, name)
-                labels_ = (await self.api.request("GET", path))["metadata"].get("labels") or {}
-            except ApiError as error:
-                if not error.missing:
-                    raise
-                continue
-            refused = validate_account(job.namespace, name, labels_, self.limits.account)
-            if refused is not None:
-                return refused
-        return None
 
     def _forget(self, key: Key) -> None:
         self.observer.forget(key)
@@ -370,7 +318,7 @@ class JobController(Controller[JobResource]):
         Raises:
             SluicegateError: it failed, possibly after a part was deleted.
         """
-        problem = self._path_problem(job)
+        problem = self.checks.path_problem(job)
         if problem is not None:
             raise problem
         volume = self.checkpoints.volume(job.namespace, job.spec.checkpoint.volume)
@@ -423,16 +371,6 @@ class JobController(Controller[JobResource]):
 def _job(resource: JobResource) -> Job:
     """Return a job for `reconcile_job`, with the placeholder if there is no spec that it could run."""
     return job_of(resource, runnable_spec(resource) or _PLACEHOLDER)
-
-
-def _folder_of(resource: JobResource) -> tuple[str, str, str] | None:
-    spec = resource.valid_spec
-    return None if spec is None else _folder(*resource.key, spec.checkpoint)
-
-
-def _folder(namespace: str, job: str, checkpoint: CheckpointSettings) -> tuple[str, str, str]:
-    """Return namespace, volume and first folder of a job's path: two paths that overlap share these."""
-    return namespace, checkpoint.volume, (checkpoint.path.strip("/") or job).split("/")[0]
 
 
 def _spec_error(resource: JobResource) -> SettingsInvalid | None:

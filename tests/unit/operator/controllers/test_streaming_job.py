@@ -17,6 +17,7 @@ from sluicegate_operator.api.streaming_job_settings import ExecutorSettings
 from sluicegate_operator.api.streaming_job_status import UpgradeStatus
 from sluicegate_operator.controllers.caches import Caches
 from sluicegate_operator.controllers.checkpoints import CheckpointResolver
+from sluicegate_operator.controllers.driver_checks import DriverChecks
 from sluicegate_operator.controllers.metrics import Metrics
 from sluicegate_operator.controllers.refusal import refusal_of
 from sluicegate_operator.controllers.resource import JobResource
@@ -193,13 +194,14 @@ def test_a_standby_that_is_refused_leaves_the_driver_supervised(
 ) -> None:
     """Otherwise nothing that the driver reports is recorded, and one that hangs is never stopped."""
 
-    class Refusing(JobController):
-        async def _check_driver(self, _job: Job, _spec: StreamingJobSpec) -> SettingsInvalid | None:
-            return SettingsInvalid("the account lost its label", data="", do="")
+    async def problem(_checks: DriverChecks, _job: Job, _spec: StreamingJobSpec) -> SettingsInvalid:
+        return SettingsInvalid("the account lost its label", data="", do="")
+
+    monkeypatch.setattr(DriverChecks, "problem", problem)
 
     async def scenario() -> None:
         with_standby = spec(standby=1, executor=ExecutorSettings(instances=0))
-        shop = Shop(with_standby, alive(with_standby), Refusing)
+        shop = Shop(with_standby, alive(with_standby))
 
         async def observe(_job: Job, _now: float) -> Observed:
             return observed(pod(with_standby, progress=Progress(NOW - 5, 42)))
