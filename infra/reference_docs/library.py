@@ -157,10 +157,12 @@ def errors_page() -> str:
         "`sluicegate.errors`",
         paragraph(
             "Every error says what happened, what it means for the data, and what to do. A driver exits "
-            "with the code of its error. Exit code 0 means that every decided epoch is in every sink. A "
-            "supervisor, such as `sluicegate run` or the operator, starts a driver again only if the error "
-            "says that this can help. [When something is wrong](../operations/troubleshooting.md) says what "
-            "to do."
+            "with the code of its error. Exit code 0 means that every decided epoch is in every sink. "
+            "`sluicegate run` starts a driver again by its restart strategy unless the code is 64, 65 or 66, "
+            "and once after `Fenced`. The operator also does so after `Fenced`, `AccessDenied` and "
+            "`TargetMissing`. The second column says whether the same driver may try the epoch again "
+            "(`tolerated-failures`). [When something is wrong](../operations/troubleshooting.md) says what to "
+            "do."
         ),
         *(block for exit_code in _EXIT_CODES for block in _exit_code(exit_code)),
     )
@@ -171,14 +173,14 @@ def _exit_code(exit_code: ExitCode) -> Iterator[str]:
     yield f"## {int(exit_code)}: {_EXIT_CODES[exit_code]}"
     yield _member_docs(ExitCode)[exit_code.name]
     rows = (
-        (code(error.__name__), "yes" if error.restartable else "no", summary(error))
+        (code(error.__name__), "yes" if error.retryable else "no", summary(error))
         for error in vars(errors).values()
         if isinstance(error, type)
         and issubclass(error, errors.SluicegateError)
         and error is not errors.SluicegateError
         and error.exit_code == exit_code
     )
-    yield table(("error", "restarted", "meaning"), rows)
+    yield table(("error", "tried again", "meaning"), rows)
 
 
 def _member_docs(kind: type[enum.Enum]) -> dict[str, str]:

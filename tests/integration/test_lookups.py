@@ -135,7 +135,7 @@ def test_fail_leaves_the_epoch_undecided_and_a_restart_is_exact(
         LookupUnanswered, match="lookup into city: unanswered after 2"
     ) as error_info:
         ids.run(rows, sinks)
-    assert error_info.value.restartable
+    assert error_info.value.retryable
     assert "the epoch is undecided" in error_info.value.data
     assert "start the store" in error_info.value.do
     assert ids.newest() is None

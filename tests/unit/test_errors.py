@@ -54,11 +54,11 @@ OUTCOMES = {
     "MarkerMismatch": (False, 66),
     "Stuck": (True, 75),
 }
-"""Error -> restartable, exit code. Supervisors act on both: a change here changes the operator."""
+"""Error -> retryable, exit code. Supervisors act on the second: a change here changes the operator."""
 
 
 def test_every_error_has_a_stated_outcome() -> None:
-    assert {k.__name__: (k.restartable, k.exit_code) for k in KINDS} == OUTCOMES
+    assert {k.__name__: (k.retryable, k.exit_code) for k in KINDS} == OUTCOMES
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,4 +86,4 @@ def test_every_error_says_when_it_is_raised(kind: type[SluicegateError]) -> None
 
 
 def test_a_fenced_driver_must_not_be_restarted() -> None:
-    assert not errors.Fenced.restartable
+    assert not errors.Fenced.retryable

@@ -1,8 +1,9 @@
 """Every error that Sluicegate raises, with its meaning for the data and its remedy.
 
 An error has three parts, always in this order: what happened, what it means for the data, and what
-to do. `restartable` says whether an unchanged restart of the same driver can help. A driver ends
-with the `exit_code` of its error, and its supervisor (`sluicegate run`, the operator) acts on that.
+to do. `retryable` says whether the same driver may try the epoch again (`tolerated-failures`). A
+driver ends with the `exit_code` of its error, and its supervisor (`sluicegate run`, the operator)
+acts on that.
 The order is that of a job: before its start, decisions, savepoints, staging, applying.
 """
 
@@ -43,16 +44,16 @@ class SluicegateError(Exception):
         do: what the reader should do now.
     """
 
-    restartable: ClassVar[bool] = False
+    retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = ExitCode.FAILED
 
     def __init_subclass__(
-        cls, *, restartable: bool | None = None, exit_code: ExitCode | None = None
+        cls, *, retryable: bool | None = None, exit_code: ExitCode | None = None
     ) -> None:
         """Set the outcome; a part that is not given is inherited."""
         super().__init_subclass__()
-        if restartable is not None:
-            cls.restartable = restartable
+        if retryable is not None:
+            cls.retryable = retryable
         if exit_code is not None:
             cls.exit_code = exit_code
 
@@ -130,18 +131,18 @@ class EpochLogBroken(SluicegateError, exit_code=ExitCode.HISTORY_BROKEN):
     """Raised when a record of the epoch log is missing, unreadable or of a newer format."""
 
 
-class DecisionUnknown(SluicegateError, restartable=True):
+class DecisionUnknown(SluicegateError, retryable=True):
     """Raised when the store does not confirm whether a record was created (rule 1).
 
     Nothing of the epoch was applied.
     """
 
 
-class StoreUnavailable(SluicegateError, restartable=True):
+class StoreUnavailable(SluicegateError, retryable=True):
     """Raised when the checkpoint store gives no clear answer; a write may have succeeded."""
 
 
-class EpochUnfinished(SluicegateError, restartable=True):
+class EpochUnfinished(SluicegateError, retryable=True):
     """Raised when a decided epoch may not be in every sink yet, but should be.
 
     A lineage cannot be sealed in that state, and a driver cannot end with exit code 0.
@@ -156,7 +157,7 @@ class SavepointRefused(PreflightFailed):
     """Raised when a savepoint cannot be taken, restored or deleted as requested."""
 
 
-class SavepointFailed(SluicegateError, restartable=True):
+class SavepointFailed(SluicegateError, retryable=True):
     """Raised when a driver could not take the savepoint requested of it; its job can go on."""
 
 
@@ -164,11 +165,11 @@ class SinksStillOwned(PreflightFailed):
     """Raised when a branch would write to the sinks of the job that it was branched from."""
 
 
-class StageFailed(SluicegateError, restartable=True):
+class StageFailed(SluicegateError, retryable=True):
     """Raised when staging fails; the epoch is undecided and nothing of it is visible."""
 
 
-class LookupUnanswered(SluicegateError, restartable=True):
+class LookupUnanswered(SluicegateError, retryable=True):
     """Raised when the store of a lookup does not answer after all retries; the epoch is undecided."""
 
 
@@ -187,15 +188,15 @@ class PartTooLarge(SluicegateError, exit_code=ExitCode.CANNOT_START):
     """
 
 
-class EpochTimeout(SluicegateError, restartable=True, exit_code=ExitCode.LATE):
+class EpochTimeout(SluicegateError, retryable=True, exit_code=ExitCode.LATE):
     """Raised when an epoch exceeds its timeout; the process ends and is restarted (rule 18)."""
 
 
-class SinkUnavailable(SluicegateError, restartable=True):
+class SinkUnavailable(SluicegateError, retryable=True):
     """Raised when a sink gives no clear answer; the apply is retried from the marker."""
 
 
-class RowsLost(SluicegateError, restartable=True):
+class RowsLost(SluicegateError, retryable=True):
     """Raised at at-most-once when an apply failed or is in doubt; it is not retried."""
 
 
@@ -211,7 +212,7 @@ class MarkerMismatch(SluicegateError, exit_code=ExitCode.HISTORY_BROKEN):
     """Raised when a marker is absent, or of an attempt that this lineage never decided (rule 11)."""
 
 
-class Stuck(SluicegateError, restartable=True, exit_code=ExitCode.LATE):
+class Stuck(SluicegateError, retryable=True, exit_code=ExitCode.LATE):
     """Raised when a decided epoch cannot be applied.
 
     It stays decided and is never skipped automatically (rule 14).

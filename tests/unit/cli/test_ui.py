@@ -44,7 +44,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = CliRunner().invoke(app, ["ui"])
     assert result.exit_code == 64
-    assert "pip install 'sluicegate[ui]'" in result.output
+    assert "with its extra `ui`" in result.output
 
 
 @pytest.mark.parametrize("url", ["javascript:alert({trace_id})", "http://jaeger/trace"])

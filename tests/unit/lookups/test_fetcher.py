@@ -108,7 +108,7 @@ def test_the_backoff_is_exponential_capped_and_has_full_jitter() -> None:
 
 
 def test_without_an_answer_in_any_attempt_the_epoch_fails() -> None:
-    """The error is restartable and states the number of attempts and their timeout."""
+    """The error is retryable and states the number of attempts and their timeout."""
 
     async def work() -> None:
         store = Store(CITIES, failures=[UNAVAILABLE] * 3)
@@ -116,7 +116,7 @@ def test_without_an_answer_in_any_attempt_the_epoch_fails() -> None:
             LookupUnanswered, match=r"3 attempts of 30 s.*refused.*first: 1"
         ) as raised:
             await fetcher(store).fetch([1])
-        assert raised.value.restartable
+        assert raised.value.retryable
         assert len(store.requests) == 3
 
     run(work())

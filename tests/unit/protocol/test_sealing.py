@@ -142,7 +142,7 @@ def test_a_lineage_with_an_unapplied_epoch_is_not_sealed() -> None:
     world.drivers[0].crash()
     sealer = to_the_end(start_sealer(world))
     assert isinstance(sealer.error, EpochUnfinished)
-    assert sealer.error.restartable
+    assert sealer.error.retryable
     assert not world.seals
 
 
@@ -271,4 +271,4 @@ def test_the_error_of_a_seal_names_the_last_epoch() -> None:
     error = SEAL.error()
     assert "after epoch 6" in error.what
     assert error.exit_code == 65
-    assert not error.restartable
+    assert not error.retryable

@@ -121,6 +121,6 @@ def test_exit_codes_tell_whether_a_restart_can_help() -> None:
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.SluicegateError):
             if kind.exit_code in (64, 65, 66):
-                assert not kind.restartable, kind
+                assert not kind.retryable, kind
             if kind.exit_code == 75:
-                assert kind.restartable, kind
+                assert kind.retryable, kind

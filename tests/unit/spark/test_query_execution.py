@@ -18,4 +18,4 @@ def test_code_with_other_watermarks_over_a_decided_epoch_is_not_restarted(
     with pytest.raises(RecordOfAnotherJob, match="with 1 watermarks, and the job has 0") as raised:
         execution.restore_watermark((EventTime(1, 1, 1.0, 1),))
     assert raised.value.exit_code == ExitCode.HISTORY_BROKEN
-    assert not raised.value.restartable
+    assert not raised.value.retryable

@@ -76,7 +76,7 @@ def test_after_a_refused_savepoint_the_job_may_restart(parent: Path) -> None:
     handler, request = handler_of(parent), requested(parent, str(parent / "inside"))
     error = handler.complete(None)
     assert isinstance(error, SavepointFailed)
-    assert error.restartable
+    assert error.retryable
     assert not answer(parent, request).stopped
     assert StoredEpochLog(LocalObjectStore(parent)).seal() is None
 
@@ -89,7 +89,7 @@ def test_after_a_savepoint_with_an_unapplied_epoch_the_job_may_restart(
     request = requested(parent, str(tmp_path / "savepoints"))
     error = handler_of(parent).complete(None)
     assert isinstance(error, EpochUnfinished)
-    assert error.restartable
+    assert error.retryable
     assert not answer(parent, request).stopped
 
 

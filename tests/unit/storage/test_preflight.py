@@ -111,4 +111,4 @@ def test_an_unreachable_endpoint_is_reported_within_half_a_minute(
     with pytest.raises(StoreUnavailable, match="does not answer") as raised:
         verify_conditional_create(f"{bucket.url}/x")
     assert time.monotonic() - start < 30
-    assert raised.value.restartable
+    assert raised.value.retryable

@@ -129,7 +129,7 @@ def ui(  # noqa: PLR0913 - an option each
         raise SettingsInvalid(
             f"the console needs the Python package {error.name}, which is not installed",
             data="nothing was read or written",
-            do="run `pip install 'sluicegate[ui]'`",
+            do="install the library's wheel with its extra `ui`",
         ) from error
     access = None
     if actions:

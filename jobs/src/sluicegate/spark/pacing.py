@@ -78,7 +78,7 @@ class Pace:
         """Run an epoch; retry it after a failure that a retry by the same driver may resolve.
 
         Raises:
-            SluicegateError: not restartable, or more consecutive failures than are tolerated.
+            SluicegateError: not retryable, or more consecutive failures than are tolerated.
         """
         failures = 0
         while True:
@@ -86,7 +86,7 @@ class Pace:
                 return work()
             except SluicegateError as error:
                 failures += 1
-                if not error.restartable or failures > self._tolerated:
+                if not error.retryable or failures > self._tolerated:
                     raise
                 count = f"consecutive failure {failures} of {self._tolerated} tolerated"
                 pause = f"retrying in {_RETRY_PAUSE_S:g} s"

@@ -47,7 +47,7 @@ class StopRequestHandler:
             try:
                 savepoint = take_savepoint(self._checkpoint, request.savepoint, seal=True).url
             except PreflightFailed as raised:
-                # restartable: the job itself is healthy
+                # ends with exit code 1, after which a supervisor goes on: the job itself is healthy
                 error = SavepointFailed(
                     f"the requested savepoint could not be taken: {raised.what}",
                     data="nothing was sealed; every decided epoch is in every sink",

@@ -86,8 +86,8 @@ class StreamingJobSpec:
     trigger: str = option(
         INTERVAL,
         "When epochs run. Interval: continuously, one epoch every epochs.interval. AvailableNow: "
-        "processes the data that is available at the start, in several epochs, and ends. Once: "
-        "processes it in one epoch and ends.",
+        "processes the data that is available at the start, in several epochs, and ends. Once: for a "
+        "main that calls `batch(...)`, which is one epoch and ends; it does not end a stream.",
         choices=TRIGGERS,
     )
     epochs: EpochSettings = option(
@@ -108,7 +108,9 @@ class StreamingJobSpec:
         restarts_driver=False,
     )
     dead_letter_topic: str = option(
-        "", "Kafka topic for rows that a sink would reject. Without it such a row fails the epoch."
+        "",
+        "Kafka topic for the dead letters of a packaged job, instead of its own default. A main of "
+        "your own names its sink in `epochs(dead_letters=...)`: the field has no effect there.",
     )
     tracing: Tracing | None = option(
         None, "Export of OpenTelemetry traces of epochs. Disabled by default."

@@ -217,15 +217,15 @@ class FailedTask:
 TaskState = Running | Done | FailedTask
 
 
-class RequestNotAccepted(SluicegateError, restartable=True):
+class RequestNotAccepted(SluicegateError, retryable=True):
     """No driver accepted the stop request, which was withdrawn."""
 
 
-class NotAnswered(SluicegateError, restartable=True):
+class NotAnswered(SluicegateError, retryable=True):
     """A driver accepted the stop request and did not answer it in time."""
 
 
-class NotStopped(SluicegateError, restartable=True):
+class NotStopped(SluicegateError, retryable=True):
     """The driver accepted the stop request and ended without taking the savepoint."""
 
 

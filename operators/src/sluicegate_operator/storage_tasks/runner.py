@@ -41,7 +41,7 @@ AUTHORITY_TEXT = "SLUICEGATE_AUTHORITY"
 _SECRET = "AWS_SECRET_ACCESS_KEY"  # noqa: S105 - a variable's name
 
 
-class TaskFailed(SluicegateError, restartable=True):
+class TaskFailed(SluicegateError, retryable=True):
     """A task on an object store failed; `kind` is the class of the error in the worker process.
 
     Two kinds come from here: TaskTimeout (the process took too long and was killed) and TaskDied (it ended
