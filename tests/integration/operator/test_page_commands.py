@@ -42,7 +42,7 @@ NOT_RUN: Final = {
     "kubectl logs ip-count-1-driver": "no pod runs here, so there is no log",
     _FEED: "no pod runs here; `make e2e` feeds a job in the same way",
     "kubectl config set-context --current --namespace sluicegate": "it affects the other commands",
-    "kubectl get sjob,cpvol --watch": "it ends only when it is interrupted",
+    "kubectl get sjob --watch": "it ends only when it is interrupted",
 }
 
 PLACEHOLDERS: Final = {
