@@ -32,8 +32,8 @@ class DriverChecks:
     async def problem(self, job: Job, spec: StreamingJobSpec) -> SettingsInvalid | None:
         """Return why no driver may be created with a spec, or None.
 
-        A deleted job may still apply what it has decided, whoever has its path: its checkpoint is deleted
-        only if no other job has a part of it.
+        A deleted job may still apply what it has decided, even if another job has its path: its checkpoint
+        is deleted only if no other job has a part of it.
 
         Raises:
             ApiError: the API server did not answer, or the operator may not read accounts.
