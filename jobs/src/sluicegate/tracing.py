@@ -64,17 +64,22 @@ def _as_dict(span: ReadableSpan) -> dict[str, object]:
 
 
 class Tracing:
-    """The tracer of one driver; the job's name is part of every span."""
+    """The tracer of one driver; the job's name is part of every span.
+
+    Without an exporter there are no spans, and so no trace context in records and headers.
+    """
 
     def __init__(self, job: str) -> None:
         resource = Resource.create({"service.name": f"sluicegate.{job}"})
         self._provider = TracerProvider(resource=resource)
-        file = os.environ.get(TRACE_FILE_VARIABLE)
+        file, otlp = os.environ.get(TRACE_FILE_VARIABLE), os.environ.get(OTLP_VARIABLE)
         if file:
             self._provider.add_span_processor(SimpleSpanProcessor(FileExporter(Path(file))))
-        if os.environ.get(OTLP_VARIABLE):
+        if otlp:
             self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        self._tracer = self._provider.get_tracer("sluicegate")
+        self._tracer: trace.Tracer = trace.NoOpTracer()
+        if file or otlp:
+            self._tracer = self._provider.get_tracer("sluicegate")
 
     def span(self, name: str, **attributes: str | int | bool) -> AbstractContextManager[Span]:
         """Time a block as a child of the current span; an error is recorded and re-raised."""

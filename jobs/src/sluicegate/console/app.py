@@ -72,7 +72,7 @@ _HEADERS = {
     b"referrer-policy": b"same-origin",
     b"cache-control": b"no-cache",
 }
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_SAMPLED = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f][13579bdf]")
 _AGE = re.compile(r"""(<time[^>]*>)[^<]*|data-now-ms="\d*\"""")
 _NO_ETAG = 'data-etag=""'
 _FIRST_ROWS = 100
@@ -348,8 +348,8 @@ def _sink_colors(epoch: Epoch | None) -> list[tuple[str, str]]:
 
 
 def _trace_of(epoch: Epoch, trace_url: str) -> str:
-    """Return the address of an epoch's trace, empty if it has none or no store of traces is named."""
-    traced = _TRACEPARENT.fullmatch(epoch.traceparent)
+    """Return the address of an epoch's trace; empty if none was exported, or no store of traces is named."""
+    traced = _SAMPLED.fullmatch(epoch.traceparent)
     return trace_url.replace(TRACE_ID, traced[1]) if traced and trace_url else ""
 
 
