@@ -240,3 +240,22 @@ def test_a_damaged_failure_is_skipped_for_the_state_of_a_job(tmp_path: Path, rea
     assert job is not None
     assert job.failed is not None
     assert job.failed.ended_at_ms == 2_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lineage.json", "offsets/0", "epochs/0.report", "starts/1", "failures/1", "ends/1"],
+)
+def test_a_nested_object_is_no_reason_to_show_nothing(
+    tmp_path: Path, reading: Open, name: str
+) -> None:
+    """Anyone who may write one checkpoint could otherwise switch the console off for all."""
+    checkpoint(LocalObjectStore(tmp_path / "good"), 0)
+    bad = LocalObjectStore(tmp_path / "bad")
+    checkpoint(bad, 0)
+    (tmp_path / "bad" / name).unlink(missing_ok=True)
+    bad.create(name, b"v1\n" * name.startswith("offsets") + b"[" * 100_000)
+    reader = reading(tmp_path)
+    assert {job.key for job in reader.briefs(reader.found(), {})} == {"good", "bad"}
+    assert reader.job("good") is not None
+    assert reader.job("bad") is not None

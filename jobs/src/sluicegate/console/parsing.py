@@ -18,7 +18,15 @@ from sluicegate.storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
-UNREADABLE = (SluicegateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+UNREADABLE = (
+    SluicegateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,  # deeply nested JSON
+    TypeError,
+    ValueError,
+)
 """What parsers of stored objects raise for content that is not theirs."""
 
 _LATEST_MS = 253_402_300_800_000
@@ -86,7 +94,12 @@ def planned_at_ms(store: ObjectStore, epoch: int) -> int:
     try:
         metadata = json.loads((store.read(f"offsets/{epoch}") or b"").splitlines()[1])
         planned = int(metadata["batchTimestampMs"])
-    except (LookupError, TypeError, ValueError):  # Spark's own format, which may change
+    except (
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ):  # Spark's own format, which may change
         return 0
     return planned if 0 <= planned < _LATEST_MS else 0
 

@@ -195,7 +195,14 @@ def read_parsed(
         return None
     try:
         return parse(json.loads(stored))
-    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+    except (
+        AttributeError,
+        LookupError,
+        OverflowError,
+        RecursionError,  # deeply nested JSON
+        TypeError,
+        ValueError,
+    ) as error:
         raise ValueError(f"{name} is damaged or of another version: {error!r}") from error
 
 
