@@ -253,8 +253,10 @@ def test_the_record_of_refused_rows_is_sent_only_on_request_and_once(topics: Top
     )
     topics.put([refused, refused], topics.dead_letters)
     assert "2  NOT REPLAYABLE: of a refused row; use --refused" in topics.run("replay").output
-    topics.run("replay", "--yes", "--refused")
+    output = topics.run("replay", "--yes", "--refused").output
     assert [record.value for record in topics.replayed()] == [b"record"]
+    assert f"1  sent to {topics.source} as it was" in output
+    assert f"1  noted: the record is in {topics.source} for another dead letter" in output
 
 
 def test_a_record_that_was_sent_to_one_topic_can_be_sent_to_another(topics: Topics) -> None:

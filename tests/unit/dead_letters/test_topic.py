@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
+import pytest
+
+from sluicegate.dead_letters.summary import by_reason
 from sluicegate.dead_letters.topic import UNREADABLE, parse_dead_letter, record_to_replay
 from sluicegate.sinks.kafka.reader import Position, Record
 
@@ -31,3 +34,22 @@ def test_a_payload_that_is_not_utf_8_does_not_hide_the_reason_and_the_source() -
 
 def test_a_record_that_is_no_dead_letter_is_unreadable() -> None:
     assert parse_dead_letter("dead", letter_of(b"\xff\xfe")).reason == UNREADABLE
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"[" * 100_000,
+        b'{"reason": "unparsed", "payload": {"a": 1}}',
+        b'{"reason": "unparsed", "payload": "x", "payload_sha256": 7}',
+    ],
+    ids=["nested", "payload", "digest"],
+)
+def test_a_record_of_another_form_is_unreadable_and_stops_neither_list_nor_replay(
+    value: bytes,
+) -> None:
+    """A job may send broken records to its dead-letter output as they are."""
+    letter = parse_dead_letter("dead", letter_of(value))
+    (reason,) = by_reason([letter], examples=2)
+    assert (letter.reason, reason.count) == (UNREADABLE, 1)
+    assert "names no record" in str(record_to_replay(letter, None))

@@ -144,6 +144,7 @@ def replay(  # noqa: PLR0913 - an option each
         if yes:
             run.take_over()
         replayed = run.replayed()
+        records = set(replayed.records)
         letters = _letters(connection, topic, since, reason)
         unreplayed = (letter for letter in letters if letter.position not in replayed.positions)
         skipped: Counter[str] = Counter()
@@ -156,7 +157,7 @@ def replay(  # noqa: PLR0913 - an option each
             if yes:
                 for count in run.send(sendable, replayed):
                     click.echo(f"{count:>10,}  sent and noted")
-            sent.update(_outcome(step) for step in sendable)
+            sent.update(_outcome_of_one(step, records) for step in sendable)
     for outcome, count in sent.most_common():
         click.echo(f"{count:>10,}  {'' if yes else 'would be '}{outcome}")
     for problem, count in (+skipped).most_common():
@@ -179,6 +180,17 @@ def _letter_at(connection: Connection, position: Position) -> DeadLetter:
     raise click.UsageError(
         f"there is no dead letter at {position}; it never existed or was deleted"
     )
+
+
+def _outcome_of_one(step: ReplayStep, records: set[tuple[str, str]]) -> str:
+    """Return what happens to a dead letter, and add its record to those that are sent."""
+    record_id, target = step.letter.record_id, step.target
+    if record_id is None or target is None:
+        return _outcome(step)
+    if (record_id, target) in records:
+        return f"noted: the record is in {target} for another dead letter"
+    records.add((record_id, target))
+    return _outcome(step)
 
 
 def _outcome(step: ReplayStep) -> str:

@@ -58,14 +58,19 @@ def tail(  # noqa: PLR0913 - one for each option
 
 
 def as_object(topic: str, record: Record) -> str:
-    """Return a record as JSON; bytes that are not UTF-8 become an object {"base64": ...}."""
+    """Return a record as JSON; bytes that are not UTF-8 become an object {"base64": ...}.
+
+    A time that no calendar has, such as one in microseconds, is the number of ms since 1970.
+    """
     time = _time(record)
     return json.dumps(
         {
             "topic": topic,
             "partition": record.partition,
             "offset": record.offset,
-            "timestamp": None if time is None else time.isoformat(timespec="milliseconds"),
+            "timestamp": (
+                time.isoformat(timespec="milliseconds") if isinstance(time, dt.datetime) else time
+            ),
             "key": _json_bytes(record.key),
             "value": _json_bytes(record.value),
             "headers": [[name, _json_bytes(value)] for name, value in record.headers],
@@ -77,17 +82,23 @@ def as_object(topic: str, record: Record) -> str:
 def as_line(record: Record) -> str:
     """Return a record for people: a dash for null, bytes that are not UTF-8 escaped."""
     time = _time(record)
-    stamp = "-" if time is None else f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03d}"
+    stamp = "-" if time is None else f"{time} ms"
+    if isinstance(time, dt.datetime):
+        stamp = f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03d}"
     headers = " ".join(f"{name}={_text(value)}" for name, value in record.headers)
     position = f"{record.partition}@{record.offset}"
     suffix = f"  {{{headers}}}" if headers else ""
     return f"{position:<10} {stamp}  {_text(record.key)}  {_text(record.value)}{suffix}"
 
 
-def _time(record: Record) -> dt.datetime | None:
+def _time(record: Record) -> dt.datetime | int | None:
+    """Return the time of a record, None without one; in ms since 1970 if no calendar has it."""
     if record.timestamp_ms < 0:
         return None
-    return dt.datetime.fromtimestamp(record.timestamp_ms / 1000, tz=dt.UTC)
+    try:
+        return dt.datetime.fromtimestamp(record.timestamp_ms / 1000, tz=dt.UTC)
+    except (OSError, OverflowError, ValueError):
+        return record.timestamp_ms
 
 
 def _text(value: bytes | None) -> str:

@@ -74,9 +74,9 @@ def parse_dead_letter(topic: str, record: Record) -> DeadLetter:
     value, position = record.value or b"", Position(topic, record.partition, record.offset)
     try:
         fields = json.loads(value.decode(errors="replace"))  # the digest is of the payload's bytes
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: deeply nested
         fields = None
-    if not isinstance(fields, dict) or not isinstance(fields.get("reason"), str):
+    if not isinstance(fields, dict) or not _is_dead_letter(fields):
         return DeadLetter(position, record.timestamp_ms, value, UNREADABLE)
     reason, source = fields["reason"], fields.get("source")
     return DeadLetter(
@@ -88,6 +88,13 @@ def parse_dead_letter(topic: str, record: Record) -> DeadLetter:
         fields.get("payload_sha256"),
         fields.get("payload_of") != STAGED_ROW and not reason.startswith("refused by"),
         *_parse_source(source if isinstance(source, dict) else {}),
+    )
+
+
+def _is_dead_letter(fields: dict[str, object]) -> bool:
+    optional = (fields.get(name) for name in ("payload", "payload_sha256"))
+    return isinstance(fields.get("reason"), str) and all(
+        value is None or isinstance(value, str) for value in optional
     )
 
 
