@@ -108,7 +108,7 @@ volumeClaimTemplates:
   metadata:
     name: data
     labels: {{- include "common.selector" . | nindent 6 }}
-    {{- with .Values.persistence.annotations }}
+    {{- with merge (.annotations | default dict) .Values.persistence.annotations }}
     annotations: {{- toYaml . | nindent 6 }}
     {{- end }}
   spec:

@@ -11,11 +11,13 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The cluster id: 22 characters of base64, the last without spare bits; the same at each rendering. */}}
+{{/* The cluster id: 22 characters of base64, the last without spare bits; the same at each rendering. Empty: the only
+node draws one when it formats its volume. A broker with a new volume must have a new id: a job takes a marker that is
+gone for one that has expired if the cluster is the one that it knows. */}}
 {{- define "kafka.clusterId" -}}
 {{- if .Values.clusterId -}}
 {{ .Values.clusterId }}
-{{- else -}}
+{{- else if gt (int .Values.replicas) 1 -}}
 {{- $drawn := printf "%s/%s" .Release.Namespace (include "common.fullname" .) | sha256sum | trunc 20 -}}
 S{{ $drawn }}A
 {{- end -}}

@@ -113,6 +113,18 @@ def test_an_upgrade_restarts_no_pod(release: Release) -> None:
     assert generations() == before
 
 
+@pytest.mark.parametrize(("installed", "other"), [(3, 1), (1, 3)])
+def test_an_upgrade_with_another_number_of_kafka_nodes_touches_no_pod(
+    release: Release, installed: int, other: int
+) -> None:
+    """Nodes that are removed or added at once would cost the quorum."""
+    release.upgrade("kafka", {"replicas": installed})
+    with pytest.raises(helm.HelmError, match="volumeClaimTemplates"):
+        release.upgrade("kafka", {"replicas": other})
+    kafka = release.get("statefulsets", f"{release.namespace}-kafka", "/apis/apps/v1")
+    assert (kafka["spec"]["replicas"], kafka["metadata"]["generation"]) == (installed, 1)
+
+
 def test_one_command_installs_and_upgrades_with_generated_secrets(release: Release) -> None:
     """Helm itself runs the hooks; afterwards nothing of them is left, their rights least of all."""
     values = {"tls": {"enabled": True}}

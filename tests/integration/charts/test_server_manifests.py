@@ -104,20 +104,22 @@ def test_a_large_number_is_not_written_with_an_exponent(charts: Charts) -> None:
     assert server_properties(documents)["log.retention.bytes"] == "1073741824000"
 
 
-def test_kafkas_cluster_id_is_16_bytes_and_stable(charts: Charts) -> None:
-    def cluster_id() -> str:
-        stateful_set = only_of_kind(charts.render("kafka"), "StatefulSet")
+def test_the_cluster_id_of_several_nodes_is_16_bytes_and_stable(charts: Charts) -> None:
+    """A single node draws its own, with its first volume."""
+
+    def cluster_id(replicas: int) -> list[str]:
+        stateful_set = only_of_kind(charts.render("kafka", {"replicas": replicas}), "StatefulSet")
         (container,) = stateful_set["spec"]["template"]["spec"]["containers"]
-        (text,) = (
+        return [
             variable["value"]
             for variable in container["env"]
             if variable["name"] == "KAFKA_CLUSTER_ID"
-        )
-        assert isinstance(text, str)
-        return text
+        ]
 
-    assert cluster_id() == cluster_id()
-    assert re.fullmatch("[A-Za-z0-9_-]{21}[AQgw]", cluster_id())
+    (drawn,) = cluster_id(3)
+    assert cluster_id(3) == [drawn]
+    assert re.fullmatch("[A-Za-z0-9_-]{21}[AQgw]", drawn)
+    assert cluster_id(1) == []
 
 
 def test_mysql_loses_no_commit(default: list[Document]) -> None:

@@ -35,6 +35,7 @@ class Node:
         self._program("java", f'echo "$@" >>{self.java}; echo started')
         self._program(
             "kafka-tool",
+            f"case $2 in random-uuid) echo drawn-$$; exit ;; esac\n"
             f'echo "$@" >>{self.calls}; cat {self._folder}/tmp/format-options >{self.options}\n'
             f"echo storedKey=1; mkdir -p {self.data}; touch {self.data}/meta.properties",
         )
@@ -127,6 +128,38 @@ def test_the_file_of_options_is_never_empty(node: Node) -> None:
     """Kafka's tool ends with an ArrayIndexOutOfBoundsException at an empty one."""
     assert node.start(ONE).returncode == 0
     assert node.options.read_text().splitlines() == ["--cluster-id", "c"]
+
+
+def test_an_only_node_draws_its_cluster_id_with_its_first_data(node: Node) -> None:
+    """A job takes a marker that is gone for an expired one if the cluster has the id that it knows."""
+    drawn = set()
+    for _ in range(2):
+        for _ in range(2):
+            assert node.start(ONE, {"KAFKA_CLUSTER_ID": ""}).returncode == 0
+            drawn.add(node.options.read_text())
+        (node.data / "meta.properties").unlink()  # the volume is lost
+    assert [len(text.split()) for text in drawn] == [2, 2], "one id for each volume"
+
+
+def test_several_nodes_need_the_id_that_all_have(node: Node) -> None:
+    refused = node.start(THREE, {"KAFKA_CLUSTER_ID": ""})
+    assert refused.returncode == 64
+    assert "all nodes need the same one" in refused.stderr
+
+
+def test_scram_is_not_switched_on_over_data_that_have_no_user(node: Node, tmp_path: Path) -> None:
+    """Nobody could log in, not even the Job that would add the users."""
+    password = tmp_path / "broker"
+    password.write_text("a-secret")
+    login = {"KAFKA_SCRAM_USER": "broker", "KAFKA_SCRAM_PASSWORD_FILE": str(password)}
+    assert node.start(ONE).returncode == 0
+    refused = node.start(ONE, login)
+    assert refused.returncode == 64
+    assert "so nobody could log in" in refused.stderr
+    assert node.start(ONE).returncode == 0
+    (node.data / "sluicegate-scram-user").write_text("broker\n")  # as the message says
+    for again in (login, {}, login):
+        assert node.start(ONE, again).returncode == 0
 
 
 def test_a_data_folder_is_formatted_once(node: Node) -> None:
