@@ -69,6 +69,7 @@ _RECONCILE_ERRORS: Final = (
 _WATCH_ERRORS: Final = 'sluicegate_watch_errors_total{resource="pods"}'
 _RESTARTS: Final = f"sluicegate_job_restarts_total{{{JOB}}}"
 _IN_DOUBT: Final = f"sluicegate_epoch_in_doubt_timestamp_seconds{{{DRIVER}}}"
+_APPLIED: Final = f"sluicegate_epoch_applied_timestamp_seconds{{{DRIVER}}}"
 _PROGRESS: Final = f"sluicegate_query_progress_timestamp_seconds{{{DRIVER}}}"
 _LAG: Final = f"sluicegate_source_lag_records{{{DRIVER}}}"
 _LETTERS: Final = f'sluicegate_dead_letters_total{{{DRIVER}, kind="late"}}'
@@ -160,15 +161,27 @@ FAULTS: Final[Mapping[str, Sequence[Fault]]] = {
     "job": (
         Fault(
             "SluicegateEpochInDoubt",
-            3,
+            2,
             {_IN_DOUBT: "0x60"},
             [{_IN_DOUBT: "0+60x90"}],
             OF_JOB,
         ),
         Fault(
+            # no other driver lives long enough to be scraped
+            "SluicegateEpochInDoubt",
+            2,
+            {_IN_DOUBT: "0 stale", _RESTARTS: "0+1x60"},
+            [
+                {_IN_DOUBT: "0 stale", _APPLIED: "_ 30x90", _RESTARTS: "0+1x90"},
+                # the job was stopped, or has read everything
+                {_IN_DOUBT: "0 stale", _RESTARTS: "3x90"},
+            ],
+            OF_JOB,
+        ),
+        Fault(
             # the driver ends; the next one knows the time of the decision
             "SluicegateEpochInDoubt",
-            3,
+            2,
             {
                 _IN_DOUBT: "0x1 stale",
                 _IN_DOUBT.replace("clicks-1", "clicks-2"): "_x2 0x40",
@@ -264,6 +277,19 @@ def test_an_alert_fires_at_its_fault_and_not_before(
     tests += [_test(series, always_quiet) for series in fault.healthy]
     file = tmp_path / "test.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(rules[chart])], "tests": tests}))
+    done = promtool("test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_dead_letters_of_the_past_do_not_fire_after_a_scrape_that_failed(
+    rules: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Ten minutes later the series of that time is missing, and each kind looked new."""
+    past = {_LETTERS: "5x20 stale 5x60"}
+    quiet = [_silence("SluicegateDeadLetters", minute) for minute in range(12, 60)]
+    file = tmp_path / "test.yaml"
+    tests = [_test(past, quiet)]
+    file.write_text(yaml.safe_dump({"rule_files": [str(rules["job"])], "tests": tests}))
     done = promtool("test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 

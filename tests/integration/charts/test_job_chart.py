@@ -173,6 +173,26 @@ def test_a_packaged_jobs_targets_are_created_before_its_first_driver(charts: Cha
         assert template["metadata"]["labels"][f"sluicegate-{server}-client"] == "true"
 
 
+def test_the_job_of_the_targets_has_only_volumes_that_the_driver_mounts(charts: Charts) -> None:
+    """Two volumes tmp would be refused, and a claim that nobody mounts may be attached elsewhere."""
+    names = ("tmp", "work", "mine")
+    spec = {
+        "volumes": [{"name": name, "emptyDir": {}} for name in names],
+        "containers": [
+            {"name": "driver", "volumeMounts": [{"name": "mine", "mountPath": "/mine"}]},
+        ],
+    }
+    values = {"targets": "ip_count", "spec": {"driver": {"template": {"spec": spec}}}}
+    pod = only_of_kind(charts.render("job", values, release="ip-count"), "Job")["spec"]["template"]
+    volumes = [volume["name"] for volume in pod["spec"]["volumes"]]
+    assert volumes[:1] == ["tmp"]
+    assert {"tmp", "work"} & set(volumes[1:]) == set()
+    assert "mine" in volumes
+    (container,) = pod["spec"]["containers"]
+    paths = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert len(set(paths)) == len(paths)
+
+
 def test_without_targets_there_is_no_job(charts: Charts) -> None:
     assert not of_kind(charts.render("job", {}, release="ip-count"), "Job")
 
@@ -193,6 +213,9 @@ def test_the_pod_monitor_selects_the_drivers_port(charts: Charts) -> None:
     driver = driver_of(documents)
     monitor = only_of_kind(documents, "PodMonitor")["spec"]
     assert monitor["selector"]["matchLabels"].items() <= driver["metadata"]["labels"].items()
+    # a standby opens the port when it takes over, and the operator removes the label then
+    absent = {"key": labels.STANDBY, "operator": "DoesNotExist"}
+    assert monitor["selector"]["matchExpressions"] == [absent]
     (endpoint,) = monitor["podMetricsEndpoints"]
     assert endpoint["port"] in {port["name"] for port in container_of(driver)["ports"]}
     assert endpoint["honorLabels"]
