@@ -7,6 +7,11 @@
 {{- if and (not .Values.kafka.enabled) (eq .Values.kafka.mode "strimzi") -}}
 {{- fail "sluicegate: kafka.mode is strimzi but kafka.enabled is false: nothing would be created for Strimzi. Remove kafka.enabled, or set kafka.mode to external." -}}
 {{- end -}}
+{{- with .Values.operator -}}
+{{- if and .enabled .namespace.create (has (tpl .namespace.name $) (list "" $.Release.Namespace)) (dig "watch" "ownNamespace" false .) -}}
+{{- fail "sluicegate: operator.namespace.create is true, but the operator's namespace is that of the release, which exists. Set operator.namespace.create to false." -}}
+{{- end -}}
+{{- end -}}
 {{- $mode := include "sluicegate.kafkaMode" . -}}
 {{- if and (ne $mode "external") .Values.external.kafka.bootstrapServers -}}
 {{- fail (printf "sluicegate: external.kafka.bootstrapServers is set but kafka.mode is %s: only one can be used. Set kafka.mode to external to use your own, or remove the value." $mode) -}}

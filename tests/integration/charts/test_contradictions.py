@@ -139,6 +139,11 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
     ("sluicegate", {"operator": {"namespace": {"name": ""}}}, "the operator's own namespace"),
     (
         "sluicegate",
+        {"operator": {"namespace": {"name": ""}, "watch": {"ownNamespace": True}}},
+        "Set operator.namespace.create to false",
+    ),
+    (
+        "sluicegate",
         {"object-store": {"enabled": False}, "external": {"objectStore": {"region": "eu-west-1"}}},
         "operator.ambientIdentity",
     ),

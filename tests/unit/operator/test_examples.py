@@ -72,3 +72,20 @@ def test_a_namespaced_operator_may_read_the_secret_of_the_example_store() -> Non
     (volume,) = (d for _, d in OURS if d["kind"] == "CheckpointVolume")
     (values,) = documents(OPERATOR_VALUES)
     assert volume["spec"]["credentialsSecret"] in values["watch"]["secrets"]
+
+
+def test_a_disk_of_an_executor_is_writable_for_the_user_of_the_image() -> None:
+    """A new volume of a block store belongs to root."""
+    pods = [
+        pod["template"]["spec"]
+        for _, document in OURS
+        for pod in (document["spec"].get("driver", {}), document["spec"].get("executor", {}))
+        if "template" in pod
+    ]
+    with_disks = [
+        pod
+        for pod in pods
+        if any({"ephemeral", "persistentVolumeClaim"} & set(v) for v in pod.get("volumes", []))
+    ]
+    assert with_disks
+    assert all(pod["securityContext"]["fsGroup"] == 10001 for pod in with_disks)
