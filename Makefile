@@ -13,6 +13,7 @@ PY     := $(VENV)/bin/python
 WORK   := $(if $(SLUICEGATE_WORK),$(SLUICEGATE_WORK),.work)
 STAMP  := $(VENV)/.installed
 DOCS   := $(WORK)/docs
+$(if $(word 2,$(SLUICEGATE_WORK)),$(error SLUICEGATE_WORK has a blank: name a folder without))
 # The library with its jobs, the operator, infra and tests.
 TYPED  := jobs/src operators/src infra tests
 
@@ -116,7 +117,7 @@ lock: environment ## Pin again: requirements/*.in and infra/versions.py into the
 	@echo "Pinning Python packages ..."
 	@$(PY) -m venv $(WORK)/uv && $(WORK)/uv/bin/python -m pip install --quiet \
 	    "uv==$$($(PY) -c "from infra.versions import UV; print(UV)")"
-	@for set in runtime operator dev go java flink profile docs; do \
+	@for set in build runtime operator dev go java flink profile docs; do \
 	    UV_CUSTOM_COMPILE_COMMAND="make lock" $(WORK)/uv/bin/uv pip compile --quiet --universal \
 	        --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	        requirements/$$set.in --output-file requirements/$$set.txt || exit 1; \
@@ -128,8 +129,9 @@ release: $(if $(VERSION),environment,images charts) ## Build wheels, chart packa
 
 clean: ## Remove everything that make made here: .venv, .work, caches; not what clones share
 	@echo "Removing .venv, $(WORK) and caches ..."
-	@# Of a work folder of your own only what make put there.
-	@rm -rf .work "$(WORK)/jars" "$(WORK)/mariadb" "$(WORK)/services" "$(WORK)/uv" "$(WORK)/docs" "$(WORK)/site" "$(WORK)/versitygw" "$(WORK)/go"
+	@# infra/preflight.py marks a folder that make may remove: it was empty then.
+	@rm -rf .work
+	@[ ! -e "$(WORK)/.made-by-sluicegate" ] || rm -rf "$(WORK)"
 	@rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find infra jobs operators tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -145,11 +147,12 @@ preflight:
 
 environment: $(STAMP)
 
-$(STAMP): requirements/runtime.txt requirements/dev.txt jobs/pyproject.toml operators/pyproject.toml | preflight
+$(STAMP): requirements/build.txt requirements/runtime.txt requirements/dev.txt jobs/pyproject.toml operators/pyproject.toml | preflight
 	@echo "Making the Python environment in $(VENV) (a few minutes the first time) ..."
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --require-hashes -r requirements/dev.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e jobs -e operators
 	@touch $@
 

@@ -12,7 +12,11 @@ import subprocess
 import sys
 
 PYTHON_MINIMUM = (3, 11)
-JAVA_MINIMUM = 17
+JAVA_MINIMUM, JAVA_MAXIMUM = 17, 23
+"""Hadoop 3.4, which Spark 4.1 has, calls Subject.getSubject, and that fails from Java 24 on (JEP 486)."""
+
+
+MARK = ".made-by-sluicegate"
 
 
 def java_command() -> str:
@@ -53,19 +57,32 @@ def java_gap() -> str:
     """Return what is wrong with Java, or an empty string."""
     command = java_command()
     major = java_major(command) if command else 0
-    if major >= JAVA_MINIMUM:
+    if JAVA_MINIMUM <= major <= JAVA_MAXIMUM:
         return ""
     hint = "on Debian: apt-get install openjdk-17-jre-headless; or set JAVA_HOME"
     if major:
-        return "Java 17 or newer (%s is Java %d; %s)" % (command, major, hint)
+        return "Java 17 to 23 (%s is Java %d; %s)" % (command, major, hint)
     if os.environ.get("JAVA_HOME"):
-        return "Java 17 or newer (JAVA_HOME has no working bin/java; %s)" % hint
-    return "Java 17 or newer (%s)" % hint
+        return "Java 17 to 23 (JAVA_HOME has no working bin/java; %s)" % hint
+    return "Java 17 to 23 (%s)" % hint
+
+
+def work_gap() -> str:
+    """Mark the folder of SLUICEGATE_WORK as one that make may remove; return why not, or an empty string."""
+    folder = os.environ.get("SLUICEGATE_WORK")
+    if not folder or os.path.exists(os.path.join(folder, MARK)):
+        return ""
+    if os.path.isdir(folder) and os.listdir(folder):
+        return "an empty folder (SLUICEGATE_WORK is %s, which has files of others)" % folder
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, MARK), "w"):
+        return ""
 
 
 def main() -> int:
     """Print one line and return 1 if anything is missing, else print nothing and return 0."""
     gaps = [gap for gap in (python_gap(), java_gap()) if gap]
+    gaps += [gap for gap in [work_gap()] if gap and not gaps]
     if gaps:
         sys.stderr.write("Missing: %s. Nothing was installed.\n" % "; and ".join(gaps))
         return 1

@@ -41,7 +41,8 @@ def install_locked(lock: Path, target: Path) -> None:
     for platform in _PLATFORMS:
         wheels += ["--platform", f"{platform}_{_MACHINES[architecture()]}"]
     sources = [pins.pop(name) for name in _SOURCE_ONLY if name in pins]
-    for blocks, options in ((list(pins.values()), wheels), (sources, [])):
+    # with the pinned setuptools of this environment: pip would fetch the newest, without a hash
+    for blocks, options in ((list(pins.values()), wheels), (sources, ["--no-build-isolation"])):
         if blocks:
             with scratch_folder("pip") as scratch:
                 file = scratch / "requirements.txt"

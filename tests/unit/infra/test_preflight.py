@@ -37,11 +37,28 @@ def test_missing_java_is_one_line_and_exit_1(tmp_path: Path) -> None:
     assert "Java 17" in done.stderr
 
 
-def test_old_java_is_named_with_its_version(tmp_path: Path) -> None:
-    home = fake_java(tmp_path, 'openjdk version "11.0.20" 2023-07-18')
+@pytest.mark.parametrize("version", ["11.0.20", "25"])
+def test_a_java_that_spark_cannot_run_on_is_named_with_its_version(
+    tmp_path: Path, version: str
+) -> None:
+    home = fake_java(tmp_path, f'openjdk version "{version}" 2023-07-18')
     done = run(PATH=os.defpath, JAVA_HOME=str(home))
     assert done.returncode == 1
-    assert "is Java 11" in done.stderr
+    assert f"is Java {version.partition('.')[0]}" in done.stderr
+
+
+def test_a_work_folder_with_files_of_others_is_refused(tmp_path: Path) -> None:
+    """`make docs` and `make clean` remove folders in it."""
+    home = str(fake_java(tmp_path / "java", 'openjdk version "17"'))
+    work = tmp_path / "work"
+    environment = {"PATH": os.defpath, "JAVA_HOME": home, "SLUICEGATE_WORK": str(work)}
+    for _ in range(2):
+        assert run(**environment).returncode == 0
+        (work / "docs").mkdir(exist_ok=True)  # made by make
+    (work / preflight.MARK).unlink()
+    refused = run(**environment)
+    assert refused.returncode == 1
+    assert "files of others" in refused.stderr
 
 
 def test_new_java_is_accepted_in_silence(tmp_path: Path) -> None:
