@@ -47,6 +47,8 @@ def with_version(name: str, text: str, old: str, new: str) -> str:
         text = re.sub(rf'(?m)^(version = "|    "sluicegate==){quoted}"', rf'\g<1>{new}"', text)
     if name.endswith("Chart.yaml"):
         text = re.sub(rf"(?m)^((?:  )?version: |appVersion: ){quoted}$", rf"\g<1>{new}", text)
+        own = rf'(?m)^(- .*version: ){quoted}(, repository: "file://)'
+        text = re.sub(own, rf"\g<1>{new}\g<2>", text)
     if name == "infra/images/catalog.py":
         text = re.sub(rf'(?m)^(VERSION: Final = "){quoted}"', rf'\g<1>{new}"', text)
     return re.sub(_IMAGE_TAG % quoted, rf"\g<1>{new}", text)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.images.catalog import VERSION
 from sluicegate_operator.hooks.secrets import SecretSpec, spec_of
 from tests.integration.charts.rendering import (
     PARTS,
@@ -124,7 +125,7 @@ def test_images_have_the_version_of_the_chart(default: list[Document]) -> None:
     images = {
         container["image"] for pod in pods(default) for container in pod["spec"]["containers"]
     }
-    assert images == {f"localhost/sluicegate/{name}:0.1.0" for name in IMAGES}
+    assert images == {f"localhost/sluicegate/{name}:{VERSION}" for name in IMAGES}
 
 
 def test_one_value_sets_the_registry_of_all_images(charts: Charts) -> None:

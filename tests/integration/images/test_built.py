@@ -14,7 +14,7 @@ import pytest
 
 from infra import versions
 from infra.images import build, sbom
-from infra.images.catalog import IMAGES, Image
+from infra.images.catalog import IMAGES, VERSION, Image
 from infra.images.contents import Entry, Files
 from infra.workspace import CHECKOUT, cache_folder, work_folder
 from tests.integration.images import archives
@@ -80,8 +80,8 @@ def test_its_sbom_lists_its_packages(built: Built) -> None:
     metadata = {path for path in built.files if path.endswith(".dist-info/METADATA")}
     assert len({p for p in listed if p.startswith("pkg:pypi/")}) == len(metadata)
     expected = {
-        "jobs": "pkg:pypi/sluicegate@0.1.0",
-        "operator": "pkg:pypi/sluicegate-operator@0.1.0",
+        "jobs": f"pkg:pypi/sluicegate@{VERSION}",
+        "operator": f"pkg:pypi/sluicegate-operator@{VERSION}",
         "kafka": "pkg:maven/org.apache.kafka/kafka_2.13@4.2.2",
         "mysql": "pkg:deb/debian/mysql-server-core@",
         "store": "pkg:golang/github.com/versity/versitygw",

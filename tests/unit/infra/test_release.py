@@ -5,8 +5,12 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+import yaml
 
-from infra.release import ReleaseError, with_changelog_section, with_version
+from infra.chart_docs import helm
+from infra.images.catalog import VERSION
+from infra.release import DISTRIBUTIONS, ReleaseError, with_changelog_section, with_version
+from infra.workspace import CHECKOUT
 
 DAY = dt.date(2026, 11, 22)
 
@@ -27,6 +31,22 @@ DAY = dt.date(2026, 11, 22)
 )
 def test_the_version_is_replaced(name: str, old: str, new: str) -> None:
     assert with_version(name, old, "0.1.0", "0.2.0") == new
+
+
+@pytest.mark.parametrize("chart", helm.CHARTS)
+def test_a_chart_asks_for_the_new_version_of_its_own_dependencies(chart: str) -> None:
+    text = (helm.FOLDER / chart / "Chart.yaml").read_text(encoding="utf-8")
+    changed = yaml.safe_load(with_version(f"charts/{chart}/Chart.yaml", text, VERSION, "9.8.7"))
+    assert changed["version"] == "9.8.7"
+    for dependency in changed.get("dependencies", ()):
+        if dependency["repository"].startswith("file://"):
+            assert dependency["version"] == "9.8.7", dependency["name"]
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_each_wheel_has_the_license(distribution: str) -> None:
+    text = (CHECKOUT / "LICENSE").read_text(encoding="utf-8")
+    assert (CHECKOUT / distribution / "LICENSE").read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize(
