@@ -7,9 +7,11 @@ or with one of another JVM, classes are loaded from their jars.
 import dataclasses
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -76,9 +78,20 @@ def _drive(scratch: Path, bootstrap: str) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    code = process.wait(_PATIENCE_S)
-    if code == 0:
-        _wait_until_gone(process.pid)  # the JVM writes the archive after Python has ended
+    try:
+        code = process.wait(_PATIENCE_S)
+        if code == 0:
+            _wait_until_gone(process.pid)  # the JVM writes the archive after Python has ended
+    except subprocess.TimeoutExpired as late:
+        raise ServiceError(
+            f"The driver that was to record its classes did not end in {_PATIENCE_S:g} s."
+        ) from late
+    finally:
+        with suppress(
+            ProcessLookupError
+        ):  # it has a session of its own, which Ctrl-C does not reach
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     if code != 0 or not made.is_file():
         last = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
         raise ServiceError(f"The driver that was to record its classes ended with {code}:\n{last}")

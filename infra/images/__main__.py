@@ -1,6 +1,7 @@
 """`python -m infra.images [NAME ...]` builds images, lists them, and prints the paths of archives."""
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -27,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if unknown := sorted(set(options.names) - set(IMAGES)):
         parser.error(f"unknown image {unknown[0]}; there are: {', '.join(IMAGES)}")
+    os.umask(0o022)  # files keep their modes in an image, whose user is not the one who builds it
     images = [IMAGES[name] for name in options.names or IMAGES]
     if options.list:
         print("\n".join(image.name for image in images))

@@ -125,13 +125,20 @@ def _scratch(archive: Path, name: str) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
+_TOOLCHAIN: Final = tuple(
+    CHECKOUT / "infra" / "toolchain" / name
+    for name in ("go_build.py", "go_programs.py", "javac.py", "patches")
+)
+"""What builds the programs in the images, with the patches of the store."""
+
+
 def _archive(image: Image) -> Path:
     return folder() / f"{image.name}-{_key(image)}.tar"
 
 
 def _key(image: Image) -> str:
     """Return a key of all inputs of an image that are known before anything is fetched or built."""
-    code = (*sorted(HERE.glob("*.py")), Path(debian_base.__file__))
+    code = (*sorted(HERE.glob("*.py")), Path(debian_base.__file__), *_TOOLCHAIN)
     inputs = (*code, CHECKOUT / "infra" / "versions.py", SCRIPTS, image.recipe, *image.inputs)
     words = [image.reference, buildkit.chosen_base(), debian_base.architecture()]
     for path in _files(inputs):

@@ -6,7 +6,6 @@ Licenses of Debian packages are in the copyright files of the image, those of ja
 import email.parser
 import hashlib
 import re
-import shutil
 import subprocess
 import tempfile
 import uuid
@@ -24,7 +23,7 @@ from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
 from infra.images.contents import Content, Files
-from infra.toolchain import maven
+from infra.toolchain import go_build, maven
 
 FOLDER: Final = "usr/share/sbom"
 _NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "sluicegate.dev")
@@ -113,14 +112,13 @@ def _go(files: Files) -> Iterator[Component]:
 
 
 def _modules(content: Content) -> Iterator[tuple[str, str]]:
-    go = shutil.which("go")
     with content.open() as stream:
-        if go is None or stream.read(len(_ELF)) != _ELF:
+        if stream.read(len(_ELF)) != _ELF:
             return
     with tempfile.TemporaryDirectory() as scratch:
         program = Path(scratch) / "program"
         program.write_bytes(content.read())
-        argv = [go, "version", "-m", str(program)]
+        argv = [str(go_build.go()), "version", "-m", str(program)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return  # not a Go program

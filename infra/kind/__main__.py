@@ -1,6 +1,7 @@
 """`python -m infra.kind up|down|status|unbuilt|load|engine`: the cluster from the command line."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def _engine(wanted: str) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return 1 with the reason on standard error if it fails."""
     options = _parser().parse_args(arguments)
+    os.umask(0o022)  # files keep their modes in the node, and pods run as other users
     try:
         match options.verb:
             case "up":

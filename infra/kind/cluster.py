@@ -234,6 +234,8 @@ def _wait_for(what: str, arguments: list[str], deadline: float) -> None:
 def down() -> None:
     """Remove the cluster, its network and the network rule. The engine keeps running."""
     if not docker_engine.version():
+        network.remove()
+        kubeconfig().unlink(missing_ok=True)
         print("No Docker engine answers, so no cluster runs here.")
         return
     if exists():

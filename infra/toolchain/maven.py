@@ -12,10 +12,11 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from infra import versions
@@ -296,7 +297,8 @@ def _ivy(scratch: Path, module: str, pattern: str, *, poms: bool = False) -> Non
     cache = str(scratch / "cache")
     if gap := java_gap():
         raise JarError(f"No jar can be fetched. Missing: {gap}.")
-    argv = [java_command(), f"-Divy.default.ivy.user.dir={cache}", "-cp", str(_ivy_jar())]
+    argv = [java_command(), f"-Divy.default.ivy.user.dir={cache}", *proxy_options(os.environ)]
+    argv += ["-cp", str(_ivy_jar())]
     argv += ["org.apache.ivy.Main", "-settings", str(settings), "-ivy", str(descriptor)]
     argv += ["-cache", cache, "-types", "jar", "bundle", "-retrieve", pattern]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -306,6 +308,21 @@ def _ivy(scratch: Path, module: str, pattern: str, *, poms: bool = False) -> Non
             f"Maven could not give the jars, so nothing was installed. Check the network; to use"
             f" a mirror set {MIRROR} to its URL. The end of Ivy's output:\n{tail}"
         )
+
+
+def proxy_options(environment: Mapping[str, str]) -> list[str]:
+    """Return Java's options for the proxy that the environment names, as curl and pip read it."""
+    given = {name.lower(): value for name, value in environment.items() if value}
+    options = []
+    for scheme in ("http", "https"):
+        proxy = urlsplit(given.get(f"{scheme}_proxy", ""))
+        if proxy.hostname:
+            options += [f"-D{scheme}.proxyHost={proxy.hostname}"]
+            options += [f"-D{scheme}.proxyPort={proxy.port or 80}"]
+    if options and (without := given.get("no_proxy")):
+        hosts = [f"*{host}" if host.startswith(".") else host for host in without.split(",")]
+        options += ["-Dhttp.nonProxyHosts=" + "|".join(host.strip() for host in hosts)]
+    return options
 
 
 def pyspark_jars() -> Path:

@@ -28,3 +28,11 @@ def test_another_series_of_mysql_is_not_built(version: str) -> None:
 def test_an_image_without_the_server_is_not_built() -> None:
     with pytest.raises(HostError, match="no version"):
         build.check_series(IMAGES["mysql"], {})
+
+
+def test_an_image_of_other_programs_has_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The patch that makes the store flush is not in the folder of the image."""
+    before = build._archive(IMAGES["store"])
+    assert any(path.suffix == ".patch" for path in build._files(build._TOOLCHAIN))
+    monkeypatch.setattr(build, "_TOOLCHAIN", build._TOOLCHAIN[:-1])
+    assert build._archive(IMAGES["store"]) != before

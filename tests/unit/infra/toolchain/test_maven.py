@@ -94,3 +94,13 @@ def test_two_fetches_at_once_ask_once(work: Path, monkeypatch: pytest.MonkeyPatc
         folders = list(both.map(lambda _: maven.fetch("example", pinned), range(2)))
     assert len(asked) == 1
     assert folders[0] == folders[1]
+
+
+def test_java_gets_the_proxy_that_pip_and_go_read_from_the_environment() -> None:
+    given = {"https_proxy": "http://proxy:3128", "NO_PROXY": "localhost,.example.org"}
+    assert maven.proxy_options(given) == [
+        "-Dhttps.proxyHost=proxy",
+        "-Dhttps.proxyPort=3128",
+        "-Dhttp.nonProxyHosts=localhost|*.example.org",
+    ]
+    assert maven.proxy_options({"NO_PROXY": "localhost"}) == []
