@@ -22,7 +22,7 @@ from sluicegate.errors import OffsetLogDiverged, RowRefused, StateIncomplete
 from sluicegate.sinks.kafka.connection import group_id
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.epoch_runner import EpochRunner
-from sluicegate.spark.outputs import Outputs
+from sluicegate.spark.outputs import Output, Outputs, nondeterministic
 from sluicegate.spark.query_execution import RunningExecution
 from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import open_store
@@ -383,6 +383,16 @@ def test_late_rows_are_exactly_those_that_spark_drops(
     assert counted + len(hits.committed_rows("late")) == 5 * 4
 
 
+def test_late_rows_are_found_next_to_a_count_that_has_no_watermark(hits: Stream) -> None:
+    """Spark gives the state of such a count the watermark 0, and drops late rows by that of the other."""
+    total = hits.rows.groupBy("ip").count()
+    late = hits.rows.select(F.window("at", "5 seconds").end.alias("window_end"), "ip")
+    lates = LateRows(late, "window_end")
+    outputs: dict[str, Output] = {"counts": counts(hits), "total": total, "late": lates}
+    hits.run(outputs, [MemorySink(hits.store(name), of=name) for name in outputs])
+    assert len(hits.committed_rows("late")) == LATE
+
+
 def test_the_columns_of_late_rows_are_computed_for_late_rows_only(hits: Stream) -> None:
     """A dead letter is JSON with a hash: for each row of the input it would cost more than the count."""
     timely = F.second("at") % 10 > 0
@@ -397,3 +407,11 @@ def test_the_columns_of_late_rows_are_computed_for_late_rows_only(hits: Stream) 
         [MemorySink(hits.store("counts"), of="counts"), MemorySink(hits.store("late"), of="late")],
     )
     assert hits.committed_rows("late") == [{"window_end": ANY, "letter": "late"}] * LATE
+
+
+def test_two_outputs_that_are_not_deterministic_are_named(hits: Stream) -> None:
+    """Each has a random value of its own, so a split by it would lose rows and repeat others."""
+    drawn = hits.rows.withColumn("r", F.rand())
+    split = {"sample": drawn.where("r < 0.1"), "rest": drawn.where("r >= 0.1")}
+    assert nondeterministic(split) == ["sample", "rest"]
+    assert nondeterministic({"all": hits.rows, "counts": counts(hits)}) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +25,14 @@ from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.spark import shutdown
 from sluicegate.spark.conf import KUBERNETES
 from sluicegate.spark.epoch_runner import EpochRunner
-from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_schema, frame_of
+from sluicegate.spark.outputs import (
+    DEAD_LETTER_SCHEMA,
+    Output,
+    Outputs,
+    arrow_schema,
+    frame_of,
+    nondeterministic,
+)
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query import BackgroundService, EpochsQuery
 from sluicegate.spark.s3a import prepare_store
@@ -52,6 +60,8 @@ from sluicegate.tracing import Tracing
 
 SINGLE_OUTPUT = "rows"
 """The name of an output that is given without one."""
+
+log = logging.getLogger("sluicegate.query")
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,13 @@ class EpochsWriter:
             lineage = claim_lineage(store, self.name)
         with start_times.part(StartPart.SINKS):
             outputs = Outputs(self.outputs, *self._bind(lineage.id))
+            if len(names := nondeterministic(self.outputs)) > 1:
+                log.warning(
+                    "outputs %s are not deterministic, and each evaluates its plan by itself: a random "
+                    "value that selects between them differs, so a row may be in both or in neither. "
+                    "Derive it from the row, for example by xxhash64",
+                    ", ".join(names),
+                )
             bound = {sink.id: sink for sink in outputs.sinks()}
             take_over_or_isolate(store, lineage, bound, self._bound_by_id)
         metrics = DriverMetrics(label, lineage.id, bound, environment.restarts)

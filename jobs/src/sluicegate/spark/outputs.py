@@ -64,6 +64,12 @@ def arrow_schema(output: Output) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in (REFUSED, SOURCE)])
 
 
+def nondeterministic(outputs: Mapping[str, Output]) -> list[str]:
+    """Return the outputs whose plan may give other rows when it is evaluated again, as far as Spark knows."""
+    plans = {name: frame_of(output)._jdf.queryExecution() for name, output in outputs.items()}  # noqa: SLF001
+    return [name for name, plan in plans.items() if not plan.analyzed().deterministic()]
+
+
 class Outputs:
     """The outputs of a job and their sinks.
 

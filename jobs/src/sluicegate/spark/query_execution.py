@@ -37,6 +37,8 @@ _STATE_TIMES = ("commitTimeMs", "allRemovalsTimeMs")
 """Metrics of state stores in ms. `allUpdatesTimeMs` is none of them: Spark also counts in it how long the
 rows take to come from the input and to be staged."""
 _DURATION = re.compile(r"(\w+) -> (\d+)")
+_WITHOUT_WATERMARK = frozenset({"StreamingGlobalLimitExec"})
+"""Stateful operators that know no watermark."""
 _STATE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
 
 
@@ -221,14 +223,15 @@ class RunningExecution:
     def late_watermark_ms(self) -> int | None:
         """Return the watermark by which this epoch drops late rows; None without state.
 
-        With several stateful operators it is that of the first, which receives the input rows.
+        With several stateful operators it is that of the first, which receives the input rows: the
+        largest. Those after it have a smaller one, and one whose input has no watermark has 0.
         """
         late = [
             node.eventTimeWatermarkForLateEvents()
             for node in self._stateful
-            if node.eventTimeWatermarkForLateEvents().isDefined()
+            if _name(node) not in _WITHOUT_WATERMARK
         ]
-        return min((int(value.get()) for value in late), default=None)
+        return max((int(value.get()) for value in late if value.isDefined()), default=None)
 
     def state_operators(self) -> list[StateOperator]:
         """Return the stateful operators of the plan."""
