@@ -24,13 +24,6 @@ def test_no_time_or_none_after_1970_began_means_the_time_of_writing() -> None:
     assert [row[5] for row in produce_arguments(timed(5, None, -1, 0), "")] == [5, 0, 0, 0]
 
 
-def test_a_timestamp_column_is_converted_to_milliseconds() -> None:
-    row = RowExpressions(ROWS, "t")
-    assert row.timestamp("at") == "unix_millis(`at`)"
-    assert row.timestamp("ms") == "cast(`ms` as bigint)"
-    assert row.timestamp("ms + 1") == "cast(ms + 1 as bigint)"
-
-
 def test_a_binary_column_is_staged_without_a_copy_in_the_plan() -> None:
     row = RowExpressions(pa.schema([("raw", pa.binary()), ("text", pa.string())]), "t")
     assert row.value("raw") == "`raw`"

@@ -63,14 +63,17 @@ class RowExpressions:
         return _HEADERS.format(sql)
 
     def partition(self, text: str) -> str:
-        """Return the expression of a partition number."""
-        return f"cast({self._resolve(text, 'partition')[0]} as int)"
+        """Return the expression of a partition number; what is none becomes -1, which no topic has."""
+        sql = self._resolve(text, "partition")[0]
+        # a cast that fails would end the epoch, at each start again; null: the key chooses
+        return f"if(({sql}) is null, null, coalesce(try_cast({sql} as bigint), -1L))"
 
     def timestamp(self, text: str) -> str:
-        """Return the expression of a record's time in ms since 1970."""
-        sql, kind = self._resolve(text, "timestamp")
-        instant = kind is not None and pa.types.is_timestamp(kind)
-        return f"unix_millis({sql})" if instant else f"cast({sql} as bigint)"
+        """Return the expression of a record's time in ms since 1970; null: the time of writing."""
+        sql, _ = self._resolve(text, "timestamp")
+        # Spark folds the condition, and casts a time to seconds
+        instant = f"unix_millis(try_cast({sql} as timestamp))"
+        return f"if(typeof({sql}) like 'timestamp%', {instant}, try_cast({sql} as bigint))"
 
     def _resolve(self, text: str, role: str) -> tuple[str, pa.DataType | None]:
         """Return Spark SQL, and the type if `text` names a column."""
