@@ -79,3 +79,20 @@ def test_an_ipv6_address_is_in_brackets() -> None:
 def test_a_pod_without_its_address_starts_nothing() -> None:
     with pytest.raises(SettingsInvalid, match="SLUICEGATE_POD_IP is not set"):
         kubernetes_conf({**POD, "SLUICEGATE_POD_IP": ""})
+
+
+def test_a_session_keeps_its_own_values_unless_they_break_a_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = {
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "7",
+        "spark.sql.session.timeZone": "Europe/Berlin",
+    }
+    monkeypatch.setattr("sluicegate.spark.session.all_settings", lambda _spark: own)
+    found: dict[str, str] = {}
+    context = SimpleNamespace(getConf=dict[str, str])
+    conf = SimpleNamespace(set=found.__setitem__)
+    prepare(cast("SparkSession", SimpleNamespace(sparkContext=context, conf=conf)))
+    assert found["spark.sql.execution.arrow.maxRecordsPerBatch"] == "7"
+    assert found["spark.sql.session.timeZone"] == "UTC"
+    assert found["spark.sql.execution.arrow.maxBytesPerBatch"] == "16m"

@@ -172,7 +172,10 @@ def prepare(spark: SparkSession, state_backend: str = "rocksdb") -> None:
     check_conf(given)
     # the environment may override some of them, such as the memory for state
     overrides = {key: value for key, value in given.items() if key in RUNTIME_SETTINGS}
-    settings = {**RUNTIME_SETTINGS, **overrides, _PROVIDER: STATE_BACKENDS[state_backend]}
+    # those of the session's own that break no rule
+    own = {key: value for key, value in all_settings(spark).items() if key not in REQUIRED}
+    kept = {key: own.get(key, value) for key, value in RUNTIME_SETTINGS.items()}
+    settings = {**kept, **overrides, _PROVIDER: STATE_BACKENDS[state_backend]}
     for key, value in settings.items():
         spark.conf.set(key, value)
 
