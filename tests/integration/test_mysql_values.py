@@ -80,7 +80,7 @@ LIMITS: Sequence[tuple[str, pa.DataType, Sequence[object]]] = [
     ("DECIMAL(5,2) UNSIGNED", pa.decimal128(9, 2), [Decimal("-0.01"), Decimal(0), Decimal(1)]),
     ("FLOAT", pa.float64(), [3.4028234663852886e38, 3.5e38, -3.5e38, 1e-50]),
     ("DOUBLE UNSIGNED", pa.float64(), [-1.0, 0.0, 1.7976931348623157e308]),
-    ("DOUBLE(5,2)", pa.float64(), [999.0, 1000.0, -1000.0]),
+    ("DOUBLE(5,2)", pa.float64(), [999.0, 999.99, 999.994, 999.996, -999.996, 1000.0, -1000.0]),
     ("VARCHAR(3)", pa.string(), ["😀😀😀", "😀😀😀😀", "abcd", ""]),
     ("CHAR(2)", pa.string(), ["ab", "abc"]),
     ("VARCHAR(9) CHARACTER SET utf8mb3", pa.string(), ["aß€", "😀"]),

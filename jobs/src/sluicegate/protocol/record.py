@@ -11,7 +11,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sluicegate.errors import EpochLogBroken, Sealed
@@ -82,6 +82,8 @@ class SinkBinding:
             records of earlier versions, or if the sink's markers never expire.
         durable_markers: the sink's markers may expire, and it also stores each where it does not;
             False in records of earlier versions.
+        form: how the sink writes staged rows, if the same rows can be written in several ways; empty if
+            they cannot, or if it is unknown, as in records of earlier versions.
     """
 
     kind: str
@@ -90,13 +92,21 @@ class SinkBinding:
     marker_key: str
     cluster: str = ""
     durable_markers: bool = False
+    form: str = ""
 
     def is_same_sink(self, other: SinkBinding | None) -> bool:
         """Return whether another binding writes to the same place; an unknown cluster may be any."""
         if other is None or self.is_other_cluster(other):
             return False
-        place, others = (replace(b, cluster="", durable_markers=False) for b in (self, other))
-        return place == others
+        ours, theirs = (
+            (binding.kind, binding.target, binding.parts, binding.marker_key)
+            for binding in (self, other)
+        )
+        return ours == theirs
+
+    def is_other_form(self, other: SinkBinding) -> bool:
+        """Return whether both forms are known and differ."""
+        return bool(self.form and other.form) and self.form != other.form
 
     def is_other_cluster(self, other: SinkBinding) -> bool:
         """Return whether both clusters are known and differ."""

@@ -7,7 +7,7 @@ not fit are refused row by row (`row_validation`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -25,13 +25,14 @@ class Source:
         name: selects the table's column: 'ip', or 'window_start' for window.start.
         spark: its Spark SQL.
         type: its Arrow type.
-        optional: the table may lack its column: one end of a window implies the other.
+        other_end: of a window, the name of its other end, which implies this one: the table may lack one
+            of the two columns. Empty: the table must have it.
     """
 
     name: str
     spark: str
     type: pa.DataType
-    optional: bool = False
+    other_end: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,21 @@ def sources(rows: pa.Schema, wanted: Sequence[str] | None) -> list[Source]:
             data="nothing was written",
             do="correct columns=, or select the column in the job",
         )
-    return [by_lower_name[name.lower()] for name in wanted]
+    return [replace(by_lower_name[name.lower()], other_end="") for name in wanted]
 
 
 def _flatten(field: pa.Field) -> Iterator[Source]:
     if not pt.is_struct(field.type):
         yield Source(field.name, quoted(field.name), field.type)
         return
-    is_window = [inner.name for inner in field.type] == ["start", "end"]
+    ends = {"start": f"{field.name}_end", "end": f"{field.name}_start"}
+    is_window = [inner.name for inner in field.type] == list(ends) and all(
+        pt.is_timestamp(inner.type) for inner in field.type
+    )
     for inner in field.type:
         spark = f"{quoted(field.name)}.{quoted(inner.name)}"
-        yield Source(f"{field.name}_{inner.name}", spark, inner.type, optional=is_window)
+        other_end = ends[inner.name] if is_window else ""
+        yield Source(f"{field.name}_{inner.name}", spark, inner.type, other_end)
 
 
 def _structs(rows: pa.Schema) -> list[Source]:
@@ -99,7 +104,7 @@ def map_columns(
     for source in values:
         column = table.get(source.name.lower())
         if column is None:
-            if not source.optional:
+            if source.other_end.lower() not in table:
                 problems.append(f"the table has no column {source.name} ({source.type})")
             continue
         expression = expression_for(source, column)

@@ -76,9 +76,13 @@ class Column:
         return (0, 2**bits - 1) if self.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
     def max_float(self) -> float:
-        """Return the largest number of a float column."""
+        """Return the largest number of a float column; with a number of decimals, a bound for all that fit.
+
+        The server rounds to the decimals before it compares. The half of the last one, and one part in
+        10**6 of it because the digits are binary, keep what rounds to more out.
+        """
         if self.scale is not None and self.precision is not None:
-            return float(10 ** (self.precision - self.scale))
+            return 10.0 ** (self.precision - self.scale) - 0.500001 * 10.0**-self.scale
         return FLOAT_MAX if self.kind == "float" else 1.7976931348623157e308
 
     def step_us(self) -> int:

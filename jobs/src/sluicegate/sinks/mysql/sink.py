@@ -98,7 +98,9 @@ class MySQLSink:
                 target = f"table {address.database}.{form.table}"
                 return BoundMySQL(
                     id=self.id,
-                    binding=SinkBinding("mysql", target, self.parts, f"{MARKERS}:{self.id}"),
+                    binding=SinkBinding(
+                        "mysql", target, self.parts, f"{MARKERS}:{self.id}", form=str(form)
+                    ),
                     expressions=tuple((f.column.name, f.expression) for f in checks.mapped),
                     part_expression=checks.part_expression(),
                     address=address,
@@ -288,7 +290,7 @@ class _Preflight:
         for f in self.mapped:
             # The ends of a window are almost always whole seconds.
             truncated = f.column.family is Family.DATETIME and f.column.step_us() > 1
-            if truncated and pa.types.is_timestamp(f.source.type) and not f.source.optional:
+            if truncated and pa.types.is_timestamp(f.source.type) and not f.source.other_end:
                 yield (
                     f"column {f.column.name} is {f.column.declared}; "
                     "finer fractions of a second are truncated"

@@ -39,6 +39,12 @@ class InsertForm:
     on_conflict: str
     aliased: bool
 
+    def __str__(self) -> str:
+        """Return what changes the result for the same staged rows."""
+        names = ", ".join(sorted(column.name for column in self.columns))
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"{self.on_conflict}{by}: {names}"
+
     def head(self) -> str:
         """Return the text before the rows."""
         names = ", ".join(quoted(c.name) for c in self.columns)
