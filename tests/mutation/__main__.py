@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from pytest import ExitCode  # noqa: PT013 - one name of it
+
 from infra.workspace import work_folder
 from tests.mutation.mutations import Mutant
 from tests.mutation.runner import KILLED, SURVIVED, TIMEOUT, UNREACHED, Target, run
@@ -83,7 +85,12 @@ def _run(target: Target, options: argparse.Namespace, end_s: float) -> bool:
         def report(mutant: Mutant, result: str) -> None:
             results[mutant.id] = result
 
-        run(target, wanted, report, end_s)
+        code = run(target, wanted, report, end_s)
+        if code not in (ExitCode.OK, ExitCode.NO_TESTS_COLLECTED):
+            print(
+                f"{target.name}: its tests do not run without a mutant (exit code {code} of pytest)"
+            )
+            return False
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(results, indent=1))
     with EQUIVALENT.open("rb") as stored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -61,6 +62,15 @@ def trends(run: Run) -> dict[str, Trend]:
 def grown(run: Run) -> list[str]:
     """Return the names of the series that have grown."""
     return [name for name, trend in trends(run).items() if trend.grown]
+
+
+def nothing_late(said: str) -> bool:
+    """Return whether `sluicegate verify` judged all dead letters, and none of them is a late row.
+
+    The input of a soak has none. Of epochs whose offsets are gone, `verify` believes a letter that says so.
+    """
+    late = re.search(r"(?m)^ *([\d,]+)  late ", said)
+    return "cannot be judged" not in said and (late is None or late[1] == "0")
 
 
 def ages_s(applied_s: Sequence[float], shares: Sequence[float]) -> list[float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka.admin import NewPartitions
 
 from infra.local_services import Services
-from sluicegate.errors import FINAL_EXIT_CODES
+from sluicegate.errors import FINAL_EXIT_CODES, ExitCode
 from sluicegate.sinks.kafka import KafkaSink
 from tests.robustness.failpoints.fault_plan import (
     ANY_MOMENT,
@@ -59,6 +59,9 @@ READER_LIMIT_S = KafkaSink.transaction_timeout_ms / 1000 + 15.0
 
 _TICK_S = 0.05
 _SETTLE_S = 0.5
+
+LAST_ROWS_S = 90.0
+"""How long a driver may take to show rows when the time for faults is over: half of the judgment's time."""
 
 
 class TooLate(Exception):
@@ -124,6 +127,7 @@ class LongRun:
         self._number = 0  # of the fault that is being injected
         self._change: Change | None = None  # that the next driver starts with
         self._changed = False  # by the fault that is being injected
+        self._fenced = False  # the driver before this one was
         self._moves = 0  # how often the job was moved to a new checkpoint
 
     def run(self) -> None:
@@ -248,14 +252,12 @@ class LongRun:
         if second is not None and ends:
             self._armed.arm(second)
         time.sleep(_SETTLE_S if fault.strike.actor in DRIVER_ACTORS else 0)
-        if self._job.driver.code is not None:
-            self._restart()
+        self._replace_ended()
         if second is None:
             return outcome, None
         reached = self._await_stopped(second)
         outcome += f", then {self._strikes.strike(second)}"
-        if self._job.driver.code is not None:
-            self._restart()
+        self._replace_ended()
         return outcome, reached
 
     def _outlive(self, actor: Actor) -> str:
@@ -283,8 +285,13 @@ class LongRun:
             return True
         if strike.actor in STORE_EFFECTS:
             return self._await_request(strike)
+        armed = time.monotonic()
         self._armed.arm(strike)
-        return self._await_stopped(strike)
+        if self._await_stopped(strike):
+            return True
+        # a driver that hangs must not be replaced by the strike
+        self._await_rows(armed)
+        return False
 
     def _await_request(self, strike: Strike) -> bool:
         """Let the next creation of an object fail, and wait for it; return whether there was one."""
@@ -377,14 +384,26 @@ class LongRun:
     def _keep_running(self) -> None:
         """Restart a driver that has exited, as its supervisor would."""
         self._traffic.check()
+        if self._job.driver.code is not None:
+            self._history.add("restart", code=self._job.driver.code)
+            self._replace_ended()
+
+    def _replace_ended(self) -> None:
+        """Start the next driver if this one has exited, as its supervisor would.
+
+        Raises:
+            Stuck: no supervisor would.
+        """
         driver = self._job.driver
         if driver.code is None:
             return
-        if driver.code in FINAL_EXIT_CODES:
+        # a supervisor starts again once after a driver was fenced, by the last epoch of the one before
+        once_more = driver.code == ExitCode.SUPERSEDED and not self._fenced
+        if driver.code == 0 or (driver.code in FINAL_EXIT_CODES and not once_more):
             raise Stuck(
                 f"the only driver ended for good: exit code {driver.code}, {driver.last_line()}"
             )
-        self._history.add("restart", code=driver.code)
+        self._fenced = once_more
         driver.kill()
         self._restart()
 
@@ -406,11 +425,12 @@ class LongRun:
 
     def _stop(self) -> None:
         """Stop the traffic and the driver, which must exit at SIGTERM if it has recovered."""
+        began = time.monotonic()
         try:
-            self._await_rows(time.monotonic())
+            self._await_rows(began)
             recovered = True
         except TooLate:
-            recovered = False
+            recovered = self._await_last_rows(began)
         self._traffic.stop()
         driver = self._job.driver
         if recovered and driver.code is None:
@@ -419,6 +439,19 @@ class LongRun:
             if code != 0:
                 self._anomaly(f"a driver that got SIGTERM exited with {code}: {driver.last_line()}")
         driver.kill()
+
+    def _await_last_rows(self, start: float) -> bool:
+        """Wait for rows of the driver as long as the judgment can spare; return whether each sink has some.
+
+        A driver that hangs would otherwise be replaced by the one that reads the rest.
+        """
+        while time.monotonic() < start + LAST_ROWS_S:
+            if all(seen.first_after(start) is not None for seen in self._readers.seen.values()):
+                return True
+            self._keep_running()
+            time.sleep(_TICK_S)
+        self._anomaly(f"stuck: no new rows in some sink in the last {LAST_ROWS_S:g} s of the run")
+        return False
 
     def _anomaly(self, text: str, **fields: object) -> None:
         self._history.add("anomaly", text=text, **fields)

@@ -57,7 +57,13 @@ def applying(
     steps: Callable[[SimulatedSink, Apply, int], SubSteps[None]],
 ) -> Callable[[], Any]:
     """Return a committer whose apply of one part has these steps."""
-    return lambda: patch.object(SimulatedSink, "_apply_part", steps)
+
+    def of_any_owner(
+        sink: SimulatedSink, effect: Apply, number: int, _owner: str
+    ) -> SubSteps[None]:
+        return steps(sink, effect, number)
+
+    return lambda: patch.object(SimulatedSink, "_apply_part", of_any_owner)
 
 
 def marker_after(sink: SimulatedSink, effect: Apply, number: int) -> SubSteps[None]:

@@ -108,7 +108,7 @@ def history_of(world: World, ends: dict[str, int], names: dict[str, str]) -> His
     return History(
         "source",
         tuple(Record(0, offset, None, _value(place)) for offset, place in enumerate(source)),
-        tuple(Record(0, 0, None, json.dumps(r | _KEYS).encode()) for r in topic),
+        tuple(Record(0, 0, str(r["key1"]).encode(), json.dumps(r | _KEYS).encode()) for r in topic),
         tuple((_SLOT, key, "", "", count) for key, count in table.items()),
         tuple(_letter(place, positions.get(place, -1)) for place, _ in rows.get("letters", ())),
     )

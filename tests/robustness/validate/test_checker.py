@@ -224,6 +224,10 @@ case(
     ORDERS,
     a_lost_window=(without("topic", 0), {LOST}),
     a_repeated_window=(again("topic", 0), {REPEATED}),
+    two_epochs_again=(
+        lambda h: changed(h, "topic", 2 * [total(1, "1.00", "1.00"), total(2, "2.50", "1.00")]),
+        {REPEATED},
+    ),
     an_order_lost=(instead("topic", 0, total(1, "2.50", "1.00")), {LOST}),
     an_order_twice=(instead("table", 0, (T, "ann", 3, Decimal(3), Decimal(1))), {REPEATED}),
     another_maximum=(instead("topic", 0, total(2, "9", "1")), {ALTERED}),
@@ -274,7 +278,8 @@ def value(indicate: int) -> bytes:
 
 def sum_of(name: str, indicate: int, **keys: str) -> Record:
     row = {"id": name, "slot_time": "2026-01-07T12:00:00.000Z", "indicate": indicate}
-    return Record(0, 0, b"a", json.dumps(row | KEYS | keys).encode())
+    fields = row | KEYS | keys
+    return Record(0, 0, str(fields["key1"]).encode(), json.dumps(fields).encode())
 
 
 SUMS = History(
@@ -290,6 +295,7 @@ case(
     lambda h: check_two_sinks(h, Limits(dict.fromkeys(KEYS, 64))),
     SUMS,
     a_lost_sum=(without("topic", 1), {LOST}),
+    a_sum_without_its_key=(instead("topic", 0, sum_of("x", 3)._replace(key=None)), {ALTERED}),
     a_lost_row=(without("table", 0), {LOST}),
     an_epoch_that_ran_twice=(also("topic", sum_of("z", 4)), {REPEATED}),
     the_same_id_twice=(again("topic", 1), {REPEATED}),
@@ -344,6 +350,7 @@ case(
     a_lost_pair=(without("topic", 0), {LOST}),
     a_lost_row=(without("table", 1), {LOST}),
     a_repeated_pair=(again("topic", 0), {REPEATED}),
+    a_pair_without_its_key=(instead("topic", 0, paid("in time")._replace(key=None)), {ALTERED}),
     a_pair_that_was_added_twice=(instead("table", 0, ("in time", 2, 14)), {REPEATED}),
     a_payment_that_was_too_late=(also("topic", paid("too late")), {INVENTED}),
     other_cents=(instead("topic", 0, paid("in time", 8)), {INVENTED, LOST}),

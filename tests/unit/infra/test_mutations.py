@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.__main__ import problems_of
+from tests.mutation.__main__ import main, problems_of
 from tests.mutation.mutations import mutants_of
 from tests.mutation.runner import KILLED, SURVIVED
 
@@ -82,3 +82,13 @@ def test_the_line_of_a_comprehension_is_that_of_its_loop(tmp_path: Path) -> None
     file.write_text("def f(a):\n    b(\n        c\n        for c in a\n        if c\n    )\n")
     lines = {one.line for one in mutants_of(file, "m.py") if ": for c:" in one.id}
     assert lines == {4}
+
+
+def test_a_run_whose_tests_fail_without_a_mutant_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its stored results would be replaced by none, and the score printed as if it were today's."""
+    monkeypatch.setenv("SLUICEGATE_WORK", str(tmp_path))
+    monkeypatch.setattr("tests.mutation.__main__.run", lambda *_: 4)
+    assert main(["protocol"]) == 1
+    assert not list(tmp_path.rglob("*.json"))

@@ -40,7 +40,7 @@ def records(*values: bytes | None) -> list[Record]:
 
 def read(*source: Record) -> SourceRecords:
     """Return a source that was read completely."""
-    return SourceRecords("t", source, {0: 100})
+    return SourceRecords("t", source, {record.partition: 100 for record in source})
 
 
 # --- word_count -----------------------------------------------------------------------------
@@ -189,6 +189,20 @@ def test_kafka_to_kafka_with_a_record_that_the_sink_refused(
     refused |= {"reason": f"refused by kafka.s: {reason}", "payload": "[{"}
     limits = SinkLimits({"kafka.s": TopicLimits(record_bytes)})
     letters = [json.dumps(refused).encode()]
+    outcome = kafka_to_kafka_verify.compare(read(*SOURCE), SINK[:2], letters, UPPER, limits)
+    assert kinds(outcome) == expected
+
+
+@pytest.mark.parametrize(("offsets", "expected"), [((2, 2), ["duplicated"]), ((2, 99), ["wrong"])])
+def test_kafka_to_kafka_with_dead_letters_that_were_repeated_or_invented(
+    offsets: tuple[int, int], expected: list[str]
+) -> None:
+    limits, letters = SinkLimits({"kafka.s": TopicLimits(200)}), []
+    for offset in offsets:
+        source = {"topic": "t", "partition": 0, "offset": offset}
+        refused = {"source": source, "payload_of": "staged row", "payload": "[{"}
+        refused |= {"reason": "refused by kafka.s: too large"}
+        letters.append(json.dumps(refused).encode())
     outcome = kafka_to_kafka_verify.compare(read(*SOURCE), SINK[:2], letters, UPPER, limits)
     assert kinds(outcome) == expected
 

@@ -56,3 +56,17 @@ def test_the_page_has_ages_kills_and_trends() -> None:
     assert "| open files of Kafka | 100 | 100 | flat |" in text
     assert "![ids](soak.plots/ids.svg)" in text
     assert plots["files"].startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        ("     1,234  lines\n         0  late lines\nexact", True),
+        ("     1,234  lines\nexact", True),
+        ("        17  late lines\nexact", False),
+        ("        17  dead letters that cannot be judged any more\nexact", False),
+    ],
+)
+def test_a_soak_whose_rows_were_late_is_not_exact(said: str, *, right: bool) -> None:
+    """Its input has no late row; of old epochs `verify` believes a letter that says so."""
+    assert report.nothing_late(said) is right

@@ -86,6 +86,7 @@ def compare(
         return record.partition if same_partition else record.key
 
     invalid = 0
+    read: set[Position] = set()
     for record in source:
         text = text_of(record.value)
         is_invalid = isinstance(text, str) and record.value is not None
@@ -99,6 +100,7 @@ def compare(
             is_invalid, reason = is_invalid or nulled, UNPARSED if nulled else reason
         dead_letters.check(record, reason)
         position = Position(source.topic, record.partition, record.offset)
+        read.add(position)
         refusal = dead_letters.refused_sources.get(position)
         if not is_invalid and refusal is None:
             expected.setdefault(group_of(record), []).append(_copy(record, transform))
@@ -107,6 +109,7 @@ def compare(
             refused = _judge(refusal, record, transform, limits, same_partition=same_partition)
             dead_letters.note_refused(refused, refusal.sink, f"record {position}")
     dead_letters.check_none_left()
+    _check_refused(dead_letters, read, findings)
     actual: dict[Group, list[Copy]] = {}
     for record in sink:
         copy = _copy(record, None if transform is None else bytes)
@@ -125,6 +128,14 @@ def compare(
     if transform is None:
         checked["values compared: the transformation is not known to this check"] = 0
     return Verification(checked, findings.result())
+
+
+def _check_refused(dead_letters: DeadLetters, read: set[Position], findings: Findings) -> None:
+    for position in dead_letters.refused_sources.keys() - read:
+        what = (
+            f"a row of record {position} was refused, but no decided epoch has read such a record"
+        )
+        findings.add(WRONG, what)
 
 
 def _copy(record: Record, transform: Transform | None) -> Copy:

@@ -71,6 +71,7 @@ class DeadLetters:
         """The rows that a sink refused: JSON if a sink writes JSON, otherwise columns."""
         self.refused_sources: dict[Position, Refusal] = {}
         """The records that refused rows were made from, if the dead letters name them."""
+        self._refused_rows: set[tuple[Position | None, str]] = set()
         self.truncated: list[dict[str, Any]] = []
         """Dead letters of refused rows whose payload was cut, so that only its hash is known."""
         for value in values:
@@ -99,9 +100,15 @@ class DeadLetters:
         if named is None:
             self._findings.add(WRONG, f"a dead letter has no source: {letter['reason']!r:.80}")
             return
-        if isinstance(letter.get("source"), dict):
-            refusal = Refusal(named["sink"], letter["reason"])
-            self.refused_sources[_position_of(letter["source"])] = refusal
+        source = letter.get("source")
+        position = _position_of(source) if isinstance(source, dict) else None
+        if position is not None:
+            self.refused_sources[position] = Refusal(named["sink"], letter["reason"])
+        row_of = position, str(letter.get("payload_sha256") or letter.get("payload"))
+        if row_of in self._refused_rows:
+            of = f"of record {position}" if position else f"{row_of[1]:.80}"
+            self._findings.add(DUPLICATED, f"a refused row has two dead letters: {of}")
+        self._refused_rows.add(row_of)
         parsed = _parse(str(letter.get("payload")))
         rows = [row for row in parsed if isinstance(row, dict)] if isinstance(parsed, list) else []
         if not rows:

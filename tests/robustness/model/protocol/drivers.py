@@ -155,7 +155,7 @@ class Driver:
         if isinstance(self._pending, Call):
             self.next_step = self._pending.name
         if isinstance(self._pending, Apply):
-            self._sub = self.world.sinks[self._pending.sink].applying(self._pending)
+            self._sub = self.world.sinks[self._pending.sink].applying(self._pending, self.name)
             self.next_step = next(self._sub)
         if isinstance(self._pending, SeedMarkers):
             self._sub = self.world.sinks[self._pending.sink].seeding(self._pending)
@@ -358,7 +358,7 @@ class Driver:
         self, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
     ) -> None:
         """Apply without interruption; `step` splits an apply into steps instead."""
-        finish(self.world.sinks[sink].applying(Apply(record, sink, parts, discard)))
+        finish(self.world.sinks[sink].applying(Apply(record, sink, parts, discard), self.name))
 
     def seed_markers(
         self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool

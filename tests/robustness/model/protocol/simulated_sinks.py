@@ -63,6 +63,8 @@ class Txn:
     in_flight: bool = False
     marks: bool = True
     """Whether the commit moves the marker: only with exactly-once."""
+    owner: str = ""
+    """The driver that opened it: the other one of the same record is fenced."""
 
 
 @dataclass
@@ -140,12 +142,12 @@ class SimulatedSink:
 
     # --- apply --------------------------------------------------------------------------------
 
-    def applying(self, effect: Apply) -> SubSteps[None]:
-        """Apply a record; yield the name of each step before it is performed, and receive its fault."""
+    def applying(self, effect: Apply, owner: str) -> SubSteps[None]:
+        """Apply a record for a driver; yield the name of each step before it, and receive its fault."""
         for part in effect.parts:
-            yield from self._apply_part(effect, part)
+            yield from self._apply_part(effect, part, owner)
 
-    def _apply_part(self, effect: Apply, number: int) -> SubSteps[None]:
+    def _apply_part(self, effect: Apply, number: int, owner: str) -> SubSteps[None]:
         part, record = self.parts[number], effect.record
         fault = yield "open"
         while self.kind == "locking" and part.txn is not None and not fault:
@@ -153,7 +155,7 @@ class SimulatedSink:
         if fault:
             raise SinkUnavailable("no connection, or the lock wait timed out")
         txn = self._open(number, record.marker)
-        txn.marks = record.delivery == EXACTLY_ONCE
+        txn.marks, txn.owner = record.delivery == EXACTLY_ONCE, owner
         try:
             if txn.marks:
                 if self.kind == "fencing":
@@ -228,7 +230,9 @@ class SimulatedSink:
             txn.in_flight = True
             self._environment.delay(
                 LateRequest(
-                    f"commit of {txn.marker}", lambda: self._deliver(txn), lambda: self._drop(txn)
+                    f"commit of {txn.marker} by {txn.owner}",
+                    lambda: self._deliver(txn),
+                    lambda: self._drop(txn),
                 )
             )
         elif fault != "failed":
@@ -313,7 +317,7 @@ class SimulatedSink:
                 tuple(p.rows),
                 p.marker,
                 p.durable,
-                p.txn and (p.txn.marker, len(p.txn.rows), p.txn.in_flight),
+                p.txn and (p.txn.owner, p.txn.marker, len(p.txn.rows), p.txn.in_flight),
             )
             for p in self.parts
         )

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.robustness.model.protocol.exhaustive_search import everywhere, recover
+from tests.robustness.model.protocol.directed_schedules import decided_and_not_applied
+from tests.robustness.model.protocol.exhaustive_search import everywhere, recover, until
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import WorldConfig
 from tests.robustness.validate import invariants
@@ -69,3 +70,18 @@ def test_larger_scopes_recover_from_every_state(
     sinks: tuple[tuple[str, str], ...], last: int, faults: int, at_each: Callable[[World], None]
 ) -> None:
     everywhere(lambda: two_drivers(*sinks, last=last), at_each, faults=faults)
+
+
+def test_who_owns_an_open_transaction_is_part_of_the_state() -> None:
+    """Two drivers that apply one record have the same marker; which one is fenced decides what follows."""
+    keys = []
+    for order in ("AB", "BA"):
+        world = decided_and_not_applied()
+        drivers = [world.start(name) for name in "AB"]
+        for driver in drivers:
+            until(driver, "open")
+        for name in order:
+            driver = drivers["AB".index(name)]
+            driver.step()
+        keys.append(world.key())
+    assert keys[0] != keys[1]
