@@ -169,6 +169,29 @@ def test_rule_12_a_connection_killed_during_an_apply_leaves_nothing_and_is_not_r
     assert mysql.rows(table) == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.parametrize("change", [{"on_conflict": "add"}, {"columns": ["ip"]}, {}])
+def test_rule_04_rows_are_written_only_as_they_were_decided(
+    mysql: MySQL, change: dict[str, Any]
+) -> None:
+    """Totals that were to replace others would be added to them, or lose a column."""
+    table = mysql.table("ip VARCHAR(15) PRIMARY KEY, hits BIGINT")
+    decided = mysql.bind(table)
+    decision = mysql.decision(0, form=decided.binding.form)
+    writer = mysql.bind(table, **change).open(0)
+    if change:
+        with pytest.raises(SinkRejected, match="its former columns, keys and on_conflict"):
+            writer.apply(decision, [hits()])
+        assert mysql.rows(table) == []
+        # to a part that has the epoch, or whose rows are given up, it does not matter
+        decided.open(0).apply(decision, [hits()])
+        assert writer.apply(decision, [hits()]).verdict is Verdict.SKIP
+        given_up = mysql.decision(1, form=decided.binding.form)
+        assert writer.apply(given_up, []).verdict is Verdict.APPLY
+    else:
+        assert writer.apply(decision, [hits()]).verdict is Verdict.APPLY
+    writer.close()
+
+
 def test_rule_12_the_marker_resolves_a_lost_answer_to_commit(mysql: MySQL) -> None:
     table = mysql.table("ip VARCHAR(20), hits BIGINT")
     writer = mysql.bind(table, **KEYLESS).open(0)

@@ -6,7 +6,6 @@ Rules 8 to 16 are in test_rules_applying.py and test_rules_chain.py.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -210,28 +209,6 @@ def test_rule_04_a_replay_into_another_target_is_rejected(change: dict[str, Any]
     with pytest.raises(RecordOfAnotherJob):
         run_effects(run_epoch(replace(world.job, sinks=sinks), 0), world.start("B").ports)
     assert offsets(world, "mysql") == []
-
-
-@pytest.mark.parametrize(
-    ("decided", "now", "accepted"),
-    [
-        ("replace by id: id, total", "add by id: id, total", False),
-        ("replace by id: id, total", "replace by id: id", False),
-        ("replace by id: id, total", "replace by id: id, total", True),
-        ("", "add by id: id, total", True),
-    ],
-)
-def test_rule_04_a_replay_that_would_write_the_rows_in_another_way_is_rejected(
-    decided: str, now: str, *, accepted: bool
-) -> None:
-    """Totals that were staged to replace others would be added to them. An earlier version knew no form."""
-    world = decided_and_not_applied(form=decided)
-    sinks = world.job.sinks | {"mysql": replace(world.job.sinks["mysql"], form=now)}  # type: ignore[operator]
-    job = replace(world.job, sinks=sinks)
-    rejected = pytest.raises(RecordOfAnotherJob, match="former columns, keys and on_conflict")
-    with nullcontext() if accepted else rejected:
-        run_effects(run_epoch(job, 0), world.start("B").ports)
-    assert bool(offsets(world, "mysql")) is accepted
 
 
 def test_rule_04_a_replay_ignores_sinks_that_were_added_since() -> None:

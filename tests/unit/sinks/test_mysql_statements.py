@@ -84,6 +84,18 @@ def quoted(sql: str, at: int) -> tuple[str, int]:
     return text, at + 1
 
 
+def test_a_form_names_what_changes_the_result_and_nothing_else() -> None:
+    """It is compared with that of the decision: another order of columns or keys is the same."""
+    one = form("id", "total", keys=("id", "total"))
+    assert str(one) == str(form("total", "id", keys=("total", "id")))
+    others = (
+        form("id", "total", keys=("id", "total"), on_conflict="add"),
+        form("id", keys=("id",)),
+        form("id", "total", keys=("id",)),
+    )
+    assert len({str(one), *map(str, others)}) == 4
+
+
 def form(*names: str, **changes: Any) -> InsertForm:  # noqa: ANN401 - passed on
     columns = tuple(column(name) for name in names)
     arguments = {"table": "t", "columns": columns, "keys": names[:1], "on_conflict": "replace"}

@@ -28,9 +28,9 @@ from sluicegate.protocol.job import (
     diverged,
     fenced,
     no_later_decision,
+    sink_changed,
     verify_previous,
     verify_record,
-    verify_sink,
 )
 from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.ports import LogPorts, Staged
@@ -298,7 +298,8 @@ def _bring_forward(newest: Apply) -> ApplySteps[None]:
                 data="no record has the epochs in between any more; nothing was written",
                 do="restore the sink from a newer backup, or rebuild it from the source",
             )
-        verify_sink(found, sink, newest.record.sinks[sink])
+        if not found.sinks[sink].is_same_sink(newest.record.sinks[sink]):
+            raise sink_changed(found, sink, newest.record.sinks[sink])
         discarded: frozenset[str] = yield effects.ReadDiscarded(found.epoch)
         redo = Apply(found, sink, (part,), sink in discarded)
     for redo in reversed(missing):

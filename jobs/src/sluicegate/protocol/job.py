@@ -67,24 +67,9 @@ def verify_record(job: Job, record: EpochRecord) -> LogSteps[None]:
     """Check that a record in the log belongs to this job and to these offsets (rules 3 and 4)."""
     _verify_lineage(job, record)
     yield from _verify_offsets(record)
-    for sink in record.sinks:
-        if record.parts_with_rows(sink):
-            verify_sink(record, sink, job.sinks.get(sink))
-
-
-def verify_sink(record: EpochRecord, sink: str, ours: SinkBinding | None) -> None:
-    """Check that rows that were decided for a sink would be written to the same place in the same way."""
-    decided = record.sinks[sink]
-    if ours is None or not decided.is_same_sink(ours):
-        raise sink_changed(record, sink, ours)
-    if decided.is_other_form(ours):
-        raise RecordOfAnotherJob(
-            f"epoch {record.epoch} is decided for sink {sink} to be written as ({decided.form}); "
-            f"this job writes ({ours.form})",
-            data="the epoch stays decided; this start wrote nothing",
-            do="start the job once with its former columns, keys and on_conflict; change them after "
-            "the epoch is applied",
-        )
+    for sink, binding in record.sinks.items():
+        if record.parts_with_rows(sink) and not binding.is_same_sink(job.sinks.get(sink)):
+            raise sink_changed(record, sink, job.sinks.get(sink))
 
 
 def verify_previous(job: Job, previous: EpochRecord) -> LogSteps[None]:

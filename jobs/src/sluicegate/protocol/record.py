@@ -82,8 +82,9 @@ class SinkBinding:
             records of earlier versions, or if the sink's markers never expire.
         durable_markers: the sink's markers may expire, and it also stores each where it does not;
             False in records of earlier versions.
-        form: how the sink writes staged rows, if the same rows can be written in several ways; empty if
-            they cannot, or if it is unknown, as in records of earlier versions.
+        form: how the sink writes staged rows, if the same rows can be written in several ways; rows are
+            written in no other than was decided. Empty if they cannot, or if it is unknown, as in
+            records of earlier versions.
     """
 
     kind: str
@@ -103,10 +104,6 @@ class SinkBinding:
             for binding in (self, other)
         )
         return ours == theirs
-
-    def is_other_form(self, other: SinkBinding) -> bool:
-        """Return whether both forms are known and differ."""
-        return bool(self.form and other.form) and self.form != other.form
 
     def is_other_cluster(self, other: SinkBinding) -> bool:
         """Return whether both clusters are known and differ."""

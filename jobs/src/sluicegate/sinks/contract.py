@@ -41,6 +41,7 @@ class PartDecision:
         durable_markers: see `SinkBinding`, as the epoch was decided: where a marker has expired, the
             one that cannot expire is as good.
         traceparent: W3C trace context of the epoch; empty if it is not traced.
+        form: see `SinkBinding`, as the epoch was decided: a sink that has another one refuses the rows.
         reach: failpoint hook.
     """
 
@@ -50,6 +51,7 @@ class PartDecision:
     markers: bool = True
     durable_markers: bool = False
     traceparent: str = ""
+    form: str = ""
     reach: Reach = field(default=lambda _point: None)
 
     def verdict(self, found: Marker | None, where: str) -> Verdict:

@@ -53,6 +53,7 @@ class PartOrder:
     delivery: str
     traceparent: str
     durable_markers: bool
+    form: str
 
     @property
     def writer_key(self) -> _WriterKey:
@@ -70,6 +71,7 @@ def apply_part(order: PartOrder) -> Receipt:
         markers=order.delivery == EXACTLY_ONCE,
         durable_markers=order.durable_markers,
         traceparent=order.traceparent,
+        form=order.form,
         reach=lambda point: failpoints.reach(point, epoch=order.this.epoch, sink=order.sink.id),
     )
     try:

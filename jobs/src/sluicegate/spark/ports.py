@@ -212,6 +212,7 @@ class TracedSinks:
                 delivery=record.delivery,
                 traceparent=record.traceparent,
                 durable_markers=record.sinks[sink].durable_markers,
+                form=record.sinks[sink].form,
             )
             for part in parts
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from tests.robustness.model.protocol.drivers import Driver
@@ -30,11 +29,8 @@ def died_of(driver: Driver, kind: type[BaseException]) -> None:
     assert isinstance(driver.error, kind), driver.error
 
 
-def decided_and_not_applied(form: str = "") -> World:
-    """Return a world with such an epoch; `form` is how its rows are to be written into MySQL."""
+def decided_and_not_applied() -> World:
     world = world_of()
-    mysql = replace(world.job.sinks["mysql"], form=form)
-    world.job = replace(world.job, sinks={**world.job.sinks, "mysql": mysql})
     driver = world.start("A")
     until(driver, "open")
     driver.crash()

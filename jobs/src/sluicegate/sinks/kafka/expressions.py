@@ -70,10 +70,15 @@ class RowExpressions:
 
     def timestamp(self, text: str) -> str:
         """Return the expression of a record's time in ms since 1970; null: the time of writing."""
-        sql, _ = self._resolve(text, "timestamp")
-        # Spark folds the condition, and casts a time to seconds
+        sql, kind = self._resolve(text, "timestamp")
         instant = f"unix_millis(try_cast({sql} as timestamp))"
-        return f"if(typeof({sql}) like 'timestamp%', {instant}, try_cast({sql} as bigint))"
+        if kind is not None and pa.types.is_timestamp(kind):
+            return instant
+        if kind is not None and pa.types.is_integer(kind):
+            return f"cast({sql} as bigint)"
+        # the type is not known here; Spark folds the condition, but checks both casts before
+        number = f"try_cast(cast({sql} as string) as bigint)"
+        return f"if(typeof({sql}) like 'timestamp%', {instant}, {number})"
 
     def _resolve(self, text: str, role: str) -> tuple[str, pa.DataType | None]:
         """Return Spark SQL, and the type if `text` names a column."""

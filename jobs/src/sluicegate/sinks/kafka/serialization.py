@@ -1,7 +1,7 @@
 """Converts staged rows to arguments of `Producer.produce`, a column at a time.
 
 Staged columns are `key` and `value` (binary, nullable) and optionally `headers` (list of struct key,
-value), `partition` (int32, null: the key chooses) and `timestamp` (int64, ms; null, 0 or negative: now).
+value), `partition` (integer, null: the key chooses) and `timestamp` (int64, ms; null, 0 or negative: now).
 This is the hot loop of an apply, so one call converts all rows of a column.
 """
 

@@ -27,12 +27,14 @@ class Source:
         type: its Arrow type.
         other_end: of a window, the name of its other end, which implies this one: the table may lack one
             of the two columns. Empty: the table must have it.
+        is_window_end: whether it is an end of a window, named or not.
     """
 
     name: str
     spark: str
     type: pa.DataType
     other_end: str = ""
+    is_window_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def _flatten(field: pa.Field) -> Iterator[Source]:
     for inner in field.type:
         spark = f"{quoted(field.name)}.{quoted(inner.name)}"
         other_end = ends[inner.name] if is_window else ""
-        yield Source(f"{field.name}_{inner.name}", spark, inner.type, other_end)
+        yield Source(f"{field.name}_{inner.name}", spark, inner.type, other_end, is_window)
 
 
 def _structs(rows: pa.Schema) -> list[Source]:

@@ -49,7 +49,7 @@ _REJECTED = frozenset({
 _ADVICE: Mapping[int, str] = {
     1049: "create the database, or correct its name in the url",
     1054: "restore the column, or rename it in the job before a new lineage",
-    1062: "find the existing rows; on_conflict='error' will always refuse them",
+    1062: "remove the existing rows: on_conflict='error' will always refuse them",
     1146: "create the table again, or restore it with its markers",
     1153: "raise max_allowed_packet on the server to its value at the job's start, or more",
     1205: "find the session that holds the lock: SHOW ENGINE INNODB STATUS",

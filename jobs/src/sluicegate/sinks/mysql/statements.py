@@ -42,7 +42,7 @@ class InsertForm:
     def __str__(self) -> str:
         """Return what changes the result for the same staged rows."""
         names = ", ".join(sorted(column.name for column in self.columns))
-        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        by = f" by {', '.join(sorted(self.keys))}" if self.keys else ""
         return f"{self.on_conflict}{by}: {names}"
 
     def head(self) -> str:

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 import pyarrow as pa
@@ -139,12 +140,20 @@ class MySQLPartWriter:
         started_ns: int,
     ) -> Receipt:
         sink = self._sink
+        rows_to_write = iter(batches)
+        first = next(rows_to_write, None)
+        if first is not None:
+            self._check_form(decision)
+            rows_to_write = chain((first,), rows_to_write)
         decision.reach("apply-begun")
         times_ns = [started_ns, time.time_ns()]
         rows = size = 0
         self._step = "writing rows"
         for statement in inserts(
-            batches, sink.form, statement_rows=sink.statement_rows, packet_bytes=sink.packet_bytes
+            rows_to_write,
+            sink.form,
+            statement_rows=sink.statement_rows,
+            packet_bytes=sink.packet_bytes,
         ):
             self._check_deadline()
             connection.query(statement.sql)
@@ -164,6 +173,18 @@ class MySQLPartWriter:
         times_ns.append(time.time_ns())
         decision.reach("after-commit")
         return Receipt(Verdict.APPLY, rows, size, apply_steps(times_ns))
+
+    def _check_form(self, decision: PartDecision) -> None:
+        """Raise SinkRejected for rows that were staged to be written in another way."""
+        ours = str(self._sink.form)
+        if decision.form and decision.form != ours:
+            raise SinkRejected(
+                f"{self._where}: the rows of epoch {decision.this.epoch} were decided to be written as "
+                f"({decision.form}), and this job writes ({ours})",
+                data="the epoch stays decided; nothing of it was written here",
+                do="start the job once with its former columns, keys and on_conflict; change them after "
+                "the epoch is applied",
+            )
 
     def _advance(self, connection: Connection, decision: PartDecision) -> None:
         this, prev = decision.this, decision.prev
