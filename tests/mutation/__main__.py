@@ -86,13 +86,12 @@ def _run(target: Target, options: argparse.Namespace, end_s: float) -> bool:
             results[mutant.id] = result
 
         code = run(target, wanted, report, end_s)
-        if code not in (ExitCode.OK, ExitCode.NO_TESTS_COLLECTED):
-            print(
-                f"{target.name}: its tests do not run without a mutant (exit code {code} of pytest)"
-            )
+        if results:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(results, indent=1))
+        if code not in (ExitCode.OK, ExitCode.NO_TESTS_COLLECTED, ExitCode.INTERRUPTED):
+            print(f"{target.name}: pytest ended with exit code {int(code)}: there is no score")
             return False
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(results, indent=1))
     with EQUIVALENT.open("rb") as stored:
         listed = tomllib.load(stored).get(target.name, {})
     return _print_report(target.name, [mutant.id for mutant in mutants], results, listed)

@@ -16,6 +16,9 @@ from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob
 EXIT_TIMEOUT_S = 120.0
 """A driver that has lost its JVM, its Python or its role must have exited by then, without help."""
 
+_DUMP_S = 2.0
+"""In which a process that got SIGABRT writes its stacks."""
+
 _EXECUTOR_TIMEOUT_S = 30.0
 _TICK_S = 0.05
 
@@ -163,5 +166,8 @@ def _kill_executor(driver: Driver) -> None:
 def _require_gone(driver: Driver, who: str) -> None:
     if not driver.wait_gone(EXIT_TIMEOUT_S):
         left = ", ".join(f"{process.name} {process.pid}" for process in driver.members())
+        # Python writes into the driver's log where its threads are (PYTHONFAULTHANDLER)
+        driver.signal(signal.SIGABRT)
+        driver.wait_gone(_DUMP_S)
         driver.kill()
         raise Violated(f"{who} did not exit: {left}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka.admin import NewPartitions
 
 from infra.local_services import Services
-from sluicegate.errors import FINAL_EXIT_CODES, ExitCode
+from sluicegate.errors import FINAL_EXIT_CODES, ExitCode, Sealed
 from sluicegate.sinks.kafka import KafkaSink
 from tests.robustness.failpoints.fault_plan import (
     ANY_MOMENT,
@@ -285,13 +286,8 @@ class LongRun:
             return True
         if strike.actor in STORE_EFFECTS:
             return self._await_request(strike)
-        armed = time.monotonic()
         self._armed.arm(strike)
-        if self._await_stopped(strike):
-            return True
-        # a driver that hangs must not be replaced by the strike
-        self._await_rows(armed)
-        return False
+        return self._await_stopped(strike)
 
     def _await_request(self, strike: Strike) -> bool:
         """Let the next creation of an object fail, and wait for it; return whether there was one."""
@@ -306,10 +302,18 @@ class LongRun:
         return bool(fault.met)
 
     def _await_stopped(self, strike: Strike) -> bool:
+        """Wait until a process is stopped at a failpoint; return whether one is.
+
+        Raises:
+            Stuck: none is, and then a sink shows no new rows: a driver that hangs must not be replaced by
+                the strike.
+        """
         deadline = self._end.deadline(REACH_TIMEOUT_S)
         while not self._armed.reached(strike):
             if time.monotonic() > deadline:
                 self._armed.disarm(strike)
+                with suppress(TooLate):  # the end of the run waits for rows too
+                    self._await_rows(time.monotonic())
                 return False
             self._keep_running()
             time.sleep(_TICK_S)
@@ -397,8 +401,10 @@ class LongRun:
         driver = self._job.driver
         if driver.code is None:
             return
-        # a supervisor starts again once after a driver was fenced, by the last epoch of the one before
-        once_more = driver.code == ExitCode.SUPERSEDED and not self._fenced
+        # a supervisor starts again once after a driver was fenced early, by the last epoch of the one before
+        early = driver.age_s < self._scenario.settings.timeout_s
+        once_more = driver.code == ExitCode.SUPERSEDED and early and not self._fenced
+        once_more = once_more and not driver.says(Sealed.__name__)
         if driver.code == 0 or (driver.code in FINAL_EXIT_CODES and not once_more):
             raise Stuck(
                 f"the only driver ended for good: exit code {driver.code}, {driver.last_line()}"
@@ -433,7 +439,8 @@ class LongRun:
             recovered = self._await_last_rows(began)
         self._traffic.stop()
         driver = self._job.driver
-        if recovered and driver.code is None:
+        late = self._end.faults_over()  # the rest of the time is for the judgment
+        if recovered and not late and driver.code is None:
             driver.signal(signal.SIGTERM, [p for p in driver.members() if p.pid == driver.pid])
             code = driver.wait_code(_STOP_TIMEOUT_S)
             if code != 0:

@@ -93,8 +93,8 @@ class OutOfTime(Exception):
 class EndOfRun:
     """The end of a run, counted from the creation of this object.
 
-    A fault is not waited for any longer when JUDGMENT_S and CLEAN_UP_S are left: whether the job goes
-    on is then seen when it reads the rest of its input. A run that has not judged its rows when
+    A fault is not waited for any longer when JUDGMENT_S and CLEAN_UP_S are left: the driver then has
+    LAST_ROWS_S of them to show rows. A run that has not judged its rows when
     CLEAN_UP_S are left is cut off.
 
     Args:

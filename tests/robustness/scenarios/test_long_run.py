@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -13,11 +14,15 @@ from tests.robustness.scenarios.judgment import Stuck
 from tests.robustness.scenarios.long_run import LongRun
 
 
-def run_of(code: int | None) -> tuple[LongRun, Mock]:
+def run_of(code: int | None, line: str = "the end", age_s: float = 5.0) -> tuple[LongRun, Mock]:
     """Return a run without servers, whose driver has exited with a code, and its job."""
     run = LongRun.__new__(LongRun)
-    job = Mock(driver=SimpleNamespace(code=code, kill=Mock(), last_line=lambda: "the end"))
-    cast("Any", run).__dict__.update(_job=job, _fenced=False, _change=None)
+    driver = SimpleNamespace(
+        code=code, kill=Mock(), last_line=lambda: line, says=line.__contains__, age_s=age_s
+    )
+    job, scenario = Mock(driver=driver), Mock()
+    scenario.settings.timeout_s = 120.0
+    cast("Any", run).__dict__.update(_job=job, _scenario=scenario, _fenced=False, _change=None)
     return run, job
 
 
@@ -46,14 +51,25 @@ def test_a_fenced_driver_is_replaced_once() -> None:
     job.restart.assert_called_once()
 
 
+@pytest.mark.parametrize(("line", "age_s"), [("Sealed: …", 5.0), ("Fenced: …", 500.0)])
+def test_a_driver_that_no_earlier_one_can_have_fenced_is_stuck(line: str, age_s: float) -> None:
+    run, _ = run_of(65, line, age_s)
+    with pytest.raises(Stuck):
+        run._replace_ended()
+
+
 def test_a_driver_that_never_reaches_a_failpoint_must_show_rows_before_it_is_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that hangs would be replaced by the strike, and the report would have no anomaly."""
+    """Rows of the time before do not count: one that hangs would be replaced by the strike."""
     run, _ = run_of(None)
-    cast("Any", run).__dict__.update(_armed=Mock())
-    monkeypatch.setattr(run, "_await_stopped", lambda _strike: False)
+    over = time.monotonic()
+    armed, end = Mock(), Mock()
+    armed.reached.return_value = False
+    end.deadline.return_value = over
+    cast("Any", run).__dict__.update(_armed=armed, _end=end)
     waits: list[float] = []
     monkeypatch.setattr(run, "_await_rows", waits.append)
-    assert not run._reach(Strike("before-stage", "", Actor.DRIVER, 0.0))
+    assert not run._await_stopped(Strike("before-stage", "", Actor.DRIVER, 0.0))
     assert len(waits) == 1
+    assert waits[0] >= over

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sluicegate.deployment.environment import DriverVariable
@@ -88,6 +88,12 @@ class Driver:
     """A driver with all its processes: Python, JVM, Python workers. It leads a session."""
 
     running: RunningDriver
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def age_s(self) -> float:
+        """The time since it was started."""
+        return time.monotonic() - self.began
 
     @property
     def pid(self) -> int:
@@ -141,6 +147,10 @@ class Driver:
         """Return the last line of its log."""
         lines = self.running.text().strip().splitlines()
         return lines[-1] if lines else "no output"
+
+    def says(self, word: str) -> bool:
+        """Return whether the end of its log has a word."""
+        return word in self.running.text()[-4000:]
 
     def wait_code(self, timeout_s: float) -> int | None:
         """Wait until its Python process exits; return the code, or None if it does not."""
@@ -201,7 +211,8 @@ class LongLivedJob:
         variables: Mapping[str, str],
         within: Callable[[int], Sequence[str]] = lambda _number: (),
     ) -> None:
-        self.scenario, self._variables = scenario, {VARIABLE: armed.setting, **variables}
+        dump = {"PYTHONFAULTHANDLER": "1"}  # SIGABRT prints the stack of each thread into the log
+        self.scenario, self._variables = scenario, {VARIABLE: armed.setting, **dump, **variables}
         self._within = within
         self._processes = 0
         self._standby: _Standby | None = None

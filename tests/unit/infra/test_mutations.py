@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.__main__ import main, problems_of
-from tests.mutation.mutations import mutants_of
+from tests.mutation.mutations import Mutant, mutants_of
 from tests.mutation.runner import KILLED, SURVIVED
+
+Report = Callable[[Mutant, str], None]
 
 
 def mutants(folder: Path, source: str) -> dict[str, str]:
@@ -92,3 +96,17 @@ def test_a_run_whose_tests_fail_without_a_mutant_is_no_success(
     monkeypatch.setattr("tests.mutation.__main__.run", lambda *_: 4)
     assert main(["protocol"]) == 1
     assert not list(tmp_path.rglob("*.json"))
+
+
+def test_an_interrupted_run_keeps_what_it_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(_target: object, mutants: Sequence[Mutant], report: Report, _end: float) -> int:
+        report(mutants[0], KILLED)
+        return 2
+
+    monkeypatch.setenv("SLUICEGATE_WORK", str(tmp_path))
+    monkeypatch.setattr("tests.mutation.__main__.run", interrupted)
+    main(["protocol"])
+    (stored,) = tmp_path.rglob("protocol.json")
+    assert list(json.loads(stored.read_text()).values()) == [KILLED]
