@@ -11,6 +11,12 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The ConfigMap of the settings, by the number of nodes: an upgrade that changes it is refused at the StatefulSet, and
+must not have changed what the running nodes read when they restart. */}}
+{{- define "kafka.configName" -}}
+{{ include "common.fullname" . }}-{{ .Values.replicas }}-nodes
+{{- end -}}
+
 {{/* The cluster id: 22 characters of base64, the last without spare bits; the same at each rendering. Empty: the only
 node draws one when it formats its volume. A broker with a new volume must have a new id: a job takes a marker that is
 gone for one that has expired if the cluster is the one that it knows. */}}

@@ -8,7 +8,9 @@
 {{- fail "sluicegate: kafka.mode is strimzi but kafka.enabled is false: nothing would be created for Strimzi. Remove kafka.enabled, or set kafka.mode to external." -}}
 {{- end -}}
 {{- with .Values.operator -}}
-{{- if and .enabled .namespace.create (has (tpl .namespace.name $) (list "" $.Release.Namespace)) (dig "watch" "ownNamespace" false .) -}}
+{{- $watched := list -}}{{- range .watch.namespaces -}}{{- $watched = append $watched (tpl . $) -}}{{- end -}}
+{{- $refused := and (has $.Release.Namespace $watched) (not (dig "watch" "ownNamespace" false .)) -}}
+{{- if and .enabled .namespace.create (has (tpl .namespace.name $) (list "" $.Release.Namespace)) (not $refused) -}}
 {{- fail "sluicegate: operator.namespace.create is true, but the operator's namespace is that of the release, which exists. Set operator.namespace.create to false." -}}
 {{- end -}}
 {{- end -}}

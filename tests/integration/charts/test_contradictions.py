@@ -144,6 +144,11 @@ REJECTED: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "sluicegate",
+        {"operator": {"namespace": {"name": ""}, "watch": {"namespaces": ["jobs"]}}},
+        "Set operator.namespace.create to false",
+    ),
+    (
+        "sluicegate",
         {"object-store": {"enabled": False}, "external": {"objectStore": {"region": "eu-west-1"}}},
         "operator.ambientIdentity",
     ),

@@ -5,6 +5,7 @@ Secrets: tests run these with their permissions.
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +124,15 @@ def test_an_upgrade_with_another_number_of_kafka_nodes_touches_no_pod(
         release.upgrade("kafka", {"replicas": other})
     kafka = release.get("statefulsets", f"{release.namespace}-kafka", "/apis/apps/v1")
     assert (kafka["spec"]["replicas"], kafka["metadata"]["generation"]) == (installed, 1)
+    # what a node reads when it restarts
+    (config,) = (
+        volume["configMap"]["name"]
+        for volume in kafka["spec"]["template"]["spec"]["volumes"]
+        if volume["name"] == "config"
+    )
+    settings = release.get("configmaps", config)["data"]["server.properties"]
+    (voters,) = re.findall("(?m)^controller.quorum.voters=(.*)$", settings)
+    assert len(voters.split(",")) == installed
 
 
 def test_one_command_installs_and_upgrades_with_generated_secrets(release: Release) -> None:
