@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 PYTHON_MINIMUM = (3, 11)
-JAVA_MINIMUM, JAVA_MAXIMUM = 17, 23
-"""Hadoop 3.4, which Spark 4.1 has, calls Subject.getSubject, and that fails from Java 24 on (JEP 486)."""
+JAVA_MINIMUM, JAVA_MAXIMUM = 17, 22
+"""Hadoop 3.4, which Spark 4.1 has, calls Subject.getSubject, and that fails from Java 23 on (JDK-8296244)."""
 
 
 MARK = ".made-by-sluicegate"
@@ -61,10 +61,10 @@ def java_gap() -> str:
         return ""
     hint = "on Debian: apt-get install openjdk-17-jre-headless; or set JAVA_HOME"
     if major:
-        return "Java 17 to 23 (%s is Java %d; %s)" % (command, major, hint)
+        return "Java 17 to 22 (%s is Java %d; %s)" % (command, major, hint)
     if os.environ.get("JAVA_HOME"):
-        return "Java 17 to 23 (JAVA_HOME has no working bin/java; %s)" % hint
-    return "Java 17 to 23 (%s)" % hint
+        return "Java 17 to 22 (JAVA_HOME has no working bin/java; %s)" % hint
+    return "Java 17 to 22 (%s)" % hint
 
 
 def work_gap() -> str:

@@ -315,13 +315,15 @@ def proxy_options(environment: Mapping[str, str]) -> list[str]:
     given = {name.lower(): value for name, value in environment.items() if value}
     options = []
     for scheme in ("http", "https"):
-        proxy = urlsplit(given.get(f"{scheme}_proxy", ""))
+        named = given.get(f"{scheme}_proxy", "")
+        proxy = urlsplit(named if "://" in named else f"http://{named}")
         if proxy.hostname:
             options += [f"-D{scheme}.proxyHost={proxy.hostname}"]
             options += [f"-D{scheme}.proxyPort={proxy.port or 80}"]
     if options and (without := given.get("no_proxy")):
-        hosts = [f"*{host}" if host.startswith(".") else host for host in without.split(",")]
-        options += ["-Dhttp.nonProxyHosts=" + "|".join(host.strip() for host in hosts)]
+        # a name stands for its subdomains too, for Java only if they are named
+        hosts = [host.strip().lstrip(".") for host in without.split(",") if host.strip()]
+        options += ["-Dhttp.nonProxyHosts=" + "|".join(f"{host}|*.{host}" for host in hosts)]
     return options
 
 

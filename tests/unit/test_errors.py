@@ -45,7 +45,7 @@ OUTCOMES = {
     "StateIncomplete": (False, 1),
     "RowRefused": (False, 1),
     "PartTooLarge": (False, 64),
-    "EpochTimeout": (True, 75),
+    "EpochTimeout": (False, 75),
     "SinkUnavailable": (True, 1),
     "RowsLost": (True, 1),
     "LookupUnanswered": (True, 1),

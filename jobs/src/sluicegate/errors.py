@@ -188,7 +188,7 @@ class PartTooLarge(SluicegateError, exit_code=ExitCode.CANNOT_START):
     """
 
 
-class EpochTimeout(SluicegateError, retryable=True, exit_code=ExitCode.LATE):
+class EpochTimeout(SluicegateError, exit_code=ExitCode.LATE):
     """Raised when an epoch exceeds its timeout; the process ends and is restarted (rule 18)."""
 
 

@@ -37,7 +37,7 @@ def test_missing_java_is_one_line_and_exit_1(tmp_path: Path) -> None:
     assert "Java 17" in done.stderr
 
 
-@pytest.mark.parametrize("version", ["11.0.20", "25"])
+@pytest.mark.parametrize("version", ["11.0.20", "23", "25"])
 def test_a_java_that_spark_cannot_run_on_is_named_with_its_version(
     tmp_path: Path, version: str
 ) -> None:

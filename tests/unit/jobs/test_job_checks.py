@@ -408,3 +408,13 @@ def test_orders_stream_judges_late_dead_letters(watermark_ms: int, expected: lis
         [letter(source[3], "late: so")],
     )
     assert sorted({finding.kind for finding in outcome.findings} - {"lost"}) == expected
+
+
+def test_a_nested_row_in_a_dead_letter_does_not_end_the_check() -> None:
+    """A sink may refuse whatever the source holds."""
+    row = {"value": "[" * 100_000}
+    letter_ = {"reason": "refused by kafka.s: so", "payload": json.dumps([row])}
+    outcome = kafka_to_kafka_verify.compare(
+        read(*SOURCE), SINK, [json.dumps(letter_).encode()], UPPER
+    )
+    assert outcome.checked["dead letters"] == 1

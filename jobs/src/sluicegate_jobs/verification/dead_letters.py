@@ -207,7 +207,7 @@ def _parse(value: bytes | str | None) -> object:
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
     try:
         parsed: object = json.loads(text or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return parsed
 

@@ -97,10 +97,11 @@ def test_two_fetches_at_once_ask_once(work: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_java_gets_the_proxy_that_pip_and_go_read_from_the_environment() -> None:
-    given = {"https_proxy": "http://proxy:3128", "NO_PROXY": "localhost,.example.org"}
-    assert maven.proxy_options(given) == [
-        "-Dhttps.proxyHost=proxy",
-        "-Dhttps.proxyPort=3128",
-        "-Dhttp.nonProxyHosts=localhost|*.example.org",
-    ]
+    for proxy in ("http://proxy:3128", "proxy:3128"):
+        given = {"https_proxy": proxy, "NO_PROXY": "localhost, .example.org,"}
+        assert maven.proxy_options(given) == [
+            "-Dhttps.proxyHost=proxy",
+            "-Dhttps.proxyPort=3128",
+            "-Dhttp.nonProxyHosts=localhost|*.localhost|example.org|*.example.org",
+        ]
     assert maven.proxy_options({"NO_PROXY": "localhost"}) == []
