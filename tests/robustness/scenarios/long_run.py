@@ -59,6 +59,7 @@ READER_LIMIT_S = KafkaSink.transaction_timeout_ms / 1000 + 15.0
 """A dead driver's transaction times out, and Kafka looks for such transactions every 10 s."""
 
 _TICK_S = 0.05
+_STOPPED_S = 20.0
 _SETTLE_S = 0.5
 
 LAST_ROWS_S = 90.0
@@ -317,6 +318,7 @@ class LongRun:
                 return False
             self._keep_running()
             time.sleep(_TICK_S)
+        self._job.driver.await_stopped(_STOPPED_S)
         # the process that was stopped may be a Python worker, and others still run
         self._job.driver.signal(signal.SIGSTOP)
         time.sleep(_SETTLE_S)

@@ -67,6 +67,7 @@ class Process:
     group: int
     session: int
     name: str
+    stopped: bool
 
 
 def processes() -> Iterator[Process]:
@@ -80,7 +81,8 @@ def processes() -> Iterator[Process]:
             continue  # it ended meanwhile
         state, parent, group, session = rest.split()[:4]
         if state not in "ZX":
-            yield Process(int(folder.name), int(parent), int(group), int(session), name)
+            ids = int(folder.name), int(parent), int(group), int(session)
+            yield Process(*ids, name, stopped=state == "T")
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,17 @@ class Driver:
     def jvm(self) -> list[Process]:
         """Return its JVM."""
         return [p for p in self.members() if p.name == "java" and p.parent == self.pid]
+
+    def await_stopped(self, timeout_s: float) -> None:
+        """Wait until a process has stopped itself at a failpoint.
+
+        It creates the file before: a SIGCONT in between would come too early, and it would stop for good.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not any(process.stopped for process in self.members()):
+            if time.monotonic() > deadline:
+                return  # it has ended, as a worker does whose task was killed
+            time.sleep(_TICK_S)
 
     def executors(self) -> list[Process]:
         """Return its executors, if they are processes of their own: the JVM has started them."""

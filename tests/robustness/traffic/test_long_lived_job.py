@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from sluicegate import failpoints
 from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, Strike, places
-from tests.robustness.traffic.long_lived_job import ArmedFailpoints
+from tests.robustness.traffic.ip_count_harness import RunningDriver
+from tests.robustness.traffic.long_lived_job import ArmedFailpoints, Driver
 
 SINKS = {"topic": "kafka.out", "table": "mysql.out", "letters": "kafka.letters"}
 PLACES = [place for place in places() if place[0] != ANY_MOMENT]
@@ -48,3 +52,15 @@ def test_a_failpoint_that_was_disarmed_does_not_fire(armed: ArmedFailpoints) -> 
 def test_a_failpoint_of_a_sink_does_not_fire_for_another(armed: ArmedFailpoints) -> None:
     armed.arm(Strike("after-commit", "topic", Actor.DRIVER, 1.0))
     failpoints.reach("after-commit", epoch=3, sink=SINKS["table"])
+
+
+def test_a_driver_at_a_failpoint_is_waited_for_until_it_has_stopped_itself() -> None:
+    """A SIGCONT between the file and the stop came too early, and such a driver never went on."""
+    command = ["/bin/sh", "-c", "sleep 0.5; kill -STOP $$"]
+    process = subprocess.Popen(command, start_new_session=True)
+    driver = Driver(cast("RunningDriver", SimpleNamespace(process=process)))
+    try:
+        driver.await_stopped(10.0)
+        assert [member.stopped for member in driver.members()] == [True]
+    finally:
+        driver.kill()
