@@ -387,8 +387,8 @@ def test_late_rows_are_found_next_to_a_count_that_has_no_watermark(hits: Stream)
     """Spark gives the state of such a count the watermark 0, and drops late rows by that of the other."""
     total = hits.rows.groupBy("ip").count()
     late = hits.rows.select(F.window("at", "5 seconds").end.alias("window_end"), "ip")
-    lates = LateRows(late, "window_end")
-    outputs: dict[str, Output] = {"counts": counts(hits), "total": total, "late": lates}
+    late_rows = LateRows(late, "window_end")
+    outputs: dict[str, Output] = {"counts": counts(hits), "total": total, "late": late_rows}
     hits.run(outputs, [MemorySink(hits.store(name), of=name) for name in outputs])
     assert len(hits.committed_rows("late")) == LATE
 

@@ -53,7 +53,7 @@ class PartOrder:
     delivery: str
     traceparent: str
     durable_markers: bool
-    form: str
+    form: str = ""
 
     @property
     def writer_key(self) -> _WriterKey:
