@@ -139,7 +139,7 @@ class ChartKafka(Server):
     def _prepare(self) -> list[str]:
         maven.fetch("kafka")
         maven.fetch("kafka-metrics")
-        data = only_of_kind(self._documents, "ConfigMap", "sluicegate-kafka")["data"]
+        data = only_of_kind(self._documents, "ConfigMap", "sluicegate-kafka-1-nodes")["data"]
         (self._folder / "given.properties").write_text(self._localize(data["server.properties"]))
         return ["/bin/sh", str(self._folder / "kafka-server")]
 

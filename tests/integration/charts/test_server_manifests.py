@@ -27,7 +27,8 @@ def default(charts: Charts) -> list[Document]:
 
 
 def server_properties(documents: list[Document]) -> dict[str, str]:
-    config_map = only_of_kind(documents, "ConfigMap", "sluicegate-kafka")
+    nodes = only_of_kind(documents, "StatefulSet")["spec"]["replicas"]
+    config_map = only_of_kind(documents, "ConfigMap", f"sluicegate-kafka-{nodes}-nodes")
     lines = config_map["data"]["server.properties"].splitlines()
     return dict(line.split("=", 1) for line in lines if line)
 
