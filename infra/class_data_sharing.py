@@ -87,9 +87,8 @@ def _drive(scratch: Path, bootstrap: str) -> None:
             f"The driver that was to record its classes did not end in {_PATIENCE_S:g} s."
         ) from late
     finally:
-        with suppress(
-            ProcessLookupError
-        ):  # it has a session of its own, which Ctrl-C does not reach
+        # it has a session of its own, which Ctrl-C does not reach
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     if code != 0 or not made.is_file():

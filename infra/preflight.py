@@ -15,8 +15,8 @@ PYTHON_MINIMUM = (3, 11)
 JAVA_MINIMUM, JAVA_MAXIMUM = 17, 22
 """Hadoop 3.4, which Spark 4.1 has, calls Subject.getSubject, and that fails from Java 23 on (JDK-8296244)."""
 
-
 MARK = ".made-by-sluicegate"
+"""A file in a work folder that `make clean` may remove."""
 
 
 def java_command() -> str:
@@ -82,7 +82,8 @@ def work_gap() -> str:
 def main() -> int:
     """Print one line and return 1 if anything is missing, else print nothing and return 0."""
     gaps = [gap for gap in (python_gap(), java_gap()) if gap]
-    gaps += [gap for gap in [work_gap()] if gap and not gaps]
+    # the folder is made only on a machine that has everything
+    gaps = gaps or [gap for gap in (work_gap(),) if gap]
     if gaps:
         sys.stderr.write("Missing: %s. Nothing was installed.\n" % "; and ".join(gaps))
         return 1

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pytest import ExitCode  # noqa: PT013 - one name of it
+import pytest
 
 from infra.workspace import work_folder
 from tests.mutation.mutations import Mutant
@@ -89,7 +89,8 @@ def _run(target: Target, options: argparse.Namespace, end_s: float) -> bool:
         if results:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(results, indent=1))
-        if code not in (ExitCode.OK, ExitCode.NO_TESTS_COLLECTED, ExitCode.INTERRUPTED):
+        ended = pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.INTERRUPTED
+        if code not in ended:
             print(f"{target.name}: pytest ended with exit code {int(code)}: there is no score")
             return False
     with EQUIVALENT.open("rb") as stored:

@@ -11,10 +11,17 @@ KAFKA = click.option(
 )
 
 
-def format_time(time_ms: int) -> str:
-    """Return a time in ms since 1970 for people, in UTC; in ms if no calendar has it."""
+def utc(time_ms: int) -> dt.datetime | None:
+    """Return a time in ms since 1970; None if no calendar has it, as one in microseconds."""
     try:
-        time = dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC)
+        return dt.datetime.fromtimestamp(time_ms / 1000, tz=dt.UTC)
     except (OSError, OverflowError, ValueError):
+        return None
+
+
+def format_time(time_ms: int, *, milliseconds: bool = False) -> str:
+    """Return a time in ms since 1970 for people, in UTC; in ms if no calendar has it."""
+    time = utc(time_ms)
+    if time is None:
         return f"{time_ms} ms"
-    return time.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{time:%Y-%m-%d %H:%M:%S}" + (f".{time_ms % 1000:03}" if milliseconds else "")

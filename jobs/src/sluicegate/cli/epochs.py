@@ -221,4 +221,4 @@ def _report(store: ObjectStore, epoch: int) -> EpochReport | None:
 
 
 def _when(record: EpochRecord) -> str:
-    return f"{format_time(record.decided_at_ms)}.{record.decided_at_ms % 1000:03}"
+    return format_time(record.decided_at_ms, milliseconds=True)

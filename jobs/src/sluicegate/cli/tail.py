@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import json
 import sys
 
 import click
 
-from sluicegate.cli.common import KAFKA
+from sluicegate.cli.common import KAFKA, format_time, utc
 from sluicegate.sinks.kafka.connection import Connection
 from sluicegate.sinks.kafka.reader import CommittedReader, Record
 
@@ -62,15 +61,12 @@ def as_object(topic: str, record: Record) -> str:
 
     A time that no calendar has, such as one in microseconds, is the number of ms since 1970.
     """
-    time = _time(record)
     return json.dumps(
         {
             "topic": topic,
             "partition": record.partition,
             "offset": record.offset,
-            "timestamp": (
-                time.isoformat(timespec="milliseconds") if isinstance(time, dt.datetime) else time
-            ),
+            "timestamp": _timestamp(record),
             "key": _json_bytes(record.key),
             "value": _json_bytes(record.value),
             "headers": [[name, _json_bytes(value)] for name, value in record.headers],
@@ -81,24 +77,19 @@ def as_object(topic: str, record: Record) -> str:
 
 def as_line(record: Record) -> str:
     """Return a record for people: a dash for null, bytes that are not UTF-8 escaped."""
-    time = _time(record)
-    stamp = "-" if time is None else f"{time} ms"
-    if isinstance(time, dt.datetime):
-        stamp = f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03d}"
+    time_ms = record.timestamp_ms
+    stamp = "-" if time_ms < 0 else format_time(time_ms, milliseconds=True)
     headers = " ".join(f"{name}={_text(value)}" for name, value in record.headers)
     position = f"{record.partition}@{record.offset}"
     suffix = f"  {{{headers}}}" if headers else ""
     return f"{position:<10} {stamp}  {_text(record.key)}  {_text(record.value)}{suffix}"
 
 
-def _time(record: Record) -> dt.datetime | int | None:
-    """Return the time of a record, None without one; in ms since 1970 if no calendar has it."""
+def _timestamp(record: Record) -> str | int | None:
     if record.timestamp_ms < 0:
         return None
-    try:
-        return dt.datetime.fromtimestamp(record.timestamp_ms / 1000, tz=dt.UTC)
-    except (OSError, OverflowError, ValueError):
-        return record.timestamp_ms
+    time = utc(record.timestamp_ms)
+    return record.timestamp_ms if time is None else time.isoformat(timespec="milliseconds")
 
 
 def _text(value: bytes | None) -> str:

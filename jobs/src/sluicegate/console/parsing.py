@@ -94,12 +94,8 @@ def planned_at_ms(store: ObjectStore, epoch: int) -> int:
     try:
         metadata = json.loads((store.read(f"offsets/{epoch}") or b"").splitlines()[1])
         planned = int(metadata["batchTimestampMs"])
-    except (
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ):  # Spark's own format, which may change
+    # Spark's own format, which may change
+    except (LookupError, RecursionError, TypeError, ValueError):
         return 0
     return planned if 0 <= planned < _LATEST_MS else 0
 

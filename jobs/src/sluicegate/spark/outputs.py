@@ -65,7 +65,12 @@ def arrow_schema(output: Output) -> pa.Schema:
 
 
 def nondeterministic(outputs: Mapping[str, Output]) -> list[str]:
-    """Return the outputs whose plan may give other rows when it is evaluated again, as far as Spark knows."""
+    """Return the outputs whose plan may give other rows when it is evaluated again, as far as Spark knows.
+
+    Of a single output it does not matter, and the JVM is not called.
+    """
+    if len(outputs) < 2:  # noqa: PLR2004 - two could differ
+        return []
     plans = {name: frame_of(output)._jdf.queryExecution() for name, output in outputs.items()}  # noqa: SLF001
     return [name for name, plan in plans.items() if not plan.analyzed().deterministic()]
 

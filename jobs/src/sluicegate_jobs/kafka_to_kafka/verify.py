@@ -86,7 +86,7 @@ def compare(
         return record.partition if same_partition else record.key
 
     invalid = 0
-    read: set[Position] = set()
+    refused_sources = dict(dead_letters.refused_sources)
     for record in source:
         text = text_of(record.value)
         is_invalid = isinstance(text, str) and record.value is not None
@@ -100,8 +100,7 @@ def compare(
             is_invalid, reason = is_invalid or nulled, UNPARSED if nulled else reason
         dead_letters.check(record, reason)
         position = Position(source.topic, record.partition, record.offset)
-        read.add(position)
-        refusal = dead_letters.refused_sources.get(position)
+        refusal = refused_sources.pop(position, None)
         if not is_invalid and refusal is None:
             expected.setdefault(group_of(record), []).append(_copy(record, transform))
             keys |= set() if record.key is None else {record.key}
@@ -109,7 +108,7 @@ def compare(
             refused = _judge(refusal, record, transform, limits, same_partition=same_partition)
             dead_letters.note_refused(refused, refusal.sink, f"record {position}")
     dead_letters.check_none_left()
-    _check_refused(dead_letters, read, findings)
+    _check_none_left(refused_sources, findings)
     actual: dict[Group, list[Copy]] = {}
     for record in sink:
         copy = _copy(record, None if transform is None else bytes)
@@ -130,8 +129,8 @@ def compare(
     return Verification(checked, findings.result())
 
 
-def _check_refused(dead_letters: DeadLetters, read: set[Position], findings: Findings) -> None:
-    for position in dead_letters.refused_sources.keys() - read:
+def _check_none_left(refused_sources: Iterable[Position], findings: Findings) -> None:
+    for position in refused_sources:
         what = (
             f"a row of record {position} was refused, but no decided epoch has read such a record"
         )

@@ -7,7 +7,7 @@ not fit are refused row by row (`row_validation`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -25,16 +25,13 @@ class Source:
         name: selects the table's column: 'ip', or 'window_start' for window.start.
         spark: its Spark SQL.
         type: its Arrow type.
-        other_end: of a window, the name of its other end, which implies this one: the table may lack one
-            of the two columns. Empty: the table must have it.
-        is_window_end: whether it is an end of a window, named or not.
+        other_end: of an end of a window, the name of the other one, which implies it; otherwise empty.
     """
 
     name: str
     spark: str
     type: pa.DataType
     other_end: str = ""
-    is_window_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ def sources(rows: pa.Schema, wanted: Sequence[str] | None) -> list[Source]:
             data="nothing was written",
             do="correct columns=, or select the column in the job",
         )
-    return [replace(by_lower_name[name.lower()], other_end="") for name in wanted]
+    return [by_lower_name[name.lower()] for name in wanted]
 
 
 def _flatten(field: pa.Field) -> Iterator[Source]:
@@ -74,7 +71,7 @@ def _flatten(field: pa.Field) -> Iterator[Source]:
     for inner in field.type:
         spark = f"{quoted(field.name)}.{quoted(inner.name)}"
         other_end = ends[inner.name] if is_window else ""
-        yield Source(f"{field.name}_{inner.name}", spark, inner.type, other_end, is_window)
+        yield Source(f"{field.name}_{inner.name}", spark, inner.type, other_end)
 
 
 def _structs(rows: pa.Schema) -> list[Source]:
@@ -106,7 +103,8 @@ def map_columns(
     for source in values:
         column = table.get(source.name.lower())
         if column is None:
-            if source.other_end.lower() not in table:
+            implied = wanted is None and source.other_end.lower() in table
+            if not implied:
                 problems.append(f"the table has no column {source.name} ({source.type})")
             continue
         expression = expression_for(source, column)

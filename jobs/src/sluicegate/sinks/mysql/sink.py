@@ -290,7 +290,7 @@ class _Preflight:
         for f in self.mapped:
             # The ends of a window are almost always whole seconds.
             truncated = f.column.family is Family.DATETIME and f.column.step_us() > 1
-            if truncated and pa.types.is_timestamp(f.source.type) and not f.source.is_window_end:
+            if truncated and pa.types.is_timestamp(f.source.type) and not f.source.other_end:
                 yield (
                     f"column {f.column.name} is {f.column.declared}; "
                     "finer fractions of a second are truncated"

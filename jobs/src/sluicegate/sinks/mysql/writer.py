@@ -176,7 +176,7 @@ class MySQLPartWriter:
 
     def _check_form(self, decision: PartDecision) -> None:
         """Raise SinkRejected for rows that were staged to be written in another way."""
-        ours = str(self._sink.form)
+        ours = self._sink.binding.form
         if decision.form and decision.form != ours:
             raise SinkRejected(
                 f"{self._where}: the rows of epoch {decision.this.epoch} were decided to be written as "
