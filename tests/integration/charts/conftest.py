@@ -9,6 +9,7 @@ import yaml
 
 from infra.toolchain import go_programs
 from tests.integration.charts import strimzi_crds
+from tests.integration.charts.release import Release
 from tests.integration.charts.rendering import Charts, vendored_charts
 from tests.integration.operator.api import Api
 from tests.integration.operator.conftest import server_or_skip
@@ -71,3 +72,9 @@ def bare_cluster(tmp_path: Path) -> Iterator[Api]:
     """Yield an API server without our CRDs, which a chart installs."""
     with server_or_skip(tmp_path) as server:
         yield Api(server)
+
+
+@pytest.fixture
+def release(charts: Charts, cluster: Api) -> Release:
+    """Return a release in a namespace of its own; nothing is installed."""
+    return Release(charts, cluster)
