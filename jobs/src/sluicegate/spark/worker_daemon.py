@@ -9,12 +9,17 @@ later, itself.
 Workers do not receive SIGINT: at Ctrl-C a terminal sends it to all processes of a job, Spark's workers
 would raise KeyboardInterrupt in the midst of an epoch, and the driver ends the job with its epoch.
 
+A worker whose connection the JVM has closed ends without a traceback: its task was cancelled, or its
+driver has ended. Spark 4.1 prints a BrokenPipeError for it, at about one Ctrl-C in five.
+
 A module of its own, because spark.python.daemon.module names it (`session`).
 """
 
 import importlib.machinery
 import signal
 import sys
+from collections.abc import Callable
+from functools import wraps
 
 _ARCHIVES = (".zip", ".jar")
 
@@ -29,10 +34,24 @@ def drop_archives() -> None:
         del sys.path_importer_cache[entry]
 
 
+def ended_by_the_jvm(worker: Callable[..., int]) -> Callable[..., int]:
+    """Let Spark's function `worker` return 1, the code of a failed task, if its connection is closed."""
+
+    @wraps(worker)
+    def run(*arguments: object) -> int:
+        try:
+            return worker(*arguments)
+        except ConnectionError:
+            return 1
+
+    return run
+
+
 if __name__ == "__main__":
     drop_archives()
     # blocked, which a fork inherits: each worker of Spark installs a handler
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()  # type: ignore[no-untyped-call]
+    daemon.worker = ended_by_the_jvm(daemon.worker)
+    daemon.manager()  # type: ignore[no-untyped-call]
