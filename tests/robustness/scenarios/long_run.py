@@ -8,10 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from confluent_kafka.admin import NewPartitions
-
 from infra.local_services import Services
-from sluicegate.errors import FINAL_EXIT_CODES, ExitCode, Sealed
 from sluicegate.sinks.kafka import KafkaSink
 from tests.robustness.failpoints.fault_plan import (
     ANY_MOMENT,
@@ -19,11 +16,8 @@ from tests.robustness.failpoints.fault_plan import (
     ENDING_ACTORS,
     OBJECTS,
     OUTLIVED_ACTORS,
-    PARTITIONS,
-    SAVEPOINT,
     STORE_EFFECTS,
     Actor,
-    Change,
     PlannedFault,
     Strike,
     cell_named,
@@ -41,9 +35,9 @@ from tests.robustness.scenarios.run_options import (
     RunOptions,
     matrix_of,
 )
+from tests.robustness.scenarios.successors import Successors
 from tests.robustness.traffic.ip_count_harness import CLUSTER
 from tests.robustness.traffic.long_lived_job import ArmedFailpoints, LongLivedJob
-from tests.robustness.traffic.moved_job import moved
 from tests.robustness.traffic.packaged_job_harness import new_job_scenario
 from tests.robustness.traffic.steady_traffic import SteadyTraffic
 from tests.robustness.validate.readers import SinkReaders
@@ -126,11 +120,8 @@ class LongRun:
         )
         self._job: LongLivedJob
         self._strikes: Strikes
+        self._successors: Successors
         self._number = 0  # of the fault that is being injected
-        self._change: Change | None = None  # that the next driver starts with
-        self._changed = False  # by the fault that is being injected
-        self._fenced = False  # the driver before this one was
-        self._moves = 0  # how often the job was moved to a new checkpoint
 
     def run(self) -> None:
         """Run to the end; the outcome is in the history."""
@@ -143,6 +134,7 @@ class LongRun:
         within = {"within": as_driver} if options.network else {}
         self._job = LongLivedJob(self._scenario, self._armed, variables, **within)
         self._strikes = Strikes(self._services, self._job, self._network)
+        self._successors = Successors(self._job, self._traffic, self._services)
         try:
             with self._end.enforced():
                 self._inject_all()
@@ -192,13 +184,13 @@ class LongRun:
             TooLate: the time does not suffice for that.
         """
         self._run_for(fault.delay_s)
-        drivers, moves, began = self._job.started, self._moves, time.monotonic()
+        drivers, moves, began = self._job.started, self._successors.moves, time.monotonic()
         reached = self._reach(fault.strike)
         if not reached and fault.strike.actor in STORE_EFFECTS:
             self._history.add("skipped", **fault.strike.described())
             return
         described, struck = fault.strike.described(), time.monotonic()
-        self._change, self._changed = fault.change, False
+        self._successors.plan(fault.change)
         second_reached = None
         try:
             if fault.strike.actor in OUTLIVED_ACTORS:
@@ -211,7 +203,7 @@ class LongRun:
             if fault.second is not None:
                 self._armed.disarm(fault.second)
             if self._job.driver.code is not None:
-                self._restart()
+                self._successors.start()
         except TooLate:  # a stopped driver was not resumed
             outcome, described["actor"] = "killed", Actor.DRIVER
         second = fault.second if second_reached is not None else None
@@ -220,7 +212,7 @@ class LongRun:
         try:
             recovered = self._await_rows(baseline if second else struck + _SETTLE_S)
         finally:
-            self._change = None
+            self._successors.forget_plan()
             wait_s = self._readers.waits.longest(began, time.monotonic())
             self._history.add(
                 "fault",
@@ -228,8 +220,8 @@ class LongRun:
                 number=fault.number,
                 reached=reached,
                 second={**second.described(), "reached": second_reached} if second else None,
-                changed=self._changed,
-                moved=self._moves > moves,
+                changed=self._successors.changed,
+                moved=self._successors.moves > moves,
                 outcome=outcome,
                 recovery_s={sink: round(at - struck, 2) for sink, at in recovered.items()},
                 reader_wait_s=round(wait_s, 2),
@@ -254,12 +246,12 @@ class LongRun:
         if second is not None and ends:
             self._armed.arm(second)
         time.sleep(_SETTLE_S if fault.strike.actor in DRIVER_ACTORS else 0)
-        self._replace_ended()
+        self._successors.replace_ended()
         if second is None:
             return outcome, None
         reached = self._await_stopped(second)
         outcome += f", then {self._strikes.strike(second)}"
-        self._replace_ended()
+        self._successors.replace_ended()
         return outcome, reached
 
     def _outlive(self, actor: Actor) -> str:
@@ -274,7 +266,7 @@ class LongRun:
             with self._strikes.away(zombie, actor):
                 time.sleep(_SETTLE_S)
                 began = time.monotonic()
-                self._restart()
+                self._successors.start()
                 found = self._await_rows(began)
                 self._await_rows(max(found.values()) + _SETTLE_S)
             return self._strikes.await_superseded(zombie)
@@ -324,40 +316,6 @@ class LongRun:
         time.sleep(_SETTLE_S)
         return True
 
-    def _restart(self) -> None:
-        """Start the next driver, with the change that the fault has planned."""
-        change, self._change = self._change, None
-        if change is not None:
-            self._changed = self._apply_change(change)
-        self._job.restart()
-
-    def _apply_change(self, change: Change) -> bool:
-        """Change what the next driver starts with; return whether anything is different now."""
-        scenario = self._job.scenario
-        if change.setting == PARTITIONS:
-            self._add_partition()
-            return True
-        if change.setting == SAVEPOINT:
-            address = f"{self._scenario.settings.checkpoint}-{self._moves + 1}"
-            successor = moved(scenario, address, str(change.value))
-            if successor is None:
-                return False
-            self._moves += 1
-        else:
-            successor = scenario.with_settings(**{change.setting: change.value})
-        self._job.scenario = successor
-        return bool(successor.settings != scenario.settings)
-
-    def _add_partition(self) -> None:
-        settings = self._scenario.settings
-        partitions = self._traffic.partitions + 1
-        admin = self._services.kafka.admin()
-        asked = admin.create_partitions(
-            [NewPartitions(settings.source, partitions)], operation_timeout=30.0
-        )
-        asked[settings.source].result(timeout=60.0)
-        self._traffic.grow(partitions)
-
     # --- progress ---------------------------------------------------------------------------
 
     def _await_rows(self, start: float) -> dict[str, float]:
@@ -392,28 +350,7 @@ class LongRun:
         self._traffic.check()
         if self._job.driver.code is not None:
             self._history.add("restart", code=self._job.driver.code)
-            self._replace_ended()
-
-    def _replace_ended(self) -> None:
-        """Start the next driver if this one has exited, as its supervisor would.
-
-        Raises:
-            Stuck: no supervisor would.
-        """
-        driver = self._job.driver
-        if driver.code is None:
-            return
-        # a supervisor starts again once after a driver was fenced early, by the last epoch of the one before
-        early = driver.age_s < self._scenario.settings.timeout_s
-        once_more = driver.code == ExitCode.SUPERSEDED and early and not self._fenced
-        once_more = once_more and not driver.says(Sealed.__name__)
-        if driver.code == 0 or (driver.code in FINAL_EXIT_CODES and not once_more):
-            raise Stuck(
-                f"the only driver ended for good: exit code {driver.code}, {driver.last_line()}"
-            )
-        self._fenced = once_more
-        driver.kill()
-        self._restart()
+            self._successors.replace_ended()
 
     # --- judgment ---------------------------------------------------------------------------
 
