@@ -39,6 +39,8 @@ class Actor(StrEnum):
     EXECUTOR = "executor killed"
     KAFKA_UNREACHABLE = "network to Kafka cut"
     MYSQL_UNREACHABLE = "network to MySQL cut"
+    KAFKA_SLOW = "network to Kafka slow"
+    MYSQL_SLOW = "network to MySQL slow"
     ISOLATED = "driver cut off until its successor took over"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
@@ -67,7 +69,13 @@ OBJECTS = {
 }
 """Places of these actors: the creation of an object, with the pattern of its name."""
 
-NETWORK_ACTORS = (Actor.KAFKA_UNREACHABLE, Actor.MYSQL_UNREACHABLE, Actor.ISOLATED)
+NETWORK_ACTORS = (
+    Actor.KAFKA_UNREACHABLE,
+    Actor.MYSQL_UNREACHABLE,
+    Actor.ISOLATED,
+    Actor.KAFKA_SLOW,
+    Actor.MYSQL_SLOW,
+)
 """Actors of a run with a network namespace of its own: packets of one driver are dropped."""
 
 ACTORS = tuple(a for a in Actor if a not in {*STORE_EFFECTS, *NETWORK_ACTORS, Actor.EXECUTOR})

@@ -1,7 +1,8 @@
-"""Cuts the connections of one driver, which the servers and every other process keep.
+"""Drops packets of one driver's connections, which the servers and every other process keep: all, or some.
 
-The packets are dropped without a word, so neither side learns of it: unlike the death of a process, after
+All packets are dropped without a word, so neither side learns of it: unlike the death of a process, after
 which its kernel resets its connections, and unlike a stopped process, whose kernel goes on acknowledging.
+Where some are dropped, TCP sends them again after 0.2 s and more: such a network is slow, and loses nothing.
 A driver is known by its group id. The rules are those of a network namespace that only the run is in.
 """
 
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from tests.robustness.traffic.long_lived_job import Driver
@@ -24,6 +25,9 @@ _NFT: Final = ("nft", "-f", "-")
 _INSIDE: Final = "SLUICEGATE_TESTS_NETWORK_NAMESPACE"
 _FIRST_GROUP: Final = 70_000
 """No group of the machine has such an id."""
+
+_LOST_PERCENT: Final = 20
+"""In each direction."""
 
 _TABLE: Final = """
 table inet robustness {
@@ -60,23 +64,32 @@ class Network:
     def __init__(self) -> None:
         _nft(_TABLE)
 
-    @contextmanager
-    def cut(self, driver: Driver, ports: Collection[int]) -> Iterator[None]:
-        """Drop all packets between a driver and some ports, in both directions, while the block runs.
+    def cut(self, driver: Driver, ports: Collection[int]) -> AbstractContextManager[None]:
+        """Drop all packets between a driver and some ports, in both directions, while the block runs."""
+        return _dropping(driver, ports, "drop")
 
-        What the driver sends marks its connection, by which the replies are known as well.
-        """
-        group, servers = driver.group, f"{{ {', '.join(map(str, ports))} }}"
-        rules = (
-            f"leaving tcp dport {servers} meta skgid {group} ct mark set {group}",
-            f"arriving ct mark {group} tcp dport {servers} drop",
-            f"arriving ct mark {group} tcp sport {servers} drop",
-        )
-        _nft("".join(f"add rule inet robustness {rule}\n" for rule in rules))
-        try:
-            yield
-        finally:
-            _nft("flush table inet robustness\n")
+    def slow(self, driver: Driver, ports: Collection[int]) -> AbstractContextManager[None]:
+        """Drop some of these packets, at random."""
+        return _dropping(driver, ports, f"numgen random mod 100 < {_LOST_PERCENT} drop")
+
+
+@contextmanager
+def _dropping(driver: Driver, ports: Collection[int], verdict: str) -> Iterator[None]:
+    """Judge packets of a driver while the block runs.
+
+    What the driver sends marks its connection, by which the replies are known as well.
+    """
+    group, servers = driver.group, f"{{ {', '.join(map(str, ports))} }}"
+    rules = (
+        f"leaving tcp dport {servers} meta skgid {group} ct mark set {group}",
+        f"arriving ct mark {group} tcp dport {servers} {verdict}",
+        f"arriving ct mark {group} tcp sport {servers} {verdict}",
+    )
+    _nft("".join(f"add rule inet robustness {rule}\n" for rule in rules))
+    try:
+        yield
+    finally:
+        _nft("flush table inet robustness\n")
 
 
 def _nft(rules: str) -> None:

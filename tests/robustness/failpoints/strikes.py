@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 
 from infra.local_services import Services
 from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, STORE_EFFECTS, Actor, Strike
@@ -84,16 +84,25 @@ class Strikes:
                     time.sleep(strike.length_s)
                 finally:
                     os.kill(paused, signal.SIGCONT)
-            case Actor.KAFKA_UNREACHABLE | Actor.MYSQL_UNREACHABLE:
-                kafka, mysql = self._ports()
-                assert self._network is not None
-                port = kafka if strike.actor is Actor.KAFKA_UNREACHABLE else mysql
-                with self._network.cut(driver, [port]):
-                    driver.signal(signal.SIGCONT)
-                    time.sleep(strike.length_s)
             case Actor.MYSQL_CUT:
                 self._cut_connections()
                 driver.signal(signal.SIGCONT)
+            case _:
+                with self._impaired(strike.actor, driver):
+                    driver.signal(signal.SIGCONT)
+                    time.sleep(strike.length_s)
+
+    def _impaired(self, actor: Actor, driver: Driver) -> AbstractContextManager[None]:
+        """Return a block in which the network between a driver and one server fails."""
+        assert self._network is not None
+        kafka, mysql = self._ports()
+        if actor in (Actor.KAFKA_UNREACHABLE, Actor.KAFKA_SLOW):
+            port = kafka
+        else:
+            assert actor in (Actor.MYSQL_UNREACHABLE, Actor.MYSQL_SLOW)
+            port = mysql
+        slow = actor in (Actor.KAFKA_SLOW, Actor.MYSQL_SLOW)
+        return (self._network.slow if slow else self._network.cut)(driver, [port])
 
     def _cut_connections(self) -> None:
         """End every connection of the job's user, as an administrator or a proxy does."""

@@ -1,4 +1,4 @@
-"""A driver is cut off from a server, and nobody else is."""
+"""A driver is cut off from a server, or slow on the way to it, and nobody else is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from infra.workspace import CHECKOUT
 from tests.robustness.failpoints.network import Network, as_driver, in_own_namespace, missing
 from tests.robustness.traffic.ip_count_harness import RunningDriver
 from tests.robustness.traffic.long_lived_job import Driver
+
+_QUESTIONS = 50
+_RESENT_S = 0.18
+"""TCP sends a packet again after 0.2 s at the earliest."""
 
 _ASKS = """
 import socket, sys
@@ -31,8 +36,11 @@ for question in sys.stdin:
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
-def test_a_driver_is_cut_off_alone_and_goes_on_when_the_network_is_back() -> None:
-    """It gets no answer and no error meanwhile, and afterwards the packets that were dropped."""
+def test_the_network_of_one_driver_alone_is_cut_or_slow() -> None:
+    """Cut off it gets no answer and no error, and afterwards the packets that were dropped.
+
+    On a slow network each question is answered, some of them late.
+    """
     command = [sys.executable, "-m", __name__]
     done = subprocess.run(
         command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
@@ -42,6 +50,7 @@ def test_a_driver_is_cut_off_alone_and_goes_on_when_the_network_is_back() -> Non
         "before": ["1", "1"],
         "cut": ["no answer", "2"],
         "after": ["3", "3"],
+        "late when slow": [True, False],
     }
 
 
@@ -52,13 +61,25 @@ def _main() -> None:
         port = server.getsockname()[1]
         threading.Thread(target=_serve, args=(server,), daemon=True).start()
         clients = [stack.enter_context(_client(port, within)) for within in (as_driver(1), ())]
-        found = {"before": [_ask(client, 1) for client in clients]}
+        found: dict[str, object] = {"before": [_ask(client, 1) for client in clients]}
         with network.cut(Driver(RunningDriver(clients[0], Path())), [port]):
             found["cut"] = [_ask(client, 2) for client in clients]
         found["after"] = [_ask(client, 3, until_answered=True) for client in clients]
+        with network.slow(Driver(RunningDriver(clients[0], Path())), [port]):
+            found["late when slow"] = [_is_ever_late(client) for client in clients]
         for client in clients:
             client.kill()
     print(json.dumps(found))  # noqa: T201 - the test reads it
+
+
+def _is_ever_late(client: subprocess.Popen[bytes]) -> bool:
+    """Ask until an answer is late: of 64 in 100 questions no packet is lost."""
+    for number in range(_QUESTIONS):
+        began = time.monotonic()
+        _ask(client, number, until_answered=True)
+        if time.monotonic() - began > _RESENT_S:
+            return True
+    return False
 
 
 def _serve(server: socket.socket) -> None:
