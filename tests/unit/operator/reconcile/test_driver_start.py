@@ -25,7 +25,7 @@ from tests.unit.operator.builders import (
     requested,
     spec,
 )
-from tests.unit.operator.rule_cases import RuleCase, check, decide
+from tests.unit.operator.rule_cases import AnyOutcome, RuleCase, check, decide
 
 RESTORED = spec(checkpoint=CheckpointSettings(volume="store", restore_from="moved"))
 
@@ -187,6 +187,33 @@ STARTING = (
 @pytest.mark.parametrize("case", STARTING, ids=lambda case: case.rule)
 def test_rule(case: RuleCase) -> None:
     check(case)
+
+
+def ready_message(outcome: AnyOutcome) -> str:
+    """Return what the condition Ready says to people."""
+    (message,) = [one.message for one in outcome.status.conditions if one.type == "Ready"]
+    return str(message)
+
+
+@pytest.mark.parametrize(
+    ("savepoints", "why"),
+    [
+        ({}, "which does not exist"),
+        ({"moved": SavepointState("Pending")}, "which is Pending"),
+        ({"moved": SavepointState("Failed", "no such job")}, "which is Failed: no such job"),
+    ],
+    ids=["missing", "pending", "failed"],
+)
+def test_a_job_says_why_its_savepoint_cannot_be_restored(
+    savepoints: dict[str, SavepointState], why: str
+) -> None:
+    outcome = decide(job(RESTORED), observed(savepoints=savepoints))
+    assert ready_message(outcome) == f"checkpoint 1 starts from Savepoint moved, {why}"
+
+
+def test_a_job_says_what_is_wrong_with_its_volume() -> None:
+    outcome = decide(job(), observed(volume_ready=False, volume_message="no such bucket"))
+    assert ready_message(outcome) == "no such bucket"
 
 
 def test_new_pod_follows_the_status() -> None:

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from sluicegate_operator.api.streaming_job_status import APPLY_ONLY, UpgradeStatus
+from sluicegate_operator.reconcile.actions import EmitEvent
 from sluicegate_operator.reconcile.observed import SavepointState
 from tests.unit.operator.builders import alive, dead, ended, job, observed, pod, spec
 from tests.unit.operator.rollback_builders import LATE
-from tests.unit.operator.rule_cases import RuleCase, check
+from tests.unit.operator.rule_cases import RuleCase, check, decide
 
 SEALED: dict[str, Any] = {"message": "Sealed: moved"}
+STATELESS = spec(image="jobs:2", upgrade_mode="Stateless")
 
 LATE_SAVEPOINTS = (
     RuleCase(
@@ -66,6 +68,42 @@ LATE_SAVEPOINTS = (
         status={"checkpoint.number": 1},
     ),
     RuleCase(
+        "a completed savepoint is not used before a driver has found the seal",
+        job(status=ended(abandoned_savepoints=(LATE,))),
+        observed(savepoints={LATE: SavepointState("Ready")}),
+        "Starting",
+        ["CreateDriver"],
+        {"checkpoint.number": 1, "checkpoint.abandoned_savepoints": (LATE,)},
+    ),
+    RuleCase(
+        "a checkpoint is not left while a driver that was adopted uses it",
+        job(status=ended(failure_reason="Sealed", abandoned_savepoints=(LATE,))),
+        observed(pod(attempt=2), savepoints={LATE: SavepointState("Ready")}),
+        "Running",
+        status={"attempt": 2, "checkpoint.number": 1},
+        events=["Adopted"],
+    ),
+    RuleCase(
+        "a stateless upgrade starts with an empty checkpoint although a savepoint was completed late",
+        job(
+            STATELESS,
+            alive(
+                STATELESS,
+                mode=APPLY_ONLY,
+                upgrade=UpgradeStatus(mode="Stateless"),
+                abandoned_savepoints=(LATE,),
+            ),
+        ),
+        observed(
+            dead(65, STATELESS, mode=APPLY_ONLY, **SEALED),
+            savepoints={LATE: SavepointState("Ready")},
+        ),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"checkpoint.number": 2, "checkpoint.restored_from": ""},
+        events=["Sealed"],
+    ),
+    RuleCase(
         "an apply-only driver that finds the seal has nothing to apply",
         job(status=alive(mode=APPLY_ONLY, phase="Deleting"), deleted=True),
         observed(dead(65, mode=APPLY_ONLY, **SEALED)),
@@ -79,3 +117,10 @@ LATE_SAVEPOINTS = (
 @pytest.mark.parametrize("case", LATE_SAVEPOINTS, ids=lambda case: case.rule)
 def test_rule(case: RuleCase) -> None:
     check(case)
+
+
+def test_a_warning_says_that_the_job_resumes_from_a_late_savepoint() -> None:
+    status = ended(failure_reason="Sealed", abandoned_savepoints=(LATE,))
+    outcome = decide(job(status=status), observed(savepoints={LATE: SavepointState("Ready")}))
+    (event,) = [one for one in outcome.actions if isinstance(one, EmitEvent)]
+    assert (event.reason, event.warning, LATE in event.message) == ("SavepointLate", True, True)

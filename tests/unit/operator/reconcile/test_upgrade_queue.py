@@ -22,6 +22,7 @@ from tests.unit.operator.rule_cases import RuleCase, check, decide
 NEW = spec(image="jobs:2")
 BUSY = "at most 20 at a time"
 UNDER_WAY = UpgradeStatus(mode="LastState")
+STATELESS = spec(image="jobs:2", upgrade_mode="Stateless")
 
 RULES = [
     RuleCase(
@@ -49,6 +50,23 @@ RULES = [
         "Starting",
         actions=["CreateDriver"],
         status={"attempt": 2},
+    ),
+    RuleCase(
+        "a stateless upgrade of a running job waits too",
+        job(STATELESS, alive(attempt=2)),
+        observed(pod(attempt=2), upgrade_queued=BUSY),
+        "Running",
+        status={"upgrade": None},
+        driver={"stop_reason": ""},
+        conditions={UPGRADE_QUEUED: ("True", "LimitReached")},
+    ),
+    RuleCase(
+        "a job whose driver is being stopped anyway does not wait",
+        job(NEW, alive(stop_reason="Stuck")),
+        observed(pod(terminating=True), upgrade_queued=BUSY),
+        "Upgrading",
+        status={"upgrade": UNDER_WAY},
+        events=["Upgrading"],
     ),
     RuleCase(
         "an unchanged job does not wait",
