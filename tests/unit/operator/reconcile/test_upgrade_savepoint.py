@@ -44,6 +44,7 @@ WAITING = (
         "Upgrading",
         status={"attempt": 1, "checkpoint.number": 1},
         driver={"stop_reason": "Savepoint"},
+        conditions={"Ready": ("False", "TakingSavepoint")},
     ),
     RuleCase(
         "the savepoint is created although the driver has ended in the meantime",
@@ -160,6 +161,24 @@ def test_a_savepoint_is_abandoned_at_the_time_that_its_upgrade_waits_for() -> No
     waiting = decide(job(BY_SAVEPOINT, upgrading()), view)
     assert waiting.requeue_at is not None
     late = decide(job(BY_SAVEPOINT, waiting.status), view, waiting.requeue_at)
+    assert late.status.upgrade == LAST_STATE
+
+
+def test_a_driver_that_does_not_exit_after_its_savepoint_is_stopped() -> None:
+    view = observed(pod(), savepoints=READY)
+    waiting = decide(job(BY_SAVEPOINT, upgrading()), view)
+    assert waiting.requeue_at is not None
+    late = decide(job(BY_SAVEPOINT, waiting.status), view, waiting.requeue_at)
+    assert [type(one).__name__ for one in late.actions] == ["StopDriver"]
+    assert late.status.upgrade == UpgradeStatus(mode="Savepoint", savepoint=NAME)
+
+
+def test_the_savepoint_of_an_adopted_driver_is_abandoned_in_time_too() -> None:
+    first = decide(job(BY_SAVEPOINT, upgrading()), observed(pod(attempt=2)))
+    view = observed(pod(attempt=2), savepoints=PENDING)
+    later = decide(job(BY_SAVEPOINT, first.status), view, NOW + 300)
+    late = decide(job(BY_SAVEPOINT, later.status), view, NOW + 600)
+    assert later.status.upgrade == UpgradeStatus(mode="Savepoint", savepoint=NAME)
     assert late.status.upgrade == LAST_STATE
 
 

@@ -62,6 +62,15 @@ APPLYING = (
         conditions={"Ready": ("False", "ApplyFailed")},
     ),
     RuleCase(
+        "why the job's own driver ended for good does not keep its epochs from being applied",
+        job(STATELESS, ended(STATELESS, failure_reason="Stuck", **UPGRADE)),
+        observed(),
+        "Upgrading",
+        ["CreateDriver"],
+        {"attempt": 2, "checkpoint.number": 1, "failure_reason": ""},
+        {"mode": APPLY_ONLY},
+    ),
+    RuleCase(
         "the annotation skip-apply gives up what is decided",
         job(STATELESS, alive(**STOPPING), skip_apply=True),
         observed(dead(137, terminating=True)),

@@ -202,13 +202,14 @@ def _taken(context: JobContext, name: str) -> bool:
 
 def _await_savepoint(context: JobContext, name: str) -> bool:
     """Request the upgrade's savepoint; return True when it is ready, or abandoned."""
-    if _taken(context, name):
-        return True
     savepoint = context.observed.savepoints.get(name)
     began = context.driver.stop_time or context.now
     if savepoint is not None and savepoint.started_at is not None:
         began = max(began, savepoint.started_at)
     deadline = began + context.spec.savepoint_timeout_s
+    if _taken(context, name):
+        _require_end(context, deadline)
+        return True
     failed = savepoint is not None and savepoint.phase == "Failed"
     # only another driver can apply what one has left that died, so the checkpoint cannot be sealed; and
     # without a driver a savepoint that has not begun would hold the same as the checkpoint itself
@@ -221,6 +222,8 @@ def _await_savepoint(context: JobContext, name: str) -> bool:
     if not (failed or died) and context.now < deadline:
         if savepoint is None:
             context.add_action(CreateSavepoint(name, context.status.attempt))
+        if context.driver.stop_time is None:  # adopted since: the deadline must not move
+            context.set_driver(stop_reason=FOR_SAVEPOINT, stop_time=context.now)
         context.wait("TakingSavepoint", f"savepoint {name} is being taken")
         context.requeue_at(deadline)
         return False
@@ -237,8 +240,22 @@ def _await_savepoint(context: JobContext, name: str) -> bool:
     return True
 
 
+def _require_end(context: JobContext, deadline: float) -> None:
+    """Stop a driver that has not exited by itself in time after its savepoint sealed the checkpoint."""
+    if not context.driver_active or context.driver.stop_reason != FOR_SAVEPOINT:
+        return
+    if context.now < deadline:
+        context.wait("TakingSavepoint", "the driver has its savepoint and has not ended yet")
+        context.requeue_at(deadline)
+    else:
+        context.set_driver(stop_reason=UPGRADE, stop_time=context.now)
+
+
 def _apply_old_checkpoint(context: JobContext) -> bool:
     """Apply what the old checkpoint has decided before it is left; return False."""
+    if context.driver.mode == RUN:
+        # why the job's own driver ended does not say that its epoch cannot be applied
+        context.reset_failures()
     if context.status.failure_reason:
         context.wait(
             "ApplyFailed",
