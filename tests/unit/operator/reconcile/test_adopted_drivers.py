@@ -43,6 +43,14 @@ ADOPTION = (
         events=["Adopted"],
     ),
     RuleCase(
+        "the failure of an earlier driver is none of an adopted one, which is replaced when it ends",
+        job(status=ended(failure_reason="DriverFailed", finished=True, next_start_time=NOW + 90)),
+        observed(pod(attempt=2)),
+        "Running",
+        status={"failure_reason": "", "finished": False, "next_start_time": None},
+        events=["Adopted"],
+    ),
+    RuleCase(
         "the trial of a new spec begins with its adopted driver",
         job(NEW, ended(STABLE, last_stable_spec=stable())),
         observed(pod(NEW, attempt=2, progress=None)),

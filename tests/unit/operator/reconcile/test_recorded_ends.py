@@ -39,6 +39,14 @@ def never_seen_running(job_spec: StreamingJobSpec | None = None) -> StreamingJob
 
 VANISHED = (
     RuleCase(
+        "how long a driver had run is known although its pod vanished",
+        job(status=alive()),
+        observed(),
+        "Restarting",
+        status={"failures": (FailureStatus(kind="Disrupted", time=NOW, run_s=100.0),)},
+        events=["Disrupted"],
+    ),
+    RuleCase(
         "a driver whose pod vanished before it was seen running may have decided an epoch",
         job(status=never_seen_running()),
         observed(),

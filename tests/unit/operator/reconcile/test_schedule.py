@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sluicegate.errors import SettingsInvalid
@@ -368,6 +368,7 @@ def field(low: int, high: int, *also: str) -> st.SearchStrategy[str]:
     return st.lists(item, min_size=1, max_size=3).map(",".join)
 
 
+@settings(deadline=None)
 @given(
     st.tuples(
         field(0, 59),

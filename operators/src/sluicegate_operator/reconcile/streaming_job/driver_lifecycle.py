@@ -52,6 +52,8 @@ def adopt_orphan(context: JobContext) -> None:
     )
     requested = min(newest.seen_at, context.now)
     context.set(driver=DriverStatus(state=REQUESTED, request_time=requested))
+    # what the status says of earlier drivers keeps none from being started after this one
+    context.set(failure_reason="", next_start_time=None, finished=False)
     if context.spec_unproven() and context.status.trial_start_time is None:
         context.set(trial_start_time=requested)
     context.emit_event(
@@ -223,7 +225,13 @@ def _record_vanished_pod(context: JobContext) -> None:
     context.set(all_epochs_applied=False)
     if not stopping or stopping in (STUCK, *NEVER_RAN):
         end = failures.DriverEnd(failures.DISRUPTED, "Disrupted", "its pod was removed")
-        _record_failure(context, end, 0.0)
+        _record_failure(context, end, _run_s(context, context.now))
+
+
+def _run_s(context: JobContext, ended: float) -> float:
+    """Return how long the newest driver had run at its end, in seconds; 0 if it never ran."""
+    began = context.driver.start_time
+    return 0.0 if began is None else max(0.0, ended - began)
 
 
 def _replace_unconfirmed(context: JobContext, pod: Pod) -> None:
@@ -258,7 +266,7 @@ def _record_end(context: JobContext, pod: Pod, end: failures.DriverEnd) -> None:
             message = f"attempt {pod.attempt} has processed all available data"
             context.emit_event("Finished", message)
         return
-    _record_failure(context, end, max(0.0, ended - began) if began is not None else 0.0)
+    _record_failure(context, end, _run_s(context, ended))
 
 
 def _record_failure(context: JobContext, end: failures.DriverEnd, run_s: float) -> None:
