@@ -65,12 +65,15 @@ class Site:
     ) -> Answer:
         """Confirm an action of the page; `form` and `headers` replace what a browser sends."""
         page = self.open(user, groups)
-        token = re.search(r'name="token" value="(\w+)"', page.body)
+        token, target = (
+            re.search(rf'name="{name}" value="(\w+)"', page.body) for name in ("token", "target")
+        )
         offered = re.search(
             rf'name="action" value="{action}">.*?"value" value="(\S*)"', page.body, re.DOTALL
         )
         fields = {
             "token": token[1] if token else "",
+            "target": target[1] if target else "",
             "action": action,
             "value": offered[1] if offered else "",
             "confirmed": "on",

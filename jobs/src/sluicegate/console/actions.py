@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -103,15 +104,25 @@ class Actions:
         if isinstance(person, Problem):
             raise Refused(person, _FORBIDDEN)
         view.person = person
-        view.token = self._forms.token(person, job.key)
         if form is not None:
-            problem = self._forms.problem(headers, form.get("token", ""), person, job.key)
+            given = form.get("token", ""), person, form.get("target", "")
+            problem = self._forms.problem(headers, *given)
             if problem is not None:
                 raise Refused(problem, _FORBIDDEN)
         view.name = streaming_job(job)
         if view.name is None:
             what = f"no driver has recorded which StreamingJob {job.name} is"
             raise Refused(Problem(what, _NOTHING, "use kubectl"), _NOT_FOUND)
+        view.target = _target(view.name, job)
+        view.token = self._forms.token(person, view.target)
+        if form is not None and form.get("target") != view.target:
+            problem = Problem(
+                f"this form was for another job: this page is now that of StreamingJob {view.name} in "
+                f"{job.address}",
+                _NOTHING,
+                "find the job that you mean on the start page, and act from its page",
+            )
+            raise Refused(problem, _CONFLICT)
         view.resource = self._read(view.name, job, person)
         if form is not None:
             view.done = self._act(view.name, form, person)
@@ -157,6 +168,7 @@ class _View:
     """What the page shows, as far as it is known."""
 
     person: Person | None = None
+    target: str = ""
     token: str = ""
     name: JobName | None = None
     resource: Mapping[str, Any] | None = None
@@ -169,6 +181,15 @@ class _View:
     def phase(self) -> str:
         """The phase of the StreamingJob."""
         return str(((self.resource or {}).get("status") or {}).get("phase", "unknown"))
+
+
+def _target(name: JobName, job: JobFacts) -> str:
+    """Return a digest of the StreamingJob and the checkpoint that a form is for.
+
+    The key of a checkpoint does not identify it: if one of two with the same path is no longer found, the
+    other gets its key.
+    """
+    return hashlib.sha256(f"{name}\0{job.address}".encode()).hexdigest()
 
 
 def _offers(name: JobName, resource: Mapping[str, Any]) -> tuple[Offer, ...]:

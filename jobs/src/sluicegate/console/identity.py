@@ -84,12 +84,17 @@ class Forms:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
 
-    def token(self, person: Person, key: str) -> str:
-        """Return what the form of a person for a job contains; it is valid while the console runs."""
-        content = "\0".join([person.user, *person.groups, "", key])
+    def token(self, person: Person, target: str) -> str:
+        """Return what a form of a person contains; it is valid while the console runs.
+
+        Args:
+            person: who may send the form.
+            target: what the form acts on.
+        """
+        content = "\0".join([person.user, *person.groups, "", target])
         return hmac.new(self._key, content.encode(), hashlib.sha256).hexdigest()
 
-    def problem(self, headers: Headers, token: str, person: Person, key: str) -> Problem | None:
+    def problem(self, headers: Headers, token: str, person: Person, target: str) -> Problem | None:
         """Return why a form does not count, None if it does."""
         if not _is_same_origin(list(headers)):
             return Problem(
@@ -97,7 +102,7 @@ class Forms:
                 _NOTHING,
                 "open the job's page and act from there; a proxy must pass Host and Origin on unchanged",
             )
-        if not hmac.compare_digest(token.encode(), self.token(person, key).encode()):
+        if not hmac.compare_digest(token.encode(), self.token(person, target).encode()):
             return Problem(
                 "this form is of another login, or older than the console",
                 _NOTHING,
