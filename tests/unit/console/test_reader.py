@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from starlette.types import ASGIApp
 
 from infra.local_services import S3Endpoint
 from sluicegate.console.reader import EPOCHS, Reader
@@ -20,9 +21,11 @@ from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import EpochReport, TimedStep, write_report
 from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.object_store import LocalObjectStore, ObjectStore, open_store
+from tests.unit.console.browser import request
 from tests.unit.savepoints.builders import record
 
 Open = Callable[..., Reader]
+FAILURE = '{"ended_at_ms":9000,"ran_s":1.0,"exit_code":75,"kind":"Stuck","what":"","data":"","do":"","then":""}'
 
 
 @pytest.fixture
@@ -166,7 +169,12 @@ def test_a_report_with_impossible_times_is_a_note(
 
 
 @pytest.mark.parametrize(
-    "lineage", [b'{"id":"l","job":[1]}', b'{"id":"l","job":"j","first_epoch":"x"}']
+    "lineage",
+    [
+        b'{"id":"l","job":[1]}',
+        b'{"id":"l","job":"j","first_epoch":"x"}',
+        rb'{"id":"l","job":"\ud800"}',
+    ],
 )
 def test_a_lineage_with_fields_of_another_type_is_damage(
     tmp_path: Path, reading: Open, lineage: bytes
@@ -262,3 +270,42 @@ def test_a_nested_object_is_no_reason_to_show_nothing(
     job = reader.job("bad")
     assert job is not None
     reader.epoch(job, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("offsets/0", 'v1\n{"batchTimestampMs":1e999}\n{"t":{"0":1e999}}'),
+        ("failures/000000000009000", FAILURE.replace("9000", "9" * 400)),
+        ("failures/000000000009000", FAILURE.replace("Stuck", r"\ud800")),
+        ("lineage.json", r'{"id":"\ud800","job":"j"}'),
+        ("lineage.json", r'{"id":"l","job":"\ud800"}'),
+        (b"../folder \xff/lineage.json".decode(errors="surrogateescape"), '{"id":"l","job":"j"}'),
+    ],
+    ids=["infinite", "huge", "no-text", "id", "job", "folder"],
+)
+def test_a_checkpoint_with_impossible_values_is_no_reason_to_show_nothing(
+    tmp_path: Path, console: ASGIApp, name: str, content: str
+) -> None:
+    """Anyone who may write one checkpoint could otherwise switch the console off for all."""
+    checkpoint(LocalObjectStore(tmp_path / "good"), 0)
+    checkpoint(LocalObjectStore(tmp_path / "bad"), 0)
+    (tmp_path / "bad" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "bad" / name).write_text(content)
+    for path in ("/", "/job/good", "/job/bad", "/job/bad/epoch/0"):
+        assert request(console, path).status == 200, path
+    fleet = request(console, "/").body
+    assert 'href="/job/good"' in fleet
+    assert 'href="/job/bad"' in fleet
+
+
+@pytest.mark.parametrize("at_ms", [-1, 1 << 60])
+def test_a_decision_with_an_impossible_time_is_damage(
+    tmp_path: Path, reading: Open, at_ms: int
+) -> None:
+    store = LocalObjectStore(tmp_path / "a")
+    checkpoint(store, 0)
+    StoredEpochLog(store).create(replace(record(1, "l"), decided_at_ms=at_ms))
+    job = reading(tmp_path).job("a")
+    assert job is not None
+    assert "epochs/1 is damaged" in job.problems[0].what

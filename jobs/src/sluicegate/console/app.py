@@ -253,6 +253,8 @@ class Console:
 
     def _page(self, template: str, *, status: int = 200, **view: Any) -> Response:  # noqa: ANN401 - of any type
         page = self._templates.get_template(f"{template}.html.j2").render(view, now_ms=_now_ms())
+        # JSON may contain half a surrogate pair, which UTF-8 cannot
+        page = page.encode(errors="replace").decode()
         # the browser counts ages itself: a page whose ages alone differ is the same
         digest = hashlib.sha256(_AGE.sub(r"\1", page).encode()).hexdigest()[:32]
         # its script knows by that whether an event is about a newer page

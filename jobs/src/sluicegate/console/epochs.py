@@ -10,9 +10,8 @@ from threading import Lock
 from cachetools import LRUCache
 
 from sluicegate.console.model import Epoch, Problem
-from sluicegate.console.parsing import guarded, report_of
+from sluicegate.console.parsing import decision_of, guarded, report_of
 from sluicegate.protocol.record import EpochRecord, Seal
-from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import EpochReport
 from sluicegate.storage.lineage import Lineage
 from sluicegate.storage.object_store import ObjectStore
@@ -49,7 +48,7 @@ class Log:
 
     def decision(self, number: int) -> Epoch | Seal | None:
         """Read what decides an epoch; None if nothing or nothing readable does."""
-        read = partial(StoredEpochLog(self.store).read_any, number)
+        read = partial(decision_of, self.store, number)
         stored = guarded(read, f"epochs/{number}", self.problems)
         return Epoch.of(stored) if isinstance(stored, EpochRecord) else stored
 

@@ -62,5 +62,5 @@ def _by_partition(line: str) -> dict[tuple[str, str], int]:
             for topic, partitions in parsed.items()
             for partition, offset in partitions.items()
         }
-    except (AttributeError, RecursionError, TypeError, ValueError):
+    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):
         return {}

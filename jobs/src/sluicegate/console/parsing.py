@@ -10,8 +10,12 @@ from typing import TypeVar
 
 from sluicegate.console.model import Problem
 from sluicegate.errors import Fenced, SluicegateError, StoreUnavailable
+from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.storage import driver_end, driver_failure, driver_start
+from sluicegate.storage.driver_end import DriverEnd
 from sluicegate.storage.driver_failure import DriverFailure
+from sluicegate.storage.driver_start import DriverStart
+from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import EpochReport, read_report
 from sluicegate.storage.lineage import Lineage, read_lineage
 from sluicegate.storage.object_store import ObjectStore
@@ -33,6 +37,7 @@ _LATEST_MS = 253_402_300_800_000
 """The end of the year 9999; later times cannot be shown."""
 
 T = TypeVar("T")
+Driver = TypeVar("Driver", bound=DriverStart | DriverEnd | DriverFailure)
 
 
 def guarded(read: Callable[[], T], name: str, problems: list[Problem]) -> T | None:
@@ -57,7 +62,8 @@ def problem_of(error: Exception, name: str = "") -> Problem:
         where = f"{name}: " if name else ""
         return Problem(where + error.what, error.data, error.do)
     return Problem(
-        f"{name} is damaged, or was written by another version ({type(error).__name__})",
+        f"{name or 'the checkpoint'} is damaged, or was written by another version "
+        f"({type(error).__name__})",
         "the console changed nothing; a driver on this checkpoint would stop",
         "restore the object, or use the version of Sluicegate that wrote it",
     )
@@ -71,7 +77,19 @@ def lineage_of(store: ObjectStore) -> Lineage | None:
         fields = (lineage.id, str), (lineage.job, str), (lineage.first_epoch, int)
         if not all(isinstance(value, kind) for value, kind in fields):
             raise TypeError("a field of the lineage has another type")
+        # raises UnicodeEncodeError for half a surrogate pair, which JSON may contain and no page can
+        f"{lineage.id}{lineage.job}{lineage.parent}".encode()
     return lineage
+
+
+def decision_of(store: ObjectStore, number: int) -> EpochRecord | Seal | None:
+    """Return what decides an epoch; raises one of UNREADABLE if it is damaged."""
+    decision = StoredEpochLog(store).read_any(number)
+    if decision is not None:
+        at_ms = decision.sealed_at_ms if isinstance(decision, Seal) else decision.decided_at_ms
+        if not 0 <= at_ms < _LATEST_MS:
+            raise ValueError(f"epochs/{number} has a time that no clock shows")
+    return decision
 
 
 def report_of(store: ObjectStore, number: int) -> EpochReport | None:
@@ -81,6 +99,28 @@ def report_of(store: ObjectStore, number: int) -> EpochReport | None:
     if not all(0 <= ms < _LATEST_MS for step in steps for ms in (step.start_ms, step.duration_ms)):
         raise ValueError(f"epochs/{number}.report has times that no clock shows")
     return report
+
+
+def driver_of(
+    read: Callable[[ObjectStore, str], Driver | None], store: ObjectStore, name: str
+) -> Driver | None:
+    """Return what an object says about a driver, None if it was deleted meanwhile.
+
+    Args:
+        read: reads such an object.
+        store: the checkpoint.
+        name: of the object.
+
+    Raises:
+        ValueError: it is damaged, or has the format of another version.
+        StoreUnavailable: the store did not answer.
+    """
+    found = read(store, name)
+    if found is not None:
+        at_ms = found.started_at_ms if isinstance(found, DriverStart) else found.ended_at_ms
+        if not 0 <= at_ms < _LATEST_MS:
+            raise ValueError(f"{name} has a time that no clock shows")
+    return found
 
 
 def numbers_below(store: ObjectStore, prefix: str) -> list[int]:
@@ -95,7 +135,7 @@ def planned_at_ms(store: ObjectStore, epoch: int) -> int:
         metadata = json.loads((store.read(f"offsets/{epoch}") or b"").splitlines()[1])
         planned = int(metadata["batchTimestampMs"])
     # Spark's own format, which may change
-    except (LookupError, RecursionError, TypeError, ValueError):
+    except (LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return 0
     return planned if 0 <= planned < _LATEST_MS else 0
 
@@ -112,7 +152,8 @@ def failed(store: ObjectStore, decided_at_ms: int) -> DriverFailure | None:
         if ended_at_ms <= started_at_ms:
             return None
         try:
-            failure = driver_failure.read_failure(store, driver_failure.name_of(ended_at_ms))
+            name = driver_failure.name_of(ended_at_ms)
+            failure = driver_of(driver_failure.read_failure, store, name)
         except ValueError:  # the job's page notes it
             continue
         if failure is not None and failure.kind != Fenced.__name__:

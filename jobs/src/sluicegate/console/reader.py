@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 from cachetools import LRUCache, TTLCache, cached
 
@@ -17,6 +17,8 @@ from sluicegate.console.epochs import Epochs, Log
 from sluicegate.console.model import Epoch, JobFacts, Problem
 from sluicegate.console.parsing import (
     UNREADABLE,
+    Driver,
+    driver_of,
     failed,
     guarded,
     lineage_of,
@@ -49,8 +51,6 @@ _FIND_EVERY_S = 15.0
 _STARTS = 2_000
 """How many starts of drivers are remembered, one of each checkpoint, to find that of a StreamingJob, and
 when Spark planned how many epochs."""
-
-T = TypeVar("T")
 
 
 class Reader:
@@ -108,7 +108,7 @@ class Reader:
             facts = JobFacts(key, found.checkpoints[key])
             try:
                 facts = self._brief(facts, last, epochs, same_lineage=same_lineages)
-            except SluicegateError as error:
+            except UNREADABLE as error:
                 facts = replace(facts, problems=(problem_of(error),))
             return last if last is not None and facts == last else facts
 
@@ -128,7 +128,7 @@ class Reader:
         facts = JobFacts(key, found.checkpoints[key])
         try:
             facts = self._whole(facts)
-        except SluicegateError as error:
+        except UNREADABLE as error:
             facts = replace(facts, problems=(problem_of(error),))
         facts = self._with_drivers(facts)
         try:
@@ -193,7 +193,7 @@ class Reader:
         with self._lock:
             known = self._starts.get((address, name))
         try:
-            start = known or driver_start.read_start(store, name)
+            start = known or driver_of(driver_start.read_start, store, name)
         except ValueError:  # the job's page notes it
             return None
         if start is not None:
@@ -316,14 +316,14 @@ class Reader:
         self,
         facts: JobFacts,
         folder: str,
-        read: Callable[[ObjectStore, str], T | None],
+        read: Callable[[ObjectStore, str], Driver | None],
         notes: list[str],
-    ) -> tuple[T, ...]:
+    ) -> tuple[Driver, ...]:
         """Return what a folder has about drivers, newest first; one that cannot be read is a note."""
         try:
             store = self._stores.open(facts.address)
             names = sorted(store.entries(folder), reverse=True)
-            found = self._pool.map(partial(read, store), names)
+            found = self._pool.map(partial(driver_of, read, store), names)
             return tuple(each for each in found if each is not None)
         except (ValueError, SluicegateError) as error:
             notes.append(f"{folder.rstrip('/')} of drivers are not shown: {error}")
