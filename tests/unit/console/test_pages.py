@@ -20,6 +20,7 @@ from sluicegate.protocol.record import EpochRecord, Seal, SinkBinding
 from sluicegate.storage.driver_failure import DriverFailure, write_failure
 from sluicegate.storage.driver_start import DriverStart, write_start
 from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.lineage import Lineage, create_lineage
 from sluicegate.storage.object_store import LocalObjectStore
 from tests.unit.console.browser import finished, in_doubt, new, request
 from tests.unit.savepoints import builders as savepoints
@@ -132,6 +133,25 @@ def test_a_restored_job_shows_where_it_comes_from(tmp_path: Path, console: ASGIA
     tree = job.text.partition("Savepoints")[2]
     assert tree.index("savepoint of epoch 1") < tree.index("moved here before epoch 2")
     assert 'href="/job/old"' in job.body
+
+
+def test_a_job_that_was_upgraded_hundreds_of_times_has_a_page(
+    tmp_path: Path, console: ASGIApp
+) -> None:
+    """A page that is as deep as the tree needs more recursion than Python allows."""
+    for n in range(300):
+        parent = str(n - 1) if n else ""
+        create_lineage(
+            LocalObjectStore(tmp_path / str(n)), Lineage(str(n), "orders", n, parent, moved=True)
+        )
+    job = request(console, "/job/299")
+    assert job.status == 200
+    assert "280 lineages further away from this job are not shown" in job.text
+    assert 'href="/job/280"' in job.body
+    assert 'href="/job/279"' not in job.body
+    tree = job.body.partition('<ul class="tree">')[2].partition("</section>")[0]
+    assert tree.count("<li>") == tree.count("</li>") == 20
+    assert tree.count("<ul>") == tree.count("</ul>") - 1 == 19
 
 
 @pytest.mark.parametrize(

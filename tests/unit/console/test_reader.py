@@ -173,6 +173,7 @@ def test_a_report_with_impossible_times_is_a_note(
     [
         b'{"id":"l","job":[1]}',
         b'{"id":"l","job":"j","first_epoch":"x"}',
+        b'{"id":"l","job":"j","parent":[]}',
         rb'{"id":"l","job":"\ud800"}',
     ],
 )

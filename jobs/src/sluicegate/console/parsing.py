@@ -74,11 +74,11 @@ def lineage_of(store: ObjectStore) -> Lineage | None:
     lineage = read_lineage(store)
     if lineage is not None:
         # JSON without a digest: any field may be of any type
-        fields = (lineage.id, str), (lineage.job, str), (lineage.first_epoch, int)
-        if not all(isinstance(value, kind) for value, kind in fields):
+        texts = lineage.id, lineage.job, lineage.parent
+        if not (all(isinstance(x, str) for x in texts) and isinstance(lineage.first_epoch, int)):
             raise TypeError("a field of the lineage has another type")
         # raises UnicodeEncodeError for half a surrogate pair, which JSON may contain and no page can
-        f"{lineage.id}{lineage.job}{lineage.parent}".encode()
+        "".join(texts).encode()
     return lineage
 
 
