@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from starlette.types import ASGIApp
 from sluicegate.console.drivers import ended_drivers
 from sluicegate.console.model import JobFacts
 from sluicegate.storage.driver_end import DriverEnd, Why, write_end
-from sluicegate.storage.driver_failure import RETAINED, DriverFailure
-from sluicegate.storage.driver_start import DriverStart
+from sluicegate.storage.driver_failure import RETAINED, DriverFailure, write_failure
+from sluicegate.storage.driver_start import DriverStart, write_start
 from tests.unit.console.browser import finished, request
 from tests.unit.console.builders import job
 
@@ -82,3 +83,31 @@ def test_the_page_of_a_job_says_why_a_driver_ended_in_order(
     shown = request(console, "/job/ended").text
     assert "A signal requested its end, and it ended after an epoch" in shown
     assert "Every decided epoch is in every sink." in shown
+
+
+def test_a_reason_of_a_newer_version_is_shown_as_it_is() -> None:
+    (ended,) = ended_drivers(replace(started(10), ends=(DriverEnd(20_000, 11.0, "drained"),)))
+    assert ended.title == "drained"
+    assert "Every decided epoch" not in ended.data
+
+
+def test_one_record_that_cannot_be_read_hides_no_other_and_is_still_an_end(
+    tmp_path: Path, console: ASGIApp
+) -> None:
+    store = finished(tmp_path, "one", 1)
+    for at_s in (10, 30, 50):
+        write_start(store.url, DriverStart(1000 * at_s, {"interval": f"{at_s} seconds"}))
+    write_end(store.url, DriverEnd(20_000, 11.0, Why.STOPPED))
+    write_failure(store.url, failed(5, 1))
+    store.create(f"ends/{40_000:015d}", b"torn")
+    store.create(f"failures/{60_000:015d}", b"torn")
+    store.create(f"starts/{45_000:015d}", b"torn")
+    page = request(console, "/job/one").text
+    shown = page.partition("Ended drivers")[2]
+    for title in ("record not readable", "stopped", "Stuck"):
+        assert title in shown
+    assert "no end recorded" not in page, "each driver but the last has one"
+    assert re.search(r"Failed : its last failed driver ended [^:]* ago: record not readable", page)
+    for kind, count in (("failures", 2), ("ends", 2), ("starts", 4)):
+        assert f"Note: 1 of {count} {kind} of drivers cannot be read" in page
+    assert "interval 30 seconds 50 seconds" in page

@@ -45,11 +45,18 @@ def test_an_end_says_whether_a_signal_requested_it(
     assert DriverEnd.now(4.50049, stopped=stopped) == replace(STOPPED, why=why)
 
 
-@pytest.mark.parametrize("damage", [(b"stopped", b"gone"), (b"4.5", b"NaN"), (b"{", b"[")])
+@pytest.mark.parametrize("damage", [(b'"stopped"', b"1"), (b"4.5", b"NaN"), (b"{", b"[")])
 def test_a_damaged_end_is_named(checkpoint: LocalObjectStore, damage: tuple[bytes, bytes]) -> None:
     checkpoint.put(f"{FOLDER}1", [json.dumps(asdict(STOPPED)).encode().replace(*damage)])
     with pytest.raises(ValueError, match=f"{FOLDER}1 is damaged"):
         read_end(checkpoint, f"{FOLDER}1")
+
+
+def test_an_end_for_a_reason_of_a_newer_version_is_read(checkpoint: LocalObjectStore) -> None:
+    drained = replace(STOPPED, why="drained")
+    write_end(checkpoint.url, drained)
+    (name,) = checkpoint.entries(FOLDER)
+    assert read_end(checkpoint, name) == drained
 
 
 def test_an_end_that_was_deleted_meanwhile_is_none(checkpoint: LocalObjectStore) -> None:

@@ -150,6 +150,7 @@ def _durations_ms(job: JobFacts) -> list[int | None]:
         [epoch.decided_at_ms for epoch in job.epochs]
         + [failure.ended_at_ms for failure in job.failures]
         + [end.ended_at_ms for end in job.ends]
+        + [unread.ended_at_ms for unread in job.unread_ends]
     )
     durations: list[int | None] = []
     for start, following in zip(starts, [None, *starts], strict=False):

@@ -124,6 +124,19 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class UnreadEnd:
+    """A driver that has ended, whose record is damaged or was written by another version.
+
+    Args:
+        ended_at_ms: when, in ms since 1970.
+        failed: whether it failed.
+    """
+
+    ended_at_ms: int
+    failed: bool
+
+
+@dataclass(frozen=True)
 class JobFacts:
     """What a checkpoint says.
 
@@ -145,6 +158,7 @@ class JobFacts:
         failures: the last drivers that failed, newest first.
         ends: the last drivers that ended without a failure, newest first.
         starts: the last drivers that started, newest first.
+        unread_ends: those of the last drivers whose record cannot be read, failures first.
         failed: the newest failure after which no driver has started and no epoch was decided.
         thrown_away: epoch -> the number of its attempts that ended before it was decided.
     """
@@ -166,6 +180,7 @@ class JobFacts:
     failures: tuple[DriverFailure, ...] = ()
     ends: tuple[DriverEnd, ...] = ()
     starts: tuple[DriverStart, ...] = ()
+    unread_ends: tuple[UnreadEnd, ...] = ()
     failed: DriverFailure | None = None
     thrown_away: Mapping[int, int] = field(default_factory=dict)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -14,7 +13,7 @@ from cachetools import LRUCache, TTLCache, cached
 from sluicegate.console.attempts import decided_after_starts, thrown_away
 from sluicegate.console.discovery import Found, find
 from sluicegate.console.epochs import Epochs, Log
-from sluicegate.console.model import Epoch, JobFacts, Problem
+from sluicegate.console.model import Epoch, JobFacts, Problem, UnreadEnd
 from sluicegate.console.parsing import (
     UNREADABLE,
     Driver,
@@ -281,10 +280,21 @@ class Reader:
     def _with_drivers(self, facts: JobFacts) -> JobFacts:
         """Return the facts with how drivers started and failed."""
         notes = list(facts.notes)
-        failures = self._newest(facts, driver_failure.FOLDER, driver_failure.read_failure, notes)
-        ends = self._newest(facts, driver_end.FOLDER, driver_end.read_end, notes)
-        starts = self._newest(facts, driver_start.FOLDER, driver_start.read_start, notes)
-        facts = replace(facts, failures=failures, ends=ends, starts=starts, notes=tuple(notes))
+        failures, no_failures = self._newest(
+            facts, driver_failure.FOLDER, driver_failure.read_failure, notes
+        )
+        ends, no_ends = self._newest(facts, driver_end.FOLDER, driver_end.read_end, notes)
+        starts, _ = self._newest(facts, driver_start.FOLDER, driver_start.read_start, notes)
+        unread = [UnreadEnd(at_ms, failed=True) for at_ms in no_failures]
+        unread += [UnreadEnd(at_ms, failed=False) for at_ms in no_ends]
+        facts = replace(
+            facts,
+            failures=failures,
+            ends=ends,
+            starts=starts,
+            unread_ends=tuple(unread),
+            notes=tuple(notes),
+        )
         return replace(facts, thrown_away=self._thrown_away(facts))
 
     def _thrown_away(self, facts: JobFacts) -> dict[int, int]:
@@ -318,16 +328,34 @@ class Reader:
         folder: str,
         read: Callable[[ObjectStore, str], Driver | None],
         notes: list[str],
-    ) -> tuple[Driver, ...]:
-        """Return what a folder has about drivers, newest first; one that cannot be read is a note."""
+    ) -> tuple[tuple[Driver, ...], list[int]]:
+        """Return what a folder has about drivers, newest first, and the times of what cannot be read.
+
+        A time is the name of its object. What cannot be read is a note.
+        """
+        kind = folder.rstrip("/")
         try:
             store = self._stores.open(facts.address)
             names = sorted(store.entries(folder), reverse=True)
-            found = self._pool.map(partial(driver_of, read, store), names)
-            return tuple(each for each in found if each is not None)
-        except (ValueError, SluicegateError) as error:
-            notes.append(f"{folder.rstrip('/')} of drivers are not shown: {error}")
-            return ()
+        except SluicegateError as error:
+            notes.append(f"{kind} of drivers are not shown: {error}")
+            return (), []
+        errors: dict[str, Exception] = {}
+
+        def read_one(name: str) -> Driver | None:
+            try:
+                return driver_of(read, store, name)
+            except (ValueError, SluicegateError) as error:
+                errors[name] = error
+                return None
+
+        found = tuple(each for each in self._pool.map(read_one, names) if each is not None)
+        unread = sorted(errors, reverse=True)
+        if unread:
+            count = f"{len(unread)} of {len(names)} {kind} of drivers cannot be read"
+            notes.append(f"{count}; the newest of them: {errors[unread[0]]}")
+        times = (name.removeprefix(folder) for name in unread)
+        return found, [int(time) for time in times if time.isdecimal()]
 
 
 def _opened(store: ObjectStore) -> Log:
