@@ -67,13 +67,41 @@ def run(*arguments: object) -> Result:
 
 def test_list_shows_when_an_epoch_was_decided_and_its_rows(checkpoint: Path) -> None:
     output = run("list", checkpoint).output
-    assert "3  2026-01-07 12:00:00.123  decided" in output
+    assert "3  2026-01-07 12:00:00.123  in doubt" in output
     assert "mysql.t 1,234" in output
 
 
-def test_list_distinguishes_committed_epochs_from_decided_ones(checkpoint: Path) -> None:
+def states(checkpoint: Path) -> dict[int, str]:
+    """Return what `list` says about each epoch."""
+    lines = run("list", checkpoint).output.splitlines()[1:]
+    return {int(line[:8]): line[35:43].strip() for line in lines}
+
+
+def test_list_says_that_an_epoch_is_in_doubt_until_something_shows_that_every_sink_has_it(
+    checkpoint: Path,
+) -> None:
+    """With overlap Spark commits an epoch before any sink has it."""
+    store = LocalObjectStore(checkpoint)
+    log = StoredEpochLog(store)
+    log.create(dataclasses.replace(record(4), overlapped=True))
+    store.create("commits/3", b"v1\n{}")
+    store.create("commits/4", b"v1\n{}")
+    assert states(checkpoint) == {3: "applied", 4: "in doubt"}
+    log.mark_applied(4)
+    assert states(checkpoint) == {3: "applied", 4: "applied"}
+
+
+def test_list_believes_spark_that_committed_an_epoch_without_overlap(checkpoint: Path) -> None:
     LocalObjectStore(checkpoint).create("commits/3", b"v1\n{}")
-    assert "committed" in run("list", checkpoint).output
+    assert states(checkpoint) == {3: "applied"}
+
+
+@pytest.mark.parametrize(("attempt", "state"), [("three", "applied"), ("other", "in doubt")])
+def test_list_believes_the_report_of_the_attempt_that_was_decided(
+    checkpoint: Path, attempt: str, state: str
+) -> None:
+    write_steps(checkpoint, attempt=attempt)
+    assert states(checkpoint) == {3: state}
 
 
 def test_show_prints_attempt_rows_and_staged_bytes(checkpoint: Path) -> None:
@@ -147,15 +175,15 @@ def test_show_of_a_damaged_report_prints_the_rest(checkpoint: Path) -> None:
 
 
 def test_a_report_is_not_listed_as_an_epoch(checkpoint: Path) -> None:
-    before = run("list", checkpoint).output
     write_steps(checkpoint)
-    assert run("list", checkpoint).output == before
+    assert list(states(checkpoint)) == [3]
 
 
 def test_discard_is_stored_and_shown(checkpoint: Path) -> None:
     done = run("discard", checkpoint, 3, SINK, "--why", "the table was dropped", "--yes")
     assert "1,234 rows of mysql.t are discarded" in done.output
     assert "DISCARDED" in run("show", checkpoint, 3).output
+    assert "mysql.t 1,234 DISCARDED" in run("list", checkpoint).output
 
 
 def test_discard_of_an_epoch_that_every_sink_has_is_refused(checkpoint: Path) -> None:

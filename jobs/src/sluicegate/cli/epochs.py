@@ -74,7 +74,11 @@ def epochs() -> None:
 @click.argument("checkpoint")
 @click.option("--last", default=20, help="Number of epochs to list.")
 def list_(checkpoint: str, last: int) -> None:
-    """List the newest decided epochs, newest last, with time, state, staged bytes and rows by sink."""
+    """List the newest decided epochs, newest last, with time, state, staged bytes and rows by sink.
+
+    State: `applied`, every sink has it; `in doubt`, nothing in the checkpoint shows that, and a sink
+    may lack it. The markers in the sinks are not read: `sluicegate epochs show` does that.
+    """
     store = open_store(checkpoint)
     log, lineage = StoredEpochLog(store), read_lineage(store)
     retained, seal = log.decided(), log.seal()
@@ -84,12 +88,16 @@ def list_(checkpoint: str, last: int) -> None:
         else "no lineage: no job of Sluicegate has run on it"
     )
     click.echo(f"{job}; {len(retained)} epochs retained")
+    doubt = _in_doubt(store)
     for epoch in retained[-last:]:
-        record = _read(log, epoch)
-        rows = "  ".join(f"{sink} {record.rows(sink):,}" for sink in record.sinks)
-        state = "committed" if store.read(f"commits/{epoch}") is not None else "decided"
+        record, discarded = _read(log, epoch), log.discarded(epoch)
+        rows = "  ".join(
+            f"{sink} {record.rows(sink):,}{' DISCARDED' if sink in discarded else ''}"
+            for sink in record.sinks
+        )
+        state = "in doubt" if epoch == doubt else "applied"
         size = sum(chunk.size for chunk in record.chunks)
-        click.echo(f"{epoch:>8}  {_when(record)}  {state:<9}  {size:>12,} B  {rows}")
+        click.echo(f"{epoch:>8}  {_when(record)}  {state:<8}  {size:>12,} B  {rows}")
     if seal is not None:
         click.echo(f"{seal.epoch:>8}  sealed: {seal.why}")
 
@@ -177,6 +185,15 @@ def discard(checkpoint: str, epoch: int, sink: str, why: str) -> None:
     click.echo(
         f"{record.rows(sink):,} rows of {sink} {'are' if first else 'were already'} discarded"
     )
+
+
+def _in_doubt(store: ObjectStore) -> int | None:
+    """Return the decided epoch that a sink may lack, None if every sink has each; at most one exists."""
+    record = run_effects(unapplied_record(), log_ports(store))
+    if record is None:
+        return None
+    report = _report(store, record.epoch)
+    return None if report is not None and report.attempt == record.attempt else record.epoch
 
 
 def _read(log: StoredEpochLog, epoch: int) -> EpochRecord:
