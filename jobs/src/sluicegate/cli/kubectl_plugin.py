@@ -163,10 +163,22 @@ def epochs(kubectl: Kubectl, job: str, arguments: tuple[str, ...]) -> None:
 def savepoint(kubectl: Kubectl, job: str, name: str | None, *, stop: bool, timeout_s: int) -> None:
     """Take a savepoint of a job."""
     name = name or savepoint_name(job, _now())
-    manifest = savepoint_manifest(name, job, stop=stop)
+    manifest = json.dumps(savepoint_manifest(name, job, stop=stop), indent=2)
+    create = "create", "--filename=-"
     if stop:  # otherwise the job is started again afterwards, and fails with Sealed
+        kubectl.hand_over(*create, "--dry-run=server", stdin=manifest)
         _change(kubectl, job, Action.SUSPEND)
-    kubectl.change("create", "--filename=-", stdin=json.dumps(manifest, indent=2))
+    try:
+        kubectl.change(*create, stdin=manifest)
+    except SystemExit:
+        if stop:
+            command = shlex.join(["kubectl", "sluicegate", *kubectl.flags, "resume", job])
+            click.echo(
+                f"kubectl did not create Savepoint {name}, and {job} is suspended; without the Savepoint "
+                f"nothing is sealed; check that it does not exist, and start {job} again: {command}",
+                err=True,
+            )
+        raise
     if timeout_s:
         kubectl.change(
             "wait", f"{_SAVEPOINTS}/{name}", "--for=condition=Ready", f"--timeout={timeout_s}s"
