@@ -226,6 +226,12 @@ def test_a_job_is_behind_since_the_oldest_input_that_a_sink_lacks() -> None:
     assert job(done).behind_since_ms == NOW_MS, "it is in doubt since its decision"
 
 
+def test_a_sealed_job_is_not_behind_although_spark_had_planned_an_epoch() -> None:
+    planned = job(epoch(0, at_ms=NOW_MS), planned=1, committed=0)
+    seal = Seal("s", "l", "orders", 1, "moved", NOW_MS)
+    assert replace(planned, seal=seal).behind_since_ms == 0
+
+
 def test_a_job_is_behind_since_its_driver_saw_input_that_its_last_epoch_left() -> None:
     left = replace(report(0), waits_since_ms=NOW_MS - 2 * HOUR_MS)
     done = epoch(0, at_ms=NOW_MS, report=left)

@@ -122,7 +122,9 @@ def test_a_sealed_job_shows_its_seal_and_its_savepoint(tmp_path: Path, console: 
     assert "Sealed before epoch 2" in job.text
     assert "epoch 1" in job.text.partition("Savepoints")[2]
     assert "sealed for a move" in job.text
-    assert "/job/savepoints" not in request(console, "/").body, "a savepoint is no job"
+    fleet = request(console, "/").body
+    assert "/job/savepoints" not in fleet, "a savepoint is no job"
+    assert re.search(r'data-label="lag">\u2013</td>', fleet), "its input is that of another job"
 
 
 def test_a_restored_job_shows_where_it_comes_from(tmp_path: Path, console: ASGIApp) -> None:

@@ -229,8 +229,10 @@ class JobFacts:
         """Since when input waits that some sink lacks, 0 if there is none or it is unknown.
 
         Input that Spark has not planned counts if the driver saw it when its last epoch was planned,
-        as in the metric (`sluicegate.oldest_input`).
+        as in the metric (`sluicegate.oldest_input`). Of a sealed lineage the input is that of another job.
         """
+        if self.seal is not None:
+            return 0
         applied = self.every_sink_has
         seen = next((report for report in self.reports if report.epoch == applied), None)
         times_ms = (int(seen.waits_since_ms) if seen else 0, self._planned_since_ms)
