@@ -136,6 +136,13 @@ FAULTS: Final[Mapping[str, Sequence[Fault]]] = {
             [
                 _stalled("Suspended"),
                 _stalled("Finished"),
+                # resumed after a day: its age counts from then, and its first epoch takes 10 minutes
+                {
+                    f"sluicegate_job_epoch_age_seconds{{{JOB}}}": "86400x10 0+60x10 0x40",
+                    f'sluicegate_job_phase{{{JOB}, phase="Suspended"}}': "1x10 _x50",
+                    f'sluicegate_job_phase{{{JOB}, phase="Starting"}}': "_x11 1x7 _x42",
+                    f'sluicegate_job_phase{{{JOB}, phase="Running"}}': "_x19 1x41",
+                },
                 # idle: its age is a sawtooth
                 {
                     f"sluicegate_job_epoch_age_seconds{{{JOB}}}": "30x60",

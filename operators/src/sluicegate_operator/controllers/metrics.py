@@ -26,6 +26,8 @@ from sluicegate_operator.kube.resource import Key
 from sluicegate_operator.kube.work_queue import WorkQueue
 from sluicegate_operator.reconcile.upgrade_queue import waiting_since
 
+_IDLE = ("Suspended", "Waiting", "Finished", "Failed")
+"""The phases of a job that is not to make progress."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
@@ -132,9 +134,9 @@ class Metrics:
     def job_observed(self, key: Key, job: JobResource | None) -> None:
         """Export a job's state; None: it no longer exists, and its series are removed."""
         if job is not None:
-            self._jobs.statuses[key] = job.status
+            self._jobs.observe(key, job.status)
             return
-        self._jobs.statuses.pop(key, None)
+        self._jobs.forget(key)
         for metric in (self._restarts, self._failures):
             metric.remove_by_labels({"namespace": key[0], "job": key[1]})
 
@@ -210,7 +212,22 @@ class _JobCollector(Collector):
     """Computes the metrics of jobs at each scrape, if they are to be exported."""
 
     exported: bool = False
-    statuses: dict[Key, StreamingJobStatus] = field(default_factory=dict)
+    _statuses: dict[Key, StreamingJobStatus] = field(default_factory=dict)
+    _resumed: dict[Key, float] = field(default_factory=dict)
+    """When a job left a phase in which it makes no progress, in seconds since 1970, if that was observed.
+
+    A restart of a driver does not count: a job whose drivers fail one after the other makes no progress.
+    """
+
+    def observe(self, key: Key, status: StreamingJobStatus) -> None:
+        before = self._statuses.get(key)
+        if before is not None and before.phase in _IDLE and status.phase not in _IDLE:
+            self._resumed[key] = time.time()
+        self._statuses[key] = status
+
+    def forget(self, key: Key) -> None:
+        self._statuses.pop(key, None)
+        self._resumed.pop(key, None)
 
     def collect(self) -> Iterable[Metric]:
         labels = ["namespace", "job"]
@@ -219,7 +236,7 @@ class _JobCollector(Collector):
         )
         age = GaugeMetricFamily(
             "sluicegate_job_epoch_age_seconds",
-            "Time since the last progress of a job in its status",
+            "Time since the last progress of a job in its status, or since it was resumed after that",
             labels=labels,
         )
         attempt = GaugeMetricFamily(
@@ -231,14 +248,15 @@ class _JobCollector(Collector):
             labels=labels,
         )
         counts = dict.fromkeys(PHASES, 0) if self.exported else {}
-        for key, status in list(self.statuses.items()) if self.exported else ():
+        for key, status in list(self._statuses.items()) if self.exported else ():
             counts[status.phase] += 1
             phase.add_metric([*key, status.phase], 1)
             attempt.add_metric(list(key), status.attempt)
             if status.standby is not None:
                 standby.add_metric(list(key), int(status.standby.state == READY))
             if status.checkpoint.last_epoch_time is not None:
-                age.add_metric(list(key), max(0.0, time.time() - status.checkpoint.last_epoch_time))
+                since = max(status.checkpoint.last_epoch_time, self._resumed.get(key, 0.0))
+                age.add_metric(list(key), max(0.0, time.time() - since))
         jobs = GaugeMetricFamily("sluicegate_jobs", "Jobs in each phase", labels=["phase"])
         for name, count in counts.items():
             jobs.add_metric([name], count)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import time
 from typing import cast
 
 import pytest
@@ -92,3 +94,37 @@ def test_the_leader_exports_savepoints_volumes_and_waiting_upgrades(series: str)
     caches = caches_of_a_shop()
     assert series in exported(caches, leader=True)
     assert series not in exported(caches, leader=False)
+
+
+DAY_S = 86_400.0
+LAST_PROGRESS = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()
+
+
+def age_after(monkeypatch: pytest.MonkeyPatch, *phases: str) -> float | None:
+    """Return the exported age of a job that passed through some phases, a minute each, since yesterday."""
+    metrics = Metrics()
+    metrics.set_leader(True)
+    progress = {
+        "checkpoint": {"number": 1, "lastEpoch": 4, "lastEpochTime": "2026-01-01T00:00:00Z"}
+    }
+    for minute, phase in enumerate(phases):
+        monkeypatch.setattr(time, "time", lambda at=minute: LAST_PROGRESS + DAY_S + 60 * at)
+        jobs = Caches(cast("Api", None)).jobs
+        jobs.put(body(STREAMING_JOB, "clicks", MINIMAL_JOB, {**progress, "phase": phase}))
+        metrics.job_observed(("shop", "clicks"), jobs.get(("shop", "clicks")))
+    labels = {"namespace": "shop", "job": "clicks"}
+    return metrics.registry.get_sample_value("sluicegate_job_epoch_age_seconds", labels)
+
+
+@pytest.mark.parametrize("idle", ["Suspended", "Waiting", "Finished", "Failed"])
+def test_a_job_that_was_resumed_has_no_age_of_its_last_run(
+    monkeypatch: pytest.MonkeyPatch, idle: str
+) -> None:
+    """SluicegateJobStalled would otherwise fire for a healthy job whose start takes some minutes."""
+    assert age_after(monkeypatch, idle, "Starting", "Running", "Running") == 120
+
+
+def test_a_job_whose_drivers_are_restarted_ages_since_its_last_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert age_after(monkeypatch, "Running", "Restarting", "Starting", "Running") == DAY_S + 180
