@@ -38,11 +38,9 @@ class DriverChecks:
         Raises:
             ApiError: the API server did not answer, or the operator may not read accounts.
         """
-        if not job.deleted:
-            refused = self.path_problem(job) or validate(job.name, spec)
-            if refused is not None:
-                return refused
-        return await self._account_problem(job, spec)
+        path_problem = None if job.deleted else self.path_problem(job)
+        refused = path_problem or validate(job.name, spec)
+        return refused or await self._account_problem(job, spec)
 
     def path_problem(self, job: Job) -> SettingsInvalid | None:
         """Return why nothing may write to a job's path or delete it, or None."""

@@ -46,7 +46,7 @@ from sluicegate_operator.pods.driver import driver_pod, validate
 from sluicegate_operator.pods.network import network_policy
 from sluicegate_operator.reconcile import actions as do
 from sluicegate_operator.reconcile.context import reject_spec
-from sluicegate_operator.reconcile.observed import Job, Node, Refusal
+from sluicegate_operator.reconcile.observed import Job, Node, Observed, Refusal
 from sluicegate_operator.reconcile.schedule import validate_schedule
 from sluicegate_operator.reconcile.storage_tasks import Delete
 from sluicegate_operator.reconcile.streaming_job.acceptance import accepted_spec
@@ -184,14 +184,24 @@ class JobController(Controller[JobResource]):
         outcome = reconcile_job(job, dataclasses.replace(observed, upgrade_queued=queued), now)
         if resource.status.upgrade is None and outcome.status.upgrade is not None:
             self.upgrades.reserve((job.namespace, job.name))
+        return await self._checked(job, observed, outcome, now)
+
+    async def _checked(
+        self, job: Job, observed: Observed, outcome: JobOutcome, now: float
+    ) -> JobOutcome:
+        """Return an outcome without the drivers that are refused."""
         for action in outcome.actions:
-            if isinstance(action, do.CreateDriver):
-                error = await self.checks.problem(job, action.spec)
-                if error is not None and action.standby:
-                    return self._without_standby(job, outcome, action, error)
-                if error is not None:  # nothing of the outcome is kept: no attempt was begun
-                    retry_at = now + _ACCOUNT_RETRY_S
-                    return reject_spec(resource.status, job.generation, error, now, retry_at)
+            if not isinstance(action, do.CreateDriver):
+                continue
+            error = await self.checks.problem(job, action.spec)
+            if error is not None and action.standby:
+                return self._without_standby(job, outcome, action, error)
+            retry_at = now + _ACCOUNT_RETRY_S
+            if error is not None and job.deleted:  # the conditions say how it goes without a driver
+                observed = dataclasses.replace(observed, spec_error=str(error), spec_missing=True)
+                return dataclasses.replace(reconcile_job(job, observed, now), requeue_at=retry_at)
+            if error is not None:  # nothing of the outcome is kept: no attempt was begun
+                return reject_spec(job.status, job.generation, error, now, retry_at)
         return outcome
 
     def _without_standby(
@@ -378,8 +388,6 @@ def _spec_error(resource: JobResource) -> SettingsInvalid | None:
     spec = resource.spec
     if isinstance(spec, SettingsInvalid):
         return spec
-    if resource.meta.deleted:
-        return None
     return validate(resource.meta.name, spec) or validate_schedule(spec.schedule)
 
 

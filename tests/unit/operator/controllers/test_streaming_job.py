@@ -43,6 +43,7 @@ class ScriptedApi:
         self.events: list[str] = []
         self.messages: list[str] = []
         self.preconditions: list[dict[str, str]] = []
+        self.created_pods: list[dict[str, Any]] = []
         self.version = 100
 
     async def request(self, method: str, path: str, body: Any = None, **_: Any) -> dict[str, Any]:
@@ -60,6 +61,7 @@ class ScriptedApi:
         if method == "POST" and path.endswith("/pods"):
             if self.refuse is not None:
                 raise self.refuse
+            self.created_pods.append(body)
             self.version += 1
             uid = f"u-{self.version}"
             added = {
