@@ -264,6 +264,18 @@ DELETION = (
         ["DeleteCheckpoint"],
     ),
     RuleCase(
+        "with skip-apply a checkpoint is deleted although it has an epoch that is not applied",
+        job(
+            DELETES_CHECKPOINT,
+            stopped(DELETES_CHECKPOINT, all_epochs_applied=False),
+            deleted=True,
+            skip_apply=True,
+        ),
+        observed(),
+        "Deleting",
+        ["DeleteCheckpoint"],
+    ),
+    RuleCase(
         "the deletion of a checkpoint is waited for",
         job(DELETES_CHECKPOINT, stopped(DELETES_CHECKPOINT), deleted=True),
         observed(checkpoint_exists=True),

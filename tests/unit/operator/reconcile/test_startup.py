@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api.streaming_job_settings import StartupSettings
 from sluicegate_operator.api.streaming_job_status import StartupStatus, StreamingJobStatus
 from sluicegate_operator.reconcile.observed import NAMESPACE_TERMINATING, Node, Refusal
@@ -265,16 +266,25 @@ def test_reason_of_earlier_pods_lasts_until_a_driver_runs() -> None:
     assert not event_reasons(second)
 
 
-def test_job_in_a_namespace_that_is_being_deleted_is_released_without_its_last_epoch() -> None:
-    """No pod can be created there any more, so waiting for an apply-only driver would never end."""
-    status = requested(all_epochs_applied=False, phase="Deleting")
+@pytest.mark.parametrize("on_cancel", ["retain", "delete"])
+def test_job_in_a_namespace_that_is_being_deleted_is_released_without_its_last_epoch(
+    on_cancel: str,
+) -> None:
+    """No pod can be created there any more, so waiting for an apply-only driver would never end.
+
+    The epoch stays in the checkpoint, as the Event says.
+    """
+    wanted = spec(epochs=EpochSettings(on_cancel=on_cancel))
+    status = requested(wanted, all_epochs_applied=False, phase="Deleting")
     status = dataclasses.replace(
         status, driver=dataclasses.replace(status.driver, mode="ApplyOnly")
     )
     refusal = Refusal(1, 1, NAMESPACE_TERMINATING, "because it is being terminated")
-    outcome = decide(job(status=status, deleted=True), observed(refusal=refusal))
+    outcome = decide(job(wanted, status, deleted=True), observed(refusal=refusal))
     assert action_names(outcome) == ["RemoveFinalizer"]
     assert event_reasons(outcome) == [NAMESPACE_TERMINATING, "ApplySkipped"]
+    again = decide(job(wanted, outcome.status, deleted=True), observed(), NOW + 600)
+    assert action_names(again) == ["RemoveFinalizer"]
 
 
 def test_job_that_is_not_deleted_keeps_trying_in_such_a_namespace() -> None:

@@ -69,11 +69,11 @@ def _apply_decided_epochs(context: JobContext) -> None:
 def _skip_apply(context: JobContext) -> None:
     """Give up applying, because the namespace is being deleted and admits no pod any more."""
     context.set_driver(state=TERMINATED)
-    if not context.status.all_epochs_applied:
+    if not (context.status.all_epochs_applied or context.job.skip_apply):
         context.emit_event(
             "ApplySkipped",
             "the namespace is being deleted and admits no pods: a sink may lack a decided epoch, which "
-            "stays in the checkpoint. Delete jobs before their namespace",
+            "stays in the checkpoint, whatever epochs.onCancel says. Delete jobs before their namespace",
             warning=True,
         )
 
@@ -107,7 +107,9 @@ def _retry_due(context: JobContext) -> bool:
 
 
 def _release(context: JobContext) -> None:
-    delete = context.spec.epochs.on_cancel == "delete"
+    # an epoch that could not be applied in a terminating namespace is nowhere else
+    disposable = context.status.all_epochs_applied or context.job.skip_apply
+    delete = context.spec.epochs.on_cancel == "delete" and disposable
     if delete and context.observed.checkpoint_exists is not False:
         context.add_action(DeleteCheckpoint(context.job.uid))
         context.wait("DeletingCheckpoint", "everything below the job's path is being deleted")
