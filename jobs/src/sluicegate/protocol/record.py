@@ -261,7 +261,7 @@ class Seal:
         lineage: the sealed lineage.
         job: the job's name.
         epoch: the first epoch that can never be decided.
-        why: the reason, for people.
+        why: the reason, for people, with the address of the savepoint that moved the job.
         sealed_at_ms: the creator's clock in ms since 1970, informational.
     """
 

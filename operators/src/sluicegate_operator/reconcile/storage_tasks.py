@@ -13,10 +13,11 @@ from typing import Any
 
 from sluicegate.errors import SluicegateError
 
-COPY, SEAL, REQUEST = "copy", "seal", "request"
+COPY, SEAL, REQUEST, FINISH = "copy", "seal", "request", "finish"
 """How a savepoint is taken. COPY copies the checkpoint, whether its job runs or not. SEAL copies the
 checkpoint of a stopped job and closes it. REQUEST asks the driver of a running job to stop, copy its
-checkpoint and close it."""
+checkpoint and close it. FINISH copies a checkpoint that an earlier attempt of the same savepoint has
+closed."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class TakeSavepoint:
     Args:
         checkpoint: address of the job's checkpoint.
         folder: used by this savepoint alone.
-        method: COPY, SEAL or REQUEST.
+        method: COPY, SEAL, REQUEST or FINISH.
         accept_timeout_s: how long the driver may take to accept a REQUEST.
     """
 

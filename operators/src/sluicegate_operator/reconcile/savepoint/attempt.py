@@ -29,6 +29,7 @@ from sluicegate_operator.reconcile.observed import Job, Savepoint, SavepointObse
 from sluicegate_operator.reconcile.readiness import readiness
 from sluicegate_operator.reconcile.storage_tasks import (
     COPY,
+    FINISH,
     REQUEST,
     SEAL,
     Done,
@@ -41,6 +42,7 @@ from sluicegate_operator.reconcile.storage_tasks import (
     TakeSavepoint,
 )
 from sluicegate_operator.reconcile.streaming_job.context import FOR_SAVEPOINT
+from sluicegate_operator.reconcile.streaming_job.failures import SEALED
 
 
 def _names(*errors: type[Exception]) -> frozenset[str]:
@@ -68,6 +70,10 @@ MAX_FAILURES = 10
 
 _FINAL_FOR_UPGRADE = _names(SavepointRefused, NotStopped)
 """Errors that end an upgrade's savepoint: the upgrade continues without it instead of waiting."""
+
+_NOT_COMPLETED = PERMANENT | _names(SavepointRefused)
+"""Errors after which a savepoint that was given up is not completed: its checkpoint is broken, or was
+sealed by another one."""
 
 _ACCEPT_TIMEOUT_S, _TASK_TIMEOUT_S = 60.0, 3600.0
 
@@ -143,13 +149,16 @@ def _record_success(context: SavepointContext, result: SavepointTaken) -> None:
 
 def _record_failure(context: SavepointContext, state: FailedTask) -> None:
     """Count an attempt that failed, and schedule the next one or give up."""
-    final_for_upgrade = context.savepoint.attempt is not None and state.kind in _FINAL_FOR_UPGRADE
+    needed = is_only_continuation(context)
+    final = _NOT_COMPLETED if needed else _FINAL_FOR_UPGRADE
+    final_for_upgrade = context.savepoint.attempt is not None and state.kind in final
     counts = final_for_upgrade or state.kind not in RETRIABLE
     failures = context.status.failures + (1 if counts else 0)
     attempts = context.status.attempts + 1
     context.set(attempts=attempts, failures=failures)
     context.set(failed_time=round(state.at, 3), last_error=state.summary)
-    if state.kind in PERMANENT or final_for_upgrade or failures >= MAX_FAILURES:
+    exhausted = failures >= MAX_FAILURES and not needed
+    if state.kind in PERMANENT or final_for_upgrade or exhausted:
         _give_up(context, state.kind, state.summary)
         return
     context.set(next_retry_time=round(state.at + backoff(attempts), 3))
@@ -170,7 +179,8 @@ def attempt_savepoint(context: SavepointContext) -> None:
         if task.folder == status.folder and isinstance(state, Running):
             context.taking = True
             return
-    if savepoint.attempt is not None and not _upgrade_waits(context, savepoint.attempt):
+    wanted = savepoint.attempt is None or _upgrade_waits(context, savepoint.attempt)
+    if not (wanted or is_only_continuation(context)):
         _give_up(context, "NotWanted", f"job {context.spec.job} has continued without it")
         return
     job, source, target = context.observed.job, context.source, context.target
@@ -216,6 +226,27 @@ def _upgrade_waits(context: SavepointContext, attempt: int) -> bool:
     return named and job.status.attempt == attempt
 
 
+def is_only_continuation(context: SavepointContext) -> bool:
+    """Return whether the job stands still because this Savepoint of its upgrade may have sealed its checkpoint.
+
+    The upgrade had given it up, but no driver can go on with a sealed checkpoint.
+    """
+    job, savepoint = context.observed.job, context.savepoint
+    of_job = savepoint.attempt is not None and job is not None and _is_same_job(savepoint, job)
+    if job is None or job.deleted or not of_job:
+        return False
+    status = job.status
+    idle = status.driver.state not in (REQUESTED, ACTIVE) and status.upgrade is None
+    sealed = status.failure_reason == SEALED
+    return idle and sealed and savepoint.name in status.checkpoint.abandoned_savepoints
+
+
+def may_be_completed(context: SavepointContext) -> bool:
+    """Return whether a savepoint that was given up is to be attempted again for a job that needs it."""
+    reason = context.status.failure_reason
+    return bool(reason) and reason not in _NOT_COMPLETED and is_only_continuation(context)
+
+
 def _volume_problem(context: SavepointContext, job: Job) -> tuple[str, str] | None:
     """Return why the volumes are not usable, or None.
 
@@ -242,6 +273,8 @@ def _method(context: SavepointContext, job: Job) -> str | None:
     """Return how the savepoint is to be taken; None: not while the driver changes its state."""
     if not context.spec.stop:
         return COPY
+    if is_only_continuation(context):
+        return FINISH
     driver = job.status.driver
     if driver.state not in (REQUESTED, ACTIVE):
         return SEAL

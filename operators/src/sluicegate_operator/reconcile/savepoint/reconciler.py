@@ -25,6 +25,7 @@ from sluicegate_operator.reconcile.observed import Savepoint, SavepointObserved
 from sluicegate_operator.reconcile.savepoint.attempt import (
     SavepointContext,
     attempt_savepoint,
+    may_be_completed,
     record_attempts,
 )
 from sluicegate_operator.reconcile.schedule import due_tick, is_too_late
@@ -68,7 +69,8 @@ def reconcile_savepoint(
     kept = savepoint.has_finalizer and bool(context.status.pending_deletion)
     wanted = savepoint.spec.reclaim_policy == DELETE or kept or bool(observed.needed_by)
     context.set_finalizer(wanted=wanted, present=savepoint.has_finalizer)
-    if savepoint.generation != savepoint.status.observed_generation:
+    edited = savepoint.generation != savepoint.status.observed_generation
+    if edited or may_be_completed(context):
         # a person who changes the spec wants another attempt
         context.set(failure_reason="", failures=0, next_retry_time=None)
     _plan(context)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
 from sluicegate_operator.reconcile.actions import DeleteJob
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
+from sluicegate_operator.reconcile.streaming_job.failures import SEALED
 
 _ENDED = ("Finished", "Failed")
 """Phases in which only a person can start the job again."""
@@ -33,9 +34,11 @@ def expire(context: JobContext, before: StreamingJobStatus) -> None:
 def _is_held(context: JobContext) -> bool:
     """Return whether an ended job may still be needed.
 
-    Its spec was edited into an invalid one, a driver that was replaced may be alive, or a Savepoint is still
-    to be copied from its checkpoint.
+    Its spec was edited into an invalid one, a driver that was replaced may be alive, a Savepoint is still to
+    be copied from its checkpoint, or one that its upgrade gave up may have sealed the checkpoint.
     """
-    observed = context.observed
+    observed, status = context.observed, context.status
     pending = any(one.phase == "Pending" for one in observed.savepoints.values())
-    return bool(observed.spec_error or context.status.unconfirmed_attempts or pending)
+    late = observed.savepoints.keys() & {*status.checkpoint.abandoned_savepoints}
+    moved = status.failure_reason == SEALED and late
+    return bool(observed.spec_error or status.unconfirmed_attempts or pending or moved)

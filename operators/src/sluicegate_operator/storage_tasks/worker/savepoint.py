@@ -18,6 +18,7 @@ from sluicegate.storage.lineage import read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
 from sluicegate_operator.reconcile.storage_tasks import (
     COPY,
+    FINISH,
     REQUEST,
     Dispose,
     Disposed,
@@ -37,14 +38,23 @@ def take(task: TakeSavepoint) -> SavepointTaken:
 
     Raises:
         RequestNotAccepted, NotAnswered, NotStopped: by the driver that received a request.
+        SavepointRefused: FINISH, and this savepoint has not sealed the checkpoint.
         SluicegateError: see `take_savepoint`.
     """
     found = _find(task)
     if found is not None:
         return found
     checkpoint = open_store(task.checkpoint)
-    if task.method == REQUEST and StoredEpochLog(checkpoint).seal() is None:
+    seal = StoredEpochLog(checkpoint).seal()
+    if task.method == REQUEST and seal is None:
         return _request(task, checkpoint)
+    if task.method == FINISH and (seal is None or f" {task.folder}/" not in seal.why):
+        state = "is not sealed" if seal is None else f"was sealed by another savepoint ({seal.why})"
+        raise SavepointRefused(
+            f"{task.checkpoint} {state}",
+            data="nothing was changed",
+            do="restore the savepoint that sealed the checkpoint",
+        )
     savepoint = take_savepoint(checkpoint, task.folder, seal=task.method != COPY)
     assert savepoint.manifest is not None
     return _result(savepoint, savepoint.manifest)
