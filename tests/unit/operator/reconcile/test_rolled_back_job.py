@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 
+from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api.streaming_job_status import APPLY_ONLY, UpgradeStatus
 from sluicegate_operator.reconcile.actions import CreateDriver
-from tests.unit.operator.builders import NOW, alive, dead, job, observed, pod
+from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod
 from tests.unit.operator.rollback_builders import (
     NEW,
     NEWER,
@@ -21,7 +22,7 @@ from tests.unit.operator.rollback_builders import (
     terminated,
     trial,
 )
-from tests.unit.operator.rule_cases import RuleCase, check, decide
+from tests.unit.operator.rule_cases import RuleCase, action_names, check, decide
 
 ROLLED_BACK = (
     RuleCase(
@@ -159,3 +160,21 @@ def test_rollback_keeps_settings_that_no_driver_sees() -> None:
     (created,) = [a for a in outcome.actions if isinstance(a, CreateDriver)]
     assert created.spec == dataclasses.replace(STABLE, progress_deadline_s=77.0)
     assert created.spec_hash == STABLE.running_hash()
+
+
+@pytest.mark.parametrize(
+    ("before", "newest", "action"),
+    [("delete", "retain", "RemoveFinalizer"), ("retain", "delete", "DeleteCheckpoint")],
+)
+def test_a_deletion_does_with_the_checkpoint_what_the_resource_says(
+    before: str, newest: str, action: str
+) -> None:
+    """The stable spec may be of before the edit that was meant to keep the data."""
+    old = dataclasses.replace(STABLE, epochs=EpochSettings(on_cancel=before))
+    new = dataclasses.replace(NEW, epochs=EpochSettings(on_cancel=newest))
+    back = rolled_back(of=new)
+    status = ended(
+        old, last_stable_spec=stable(old), rollback=back, all_epochs_applied=True, phase="Deleting"
+    )
+    outcome = decide(job(new, status, deleted=True, generation=2), observed())
+    assert action_names(outcome) == [action]

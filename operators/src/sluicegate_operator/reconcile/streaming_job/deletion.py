@@ -109,7 +109,8 @@ def _retry_due(context: JobContext) -> bool:
 def _release(context: JobContext) -> None:
     # an epoch that could not be applied in a terminating namespace is nowhere else
     disposable = context.status.all_epochs_applied or context.job.skip_apply
-    delete = context.spec.epochs.on_cancel == "delete" and disposable
+    # the resource decides, also after a rollback: the stable spec may be of before an edit to Retain
+    delete = context.job.spec.epochs.on_cancel == "delete" and disposable
     if delete and context.observed.checkpoint_exists is not False:
         context.add_action(DeleteCheckpoint(context.job.uid))
         context.wait("DeletingCheckpoint", "everything below the job's path is being deleted")
