@@ -53,7 +53,8 @@ def driver_pod_of(body: Json) -> DriverPod:
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     node = (body.get("spec") or {}).get("nodeName", "")
     conditions = [(one["type"], one["status"]) for one in status.get("conditions") or ()]
-    state = _driver_state(status)
+    container = _driver_container(status)
+    state: Json = container.get("state") or {}
     running, ended = state.get("running") or {}, state.get("terminated") or {}
     waiting, waiting_message = _waiting(status, state)
     code = ended.get("exitCode")
@@ -69,7 +70,7 @@ def driver_pod_of(body: Json) -> DriverPod:
         checkpoint_number=_number(labels.get(api_labels.CHECKPOINT)) or 1,
         running_at=parse_instant(began),
         ended_at=parse_instant(ended.get("finishedAt")),
-        exit_code=code,
+        exit_code=None if _never_started(container, ended) else code,
         message=_message(ended, status),
         waiting=waiting,
         waiting_message=waiting_message,
@@ -106,12 +107,23 @@ def node_of(body: Json) -> Node:
     )
 
 
-def _driver_state(status: Json) -> Json:
-    """Return the state of the driver's container; a pod with only one container needs no name."""
+def _driver_container(status: Json) -> Json:
+    """Return the status of the driver's container; a pod with only one container needs no name."""
     states = status.get("containerStatuses") or []
     ours = [one for one in states if one.get("name") == api_labels.DRIVER] or states[:1]
-    state: Json = ours[0].get("state") or {} if ours else {}
-    return state
+    container: Json = ours[0] if ours else {}
+    return container
+
+
+def _never_started(container: Json, ended: Json) -> bool:
+    """Return whether a container with an exit code was never started.
+
+    A kubelet reports exit code 137 for each container that it cannot find when the pod ends. Of one that was
+    known to run it has a last state, or it has counted a restart.
+    """
+    unknown = ended.get("reason") == "ContainerStatusUnknown" and not ended.get("startedAt")
+    ran = (container.get("lastState") or {}).get("terminated") or container.get("restartCount")
+    return unknown and not ran
 
 
 def _waiting(status: Json, state: Json) -> tuple[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from sluicegate_operator.controllers.decode import driver_pod_of
 from sluicegate_operator.reconcile.observed import Pod
 
@@ -20,6 +22,8 @@ def container(name: str, **state: Any) -> dict[str, Any]:
     return {"name": name, "state": state}
 
 
+UNKNOWN = {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None}
+"""What a kubelet reports of a container that it cannot find when the pod ends, started or not."""
 DRIVER_WAITS = container("driver", waiting={"reason": "PodInitializing"})
 
 
@@ -79,3 +83,22 @@ def test_a_standby_is_one_until_its_label_is_removed() -> None:
     assert found({"sluicegate.dev/standby": "true"}, ready) == (True, True, False)
     assert found({}, ready, promoted) == (False, True, True)
     assert found({}) == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [{"lastState": {"terminated": UNKNOWN}}, {"restartCount": 1}],
+    ids=["it used to be running", "it is gone"],
+)
+def test_a_lost_container_that_has_run_has_an_exit_code(before: dict[str, Any]) -> None:
+    found = pod(
+        phase="Failed", containerStatuses=[container("driver", terminated=UNKNOWN) | before]
+    )
+    assert (found.exit_code, found.running_at, found.dead) == (137, None, True)
+
+
+def test_a_container_that_was_never_started_has_no_exit_code() -> None:
+    """Such as one whose image was not pulled: it has decided nothing."""
+    status = container("driver", terminated=UNKNOWN) | {"lastState": {}, "restartCount": 0}
+    found = pod(phase="Failed", reason="Evicted", containerStatuses=[status])
+    assert (found.exit_code, found.dead) == (None, True)

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from sluicegate.settings.restart import RestartSettings
-from sluicegate_operator.reconcile.observed import Node
+from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
+from sluicegate_operator.reconcile.observed import Node, Pod, Progress
 from tests.unit.operator.builders import (
     BACKOFF,
     NOW,
@@ -276,3 +277,36 @@ def test_a_driver_lost_before_it_was_seen_running_may_have_decided_an_epoch() ->
     lost = pod(phase="Pending", running_at=None, progress=None, node=Node(gone=True))
     outcome = decide(job(status=dataclasses.replace(status, driver=driver)), observed(lost))
     assert not outcome.status.all_epochs_applied
+
+
+def never_seen_running() -> StreamingJobStatus:
+    """Return the status of a job whose driver the operator has not seen running."""
+    status = alive(all_epochs_applied=True)
+    return dataclasses.replace(status, driver=dataclasses.replace(status.driver, start_time=None))
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        dead(137, running_at=None, progress=None),
+        dead(None, running_at=None, progress=Progress(NOW - 60, 41)),
+    ],
+    ids=["an exit code without a start", "progress without a start"],
+)
+def test_a_driver_whose_start_is_unknown_may_have_decided_an_epoch(lost: Pod) -> None:
+    """Its kubelet lost its container, and the operator was down while it ran."""
+    outcome = decide(job(status=never_seen_running()), observed(lost))
+    assert not outcome.status.all_epochs_applied
+
+
+@pytest.mark.parametrize(
+    "never_ran",
+    [
+        dead(None, running_at=None, progress=None, init_failure="init container x: exit code 1"),
+        dead(None, running_at=None, progress=None, terminating=True),
+    ],
+    ids=["its init container failed", "its image was never pulled"],
+)
+def test_a_driver_that_never_ran_has_decided_nothing(never_ran: Pod) -> None:
+    outcome = decide(job(status=never_seen_running()), observed(never_ran))
+    assert outcome.status.all_epochs_applied

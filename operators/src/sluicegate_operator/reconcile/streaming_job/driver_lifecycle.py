@@ -254,7 +254,8 @@ def _record_end(context: JobContext, pod: Pod, end: failures.DriverEnd) -> None:
     began = context.driver.start_time
     ended = pod.ended_at if pod.ended_at is not None else context.now
     context.set_driver(state=TERMINATED)
-    if began is not None or pod.lost:
+    reported = pod.exit_code is not None or pod.progress is not None
+    if began is not None or pod.lost or reported:
         # a checkpoint is sealed only when every decided epoch is in every sink
         context.set(all_epochs_applied=pod.exit_code == 0 or end.reason == failures.SEALED)
     if end.message:
