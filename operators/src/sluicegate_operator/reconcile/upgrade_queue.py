@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from sluicegate_operator.api.conditions import FALSE, TRUE
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
+from sluicegate_operator.reconcile.observed import READY
 from sluicegate_operator.reconcile.pause import PAUSED
 
 UPGRADE_QUEUED = "UpgradeQueued"
@@ -22,17 +23,24 @@ UPGRADE_QUEUED = "UpgradeQueued"
 
 Key = tuple[str, str]
 
+_HALTED = ("OldDriverAlive", "NotEnding", "BackingOff")
+"""Reasons of Ready for which an upgrade waits: for a person or a node, or until a failed driver is replaced."""
+
 
 def is_under_way(spec: StreamingJobSpec, status: StreamingJobStatus) -> bool:
     """Return whether a job that is not being deleted counts against the limit.
 
     One whose upgrade cannot go on by itself does not, or a few of them would stop all upgrades: it is
-    suspended, paused or failed, its node does not respond, or its volume is not ready.
+    suspended, paused or failed, its old driver or node does not respond, its volume is not ready, or the
+    driver that applies its decided epochs does not start or fails.
     """
     if status.upgrade is None or spec.suspend or status.failure_reason:
         return False
+    if status.startup is not None and not status.driver.stop_reason:
+        return False
     now = {one.type: one.status for one in status.conditions}
-    halted = TRUE in (now.get("NodeLost"), now.get(PAUSED))
+    halted = any(one.type == READY and one.reason in _HALTED for one in status.conditions)
+    halted = halted or TRUE in (now.get("NodeLost"), now.get(PAUSED))
     return not halted and now.get("VolumeReady") != FALSE
 
 

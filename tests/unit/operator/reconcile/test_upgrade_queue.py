@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from sluicegate_operator.api.conditions import Condition
-from sluicegate_operator.api.streaming_job_status import StreamingJobStatus, UpgradeStatus
+from sluicegate_operator.api.streaming_job_status import (
+    APPLY_ONLY,
+    StartupStatus,
+    StreamingJobStatus,
+    UpgradeStatus,
+)
+from sluicegate_operator.reconcile.observed import Refusal
 from sluicegate_operator.reconcile.pause import reconcile_pause
 from sluicegate_operator.reconcile.upgrade_queue import (
     UPGRADE_QUEUED,
@@ -16,13 +22,14 @@ from sluicegate_operator.reconcile.upgrade_queue import (
     next_in_order,
     waiting_since,
 )
-from tests.unit.operator.builders import NOW, alive, ended, job, observed, pod, spec
+from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod, spec
 from tests.unit.operator.rule_cases import RuleCase, check, decide
 
 NEW = spec(image="jobs:2")
 BUSY = "at most 20 at a time"
 UNDER_WAY = UpgradeStatus(mode="LastState")
 STATELESS = spec(image="jobs:2", upgrade_mode="Stateless")
+REFUSED = StartupStatus(reason="QuotaExceeded", message="pods=0", since=NOW, tries=9)
 
 RULES = [
     RuleCase(
@@ -122,9 +129,9 @@ def test_a_paused_job_does_not_wait_and_keeps_its_place() -> None:
     assert waiting_since(NEW, resumed.status) == NOW
 
 
-def has(kind: str, status: str) -> tuple[Condition, ...]:
+def has(kind: str, status: str, reason: str = "X") -> tuple[Condition, ...]:
     """Return conditions with one."""
-    return (Condition(type=kind, status=status, reason="X", last_transition_time=NOW),)
+    return (Condition(type=kind, status=status, reason=reason, last_transition_time=NOW),)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +145,12 @@ def has(kind: str, status: str) -> tuple[Condition, ...]:
         (False, {"conditions": has("VolumeReady", "False")}, False),
         (False, {"conditions": has("Paused", "True")}, False),
         (False, {"conditions": has("Paused", "False")}, True),
+        (False, {"startup": REFUSED}, False),
+        (False, {"startup": REFUSED, "stop_reason": "Upgrade"}, True),
+        (False, {"conditions": has("Ready", "False", "OldDriverAlive")}, False),
+        (False, {"conditions": has("Ready", "False", "NotEnding")}, False),
+        (False, {"conditions": has("Ready", "False", "BackingOff")}, False),
+        (False, {"conditions": has("Ready", "False", "TakingSavepoint")}, True),
     ],
     ids=[
         "running",
@@ -148,6 +161,12 @@ def has(kind: str, status: str) -> tuple[Condition, ...]:
         "volume not ready",
         "paused",
         "resumed",
+        "refused",
+        "a driver that does not start is stopped",
+        "an older driver is alive",
+        "not ending",
+        "backing off",
+        "taking a savepoint",
     ],
 )
 def test_only_an_upgrade_that_can_go_on_holds_a_slot(
@@ -155,6 +174,18 @@ def test_only_an_upgrade_that_can_go_on_holds_a_slot(
 ) -> None:
     job_spec = dataclasses.replace(NEW, suspend=bool(suspend))
     assert is_under_way(job_spec, alive(upgrade=UNDER_WAY, **status)) is counts
+
+
+def test_an_upgrade_whose_apply_only_driver_is_refused_holds_no_slot() -> None:
+    """Otherwise a tenant without a quota would stop the upgrades of all others."""
+    new = dataclasses.replace(NEW, upgrade_mode="Stateless")
+    upgrading = alive(stop_reason="Upgrade", upgrade=UpgradeStatus(mode="Stateless"))
+    status = decide(job(new, upgrading), observed(dead(137))).status
+    assert status.driver.mode == APPLY_ONLY
+    assert is_under_way(new, status)
+    refusal = Refusal(status.attempt, status.driver.requests, "QuotaExceeded", "pods=0")
+    refused = decide(job(new, status), observed(refusal=refusal)).status
+    assert not is_under_way(new, refused)
 
 
 def test_the_job_that_has_waited_longest_is_next() -> None:
