@@ -292,7 +292,7 @@ DELETION = (
     RuleCase(
         "the pod of a job that never ran is released without an apply",
         job(status=never_ran(), deleted=True),
-        observed(dead(None, running_at=None)),
+        observed(dead(None, running_at=None, progress=None)),
         "Deleting",
         ["DeletePod"],
     ),
