@@ -214,8 +214,8 @@ class Job(Resource[StreamingJobSpec, StreamingJobStatus]):
     Args:
         created_at: its metadata.creationTimestamp.
         deleted: somebody has deleted it; it disappears once all finalizers are removed.
-        skip_apply: it is annotated `sluicegate.dev/skip-apply: "true"`: it may be deleted although a
-            sink may lack a decided epoch.
+        skip_apply: it is annotated `sluicegate.dev/skip-apply: "true"`: it may be deleted, or upgraded
+            after a failed apply, although a sink may lack a decided epoch.
     """
 
     created_at: float

@@ -70,15 +70,6 @@ APPLYING = (
         {"attempt": 2, "checkpoint.number": 1, "failure_reason": ""},
         {"mode": APPLY_ONLY},
     ),
-    RuleCase(
-        "the annotation skip-apply gives up what is decided",
-        job(STATELESS, alive(**STOPPING), skip_apply=True),
-        observed(dead(137, terminating=True)),
-        "Starting",
-        ["CreateDriver", "DeletePod"],
-        {"attempt": 2, "checkpoint.number": 2, "all_epochs_applied": True},
-        {"mode": "Run"},
-    ),
 )
 
 LEFT = (

@@ -91,9 +91,16 @@ def advance(context: JobContext) -> bool:
         if ends or not stop(context, UPGRADE):
             return False
     upgrade = context.status.upgrade  # the savepoint may have been abandoned
-    nothing_to_apply = context.status.all_epochs_applied or context.job.skip_apply
-    if upgrade.mode == STATELESS and not nothing_to_apply:
-        return _apply_old_checkpoint(context)
+    if upgrade.mode == STATELESS and not context.status.all_epochs_applied:
+        if not _apply_given_up(context):
+            return _apply_old_checkpoint(context)
+        context.emit_event(
+            "ApplySkipped",
+            "the annotation sluicegate.dev/skip-apply gives up a decided epoch that could not be applied: it "
+            "may be in some sinks only, and stays in checkpoint "
+            f"{context.status.checkpoint.number}. Remove the annotation",
+            warning=True,
+        )
     if upgrade.mode in (SAVEPOINT, STATELESS):
         _switch_checkpoint(context, upgrade.savepoint)
     context.reset_failures()
@@ -249,6 +256,15 @@ def _require_end(context: JobContext, deadline: float) -> None:
         context.requeue_at(deadline)
     else:
         context.set_driver(stop_reason=UPGRADE, stop_time=context.now)
+
+
+def _apply_given_up(context: JobContext) -> bool:
+    """Return whether a person has given up an epoch that an apply-only driver failed to apply for good.
+
+    An annotation that was not removed after an earlier upgrade gives up nothing that can be applied.
+    """
+    failed = context.driver.mode == APPLY_ONLY and context.status.failure_reason
+    return context.job.skip_apply and bool(failed)
 
 
 def _apply_old_checkpoint(context: JobContext) -> bool:
