@@ -6,6 +6,7 @@ They connect to one server or proxy and do not support the slots of a Redis Clus
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
@@ -61,9 +62,14 @@ class _RedisClient(ABC):
     async def open(self) -> None:
         """Create the connection pool; it connects at the first request."""
         assert self.url is not None
-        # `KeyFetcher` handles retries and timeouts, the same way for every client.
+        # `KeyFetcher` handles retries, timeouts and the number of concurrent requests, the same way
+        # for every client. A pool of redis-py 8 has a limit of its own, 100 connections by default.
         self._redis = Redis.from_url(
-            self.url, retry=Retry(NoBackoff(), 0), socket_timeout=None, protocol=2
+            self.url,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=None,
+            protocol=2,
+            max_connections=sys.maxsize,
         )
 
     async def get_many(self, keys: Sequence[Key]) -> Sequence[Answer]:
