@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from sluicegate.dead_letters.letter import (
     STAGED_ROW,
@@ -49,7 +50,7 @@ class LimitedSink:
 
     def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
         (row,) = batch.to_pylist()
-        payload = row.get("payload") or json.loads(row["value"])["payload"]
+        payload = json.loads(row["value"])["payload"] if "value" in row else row["payload"] or ""
         return pa.array(["too long"]) if len(payload) > self._max_payload else None
 
 
@@ -60,18 +61,23 @@ def staged(schema: pa.Schema, letter: Fields, max_payload: int = 1 << 30) -> dic
     return dict(row)
 
 
-def test_a_reason_that_is_too_long_is_cut_too() -> None:
-    """It may contain a value of the row, such as the id that nobody knows."""
+def staged_in_topic(letter: Fields, max_bytes: int) -> bytes:
+    """Return a dead letter as a topic gets it that limits its records."""
 
     class LimitedTopic(LimitedSink):
         def refusals(self, batch: pa.RecordBatch) -> pa.StringArray | None:
             (row,) = batch.to_pylist()
-            return pa.array(["too long"]) if len(row["value"]) > 2000 else None
+            return pa.array(["too long"]) if len(row["value"]) > max_bytes else None
 
-    letter = {"reason": "unknown: no " + "x" * 5000, "payload": "y" * 5000}
     sink: BoundSink = LimitedTopic()  # type: ignore[assignment]
     (row,) = stage_letter(sink, TOPIC, letter).to_pylist()
-    written = json.loads(row["value"])
+    return bytes(row["value"])
+
+
+def test_a_reason_that_is_too_long_is_cut_too() -> None:
+    """It may contain a value of the row, such as the id that nobody knows."""
+    letter = {"reason": "unknown: no " + "x" * 5000, "payload": "y" * 5000}
+    written = json.loads(staged_in_topic(letter, 2000))
     assert written["payload"] == ""
     assert written["reason"].startswith("unknown: no xxx")
     assert 200 < len(written["reason"]) < 2000
@@ -110,6 +116,30 @@ def test_a_jobs_own_dead_letter_in_a_table_is_unchanged() -> None:
     own = letter_of_row(pa.scalar({"Reason": "late: x", "payload": "p", "source": '{"a":1}'}))
     assert own is not None
     assert staged(TABLE, own)["Reason"] == "late: x"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"Reason": "empty: x", "payload": None, "source": '{"offset":3}'},
+        {"value": '{"reason":"empty: x","source":{"offset":3}}'},
+    ],
+)
+def test_a_dead_letter_of_a_record_without_a_value_is_staged_without_a_payload(
+    own: dict[str, str | None],
+) -> None:
+    letter = letter_of_row(pa.scalar(own))
+    assert letter is not None
+    row = staged(TABLE, letter)
+    assert (row["Reason"], row["payload"]) == ("empty: x", None)
+    assert json.loads(row["source"]) == {"offset": 3}
+
+
+def test_a_reason_is_cut_if_the_dead_letter_has_no_payload() -> None:
+    letter = {"reason": "unknown: " + "x" * 5000, "source": {"offset": 3}}
+    written = json.loads(staged_in_topic(letter, 2000))
+    assert written["source"] == {"offset": 3}
+    assert written["reason"].startswith("unknown: xxx")
 
 
 def test_kinds_are_the_first_words_of_the_reasons() -> None:

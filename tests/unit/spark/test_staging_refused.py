@@ -68,8 +68,17 @@ def test_a_reason_that_is_a_whole_dead_letter_is_used_as_such() -> None:
     assert dead_letters_of(staged([json.dumps(whole)])) == [whole]
 
 
-def test_a_reason_that_is_other_json_is_plain_text() -> None:
-    assert dead_letters_of(staged(['{"why": 1}']))[0]["reason"] == '{"why": 1}'
+def test_the_dead_letter_of_a_record_without_a_value_is_used_as_such() -> None:
+    """It has no payload: `to_json` leaves out a field that is null."""
+    whole = {"reason": "empty: the record has no id", "source": {"offset": 3}}
+    assert dead_letters_of(staged([json.dumps(whole)])) == [whole]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"why": 1}', '{"reason": "x"}', '{"reason": "x", "source": "s"}']
+)
+def test_a_reason_that_is_other_json_is_plain_text(text: str) -> None:
+    assert dead_letters_of(staged([text]))[0]["reason"] == text
 
 
 def test_without_a_dead_letter_sink_the_reason_is_reported() -> None:

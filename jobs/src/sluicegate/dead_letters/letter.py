@@ -79,20 +79,28 @@ def to_python(value: pa.Scalar) -> object:
 
 
 def letter_of_row(staged: pa.StructScalar) -> Fields | None:
-    """Return the dead letter in a row of the dead letters' output, None if its payload cannot be cut."""
+    """Return the dead letter in a row of the dead letters' output, None if the row has another form."""
     row = to_python(staged)
     if not isinstance(row, dict):
         return None
     if "value" in row:
         return letter_of_reason(row["value"])
     fields = {name.lower(): value for name, value in row.items() if name != PART}
-    return fields if isinstance(fields.get("payload"), str) else None
+    return fields if _is_letter(fields) else None
 
 
 def letter_of_reason(reason: object) -> Fields | None:
     """Return the dead letter that a job gave as its reason, None if the reason is plain text."""
     fields = _json_object(reason)
-    return fields if fields is not None and isinstance(fields.get("payload"), str) else None
+    return fields if fields is not None and _is_letter(fields) else None
+
+
+def _is_letter(fields: Fields) -> bool:
+    """Return whether fields are a dead letter; that of a record without a value has no payload."""
+    payload, source = fields.get("payload"), fields.get("source")
+    if payload is not None or not isinstance(fields.get("reason"), str):
+        return isinstance(payload, str)
+    return bool(source if isinstance(source, Mapping) else _json_object(source))
 
 
 def stage_letter(sink: BoundSink, schema: pa.Schema, letter: Fields) -> pa.RecordBatch:
@@ -108,7 +116,7 @@ def stage_letter(sink: BoundSink, schema: pa.Schema, letter: Fields) -> pa.Recor
         refusals = sink.refusals(staged)
         if refusals is None or refusals.null_count == len(refusals):
             return staged
-        payload, reason = str(letter["payload"]), str(letter.get("reason") or "")
+        payload, reason = (str(letter.get(name) or "") for name in ("payload", "reason"))
         if not payload and len(reason) <= _SHORT_REASON:
             raise RowRefused(
                 f"sink {sink.id} refuses a dead letter: {refusals[0]}",
