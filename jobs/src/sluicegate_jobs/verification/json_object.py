@@ -18,7 +18,8 @@ class Number(str):
 def read_object(text: bytes) -> dict[str, object] | None:
     """Return a JSON object (RFC 8259), its numbers as `Number`; None if the bytes are anything else."""
     try:
-        read = json.loads(text, parse_int=Number, parse_float=Number, parse_constant=_refuse)
+        decoded = text.decode(json.detect_encoding(text))  # json.loads accepts surrogates in UTF-8
+        read = json.loads(decoded, parse_int=Number, parse_float=Number, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
     return read if isinstance(read, dict) else None

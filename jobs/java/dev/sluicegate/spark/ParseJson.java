@@ -7,6 +7,8 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.JsonToken;
 import java.io.CharConversionException;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
@@ -19,6 +21,7 @@ import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Parses a JSON object (RFC 8259) into the columns of a schema; null if the bytes are not one object.
@@ -58,10 +61,28 @@ public final class ParseJson implements UDF1<byte[], Row> {
       return null;
     }
     try (JsonParser parser = FACTORY.createParser(json)) {
-      return parser.nextToken() == JsonToken.START_OBJECT ? row(parser, json) : null;
+      return isText(parser, json) && parser.nextToken() == JsonToken.START_OBJECT ? row(parser, json) : null;
     } catch (JsonProcessingException | CharConversionException invalid) {
       return null;
     }
+  }
+
+  /** Returns whether the bytes are valid in their encoding; Jackson itself also takes overlong forms. */
+  private static boolean isText(JsonParser parser, byte[] json) {
+    if (isUtf8(parser.currentLocation())) {
+      return UTF8String.fromBytes(json).isValid();
+    }
+    try {
+      wideCharset(json).newDecoder().decode(ByteBuffer.wrap(json));
+      return true;
+    } catch (CharacterCodingException invalid) {
+      return false;
+    }
+  }
+
+  /** Returns whether a location is one in UTF-8: in UTF-16 and UTF-32 Jackson counts characters. */
+  private static boolean isUtf8(JsonLocation location) {
+    return location.getByteOffset() >= 0;
   }
 
   private Row row(JsonParser parser, byte[] json) throws IOException {
@@ -111,11 +132,11 @@ public final class ParseJson implements UDF1<byte[], Row> {
     JsonLocation begin = parser.currentTokenLocation();
     parser.skipChildren();
     JsonLocation end = parser.currentLocation();
-    if (begin.getByteOffset() >= 0) {
+    if (isUtf8(begin)) {
       int length = (int) (end.getByteOffset() - begin.getByteOffset());
       return new String(json, (int) begin.getByteOffset(), length, StandardCharsets.UTF_8);
     }
-    // of UTF-16 and UTF-32 Jackson counts characters, after a byte order mark
+    // Jackson counts the characters after a byte order mark
     String text = new String(json, wideCharset(json));
     int mark = text.startsWith("\uFEFF") ? 1 : 0;
     return text.substring(mark + (int) begin.getCharOffset(), mark + (int) end.getCharOffset());
