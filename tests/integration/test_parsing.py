@@ -29,7 +29,19 @@ pytestmark = [
 
 MONTHS = ("Jan", "Feb", "Apr", "Dec", "dec", "Xyz")
 
-DEEP: Final = b"[" * 1001 + b"]" * 1001
+DEEP: Final = b"[" * 1000 + b"]" * 1000
+"""With the object around it, deeper than 1,000."""
+
+LONG_NAME: Final = b'"' + b"n" * 50_001 + b'"'
+"""Longer than 50,000 bytes."""
+
+NOT_TOO_MUCH: Final = (
+    b'"unread":' + DEEP[1:-1],
+    b'"unread":' + b"1" * 5000,
+    b'"unread":0.' + b"1" * 5000,
+    LONG_NAME[:-2] + b'":1',
+)
+"""Fields that are as deep or as long as a field may be; a number has no limit."""
 
 VALUES: Final[tuple[tuple[bytes, str | None], ...]] = (
     (b'"x"', "x"),
@@ -73,6 +85,8 @@ NO_OBJECTS: Final = (
     '{"unread":"\ud800","a":"x"}'.encode("utf-16-le", "surrogatepass"),
     b'{"a":' + DEEP + b"}",
     b'{"unread":' + DEEP + b',"a":"x"}',
+    b"{" + LONG_NAME + b':1,"a":"x"}',
+    b'{"unread":{' + LONG_NAME + b':1},"a":"x"}',
 )
 """Bytes that are not a JSON object."""
 
@@ -117,6 +131,11 @@ ROWS: Final = (
         ROW % (key, b"1")
         for key in (b"null", b"1.50", b"true", b'""', b'"\xff"', b'"a "', b'"a\\t"')
     ),
+    *(ROW % (key, b"1") for key in (b'{"q" : [1, 2 ]}', b"[ ]", b'["\\ud800"]', b'[1],"key1":"a"')),
+    *(ROW % (key, b"1") for key in (b'"\\ud800","key1":"a"', b'"a","key1":"\\ud800"')),
+    *(ROW % (b'"a"', number + b',"indicate":5') for number in (*NO_NUMBERS, b"null", b"1" * 5000)),
+    *(ROW % (b'"a"', b'5,"indicate":' + number) for number in (*NO_NUMBERS, b"null")),
+    *(ROW[:-1] % (b'"a"', b"1") + b"," + field + b"}" for field in NOT_TOO_MUCH),
     *(ROW % (key, b"1") for key in (b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\ud83d\\ude00"')),
     *(text for text in NO_OBJECTS if text is not None),
     ROW[:-1] % (b'"a"', b"1") + b',"unread":NaN}',
@@ -166,6 +185,15 @@ def test_parse_json_returns_null_for_a_missing_field_and_the_last_of_a_repeated_
 ) -> None:
     texts: list[bytes | None] = [b"{}", b'{"A":"x"}', b'{"a":"x","a":"y"}', b'{"a":"x","a":null}']
     assert parsed(spark, texts, "a string") == [(None,), (None,), ("y",), (None,)]
+    texts = [b'{"n":%s,"n":7}' % value for value in (*NO_NUMBERS, b"1" * 5000)]
+    assert parsed(spark, texts, "n bigint") == [(7,)] * len(texts)
+    texts = [b'{"a":"\\ud800","a":"y"}', b'{"a":"y","a":"\\ud800"}']
+    assert parsed(spark, texts, "a string") == [("y",), None]
+
+
+def test_parse_json_reads_an_object_as_deep_and_as_long_as_it_may_be(spark: SparkSession) -> None:
+    texts: list[bytes | None] = [b"{" + field + b',"a":"x"}' for field in NOT_TOO_MUCH]
+    assert parsed(spark, texts, "a string") == [("x",)] * len(texts)
 
 
 def test_parse_json_detects_the_encoding_as_python_does(spark: SparkSession) -> None:

@@ -21,6 +21,9 @@ _CORRUPT: Final = "_corrupt"
 def parse_json(spark: SparkSession, value: Column, columns: str) -> Column:
     """Return a JSON object (RFC 8259) as a struct, null if the bytes are anything else.
 
+    The struct is also null if objects and arrays are nested more than 1,000 deep, the outer one included,
+    or the name of a field is longer than 50,000 bytes.
+
     A field that is missing, or null, is null, and the last of two fields with one name counts. A string
     column takes any value: a string is its text, and anything else its JSON as it is written, `1.50` for
     example. A bigint column takes integers of 64 bits; another value makes the whole struct null.

@@ -24,12 +24,13 @@ from sluicegate_jobs.verification.check import Check
 from sluicegate_jobs.verification.dead_letters import EMPTY, UNPARSED, DeadLetters, utc_time
 from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
-from sluicegate_jobs.verification.json_object import Number, field_text, read_object
+from sluicegate_jobs.verification.json_object import Written, field_text, read_object
 from sluicegate_jobs.verification.limits import NO_LIMITS, SinkLimits
 
 _TIME = re.compile(r"(19|20)\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,3})?Z", re.ASCII)
 
-_INTEGER = re.compile(r"-?[0-9]+")
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
+"""Of 32 bits. Python refuses to convert more than 4,300 digits."""
 
 Key = tuple[datetime, str, str, str]
 
@@ -126,7 +127,7 @@ def read_row(value: bytes | None) -> tuple[Key, int] | str:
     padded = any(key.endswith(" ") for key in (key1, key2, key3))
     if None in texts or padded or not _TIME.fullmatch(time):
         return UNPARSED
-    if not (isinstance(number, Number) and _INTEGER.fullmatch(number)):
+    if not (isinstance(number, Written) and _INTEGER.fullmatch(number)):
         return UNPARSED
     try:
         slot_time = datetime.fromisoformat(time).replace(second=0, microsecond=0)

@@ -5,12 +5,14 @@ import com.fasterxml.jackson.core.JsonLocation;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.JsonToken;
+import com.fasterxml.jackson.core.StreamReadConstraints;
 import java.io.CharConversionException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.Row;
@@ -32,7 +34,18 @@ import org.apache.spark.unsafe.types.UTF8String;
 public final class ParseJson implements UDF1<byte[], Row> {
   private static final long serialVersionUID = 1L;
 
-  private static final JsonFactory FACTORY = new JsonFactory();
+  /** The length of numbers and strings is unlimited, as in Python; Jackson's limits of names and depth hold. */
+  private static final JsonFactory FACTORY =
+      JsonFactory.builder()
+          .streamReadConstraints(
+              StreamReadConstraints.builder()
+                  .maxNumberLength(Integer.MAX_VALUE)
+                  .maxStringLength(Integer.MAX_VALUE)
+                  .build())
+          .build();
+
+  /** The value of a column that cannot have it; a later field of the same name replaces it. */
+  private static final Object INVALID = new Object();
 
   private final Map<String, Integer> places = new HashMap<>();
 
@@ -98,17 +111,21 @@ public final class ParseJson implements UDF1<byte[], Row> {
         values[place] = null;
       } else if (!isLong[place]) {
         String text = text(parser, token, json);
-        if (hasHalfPair(text)) {
-          return null;
-        }
-        values[place] = text;
-      } else if (token == JsonToken.VALUE_NUMBER_INT) {
+        values[place] = hasHalfPair(text) ? INVALID : text;
+      } else if (isLong(parser, token)) {
         values[place] = parser.getLongValue();
       } else {
-        return null;
+        values[place] = INVALID;
+        parser.skipChildren();
+        parser.finishToken();
       }
     }
-    return parser.nextToken() == null ? RowFactory.create(values) : null;
+    boolean valid = parser.nextToken() == null && !Arrays.asList(values).contains(INVALID);
+    return valid ? RowFactory.create(values) : null;
+  }
+
+  private static boolean isLong(JsonParser parser, JsonToken token) throws IOException {
+    return token == JsonToken.VALUE_NUMBER_INT && parser.getNumberType() != JsonParser.NumberType.BIG_INTEGER;
   }
 
   /** Returns whether a text has half of a surrogate pair, which an escape may be and UTF-8 cannot. */
