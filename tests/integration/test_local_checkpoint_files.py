@@ -6,6 +6,7 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sluicegate.sinks.memory import MemorySink
+from sluicegate.storage.object_store import LocalObjectStore
+from tests.integration.power_cuts import cut, make_disk, mount
 from tests.robustness.traffic.memory_streams import Stream
 
 pytestmark = [
@@ -144,6 +147,22 @@ def test_no_process_is_started_to_write_a_file(
     for number in range(5):
         write(spark, files, tmp_path / str(number), b"{}")
     assert (faults_of_ended_children(spark) > before) is starts_some
+
+
+def test_a_file_of_a_source_is_complete_after_a_power_cut_if_it_has_its_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """No record says which of them a decision needs, so a start could not remove an empty one."""
+    image, wanted = tmp_path / "disk.img", {"sources/0/0": b"of a source", "offsets/0": b""}
+    with ExitStack() as stack:
+        disk = make_disk(image, tmp_path / "disk", stack)
+        for name in wanted:
+            write(spark, manager(spark, (disk / name).parent), disk / name, b"of a source")
+        LocalObjectStore(disk).create("epochs/0.report", b"")  # makes names durable
+        left = cut(image)
+    with ExitStack() as stack:
+        store = LocalObjectStore(mount(left, tmp_path / "cut", stack))
+        assert {name: store.read(name) for name in wanted} == wanted
 
 
 def test_a_query_writes_its_files_with_our_manager(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,12 +1,10 @@
-"""What the S3 server has acknowledged survives a power cut.
+"""What the S3 server has acknowledged survives a power cut, and a local checkpoint goes on after one.
 
-The server's folder is an ext4 image on a loop device. The image is copied while the server runs:
-what the file system has not written to its device is not in the copy, as after a power cut.
+The folder is an ext4 image on a loop device. The image is copied while it is in use: what the file
+system has not written to its device is not in the copy, as after a power cut.
 """
 
 import io
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,24 +19,14 @@ from obstore.store import S3Store
 
 from infra.local_services.s3 import S3Endpoint, S3Server
 from infra.toolchain import go_programs
+from sluicegate.storage.epoch_log import StoredOffsets
+from sluicegate.storage.object_store import LocalObjectStore
+from tests.integration.power_cuts import cut, make_disk, mount, run
+from tests.unit.spark.test_ports import check_state
 
 _BUCKET = "sluicegate"
 _USERS = {"job": "s3://rights/job", "other": "s3://rights/other"}
 _PART = 5 * 1024 * 1024  # the smallest part that S3 takes, but for the last
-
-
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True)
-
-
-def _mount(image: Path, folder: Path, stack: ExitStack) -> Path:
-    folder.mkdir()
-    # the journal is written on request only, not every 5 seconds by chance
-    command = ["mount", "-o", "loop,commit=600", str(image), str(folder)]
-    if (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"this machine mounts no loop device: {done.stderr.strip()}")
-    stack.callback(_run, ["umount", str(folder)])
-    return folder
 
 
 def _serve(folder: Path, stack: ExitStack) -> S3Server:
@@ -89,26 +77,21 @@ def server_after_the_cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     """Yield a server on what the disk had when the last write was acknowledged."""
     if reason := go_programs.VERSITYGW.missing_reason():
         pytest.skip(reason)
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount the image of a disk")
     work = tmp_path_factory.mktemp("power")
-    image, cut = work / "disk.img", work / "cut.img"
-    with image.open("wb") as file:
-        file.truncate(128 * 1024 * 1024)
-    _run(["mkfs.ext4", "-q", "-F", str(image)])
+    image = work / "disk.img"
     with ExitStack() as stack:
-        disk = _mount(image, work / "disk", stack)
+        disk = make_disk(image, work / "disk", stack)
         server = _serve(disk, stack)
         endpoint = server.endpoint
         for name in ("job/replaced", "old/deleted/alone", "old/deleted/together"):
             _put(_client(endpoint), name, b"old")
-        _run(["sync", "-f", str(disk)])
+        run(["sync", "-f", str(disk)])
         _write(endpoint)
         server.make_buckets()
         obstore.put(_store(server.users["job"]), "job/epochs/1", b"decision", use_multipart=False)
-        _run(["cp", "--sparse=always", str(image), str(cut)])
+        left = cut(image)
     with ExitStack() as stack:
-        yield _serve(_mount(cut, work / "cut", stack), stack)
+        yield _serve(mount(left, work / "cut", stack), stack)
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +154,38 @@ def test_a_key_whose_upload_was_cut_off_can_be_created(tmp_path: Path) -> None:
         (tmp_path / "s3" / "objects" / _BUCKET / "epochs" / "7").unlink()
         obstore.put(_store(endpoint), "epochs/7", b"7", mode="create", use_multipart=False)
         assert _content(endpoint, "epochs/7") == b"7"
+
+
+def _write_as_spark(path: Path, content: bytes) -> None:
+    """Write a file as LocalCheckpointFileManager creates one: nothing is synced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.tmp")
+    scratch.write_bytes(content)
+    path.hardlink_to(scratch)
+    scratch.unlink()
+
+
+def test_a_local_checkpoint_has_no_empty_log_file_when_spark_starts_after_the_cut(
+    tmp_path: Path,
+) -> None:
+    """Spark refuses to start over one, and the commit of an epoch is written after its decision."""
+    image = tmp_path / "disk.img"
+    with ExitStack() as stack:
+        root = make_disk(image, tmp_path / "disk", stack) / "checkpoint"
+        store = LocalObjectStore(root)
+        for epoch in range(3):
+            _write_as_spark(root / f"offsets/{epoch}", b"v1")
+            check_state(root, epoch)
+            store.create(f"epochs/{epoch}", b"decision")
+            _write_as_spark(root / f"commits/{epoch}", b"v1")
+        _write_as_spark(root / "offsets/3", b"v1")
+        store.put("epochs/2.report", [b"{}"])  # what makes names, but not contents, durable
+        left = cut(image)
+    with ExitStack() as stack:
+        store = LocalObjectStore(mount(left, tmp_path / "cut", stack) / "checkpoint")
+        assert store.read("commits/2") == b"", "the cut spared what this test is about"
+        StoredOffsets(store).remove_empty()
+        names = [name for folder in ("commits/", "offsets/") for name in store.names(folder)]
+        assert {name: store.read(name) for name in names} == dict.fromkeys(
+            ["commits/0", "commits/1", "offsets/0", "offsets/1", "offsets/2"], b"v1"
+        )

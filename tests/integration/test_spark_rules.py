@@ -105,6 +105,23 @@ def test_rule_03_offsets_replaced_while_the_epoch_runs_stop_the_job(
     assert len(hits.committed_rows("out")) == 4
 
 
+@pytest.mark.parametrize(
+    "empty", [("commits/2",), ("commits/2", "commits/1"), ("commits/2", "offsets/3")]
+)
+def test_a_job_goes_on_where_a_power_cut_left_files_of_spark_empty(
+    hits: Stream, empty: tuple[str, ...]
+) -> None:
+    """Epoch 2 is decided and applied; of epoch 3 Spark has planned the input."""
+    sinks = [MemorySink(hits.store("out"))]
+    with failing_at("before-stage@3"):
+        hits.run(hits.rows, sinks)
+    for name in empty:
+        (hits.checkpoint / name).with_name(f".{Path(name).name}.crc").unlink(missing_ok=True)
+        (hits.checkpoint / name).write_bytes(b"")
+    hits.run(hits.rows, sinks)
+    assert len(hits.committed_rows("out")) == 5 * 4
+
+
 @pytest.mark.parametrize("folder", ["offsets", "commits"])
 def test_rule_03_a_partial_first_epoch_does_not_prevent_a_start(hits: Stream, folder: str) -> None:
     """A file that Spark had only begun does not prevent a start (SPARK-53103)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,38 @@ def test_offsets_that_differ_from_the_decision_are_not_saved(parent: str, folder
     with pytest.raises(OffsetLogDiverged):
         take(parent, folder)
     assert list_savepoints(folder) == []
+
+
+@pytest.mark.parametrize("name", ["commits/4", "offsets/4"])
+def test_a_log_that_a_power_cut_left_empty_is_not_saved(
+    parent: str, folder: str, name: str
+) -> None:
+    """No job could start from it, and with a seal the original could not either."""
+    (Path(parent) / name).write_bytes(b"")
+    with pytest.raises(SavepointRefused, match=f"{name} of the checkpoint is empty"):
+        take(parent, folder, seal=True)
+    assert list_savepoints(folder) == []
+    assert StoredEpochLog(LocalObjectStore(Path(parent))).seal() is None
+
+
+def test_what_a_sealed_checkpoint_needs_is_synced_before_the_seal(
+    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing starts on it again, so nothing would repair a commit that a power cut has emptied."""
+    synced: set[int] = set()
+    commit = (Path(parent) / "commits/4").stat().st_ino
+    sealed_with: list[bool] = []
+    create = LocalObjectStore.create
+
+    def creating(self: LocalObjectStore, name: str, content: bytes) -> bool:
+        if name == "epochs/5":
+            sealed_with.append(commit in synced)
+        return create(self, name, content)
+
+    monkeypatch.setattr(os, "fsync", lambda one: synced.add(os.fstat(one).st_ino))
+    monkeypatch.setattr(LocalObjectStore, "create", creating)
+    take(parent, folder, seal=True)
+    assert sealed_with == [True]
 
 
 @pytest.mark.parametrize("spelling", ["{}/savepoints", "./{}/savepoints", "file://{}/savepoints"])

@@ -295,6 +295,46 @@ def test_a_missing_chunk_is_an_error(store: LocalObjectStore) -> None:
         StagingArea(store).read(Chunk("s", 0, (0, 0), 1, 5, "h", name="staging/4/a/x"))
 
 
+def write_logs(root: Path, files: dict[str, bytes]) -> None:
+    """Write files of Spark's logs."""
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("empty", "removed"),
+    [
+        ({"commits/5"}, {"commits/5"}),
+        ({"commits/5", "commits/4"}, {"commits/5", "commits/4"}),
+        ({"commits/5", "offsets/6"}, {"commits/5", "offsets/6"}),
+        ({"offsets/6"}, {"offsets/6"}),
+        ({"commits/4"}, set()),  # not the newest, the only one that Spark reads
+        ({"offsets/6", "offsets/5"}, {"offsets/6"}),  # epoch 5 is decided
+        (set(), set()),
+    ],
+)
+def test_files_of_spark_that_a_power_cut_left_empty_are_removed_unless_a_decision_needs_them(
+    store: LocalObjectStore, tmp_path: Path, empty: set[str], removed: set[str]
+) -> None:
+    names = {"commits/4", "commits/5", "offsets/4", "offsets/5", "offsets/6"}
+    write_logs(tmp_path, {name: b"" if name in empty else b"v1" for name in names})
+    StoredEpochLog(store).create(record(5))
+    StoredOffsets(store).remove_empty()
+    left = {*store.names("commits/"), *store.names("offsets/")}
+    assert names - left == removed
+
+
+def test_the_files_of_spark_on_s3_are_not_listed_at_a_start() -> None:
+    """They are whole, and each list is a request."""
+
+    class OnS3(LocalObjectStore):
+        def names(self, prefix: str) -> Iterator[str]:
+            raise AssertionError(prefix)
+
+    StoredOffsets(OnS3(Path("unused"), "s3://bucket/job")).remove_empty()
+
+
 def test_rule_03_the_digest_is_that_of_the_stored_offsets(store: LocalObjectStore) -> None:
     offsets = StoredOffsets(store)
     assert offsets.digest(0) is None

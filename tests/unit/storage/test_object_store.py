@@ -96,6 +96,15 @@ def test_what_spark_wrote_is_synced_with_its_checksums_and_directories(
     assert inodes(tmp_path, *names, "state/0/1", "state/0", "state", "") <= synced
 
 
+def test_all_that_is_below_a_folder_is_synced(tmp_path: Path, synced: set[int]) -> None:
+    store = LocalObjectStore(tmp_path)
+    for name in ("sources/0/0", "sources/1/7"):
+        store.create(name, b"x")
+    synced.clear()
+    store.sync(["sources/", "nowhere/"])
+    assert inodes(tmp_path, "sources/0/0", "sources/1/7", "sources/0", "sources/1") <= synced
+
+
 def test_only_files_that_are_new_or_replaced_are_synced_again(
     tmp_path: Path, synced: set[int]
 ) -> None:

@@ -94,6 +94,8 @@ def _execute(plan: _Plan) -> Savepoint:
     try:
         files = _copy(plan)
         if plan.seal is not None:
+            # no job starts on a sealed checkpoint again and repairs what a power cut has torn
+            plan.checkpoint.sync(plan.files.values())
             run_effects(seal_after(plan.seal), log_ports(plan.checkpoint))
     except BaseException:
         _clean_up(plan.savepoint)
@@ -212,6 +214,12 @@ def _copy(plan: _Plan) -> dict[str, SavedFile]:
     plan.savepoint.create(TAKING, json.dumps(note).encode())
     reach = partial(failpoints.reach, "savepoint-copying", epoch=epoch)
     files = copy_files(plan.checkpoint, plan.savepoint, plan.files, reach=reach)
+    for name in (f"commits/{epoch}", f"offsets/{epoch}"):
+        if not files[name].size:
+            raise _refused(
+                f"{name} of the checkpoint is empty, as a power cut leaves it: no job could start from it",
+                "start the job, which removes the file and runs the epoch again; or restore the file",
+            )
     if files[f"offsets/{epoch}"].sha256 != plan.record.offsets_digest:
         raise OffsetLogDiverged(
             f"Spark's offsets/{epoch} are not those that the epoch was decided with",

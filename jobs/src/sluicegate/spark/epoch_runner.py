@@ -92,6 +92,7 @@ class EpochRunner:
         The query may start meanwhile: no epoch is decided before the apply has ended. An error of the
         apply is raised as that of any apply in the background.
         """
+        self._offsets.remove_empty()
         pending = run_effects(pending_apply(self._context.job), self._log_ports)
         if self._context.progress.enabled:
             self._context.progress.before(self._newest_applied(pending), self._verdict)

@@ -335,8 +335,9 @@ class BatchPlan:
         if self._execution:
             store = self._context.store
             state = check_state(store, self._execution.state_operators())
-            # the decision must not outlive in a power cut what it was made with
-            store.sync(["metadata", f"offsets/{epoch}", *state])
+            # the decision must not outlive in a power cut what it was made with, nor the commit before
+            logs = (f"commits/{epoch - 1}", f"offsets/{epoch}", "sources/")
+            store.sync(["metadata", *logs, *state])
 
     def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
         if self._execution:

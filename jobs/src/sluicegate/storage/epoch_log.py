@@ -29,6 +29,7 @@ from sluicegate.protocol.record import (
     is_seal,
 )
 from sluicegate.storage.object_store import ObjectStore
+from sluicegate.storage.s3_config import is_s3
 from sluicegate.storage.staging_area import StagingArea
 
 log = logging.getLogger(__name__)
@@ -192,6 +193,26 @@ class StoredOffsets:
 
     def is_committed(self, epoch: int) -> bool:
         return self._store.read(f"commits/{epoch}") is not None
+
+    def remove_empty(self) -> None:
+        """Remove the newest files of Spark's logs that a power cut has left empty, before Spark starts.
+
+        Spark would refuse to start. Without `offsets/N` it plans epoch N again, which nothing depends
+        on before `epochs/N` exists. Without `commits/N` it runs the epoch again, or the next one if
+        that is planned; in both cases the record of N decides. S3 stores no part of an object.
+        """
+        if is_s3(self._store.url):
+            return
+        for folder in ("commits/", "offsets/"):
+            numbers = (name.removeprefix(folder) for name in self._store.names(folder))
+            for epoch in sorted((int(n) for n in numbers if n.isdecimal()), reverse=True):
+                name = f"{folder}{epoch}"
+                if self._store.read(name) != b"":
+                    break
+                if folder == "offsets/" and self._store.read(f"epochs/{epoch}") is not None:
+                    break
+                log.warning("%s is empty after a power cut: removed, Spark writes it again", name)
+                self._store.delete(name)
 
 
 class SystemClock:

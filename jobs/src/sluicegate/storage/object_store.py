@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 from urllib.parse import urlsplit
@@ -83,8 +84,9 @@ class ObjectStore(Protocol):
     def sync(self, names: Iterable[str]) -> None:
         """Make objects that Spark wrote survive a power cut, as those written here do.
 
-        Spark renames its checkpoint files into place without syncing them. Objects that were synced
-        by the call before and have not changed are skipped, and so are those that Spark deleted.
+        Spark renames its checkpoint files into place without syncing them. A name that ends with '/'
+        means everything below it. Objects that were synced by the call before and have not changed
+        are skipped, and so are those that Spark deleted.
         What S3 has acknowledged needs no sync.
         """
 
@@ -223,7 +225,8 @@ class LocalObjectStore:
             self._sync_directories([target])
 
     def sync(self, names: Iterable[str]) -> None:
-        files = [self._root / name for name in names]
+        each = (self.names(name) if name.endswith("/") else (name,) for name in names)
+        files = [self._root / name for name in chain.from_iterable(each)]
         # Hadoop's local file system refuses a file whose checksum next to it is torn
         files += [path.with_name(f".{path.name}.crc") for path in files]
         found: dict[Path, tuple[int, int]] = {}
@@ -235,15 +238,22 @@ class LocalObjectStore:
             new = [path for path in found if self._synced.get(path) != found[path]]
             # at the same time: the file system commits its journal once for many
             with ThreadPoolExecutor(_SYNCS) as pool:
-                list(pool.map(_sync_if_there, new))
-            self._sync_directories(new)
+                list(pool.map(_sync_if_there, [*new, *self._directories(new)]))
+            self._sync_root()
         self._synced = found
 
     def _sync_directories(self, files: list[Path]) -> None:
         """Make the names of files survive: any of their directories may be new, the root's too."""
-        folders = {folder for path in files for folder in path.relative_to(self._root).parents}
-        for folder in {self._root / folder for folder in folders}:
+        for folder in self._directories(files):
             _sync_if_there(folder)
+        self._sync_root()
+
+    def _directories(self, files: list[Path]) -> set[Path]:
+        folders = {folder for path in files for folder in path.relative_to(self._root).parents}
+        return {self._root / folder for folder in folders}
+
+    def _sync_root(self) -> None:
+        """Make the name of the root survive, once."""
         if not self._root_synced:
             for folder in self._root.resolve().parents[:_NEW_ABOVE_ROOT]:
                 with contextlib.suppress(PermissionError):  # not ours, so not made by us

@@ -2,8 +2,10 @@ package dev.sluicegate.spark;
 
 import java.io.BufferedOutputStream;
 import java.io.IOException;
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
@@ -19,10 +21,17 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
  * temporary file: of two drivers one gets FileAlreadyExistsException, where Hadoop first looks and
  * then renames. Files have no checksums of Hadoop. Spark makes one manager for each log and state
  * store, by the setting spark.sql.streaming.checkpointFileManagerClass.
+ *
+ * <p>A file of a source's own log is on the disk before it has its name: Spark does not start with one
+ * that a power cut has left empty. Of all other files an epoch syncs those that it needs before it is
+ * decided, and a start removes empty ones.
  */
 public final class LocalCheckpointFileManager extends FileContextBasedCheckpointFileManager {
+  private final boolean ofSource;
+
   public LocalCheckpointFileManager(Path path, Configuration conf) {
     super(path, conf);
+    ofSource = path.getParent() != null && path.getParent().getName().equals("sources");
     if (!isLocal()) {
       throw new UnsupportedOperationException(
           "the checkpoint " + path + " is not on a local disk;"
@@ -51,9 +60,18 @@ public final class LocalCheckpointFileManager extends FileContextBasedCheckpoint
   @Override
   public void renameTempFile(Path source, Path target, boolean overwriteIfPossible) {
     try {
+      if (ofSource) {
+        sync(local(source));
+      }
       rename(local(source), local(target), overwriteIfPossible);
     } catch (IOException e) {
       throw unchecked(e);
+    }
+  }
+
+  private static void sync(java.nio.file.Path file) throws IOException {
+    try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
+      channel.force(true);
     }
   }
 
