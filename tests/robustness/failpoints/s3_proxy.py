@@ -29,6 +29,7 @@ ERRORS = {
     "unavailable": (503, "SlowDown"),
     "fail": (500, "InternalError"),
     "say-exists": (412, "PreconditionFailed"),
+    "conflict": (409, "ConditionalRequestConflict"),
 }
 """Effects that answer with an error, and forward nothing."""
 

@@ -383,15 +383,6 @@ def test_a_checkpoint_whose_restore_is_incomplete_is_rejected(store: LocalObject
         claim_lineage(store, "ip_count")
 
 
-def test_a_lineage_that_is_not_visible_yet_is_the_created_one(tmp_path: Path) -> None:
-    class Blind(LocalObjectStore):
-        def read(self, name: str) -> bytes | None:
-            assert name
-            return None
-
-    assert create_lineage(Blind(tmp_path), Lineage("l", "j")) == Lineage("l", "j")
-
-
 def test_the_id_of_a_lineage_is_short_enough_for_the_keys_of_markers() -> None:
     assert len(new_lineage_id()) == 16
 

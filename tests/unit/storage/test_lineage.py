@@ -45,3 +45,17 @@ def test_a_checkpoint_whose_deletion_was_interrupted_is_refused(
         delete_checkpoint(store)
     with pytest.raises(CheckpointOfAnotherJob, match=left.partition("/")[0]):
         claim_lineage(store, "j")
+
+
+def test_a_lineage_that_cannot_be_read_back_is_not_claimed(tmp_path: Path) -> None:
+    """The checkpoint may have another one."""
+
+    class Blind(LocalObjectStore):
+        def read(self, name: str) -> bytes | None:
+            del name
+            return None
+
+    with pytest.raises(
+        StoreUnavailable, match=r"lineage.json of .* was created and cannot be read"
+    ):
+        claim_lineage(Blind(tmp_path), "j")

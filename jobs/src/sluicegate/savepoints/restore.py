@@ -23,7 +23,7 @@ from sluicegate.storage.lineage import (
     new_lineage_id,
     read_lineage,
 )
-from sluicegate.storage.object_store import ObjectStore, absolute
+from sluicegate.storage.object_store import ObjectStore, absolute, create_and_read
 
 
 def restore_savepoint(
@@ -85,8 +85,7 @@ def _begin_or_resume(
     if checkpoint.read(RESTORING) is None and any(True for _ in checkpoint.names("")):
         raise _not_empty(checkpoint)
     note = {"savepoint": manifest.id, **asdict(wanted)}
-    checkpoint.create(RESTORING, json.dumps(note).encode())
-    begun = json.loads(checkpoint.read(RESTORING) or b"{}")
+    begun = json.loads(create_and_read(checkpoint, RESTORING, json.dumps(note).encode()))
     same = begun.pop("savepoint", None) == manifest.id and begun["moved"] == moves
     if not same or read_lineage(checkpoint) is not None:
         raise _not_empty(checkpoint)
@@ -96,8 +95,7 @@ def _begin_or_resume(
 def _claim_succession(savepoint: ObjectStore, checkpoint: ObjectStore, lineage: Lineage) -> None:
     """Record in the savepoint, once, which checkpoint succeeds the parent."""
     note = json.dumps({"checkpoint": checkpoint.url, "lineage": lineage.id}).encode()
-    savepoint.create(MOVED, note)
-    stored = json.loads(savepoint.read(MOVED) or note)
+    stored = json.loads(create_and_read(savepoint, MOVED, note))
     if stored["lineage"] != lineage.id:
         raise _moved_already(savepoint, stored["checkpoint"])
 

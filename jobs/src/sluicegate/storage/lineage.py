@@ -11,7 +11,7 @@ import uuid
 from dataclasses import asdict, dataclass
 
 from sluicegate.errors import CheckpointOfAnotherJob
-from sluicegate.storage.object_store import ObjectStore
+from sluicegate.storage.object_store import ObjectStore, create_and_read
 
 _NAME = "lineage.json"
 _OF_A_QUERY = frozenset({"commits/", "epochs/", "metadata", "offsets/", "sources/", "state/"})
@@ -54,8 +54,8 @@ def read_lineage(checkpoint: ObjectStore) -> Lineage | None:
 
 def create_lineage(checkpoint: ObjectStore, lineage: Lineage) -> Lineage:
     """Create the lineage of a checkpoint unless it has one; return the one that it has then."""
-    checkpoint.create(_NAME, json.dumps(asdict(lineage)).encode())
-    return read_lineage(checkpoint) or lineage
+    stored = create_and_read(checkpoint, _NAME, json.dumps(asdict(lineage)).encode())
+    return Lineage(**json.loads(stored))
 
 
 def delete_checkpoint(checkpoint: ObjectStore) -> None:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,9 @@ _SYNCS = 16
 
 _NEW_ABOVE_ROOT = 2
 """How many directories above a local checkpoint may have been made with it."""
+
+_CONFLICT_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
+"""Pauses before a creation is repeated that S3 refused for another request to the same name."""
 
 PIECE_BYTES = 4 << 20
 """Size of the pieces in which a large object is read."""
@@ -114,6 +118,23 @@ def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
         data="nothing was started",
         do="use a path, file:///path or s3://bucket/prefix",
     )
+
+
+def create_and_read(store: ObjectStore, name: str, content: bytes) -> bytes:
+    """Create an object unless it exists, and return the content that it has then.
+
+    Raises:
+        StoreUnavailable: no reply, or the store does not return the object.
+    """
+    store.create(name, content)
+    stored = store.read(name)
+    if stored is None:
+        raise StoreUnavailable(
+            f"{name} of {store.url} was created and cannot be read",
+            data="it is unknown what is stored there, so nothing else was done",
+            do="check that nothing deletes objects there, then try again",
+        )
+    return stored
 
 
 def absolute(url: str) -> str:
@@ -305,6 +326,10 @@ def _sync_if_there(path: Path) -> None:
 _NO_OBJECT = ("NoSuchKey", "No data in memory")
 """How S3 and obstore's in-memory store report a missing object, as opposed to a missing bucket."""
 
+_EXISTS = "412 Precondition Failed"
+"""S3's answer to a creation if there is an object. A 409 (ConditionalRequestConflict) says only that another
+request for the same name was under way; obstore raises AlreadyExistsError for both."""
+
 
 class S3ObjectStore:
     """Objects in a bucket. An object is created by one PUT with `If-None-Match: *`, never multipart."""
@@ -314,12 +339,26 @@ class S3ObjectStore:
 
     def create(self, name: str, content: bytes) -> bool:
         with _failures_of(f"create {name}"):
-            try:
-                obstore.put(
-                    self._store, _checked(name), content, mode="create", use_multipart=False
-                )
-            except (AlreadyExistsError, PreconditionError):
-                return False
+            for pause_s in (*_CONFLICT_PAUSES_S, None):
+                try:
+                    obstore.put(
+                        self._store, _checked(name), content, mode="create", use_multipart=False
+                    )
+                except (AlreadyExistsError, PreconditionError) as error:
+                    if _EXISTS in str(error) or self._exists(name):
+                        return False
+                    if pause_s is None:
+                        raise
+                    time.sleep(pause_s)
+                else:
+                    return True
+        raise AssertionError("unreachable")
+
+    def _exists(self, name: str) -> bool:
+        try:
+            obstore.head(self._store, name)
+        except FileNotFoundError:
+            return False
         return True
 
     def read(self, name: str) -> bytes | None:

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from sluicegate.errors import OwnedByAnother
-from sluicegate.storage.object_store import ObjectStore
+from sluicegate.storage.object_store import ObjectStore, create_and_read
 
 OWNER = "owner.json"
 
@@ -44,8 +44,10 @@ def read_owner(folder: ObjectStore, name: str = OWNER) -> Owner | None:
         OwnedByAnother: the object exists but cannot be read.
     """
     stored = folder.read(name)
-    if stored is None:
-        return None
+    return None if stored is None else _parsed(folder, name, stored)
+
+
+def _parsed(folder: ObjectStore, name: str, stored: bytes) -> Owner:
     try:
         return Owner(**json.loads(stored))
     except (TypeError, ValueError) as error:
@@ -61,11 +63,12 @@ def claim_owner(folder: ObjectStore, owner: Owner) -> None:
 
     Raises:
         OwnedByAnother: another resource owns the folder.
+        StoreUnavailable: the store did not answer, or does not return the owner that was just stored.
     """
     found = read_owner(folder)
     if found is None:
-        folder.create(OWNER, json.dumps(asdict(owner)).encode())
-        found = read_owner(folder) or owner
+        stored = create_and_read(folder, OWNER, json.dumps(asdict(owner)).encode())
+        found = _parsed(folder, OWNER, stored)
     if not found.is_same(owner):
         raise owned_by_another(folder.url, found, owner)
 
