@@ -258,6 +258,18 @@ def test_rule_08_pruning_leaves_an_undecided_epoch_staged(store: LocalObjectStor
     assert list(store.names("staging/")) == [staged]
 
 
+@pytest.mark.parametrize("name", ["staging/x", "staging/4", "staging/x/y/z"])
+def test_rule_08_pruning_leaves_names_that_are_none_of_a_chunk(
+    store: LocalObjectStore, name: str
+) -> None:
+    """An error would end the driver, at each tenth epoch again."""
+    log = StoredEpochLog(store)
+    log.create(record(4))
+    store.create(name, b"x")
+    log.prune_after(record(4))
+    assert store.read(name) == b"x"
+
+
 def test_rule_08_a_staged_name_is_never_written_twice(store: LocalObjectStore) -> None:
     area = StagingArea(store)
     area.write(4, "a", "s/0-0-0-0", b"1")

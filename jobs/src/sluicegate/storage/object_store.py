@@ -28,7 +28,7 @@ from sluicegate.errors import SettingsInvalid, StoreUnavailable
 from sluicegate.storage.s3_config import is_s3, split_s3
 
 if TYPE_CHECKING:
-    from obstore import GetResult
+    from obstore import GetResult, ObjectMeta
     from obstore.store import RetryConfig
 
 _SYNCS = 16
@@ -61,7 +61,7 @@ class ObjectStore(Protocol):
         """Return the content of an object, None if it does not exist."""
 
     def names(self, prefix: str) -> Iterator[str]:
-        """Yield the names below a prefix, which is empty or ends with '/'."""
+        """Yield the names below a prefix, which is empty or ends with '/'; without markers of folders."""
 
     def entries(self, prefix: str) -> Iterator[str]:
         """Yield what is directly below a prefix, which is as for `names`, in any order.
@@ -95,7 +95,7 @@ class ObjectStore(Protocol):
         """
 
     def clear(self) -> None:
-        """Delete everything below the store's prefix; after a StoreUnavailable some of it may remain."""
+        """Delete all that `names` yields; after a StoreUnavailable some of it may remain."""
 
 
 def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
@@ -374,13 +374,14 @@ class S3ObjectStore:
     def names(self, prefix: str) -> Iterator[str]:
         with _failures_of(f"list {prefix}"):
             for page in obstore.list(self._store, prefix=prefix):
-                yield from (entry["path"] for entry in page)
+                yield from (e["path"] for e in page if not is_folder_marker(self._store, e))
 
     def entries(self, prefix: str) -> Iterator[str]:
         with _failures_of(f"list {prefix}"):
             found = obstore.list_with_delimiter(self._store, prefix=prefix or None)
             yield from (f"{folder.removesuffix('/')}/" for folder in found["common_prefixes"])
-            yield from (entry["path"] for entry in found["objects"])
+            paths = (entry["path"] for entry in found["objects"])
+            yield from (path for path in paths if path != prefix.removesuffix("/"))  # its marker
 
     def clear(self) -> None:
         for name in list(self.names("")):
@@ -409,6 +410,19 @@ class S3ObjectStore:
 
     def sync(self, names: Iterable[str]) -> None:
         """Do nothing: an object that S3 has acknowledged is durable."""
+
+
+def is_folder_marker(store: S3Store, entry: ObjectMeta) -> bool:
+    """Return whether a listed object is the empty object `x/` that stands for a folder x.
+
+    Consoles and S3A create such objects. obstore lists them as `x`, and cannot read or delete them.
+    """
+    if entry["size"]:
+        return False
+    try:
+        return not entry["path"] or not obstore.head(store, entry["path"])
+    except FileNotFoundError:
+        return True
 
 
 def _streamed(response: GetResult, name: str) -> Iterator[bytes]:

@@ -6,11 +6,14 @@ created once, and two attempts never share one (rule 8). Executors write them, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sluicegate.errors import EpochLogBroken, StageFailed
 from sluicegate.protocol.record import Chunk
 from sluicegate.storage.object_store import ObjectStore
+
+_NAME = re.compile(r"staging/(\d+)/([^/]+)/.")
 
 
 class StagingArea:
@@ -53,8 +56,10 @@ class StagingArea:
         """
         winners: dict[int, str | None] = {}
         for name in self._store.names("staging/"):
-            _, number, attempt, *_ = name.split("/")
-            epoch = int(number)
+            found = _NAME.match(name)
+            if found is None:
+                continue  # somebody else's
+            epoch, attempt = int(found[1]), found[2]
             if epoch > newest:
                 continue
             if epoch not in winners:

@@ -149,7 +149,7 @@ def test_deletion_handles_more_objects_than_fit_into_a_request(
 ) -> None:
     objects = open_store(volume)
     for i in range(1050):
-        objects.create(f"many/{i}", b"")
+        objects.create(f"many/{i}", b"x")
     assert run_task(Delete(f"{volume}/many")) == Deleted(1050)
 
 

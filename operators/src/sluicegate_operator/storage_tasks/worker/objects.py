@@ -14,7 +14,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from sluicegate.errors import SettingsInvalid, StoreUnavailable, TargetMissing
-from sluicegate.storage.object_store import open_store
+from sluicegate.storage.object_store import is_folder_marker, open_store
 from sluicegate.storage.owner import OWNER, Owner, claim_owner, owned_by_another, read_owner
 from sluicegate.storage.preflight import verify_conditional_create
 from sluicegate.storage.s3_config import bucket_of, split_s3
@@ -90,7 +90,7 @@ def measure(task: Measure) -> Measured:
 
 
 def delete(task: Delete) -> Deleted:
-    """Delete everything below an address.
+    """Delete everything below an address that `pages` yields.
 
     Raises:
         SettingsInvalid: the address is a whole bucket.
@@ -143,11 +143,15 @@ def _contains(volume: Owner, job: Owner) -> bool:
 def pages(address: str) -> Iterator[Sequence[obstore.ObjectMeta]]:
     """Yield the objects below an address in pages; their names are relative to it.
 
+    Markers of folders are left out: see `is_folder_marker`.
+
     Raises:
         StoreUnavailable: the store did not answer, or refused.
     """
     try:
-        yield from obstore.list(_open(address), chunk_size=_PAGE)
+        store = _open(address)
+        for page in obstore.list(store, chunk_size=_PAGE):
+            yield [entry for entry in page if not is_folder_marker(store, entry)]
     except (BaseError, FileNotFoundError) as error:  # FileNotFoundError: the bucket does not exist
         raise _unavailable(f"list {address}", error) from error
 
