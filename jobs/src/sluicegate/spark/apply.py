@@ -109,7 +109,13 @@ def apply_parts(spark: SparkSession, orders: list[PartOrder]) -> Iterator[tuple[
 
 
 def _apply_on_executors(spark: SparkSession, orders: list[PartOrder]) -> list[tuple[int, Receipt]]:
-    """Apply each part in its own task; raise an error only after all tasks have ended."""
+    """Apply each part in its own task; raise an error only after all tasks have ended.
+
+    The tasks open writers of their own, which fence those of the driver: the next apply in the driver
+    would fail with them, and at-most-once has no other try.
+    """
+    for order in orders:
+        discard_writer(order.writer_key)
     tasks = spark.sparkContext.parallelize([pickle.dumps(order) for order in orders], len(orders))
     try:
         results = tasks.map(_apply_in_task).collect()
