@@ -13,7 +13,7 @@ from sluicegate.errors import MarkerMismatch, SinkUnavailable
 from sluicegate.protocol.markers import NO_MARKER, Marker, is_seed_of
 from sluicegate.protocol.record import Chunk, EpochRecord
 from sluicegate.sinks.contract import PartDecision, PartWriter
-from sluicegate.sinks.memory import BoundMemory, MemorySink
+from sluicegate.sinks.memory import BoundMemory, MemoryPartWriter, MemorySink
 from sluicegate.spark import apply
 from sluicegate.spark.apply import SinkMarkers
 
@@ -143,6 +143,35 @@ def test_the_seed_of_another_attempt_is_kept() -> None:
     first = seed(markers_of(sink), record(0))
     assert seed(markers_of(sink), record(0, attempt="b")) == first
     assert sink.markers()[0] == first[0]
+
+
+def test_a_retry_in_the_same_process_names_the_seed_of_the_attempt_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise its record expects the marker that the seed has replaced, and is never applied."""
+    sink = ExpiringSink()
+    markers = markers_of(sink)
+    first = seed(markers, record(0))
+    assert seed(markers, record(0, attempt="b")) == first
+    sink.holds(0, Marker(9, "b"))
+    later = record(0, epoch=10, prev={"s": {0: Marker(9, "b")}})
+    monkeypatch.setattr(sink, "down", True)
+    assert seed(markers, later) == {}, "the epoch has moved the marker, which is known then"
+
+
+def test_a_marker_that_could_not_be_read_is_read_by_the_next_attempt(
+    sink: ExpiringSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    markers = markers_of(sink)
+
+    def no_answer(_self: object, *, durable: bool = False) -> Marker | None:
+        raise SinkUnavailable(f"no answer, durable: {durable}")
+
+    with monkeypatch.context() as silent:
+        silent.setattr(MemoryPartWriter, "marker", no_answer)
+        with pytest.raises(SinkUnavailable):
+            seed(markers, record(0))
+    assert seed(markers, record(0)) == {0: PART_0}
 
 
 def test_another_marker_is_left_to_the_apply_to_judge(sink: ExpiringSink) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from sluicegate import failpoints
 from sluicegate.errors import MarkerMismatch, SinkUnavailable, SluicegateError, StageFailed
-from sluicegate.protocol.markers import NO_MARKER, Marker, marker_to_name
+from sluicegate.protocol.markers import NO_MARKER, Marker, is_seed_of, marker_to_name
 from sluicegate.protocol.record import Chunk, EpochRecord
 from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.sinks.contract import BoundSink, PartDecision, PartWriter, Receipt
@@ -221,7 +221,8 @@ class SinkMarkers:
 
     Opening a writer refreshes its part's marker and fences older writers of the part. So this runs
     in the driver while no apply runs, and only when a marker may be absent: before the first epoch
-    of a part, at its first epoch in this process, and when nobody has opened the part for long.
+    of a part, at its first epoch in this process, when nobody has opened the part for long, and in a
+    retry of an epoch that has seeded the part: its record must name the seed as well.
 
     Args:
         sinks: of the job, by id.
@@ -237,6 +238,7 @@ class SinkMarkers:
     ) -> None:
         self._sinks, self._check_taken_over = sinks, check_taken_over
         self._opened_s: dict[tuple[str, int], float] = {}
+        self._named: dict[tuple[str, int], Marker] = {}
 
     def seed(
         self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool
@@ -244,7 +246,7 @@ class SinkMarkers:
         """Seed absent markers before the decision; see `ports.Sinks.seed_markers`."""
         markers: dict[int, Marker] = {}
         for part in record.parts_with_rows(sink):
-            if record.prev_of(sink, part) == NO_MARKER or self._is_due(sink, part):
+            if self._is_due(sink, part, record.prev_of(sink, part)):
                 markers[part] = self._seed_part(
                     record, sink, part, may_expire=may_expire, durable=durable
                 )
@@ -279,7 +281,9 @@ class SinkMarkers:
                 self._write_seed(writer, record.lineage, before, found or NO_MARKER)
         except BaseException:
             discard_writer((record.lineage, sink, part))
+            del self._opened_s[sink, part]
             raise
+        self._named[sink, part] = before
         if found is None and before.epoch != NO_MARKER.epoch:
             log.warning(
                 "the marker of sink %s part %d has expired; every sink has epoch %d, so nothing is in "
@@ -301,8 +305,13 @@ class SinkMarkers:
                 do="nothing: the next attempt reads the marker again",
             ) from error
 
-    def _is_due(self, sink: str, part: int) -> bool:
-        """Return whether the marker may have expired, by the wall clock: the brokers use theirs."""
+    def _is_due(self, sink: str, part: int, expected: Marker) -> bool:
+        """Return whether the marker may be another than the log expects.
+
+        It may have expired, by the wall clock: the brokers use theirs.
+        """
+        if expected == NO_MARKER or is_seed_of(self._named.get((sink, part)), expected):
+            return True
         every_s = self._sinks[sink].refresh_every_s
         if every_s is None:
             return False
