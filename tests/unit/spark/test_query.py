@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from sluicegate.errors import SluicegateError, StoreUnavailable, Stuck
+from sluicegate.errors import Fenced, SluicegateError, StoreUnavailable, Stuck
+from sluicegate.settings.epoch import EpochSettings
 from sluicegate.spark import shutdown
 from sluicegate.spark.apply import BackgroundApply
 from sluicegate.spark.query import EpochsQuery
@@ -95,6 +97,36 @@ def test_a_stop_while_the_store_does_not_answer_stops_and_closes_everything() ->
     seen.query.stop()
     assert not seen.spark.isActive
     assert seen.done == ["drain", "close"]
+
+
+def lost_the_log(_timeout_s: float) -> bool:
+    raise StreamingQueryException(
+        "[STREAM_FAILED] Query terminated with exception: Multiple streaming queries are concurrently "
+        "using /checkpoint/offsets"
+    )
+
+
+def test_a_stop_raises_the_error_with_which_spark_has_ended_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Query()
+    seen.spark.isActive = False
+    monkeypatch.setattr(seen.spark, "awaitTermination", lost_the_log)
+    with pytest.raises(Fenced):
+        seen.query.stop()
+    assert seen.done == ["drain", "close"]
+
+
+def test_a_cancel_keeps_the_checkpoint_of_a_query_that_spark_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, deleted = Query(), []
+    monkeypatch.setattr(seen.spark, "awaitTermination", lost_the_log)
+    monkeypatch.setattr("sluicegate.spark.query.delete_checkpoint", deleted.append)
+    seen.query._settings = EpochSettings(on_cancel="delete")
+    with pytest.raises(Fenced):
+        seen.query.cancel()
+    assert not deleted
 
 
 def test_what_a_service_could_not_write_when_it_was_stopped_fails_the_query() -> None:

@@ -249,6 +249,7 @@ class EpochsQuery(Run):
             SluicegateError: the query failed.
         """
         self._stop_between_epochs()
+        self._poll_end(None)  # Spark may have ended it before
         self._close()
 
     def cancel(self) -> None:
