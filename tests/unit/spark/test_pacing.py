@@ -73,7 +73,7 @@ def failing(times: int, error: SluicegateError) -> tuple[list[int], Callable[[],
 @pytest.mark.usefixtures("clock")
 def test_an_epoch_is_retried_as_often_as_tolerated() -> None:
     attempts, work = failing(2, StageFailed("down"))
-    Pace(EpochSettings(tolerated_failures=2)).run(7, work)
+    Pace(EpochSettings(tolerated_failures=2)).run(7, work, lambda: True)
     assert len(attempts) == 3
 
 
@@ -81,12 +81,24 @@ def test_an_epoch_is_retried_as_often_as_tolerated() -> None:
 def test_failures_are_counted_per_epoch() -> None:
     paced = Pace(EpochSettings(tolerated_failures=1))
     for epoch in range(3):
-        paced.run(epoch, failing(1, StageFailed("down"))[1])
+        paced.run(epoch, failing(1, StageFailed("down"))[1], lambda: True)
 
 
 @pytest.mark.usefixtures("clock")
 def test_an_error_that_a_retry_cannot_resolve_is_not_retried() -> None:
     attempts, work = failing(1, SchemaMismatch("no such column"))
     with pytest.raises(SchemaMismatch):
-        Pace(EpochSettings(tolerated_failures=9)).run(7, work)
+        Pace(EpochSettings(tolerated_failures=9)).run(7, work, lambda: True)
     assert len(attempts) == 1
+
+
+@pytest.mark.parametrize("stopped_s", [0.0, 0.3])
+def test_a_failed_epoch_is_not_retried_once_the_query_stops(
+    clock: list[float], stopped_s: float
+) -> None:
+    """Also not if the stop comes during the pause before the retry."""
+    attempts, work = failing(9, StageFailed("down"))
+    with pytest.raises(StageFailed):
+        Pace(EpochSettings(tolerated_failures=9)).run(7, work, lambda: clock[0] < 100.0 + stopped_s)
+    assert len(attempts) == 1
+    assert clock[0] == pytest.approx(100.0 + stopped_s, abs=0.06)

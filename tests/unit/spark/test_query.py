@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from sluicegate.errors import Fenced, SluicegateError, StoreUnavailable, Stuck
+from sluicegate.errors import Fenced, SluicegateError, StageFailed, StoreUnavailable, Stuck
 from sluicegate.settings.epoch import EpochSettings
-from sluicegate.spark import shutdown
+from sluicegate.spark import pacing, shutdown
 from sluicegate.spark.apply import BackgroundApply
+from sluicegate.spark.pacing import Pace
 from sluicegate.spark.query import EpochsQuery
 
 
@@ -169,3 +171,47 @@ def test_an_apply_that_failed_fails_the_query_although_a_retry_has_applied_the_e
         seen.background.wait()  # as the retry does
     with pytest.raises(Stuck):
         seen.query.stop()
+
+
+def failing_epochs(seen: Query, settings: EpochSettings) -> tuple[list[float], threading.Thread]:
+    """Run an epoch whose attempts fail, in Spark's thread; return when each attempt began."""
+    tries: list[float] = []
+
+    def fail(_batch: Any, _epoch: int) -> None:  # noqa: ANN401 - unused
+        tries.append(time.monotonic())
+        raise StageFailed("the broker is down")
+
+    def callback() -> None:
+        with contextlib.suppress(StageFailed):
+            seen.query._run_epoch(cast("Any", None), 4)
+
+    seen.query._runner.run = fail  # type: ignore[method-assign]
+    seen.query._pace, seen.query._settings = Pace(settings), settings
+    thread = threading.Thread(target=callback)
+    thread.start()
+    while not tries:
+        time.sleep(0.001)
+    return tries, thread
+
+
+def test_a_stop_does_not_wait_for_the_retries_of_a_failed_epoch() -> None:
+    seen = Query()
+    tries, callback = failing_epochs(seen, EpochSettings(tolerated_failures=99))
+    with pytest.raises(StageFailed):
+        seen.query.stop()
+    callback.join()
+    assert len(tries) == 1
+
+
+def test_rule_18_the_time_limit_of_an_epoch_covers_its_retries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, expired = Query(), threading.Event()
+    monkeypatch.setattr(pacing, "_expire", lambda *_: expired.set())
+    monkeypatch.setattr(pacing, "_RETRY_PAUSE_S", 0.05)
+    tries, callback = failing_epochs(seen, EpochSettings(timeout_s=0.3, tolerated_failures=999))
+    assert expired.wait(5), "each attempt is much shorter than the limit"
+    assert len(tries) > 1
+    with pytest.raises(StageFailed):
+        seen.query.stop()
+    callback.join()

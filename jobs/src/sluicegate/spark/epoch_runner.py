@@ -39,8 +39,9 @@ class EpochRunner:
     """Runs epochs one after another, in the thread of Spark's callback.
 
     Args:
-        timeout_s: time limit of an epoch, and of an apply in the background or in a recovery; an
-            epoch that exceeds it ends the process (rule 18). 0: no limit.
+        timeout_s: time limit of an apply in the background or in a recovery; one that exceeds it ends
+            the process (rule 18). 0: no limit. The limit of an epoch covers its retries, and so is the
+            caller's.
         make_plan: returns the plan of an epoch; default: that of the running micro-batch.
     """
 
@@ -66,23 +67,22 @@ class EpochRunner:
         self._rows_before: int | None = None
 
     def run(self, batch: DataFrame, epoch: int) -> None:
-        """Run one epoch: stage, decide, apply (`coordinator.run_epoch`).
+        """Run one attempt at an epoch: stage, decide, apply (`coordinator.run_epoch`).
 
         With `overlap` it returns when the apply has started in the background.
         """
         job, timings = self._context.job, EpochTimings(idle_since_ns=self._ended_ns)
-        with deadline(epoch, self._timeout_s):
-            with self._epoch_span(epoch) as span:
-                plan = self._make_plan(batch, timings)
-                self._context.metrics.planned(epoch, timings)
-                ports = self._apply_ports(timings, span, plan.offsets(epoch)).with_plan(plan)
-                try:
-                    decided = run_effects(run_epoch(job, epoch), ports)
-                except SluicegateError:  # it may be tolerated: then the epoch is run again
-                    self._failed_stages[epoch] += any(s.name == STAGE for s in timings.timed)
-                    raise
-            if not job.applies_in_background(decided.record):
-                self._after_apply(decided, timings, span)
+        with self._epoch_span(epoch) as span:
+            plan = self._make_plan(batch, timings)
+            self._context.metrics.planned(epoch, timings)
+            ports = self._apply_ports(timings, span, plan.offsets(epoch)).with_plan(plan)
+            try:
+                decided = run_effects(run_epoch(job, epoch), ports)
+            except SluicegateError:  # it may be tolerated: then the epoch is run again
+                self._failed_stages[epoch] += any(s.name == STAGE for s in timings.timed)
+                raise
+        if not job.applies_in_background(decided.record):
+            self._after_apply(decided, timings, span)
         self._rows_before = decided.record.counts.get(ROWS_IN)
         self._ended_ns = time.time_ns()
 

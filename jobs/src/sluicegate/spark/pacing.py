@@ -74,8 +74,14 @@ class Pace:
             time.sleep(min(left, _POLL_S))
         return left <= _POLL_S
 
-    def run(self, epoch: int, work: Callable[[], None]) -> None:
+    def run(self, epoch: int, work: Callable[[], None], may_retry: Callable[[], bool]) -> None:
         """Run an epoch; retry it after a failure that a retry by the same driver may resolve.
+
+        Args:
+            epoch: its number.
+            work: an attempt at it.
+            may_retry: called after a failure and during the pause before the next attempt; False ends
+                the epoch with its failure, because the query stops.
 
         Raises:
             SluicegateError: not retryable, or more consecutive failures than are tolerated.
@@ -86,9 +92,13 @@ class Pace:
                 return work()
             except SluicegateError as error:
                 failures += 1
-                if not error.retryable or failures > self._tolerated:
+                if not error.retryable or failures > self._tolerated or not may_retry():
                     raise
                 count = f"consecutive failure {failures} of {self._tolerated} tolerated"
                 pause = f"retrying in {_RETRY_PAUSE_S:g} s"
                 log.warning("epoch %d failed (%s), %s: %s", epoch, count, pause, error)
-            time.sleep(_RETRY_PAUSE_S)
+                retry_s = time.monotonic() + _RETRY_PAUSE_S
+                while time.monotonic() < retry_s:
+                    time.sleep(_POLL_S)
+                    if not may_retry():
+                        raise

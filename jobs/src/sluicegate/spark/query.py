@@ -24,7 +24,7 @@ from sluicegate.spark.checkpoint_files import checkpoint_files
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.errors import refused_query, translate_failure
 from sluicegate.spark.interrupt import first_interrupt
-from sluicegate.spark.pacing import Pace
+from sluicegate.spark.pacing import Pace, deadline
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query_execution import committed_sources
 from sluicegate.spark.s3a import spark_url
@@ -269,9 +269,10 @@ class EpochsQuery(Run):
     def _run_epoch(self, batch: DataFrame, epoch: int) -> None:
         """The foreachBatch callback."""
         self._first_epoch_s = self._first_epoch_s or time.monotonic()
-        with self._epoch_slot():
+        with self._epoch_slot(), deadline(epoch, self._settings.timeout_s):
             try:
-                self._pace.run(epoch, partial(self._runner.run, batch, epoch))
+                run = partial(self._runner.run, batch, epoch)
+                self._pace.run(epoch, run, lambda: not self._stopping)
                 self._last_epoch = epoch
             except SluicegateError as error:
                 self._error = self._error or error
