@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sluicegate.sinks.kafka.expressions import RowExpressions
+from sluicegate.sinks.kafka.expressions import INVALID_TIME, RowExpressions
 
 pytestmark = [
     pytest.mark.integration,
@@ -33,9 +33,24 @@ def test_a_time_is_in_milliseconds_whatever_it_is_an_expression_of(spark: SparkS
     time, ms = "2026-01-07 12:00:00.123", 1_767_787_200_123
     data = spark.sql(
         f"select timestamp'{time}' as at, struct(timestamp'{time}' as `end`) as window, "
-        f"{ms} as ms, cast({ms} as string) as text, 'soon' as word"
+        f"{ms} as ms, cast({ms} as string) as text, "
+        f"cast({ms} as double) as double, cast({ms}.5 as decimal(20, 2)) as decimal"
     )
     row = RowExpressions(pa.schema([(name, pa.null()) for name in data.columns]), "t")
-    texts = ("at", "window.end", "coalesce(at, now())", "ms", "ms + 0", "text", "word")
+    times = ("at", "window.end", "coalesce(at, now())")
+    numbers = ("ms", "ms + 0", "text", "double", "double + 0", "decimal", "decimal + 0")
+    texts = (*times, *numbers)
     (found,) = data.selectExpr(*map(row.timestamp, texts)).collect()
-    assert list(found) == [ms] * 6 + [None]
+    assert list(found) == [ms] * len(texts)
+
+
+def test_a_value_that_is_no_time_is_not_replaced_by_the_time_of_writing(
+    spark: SparkSession,
+) -> None:
+    data = spark.sql(
+        "select 'soon' as word, 1e300D as huge, double('NaN') as nan, date'2026-01-07' as day, "
+        "cast(null as double) as missing"
+    )
+    row = RowExpressions(pa.schema([(name, pa.null()) for name in data.columns]), "t")
+    (found,) = data.selectExpr(*map(row.timestamp, data.columns)).collect()
+    assert list(found) == [INVALID_TIME] * 4 + [None]

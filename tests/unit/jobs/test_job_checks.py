@@ -150,6 +150,19 @@ def test_kafka_to_kafka(sink: list[Record], expected: list[str]) -> None:
     assert kinds(outcome) == expected
 
 
+def test_kafka_to_kafka_with_records_that_get_the_time_of_writing() -> None:
+    """Their own time is 0; Kafka's producers cannot write it."""
+    source = [record._replace(timestamp_ms=0) for record in SOURCE[:2]]
+    source.append(source[0]._replace(offset=2, timestamp_ms=7))
+    sink = [SINK[0], SINK[1], SINK[0]._replace(offset=2, timestamp_ms=7)]
+    assert kinds(kafka_to_kafka_verify.compare(read(*source), sink, (), UPPER)) == []
+    swapped = [sink[1], sink[0], sink[2]]
+    assert kinds(kafka_to_kafka_verify.compare(read(*source), swapped, (), UPPER)) == ["wrong"]
+    repeated = [*sink, SINK[0]._replace(offset=3)]
+    found = kinds(kafka_to_kafka_verify.compare(read(*source), repeated, (), UPPER))
+    assert found == ["wrong"]
+
+
 def test_kafka_to_kafka_ignores_values_that_it_cannot_compute() -> None:
     other = [SINK[0]._replace(value=b"?"), *SINK[1:]]
     assert kinds(kafka_to_kafka_verify.compare(read(*SOURCE), other, (), None)) == []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 
 import pyarrow as pa
+import pytest
 
+from sluicegate.errors import SchemaMismatch
 from sluicegate.sinks.kafka.bound_sink import BoundKafka
 from sluicegate.sinks.kafka.connection import Connection
-from sluicegate.sinks.kafka.expressions import RowExpressions
+from sluicegate.sinks.kafka.expressions import INVALID_TIME, RowExpressions
 from sluicegate.sinks.kafka.serialization import produce_arguments
 from sluicegate.sinks.kafka.topic import KafkaTopic, TopicLimits
 
@@ -37,6 +39,19 @@ def test_a_time_too_far_ahead_is_refused_before_the_decision() -> None:
     assert reasons is not None
     assert [bool(reason) for reason in reasons.to_pylist()] == [False, True, False]
     assert bound(2**63 - 1).refusals(timed(now, 2**62)) is None
+
+
+def test_a_value_that_is_no_time_is_refused() -> None:
+    reasons = bound(1).refusals(timed(INVALID_TIME, -1, None))
+    assert reasons is not None
+    assert [bool(reason) for reason in reasons.to_pylist()] == [True, False, False]
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.bool_(), pa.list_(pa.int64())])
+def test_a_column_that_has_no_times_is_refused_at_the_start(kind: pa.DataType) -> None:
+    row = RowExpressions(pa.schema([("day", kind)]), "t")
+    with pytest.raises(SchemaMismatch, match=r"timestamp='day' has type"):
+        row.timestamp("day")
 
 
 def test_a_header_that_kafka_would_not_get_as_it_is_is_refused() -> None:

@@ -36,12 +36,15 @@ _TIME_LIMIT = "message.timestamp.after.max.ms"
 _PARTITION = re.compile(r"asks for partition (\d+) and topic \S+ has (\d+), from 0")
 _GIVES_NULL = "unparsed: the transformation gives null"
 
+_ANY_TIME = 0
+"""The time of a source record without a time, or with one before 1970: its copy has the time of writing."""
+
 Group = bytes | int | None
 """Records that are compared in order: those of a key or of a partition; None: in any order."""
 
 
 class Copy(NamedTuple):
-    """A record as the sink must have it."""
+    """A record as the sink must have it; the time `_ANY_TIME` is that of writing."""
 
     key: bytes | None
     value: bytes | None
@@ -116,7 +119,8 @@ def compare(
     if not same_partition:
         _check_partitions_of_keys(sink, findings)
     for group in expected.keys() | actual.keys():
-        _check_group(group, expected.get(group, []), actual.get(group, []), findings)
+        right = expected.get(group, [])
+        _check_group(group, right, _with_any_time(right, actual.get(group, [])), findings)
     checked = source.counts() | {
         "keys": len(keys),
         "records in the sink": len(sink),
@@ -141,7 +145,24 @@ def _copy(record: Record, transform: Transform | None) -> Copy:
     value = record.value if transform is not None else b""
     if transform is not None and value is not None:
         value = transform(value)
-    return Copy(record.key, value, record.headers, record.timestamp_ms)
+    return Copy(record.key, value, record.headers, max(record.timestamp_ms, _ANY_TIME))
+
+
+def _with_any_time(expected: list[Copy], actual: list[Copy]) -> list[Copy]:
+    """Return the actual copies; those whose source may have any time get `_ANY_TIME`."""
+    undated = Counter(copy for copy in expected if copy.timestamp_ms == _ANY_TIME)
+    if not undated:
+        return actual
+    surplus, copies = Counter(actual) - Counter(expected), []
+    for dated in actual:
+        copy = dated._replace(timestamp_ms=_ANY_TIME)
+        if surplus[dated] > 0 and undated[copy] > 0:
+            surplus[dated] -= 1
+            undated[copy] -= 1
+            copies.append(copy)
+        else:
+            copies.append(dated)
+    return copies
 
 
 def _judge(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.sinks.kafka.connection import MARKERS_TOPIC, group_id
+from sluicegate.sinks.kafka.expressions import INVALID_TIME
 from sluicegate.sinks.kafka.topic import KafkaTopic
 from sluicegate.sinks.kafka.writer import KafkaPartWriter
 from sluicegate.sinks.utf8 import invalid_utf8
@@ -99,6 +100,11 @@ class BoundKafka:
                 f"{topic} does not accept (message.timestamp.after.max.ms)"
             )
             yield pc.fill_null(ahead, fill_value=False), lambda: reason
+            invalid = pc.equal(batch.column("timestamp"), INVALID_TIME)
+            yield (
+                pc.fill_null(invalid, fill_value=False),
+                lambda: "the record's time is neither a timestamp nor milliseconds since 1970",
+            )
 
     def _too_large(self, batch: pa.RecordBatch) -> tuple[pa.Array, _Reason]:
         limit, overhead = self.topic.limits.record_limit_bytes, RECORD_OVERHEAD_BYTES

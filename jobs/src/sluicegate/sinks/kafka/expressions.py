@@ -14,6 +14,12 @@ from sluicegate.sinks.contract import quoted
 
 WHOLE_ROW = "json"
 NO_KEY = "cast(null as binary)"
+
+INVALID_TIME = -(2**63)
+"""The time of a row whose `timestamp` is neither null nor a time."""
+
+_INVALID_TIME_SQL = "(-9223372036854775807L - 1L)"
+
 _IDENTIFIER = re.compile(r"`(?:[^`]|``)+`|[A-Za-z_]\w*")
 
 # Not cast(x as binary): it refuses numbers in ANSI mode. concat of one value gives binary for
@@ -69,16 +75,26 @@ class RowExpressions:
         return f"if(({sql}) is null, null, coalesce(try_cast({sql} as bigint), -1L))"
 
     def timestamp(self, text: str) -> str:
-        """Return the expression of a record's time in ms since 1970; null: the time of writing."""
+        """Return the expression of a record's time in ms since 1970; null: the time of writing.
+
+        What is no time becomes INVALID_TIME, which `BoundKafka.refusals` refuses.
+        """
         sql, kind = self._resolve(text, "timestamp")
         instant = f"unix_millis(try_cast({sql} as timestamp))"
         if kind is not None and pa.types.is_timestamp(kind):
             return instant
         if kind is not None and pa.types.is_integer(kind):
             return f"cast({sql} as bigint)"
+        if kind is not None and not _may_be_number(kind):
+            raise self._mismatch(
+                f"timestamp={text!r} has type {kind}",
+                f"give a timestamp or milliseconds since 1970, as in timestamp='cast({text} as timestamp)'",
+            )
         # the type is not known here; Spark folds the condition, but checks both casts before
-        number = f"try_cast(cast({sql} as string) as bigint)"
-        return f"if(typeof({sql}) like 'timestamp%', {instant}, {number})"
+        number = f"cast({sql} as string)"
+        number = f"coalesce(try_cast({number} as bigint), try_cast(try_cast({number} as double) as bigint))"
+        time = f"if(typeof({sql}) like 'timestamp%', {instant}, {number})"
+        return f"if(({sql}) is null, null, coalesce({time}, {_INVALID_TIME_SQL}))"
 
     def _resolve(self, text: str, role: str) -> tuple[str, pa.DataType | None]:
         """Return Spark SQL, and the type if `text` names a column."""
@@ -112,6 +128,12 @@ def part_expression(key: str | None, partition: str | None, parts: int) -> str |
     else:
         number = f"coalesce({partition}, 0)" if partition else "spark_partition_id()"
     return f"cast(pmod({number}, {parts}) as int)"
+
+
+def _may_be_number(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(check(kind) for check in (*checks, *texts))
 
 
 def _json(what: str) -> str:

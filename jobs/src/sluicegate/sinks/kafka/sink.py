@@ -32,8 +32,9 @@ class KafkaSink:
             value is a tombstone. Write a column named json as `json`, in backticks.
         headers: column or SQL expression: array of struct (key, value), or a map column.
         partition: column or SQL expression of the partition; null: the key chooses.
-        timestamp: column or SQL expression of the record's time, a timestamp or ms since 1970; null or
-            negative: the time of writing. The topic must accept records of any age.
+        timestamp: column or SQL expression of the record's time, a timestamp or ms since 1970; null, 0
+            or negative: the time of writing. A row with another value is refused. The topic must accept
+            records of any age.
         bootstrap: brokers, 'host:port[,host:port]'; default: the variable SLUICEGATE_KAFKA.
         id: unique in the job, stable across restarts; default: 'kafka.<topic>'.
         of: the output of the job that it writes, if there are several.
