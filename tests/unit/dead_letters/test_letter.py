@@ -78,9 +78,17 @@ def test_a_reason_that_is_too_long_is_cut_too() -> None:
     """It may contain a value of the row, such as the id that nobody knows."""
     letter = {"reason": "unknown: no " + "x" * 5000, "payload": "y" * 5000}
     written = json.loads(staged_in_topic(letter, 2000))
-    assert written["payload"] == ""
     assert written["reason"].startswith("unknown: no xxx")
     assert 200 < len(written["reason"]) < 2000
+
+
+@pytest.mark.parametrize("characters", [(300, 5000), (5000, 300)])
+def test_whichever_of_payload_and_reason_is_longer_is_cut(characters: tuple[int, int]) -> None:
+    reason, payload = ("x" * number for number in characters)
+    written = json.loads(staged_in_topic({"reason": reason, "payload": payload}, 2000))
+    shorter = "reason" if len(reason) < len(payload) else "payload"
+    assert len(written[shorter]) == 300
+    assert 300 < len(written["reason"] + written["payload"]) < 2000
 
 
 def test_a_dead_letter_in_a_topic_has_reason_row_and_source() -> None:

@@ -32,7 +32,7 @@ _RESERVED = "__"
 OTHER = "other"
 _MAX_KINDS = 20
 
-_SHORT_REASON = 200
+SHORT_REASON = 200
 """Characters of a reason that are never cut."""
 
 _JSON_KIND = r'"reason"\s*:\s*"(?P<kind>[A-Za-z]+)'
@@ -104,7 +104,7 @@ def _is_letter(fields: Fields) -> bool:
 
 
 def stage_letter(sink: BoundSink, schema: pa.Schema, letter: Fields) -> pa.RecordBatch:
-    """Return a dead letter as a staged row, its payload, then its reason cut until the sink accepts it.
+    """Return a dead letter as a staged row; the longer of payload and reason is cut until the sink accepts it.
 
     A reason may contain a value of the row (rule 10).
 
@@ -117,16 +117,16 @@ def stage_letter(sink: BoundSink, schema: pa.Schema, letter: Fields) -> pa.Recor
         if refusals is None or refusals.null_count == len(refusals):
             return staged
         payload, reason = (str(letter.get(name) or "") for name in ("payload", "reason"))
-        if not payload and len(reason) <= _SHORT_REASON:
+        if not payload and len(reason) <= SHORT_REASON:
             raise RowRefused(
                 f"sink {sink.id} refuses a dead letter: {refusals[0]}",
                 data="the epoch is undecided; no sink shows any of it, and nothing is lost",
                 do="raise the limit of the dead letters' topic, or widen the columns of their table",
             )
-        if payload:
-            letter = {**letter, "payload": payload[: len(payload) // 2]}
+        if len(reason) > max(len(payload), SHORT_REASON):
+            letter = {**letter, "reason": reason[: max(SHORT_REASON, len(reason) // 2)]}
         else:
-            letter = {**letter, "reason": reason[: max(_SHORT_REASON, len(reason) // 2)]}
+            letter = {**letter, "payload": payload[: len(payload) // 2]}
 
 
 def count_kinds(rows: pa.RecordBatch) -> Counter[str]:

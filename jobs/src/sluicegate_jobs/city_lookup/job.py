@@ -16,9 +16,9 @@ from sluicegate import KafkaSink, MySQLSink, RedisHash, epochs, lookup, refuse
 from sluicegate.lookups.settings import Cache, Mode, OnTimeout
 from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
-from sluicegate.sinks.reserved_columns import REFUSED
+from sluicegate.sinks.reserved_columns import REFUSED, SOURCE
 from sluicegate.spark.epochs import EpochsWriter
-from sluicegate_jobs.kafka_source import dead_letter, kafka_source
+from sluicegate_jobs.kafka_source import dead_letter, kafka_source, record_source
 from sluicegate_jobs.targets import create_table, create_topics
 
 TABLE_COLUMNS = """
@@ -78,6 +78,7 @@ def build(spark: SparkSession, settings: CityLookupSettings) -> EpochsWriter:
         "id",
         "city",
         REFUSED,
+        record_source().alias(SOURCE),
     )
     kafka = settings.kafka
     return epochs(

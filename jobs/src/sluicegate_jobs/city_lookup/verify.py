@@ -10,14 +10,15 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from sluicegate.dead_letters.letter import SHORT_REASON
 from sluicegate.packaged_job import Verification
-from sluicegate.sinks.kafka.reader import Record
+from sluicegate.sinks.kafka.reader import Position, Record
 from sluicegate_jobs.city_lookup.job import CityLookupSettings
 from sluicegate_jobs.verification.check import Check
-from sluicegate_jobs.verification.dead_letters import EMPTY, DeadLetters
+from sluicegate_jobs.verification.dead_letters import EMPTY, DeadLetters, Refusal
 from sluicegate_jobs.verification.epoch_log import SourceRecords
 from sluicegate_jobs.verification.findings import DUPLICATED, LOST, UNDECIDED, WRONG, Findings
-from sluicegate_jobs.verification.limits import NO_LIMITS, SinkLimits
+from sluicegate_jobs.verification.limits import NO_LIMITS, Refused, SinkLimits
 
 _UNANSWERED: Final = "lookup into city: unanswered"
 
@@ -69,8 +70,10 @@ class Answers(NamedTuple):
         if not id_:
             return EMPTY
         unknown = f"unknown: hash {self.cities} has no id {id_}"
+        may_be_cut = len(stated) >= SHORT_REASON
+        is_unknown = unknown.startswith(stated) if may_be_cut else stated == unknown
         unanswered = self.may_be_missing and stated.startswith(_UNANSWERED)
-        return stated if stated == unknown or unanswered else None
+        return stated if is_unknown or unanswered else None
 
 
 def compare(
@@ -97,7 +100,7 @@ def compare(
         "MySQL": _by_source("MySQL", mysql, findings),
     }
     dead_letters = DeadLetters(letters, source.topic, findings, limits)
-    refused = _refused(dead_letters, findings)
+    refused = _refused(dead_letters, source.topic, findings)
     without_city, known = 0, set()
     for record, was_read in source.with_unread():
         at = (record.partition, record.offset)
@@ -112,6 +115,10 @@ def compare(
         reason = answers.of(id_, dead_letters.reason_of(record))
         dead_letters.check(record, reason)
         without_city += bool(id_ and reason)
+        refusal = dead_letters.refused_sources.get(Position(source.topic, *at))
+        if refusal is not None:
+            verdict = _judge(refusal, id_, limits)
+            dead_letters.note_refused(verdict, refusal.sink, f"record {at}")
         _check(at, id_, rows, dead=reason is not None or at in refused, findings=findings)
     dead_letters.check_none_left()
     for at in {*refused, *sinks["Kafka"], *sinks["MySQL"]} - known:
@@ -125,8 +132,16 @@ def compare(
     return Verification(checked, findings.result())
 
 
-def _refused(dead_letters: DeadLetters, findings: Findings) -> set[Source]:
-    """Return the records whose rows a sink refused; the staged columns name them."""
+def _judge(refusal: Refusal, id_: str, limits: SinkLimits) -> Refused:
+    """Return whether the sink refuses a row; if it was cut, only the id is known, and not the city."""
+    if refusal.rows:
+        return limits.refuses(refusal.sink, refusal.rows)
+    verdict = limits.refuses(refusal.sink, [{"id": id_}, {"key": id_, "value": id_}])
+    return verdict if verdict is Refused.YES else Refused.UNKNOWN
+
+
+def _refused(dead_letters: DeadLetters, topic: str, findings: Findings) -> set[Source]:
+    """Return the records whose rows a sink refused: the staged columns or the source name them."""
     refused: set[Source] = set()
     for row in dead_letters.refused:
         at = row.get("source_partition"), row.get("source_offset")
@@ -136,7 +151,11 @@ def _refused(dead_letters: DeadLetters, findings: Findings) -> set[Source]:
         if at in refused:
             findings.add(DUPLICATED, f"{at}: two dead letters")
         refused.add((at[0], at[1]))
+    of_topic = (at for at in dead_letters.refused_sources if at.topic == topic)
+    refused |= {(at.partition, at.offset) for at in of_topic}
     for letter in dead_letters.truncated:
+        if isinstance(letter.get("source"), dict):
+            continue
         reason = letter["reason"]
         findings.add(
             WRONG, f"the dead letter of a refused row is cut, so its record is unknown: {reason}"

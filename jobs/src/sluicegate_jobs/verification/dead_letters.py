@@ -36,11 +36,18 @@ def text_of(value: bytes | None) -> bytes | str:
     return value
 
 
+def refusing_sink(reason: str) -> str | None:
+    """Return the sink that refused a row, None if the reason is another one."""
+    named = _REFUSED.match(reason)
+    return None if named is None else named["sink"]
+
+
 class Refusal(NamedTuple):
-    """What a dead letter says about a record that a sink refused."""
+    """What a dead letter says about a record that a sink refused; without `rows` if its payload was cut."""
 
     sink: str
     reason: str
+    rows: list[dict[str, Any]]
 
 
 class DeadLetters:
@@ -96,21 +103,21 @@ class DeadLetters:
         self._by_source[position] = letter
 
     def _read_refused(self, letter: dict[str, Any]) -> None:
-        named = _REFUSED.match(letter["reason"])
-        if named is None:
+        sink = refusing_sink(letter["reason"])
+        if sink is None:
             self._findings.add(WRONG, f"a dead letter has no source: {letter['reason']!r:.80}")
             return
         source = letter.get("source")
         position = _position_of(source) if isinstance(source, dict) else None
+        parsed = _parse(str(letter.get("payload")))
+        rows = [row for row in parsed if isinstance(row, dict)] if isinstance(parsed, list) else []
         if position is not None:
-            self.refused_sources[position] = Refusal(named["sink"], letter["reason"])
+            self.refused_sources[position] = Refusal(sink, letter["reason"], rows)
         row_of = position, str(letter.get("payload_sha256") or letter.get("payload"))
         if row_of in self._refused_rows:
             of = f"of record {position}" if position else f"{row_of[1]:.80}"
             self._findings.add(DUPLICATED, f"a refused row has two dead letters: {of}")
         self._refused_rows.add(row_of)
-        parsed = _parse(str(letter.get("payload")))
-        rows = [row for row in parsed if isinstance(row, dict)] if isinstance(parsed, list) else []
         if not rows:
             self.truncated.append(letter)
             return
@@ -121,8 +128,8 @@ class DeadLetters:
             return
         self.refused.append(row)
         if not isinstance(letter.get("source"), dict):  # otherwise the caller has the record itself
-            refused = self._limits.refuses(named["sink"], rows)
-            self.note_refused(refused, named["sink"], f"{row!r:.120}")
+            refused = self._limits.refuses(sink, rows)
+            self.note_refused(refused, sink, f"{row!r:.120}")
 
     def note_refused(self, refused: Refused, sink: str, row: str) -> None:
         """Add a finding if a sink accepts the row of a dead letter."""
