@@ -5,7 +5,19 @@ from __future__ import annotations
 import traceback
 
 from sluicegate.errors import LookupUnanswered, SluicegateError
-from sluicegate.spark.errors import cause_of, raised_in_task
+from sluicegate.spark.errors import cause_of, raised_in_task, stage_failure
+
+OVERFLOW = """An error occurred while calling o95.getResult.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, \
+most recent failure: Lost task 0.0 in stage 0.0 (TID 0) (host executor driver): \
+java.lang.ArithmeticException: long overflow
+\tat java.base/java.lang.Math.multiplyExact(Math.java:1004)
+\tat org.apache.spark.sql.catalyst.util.SparkDateTimeUtils.millisToMicros(SparkDateTimeUtils.scala:107)
+\tat org.apache.spark.sql.catalyst.util.DateTimeUtils$.fromJavaTimestamp(DateTimeUtils.scala:41)
+\tat org.apache.spark.sql.kafka010.KafkaRecordToRowConverter.$anonfun$toInternalRowWithoutHeaders$1(\
+KafkaRecordToRowConverter.scala:42)
+\tat org.apache.spark.scheduler.Task.run(Task.scala:147)
+"""
 
 
 def spark_message(error: Exception) -> str:
@@ -41,3 +53,14 @@ def test_the_cause_of_a_failure_in_another_thread_is_found() -> None:
 def test_any_other_error_is_ignored() -> None:
     assert raised_in_task(spark_message(ValueError("broken")), "epoch 3") is None
     assert raised_in_task("sluicegate.errors.ClassVar: odd", "epoch 3") is None
+
+
+def test_a_record_whose_time_spark_cannot_represent_is_named() -> None:
+    found = stage_failure(OVERFLOW, 3)
+    assert "Kafka record whose timestamp is later than 9223372036854775 ms" in found.what
+    assert "startingOffsets after the record" in found.do
+
+
+def test_another_overflow_is_not_blamed_on_a_record() -> None:
+    found = stage_failure(OVERFLOW.replace("KafkaRecordToRowConverter", "UsersFunction"), 3)
+    assert "java.lang.ArithmeticException: long overflow" in found.what

@@ -24,6 +24,11 @@ _OTHER_DRIVER = (
 )
 """Parts of Spark's message when a file of its log that it wants to write exists already."""
 
+_TIME_OUT_OF_RANGE = re.compile(
+    r"ArithmeticException: long overflow\n(?:\s+at .*\n)*?\s+at \S+\.KafkaRecordToRowConverter\."
+)
+"""Spark's Kafka source fails at a record whose time in microseconds exceeds 64 bits."""
+
 
 def cause_of(text: str) -> str:
     """Return the line of Spark's message that gives the cause, if possible a Python worker's error."""
@@ -49,6 +54,28 @@ def raised_in_task(text: str, where: str) -> SluicegateError | None:
     if found is None or not (isinstance(kind, type) and issubclass(kind, SluicegateError)):
         return None
     return kind(f"{where}: {found[2]}", data=found[3] or "", do=found[4] or "")
+
+
+def stage_failure(text: str, epoch: int) -> SluicegateError:
+    """Return our error for staging tasks that failed; `text` is Spark's message."""
+    raised = raised_in_task(text, f"epoch {epoch}")
+    if raised is not None:
+        return raised
+    if _TIME_OUT_OF_RANGE.search(text):
+        return StageFailed(
+            f"epoch {epoch} could not be staged: Spark cannot read a Kafka record whose timestamp is "
+            "later than 9223372036854775 ms since 1970",
+            data="the epoch is undecided and nothing of it is visible; nothing is lost, but no restart "
+            "with this checkpoint can read past the record",
+            do="skip the record: start the job with a new checkpoint, and with startingOffsets after the "
+            "record; then lower message.timestamp.after.max.ms of the topic, so that Kafka refuses such "
+            "records",
+        )
+    return StageFailed(
+        f"epoch {epoch} could not be staged: {cause_of(text)[:500]}",
+        data="the epoch is undecided and nothing of it is visible; its input is read again",
+        do="restart the driver; if it fails again, the cause is in the job or its source",
+    )
 
 
 def translate_failure(error: StreamingQueryException) -> SluicegateError:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.deployment.executors import ExecutorsReporter
 from sluicegate.deployment.progress import ProgressReporter
-from sluicegate.errors import PartTooLarge, RowRefused, StageFailed
+from sluicegate.errors import PartTooLarge, RowRefused
 from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.job import Job
 from sluicegate.protocol.ports import Staged
@@ -29,7 +29,7 @@ from sluicegate.protocol.record import (
 )
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.spark.apply import PartOrder, SinkMarkers, apply_parts
-from sluicegate.spark.errors import cause_of, raised_in_task
+from sluicegate.spark.errors import stage_failure
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import KafkaSource, RunningExecution, check_state
 from sluicegate.spark.source_offsets import SourceOffsets
@@ -295,11 +295,7 @@ class BatchPlan:
         try:
             parts = stage_rows(rows, order, self._most_tasks())
         except (PySparkException, Py4JJavaError) as error:
-            raise raised_in_task(str(error), f"epoch {epoch}") or StageFailed(
-                f"epoch {epoch} could not be staged: {cause_of(str(error))[:500]}",
-                data="the epoch is undecided and nothing of it is visible; its input is read again",
-                do="restart the driver; if it fails again, the cause is in the job or its source",
-            ) from error
+            raise stage_failure(str(error), epoch) from error
         record = context.tracing.record
         for part in parts:
             if (chunk := part.chunk) is not None:
