@@ -23,3 +23,16 @@ def test_files_are_read_as_spark_reads_them(tmp_path: Path) -> None:
         *(b"one", b"two", b"three", b"", b"four \xff"),
         b"partition",
     ]
+
+
+def test_the_byte_order_mark_of_a_file_belongs_to_no_line(tmp_path: Path) -> None:
+    """Hadoop drops it at the beginning of a file, also of a compressed one."""
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "a.jsonl").write_bytes(mark + b"one\r\n" + mark + b"two\n")
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(mark + b"gzip\n"))
+    (tmp_path / "c.jsonl.bz2").write_bytes(bz2.compress(mark + b"bzip2\n"))
+    (tmp_path / "d.jsonl").write_bytes(mark)
+    (tmp_path / "e.jsonl").write_bytes(mark + b"\n")
+    (tmp_path / "f.jsonl").write_bytes(b"\r\nf")
+    lines = [b"one", mark + b"two", b"gzip", b"bzip2", b"", b"", b"f"]
+    assert list(_lines(tmp_path)) == lines

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import hashlib
 import json
+from codecs import BOM_UTF8
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -80,8 +81,8 @@ def _digest(letter: bytes | None) -> str:
 def _lines(source: Path) -> Iterable[bytes]:
     """Yield the lines of a file, or of the files of a folder without hidden ones, as Spark does.
 
-    It reads folders that are named as partitions, decompresses files by their names, and splits at each of
-    CR, LF and CR LF.
+    It reads folders that are named as partitions, decompresses files by their names, drops the byte order
+    mark at the beginning of a file, and splits at each of CR, LF and CR LF.
     """
     if not source.exists():
         raise SettingsInvalid(
@@ -97,4 +98,6 @@ def _lines(source: Path) -> Iterable[bytes]:
         elif path.is_file():
             # latin-1 keeps each byte
             with _OPEN.get(path.suffix, open)(path, "rt", encoding="latin-1") as file:
+                if file.read(len(BOM_UTF8)) != BOM_UTF8.decode("latin-1"):
+                    file.seek(0)
                 yield from (line.rstrip("\n").encode("latin-1") for line in file)
