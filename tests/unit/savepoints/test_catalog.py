@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.errors import SavepointInvalid, SavepointRefused
+from sluicegate import failpoints
+from sluicegate.errors import SavepointFailed, SavepointInvalid, SavepointRefused
 from sluicegate.failpoints import FailpointHit, arm
+from sluicegate.savepoints import catalog
 from sluicegate.savepoints.catalog import dispose_savepoint, list_savepoints
-from sluicegate.savepoints.manifest import MANIFEST, read_manifest
-from sluicegate.storage.epoch_log import SystemClock
+from sluicegate.savepoints.manifest import MANIFEST, TAKING, read_manifest, write_manifest
+from sluicegate.storage.epoch_log import StoredEpochLog, SystemClock
 from sluicegate.storage.object_store import LocalObjectStore, open_store
 from tests.unit.savepoints.builders import restore, take
 
@@ -87,6 +89,79 @@ def test_an_incomplete_savepoint_is_listed_and_deleted_only_on_request(
         dispose(incomplete.url)
     dispose(incomplete.url, unfinished=True)
     assert list_savepoints(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("point", "sealed"), [("savepoint-copying", False), ("before-manifest", True)]
+)
+def test_a_savepoint_that_is_disposed_of_while_it_is_taken_is_none(
+    parent: str, folder: str, point: str, *, sealed: bool
+) -> None:
+    """It was sealed and published without its files."""
+
+    def dispose_once() -> None:
+        arm("")
+        (unfinished,) = list_savepoints(folder)
+        dispose(unfinished.url, unfinished=True)
+
+    failpoints.hook("dispose", dispose_once)
+    arm(f"{point}=dispose")
+    with pytest.raises(SavepointFailed, match="disposed of while it was being taken"):
+        take(parent, folder, seal=True)
+    assert list_savepoints(folder) == []
+    assert (StoredEpochLog(LocalObjectStore(Path(parent))).seal() is not None) is sealed
+    assert take(parent, folder, seal=True).manifest is not None
+
+
+@pytest.mark.parametrize("killed_at", [TAKING, MANIFEST])
+def test_a_savepoint_whose_disposal_was_killed_is_completed_by_nobody_and_disposed_of_again(
+    parent: str, folder: str, killed_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete = take(parent, folder)
+    assert complete.manifest is not None
+    store = open_store(complete.url)
+    store.delete(MANIFEST)
+    delete = LocalObjectStore.delete
+
+    def killed(self: LocalObjectStore, name: str) -> None:
+        if name == killed_at:
+            raise KeyboardInterrupt
+        delete(self, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalObjectStore, "delete", killed)
+        with pytest.raises(KeyboardInterrupt):
+            dispose(complete.url, unfinished=True)
+    with pytest.raises(SavepointFailed):
+        write_manifest(store, complete.manifest)
+    assert [s.manifest for s in list_savepoints(folder)] == [None]
+    with pytest.raises(SavepointInvalid, match="incomplete savepoint"):
+        dispose(complete.url)
+    dispose(complete.url, unfinished=True)
+    assert list(store.names("")) == []
+
+
+def test_a_savepoint_that_was_completed_in_the_meantime_is_not_unfinished(
+    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    savepoint = take(parent, folder)
+    monkeypatch.setattr(catalog, "is_unfinished", lambda _: True)  # as a moment ago
+    with pytest.raises(SavepointRefused, match="completed in the meantime"):
+        dispose(savepoint.url, unfinished=True)
+    assert [s.manifest for s in list_savepoints(folder)] == [savepoint.manifest]
+
+
+def test_an_incomplete_savepoint_is_listed_with_its_age(
+    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemClock, "now_ms", staticmethod(lambda: 1_700_000_000_000))
+    arm("before-manifest=raise")
+    with pytest.raises(FailpointHit):
+        take(parent, folder)
+    (incomplete,) = list_savepoints(folder)
+    assert incomplete.begun_at_ms == 1_700_000_000_000
+    (Path(incomplete.url) / TAKING).write_bytes(b"{}")  # of an earlier version
+    assert list_savepoints(folder)[0].begun_at_ms == 0
 
 
 def test_the_only_savepoint_of_a_sealed_job_is_deleted_only_if_forced(

@@ -159,7 +159,9 @@ def stop(checkpoint: str, folder: str, timeout_s: float) -> None:
 def _line(savepoint: Savepoint) -> str:
     manifest = savepoint.manifest
     if manifest is None:
-        return f"{savepoint.url}  INCOMPLETE: cannot be restored"
+        begun = savepoint.begun_at_ms
+        since = f", begun {format_time(begun)}" if begun else ""
+        return f"{savepoint.url}  INCOMPLETE{since}: cannot be restored"
     kind = "moves the job" if manifest.sealed else "branch"
     state = f"restored into {savepoint.moved_to}" if savepoint.moved_to else kind
     return (

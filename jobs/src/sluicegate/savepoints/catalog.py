@@ -6,7 +6,14 @@ import json
 from dataclasses import dataclass
 
 from sluicegate.errors import SavepointInvalid, SavepointRefused
-from sluicegate.savepoints.manifest import MANIFEST, TAKING, Manifest, read_manifest
+from sluicegate.savepoints.manifest import (
+    MANIFEST,
+    TAKING,
+    Manifest,
+    end_unfinished,
+    is_unfinished,
+    read_manifest,
+)
 from sluicegate.storage.object_store import ObjectStore, open_store
 
 MOVED = "moved.json"
@@ -22,6 +29,8 @@ class Savepoint:
     """None: the savepoint is incomplete."""
     moved_to: str = ""
     """The checkpoint of the parent's successor; empty: none yet."""
+    begun_at_ms: int = 0
+    """When an incomplete savepoint was begun, in ms since 1970; 0: unknown, or it is complete."""
 
 
 def list_savepoints(folder: str) -> list[Savepoint]:
@@ -38,8 +47,16 @@ def read_savepoint(store: ObjectStore) -> Savepoint:
     try:
         manifest = read_manifest(store)
     except SavepointInvalid:
-        return Savepoint(store.url, None)
+        return Savepoint(store.url, None, begun_at_ms=_begun_at_ms(store))
     return Savepoint(store.url, manifest, moved_to(store))
+
+
+def _begun_at_ms(savepoint: ObjectStore) -> int:
+    """Return when a savepoint was begun; 0 if an earlier version did not note it."""
+    try:
+        return int(json.loads(savepoint.read(TAKING) or b"")["begun_at_ms"])
+    except (LookupError, TypeError, ValueError):
+        return 0
 
 
 def moved_to(savepoint: ObjectStore) -> str:
@@ -53,20 +70,25 @@ def dispose_savepoint(
 ) -> int:
     """Delete a savepoint and return the number of deleted files.
 
-    The manifest is deleted first, so that the rest is never mistaken for a savepoint.
+    The manifest is deleted first, so that the rest is never mistaken for a savepoint. An unfinished one
+    can be completed by nobody while it is being deleted, nor later.
 
     Args:
         savepoint: its store.
-        unfinished: delete an incomplete savepoint; nothing may be taking it now.
+        unfinished: delete an incomplete savepoint. A process that is taking it now fails.
         force: delete it even if it is the only way for a sealed job to continue.
 
     Raises:
         SavepointInvalid: there is no savepoint.
-        SavepointRefused: it moves a job that was not restored yet.
+        SavepointRefused: it moves a job that was not restored yet, or it was completed meanwhile.
     """
-    incomplete = (
-        unfinished and savepoint.read(MANIFEST) is None and savepoint.read(TAKING) is not None
-    )
+    incomplete = unfinished and is_unfinished(savepoint)
+    if incomplete and not end_unfinished(savepoint):
+        raise SavepointRefused(
+            f"{savepoint.url} was completed in the meantime",
+            data="nothing was changed",
+            do="leave out --unfinished to delete it",
+        )
     manifest = None if incomplete else read_manifest(savepoint)
     if manifest is not None and manifest.sealed and not moved_to(savepoint) and not force:
         raise SavepointRefused(
@@ -75,11 +97,12 @@ def dispose_savepoint(
             data="nothing was changed",
             do="restore it first, or pass --force if the job has ended for good",
         )
-    savepoint.delete(MANIFEST)
-    names = set(savepoint.names("")) - {TAKING}
+    names = set(savepoint.names("")) - {MANIFEST, TAKING}
     if manifest is not None:
+        savepoint.delete(MANIFEST)
         names &= {*manifest.files, MOVED}
     for name in sorted(names):
         savepoint.delete(name)
     savepoint.delete(TAKING)
+    savepoint.delete(MANIFEST)  # of an unfinished one last: it keeps others from completing it
     return len(names)

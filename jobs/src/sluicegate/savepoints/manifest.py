@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sluicegate.errors import SavepointInvalid
+from sluicegate.errors import SavepointFailed, SavepointInvalid
 from sluicegate.protocol.record import (
     Chain,
     EpochRecord,
@@ -18,7 +18,7 @@ from sluicegate.protocol.record import (
     parse_chain,
     parse_sinks,
 )
-from sluicegate.storage.object_store import ObjectStore, is_inside
+from sluicegate.storage.object_store import ObjectStore, create_and_read, is_inside
 
 MANIFEST = "savepoint.json"
 TAKING = "taking.json"
@@ -26,6 +26,8 @@ TAKING = "taking.json"
 
 ANCESTRY = "ancestry.json"
 _FORMAT = 1
+_DISPOSED = b'{"disposed": true}'
+"""In the place of the manifest: an unfinished savepoint is being deleted, and nobody completes it."""
 
 
 @dataclass(frozen=True)
@@ -102,16 +104,41 @@ class Manifest:
 
 
 def write_manifest(savepoint: ObjectStore, manifest: Manifest) -> None:
-    """Create the manifest, which completes the savepoint."""
-    body = json.dumps({"format": _FORMAT, **asdict(manifest)}, indent=1)
-    savepoint.create(MANIFEST, body.encode())
+    """Create the manifest, which completes the savepoint.
+
+    Raises:
+        SavepointFailed: the savepoint was disposed of meanwhile.
+    """
+    body = json.dumps({"format": _FORMAT, **asdict(manifest)}, indent=1).encode()
+    if create_and_read(savepoint, MANIFEST, body) == body:
+        if savepoint.read(TAKING) is not None:
+            return
+        savepoint.delete(MANIFEST)  # all of it had been deleted before
+    raise _disposed(savepoint)
+
+
+def check_not_disposed(savepoint: ObjectStore) -> None:
+    """Raise SavepointFailed if a savepoint that is being taken was disposed of."""
+    if savepoint.read(MANIFEST) is not None or savepoint.read(TAKING) is None:
+        raise _disposed(savepoint)
+
+
+def is_unfinished(savepoint: ObjectStore) -> bool:
+    """Return whether a savepoint was begun, and not completed or not deleted completely."""
+    stored = savepoint.read(MANIFEST)
+    return stored == _DISPOSED or (stored is None and savepoint.read(TAKING) is not None)
+
+
+def end_unfinished(savepoint: ObjectStore) -> bool:
+    """Let nobody complete an unfinished savepoint any more; return False if it is complete."""
+    return create_and_read(savepoint, MANIFEST, _DISPOSED) == _DISPOSED
 
 
 def read_manifest(savepoint: ObjectStore) -> Manifest:
     """Return the manifest of a savepoint; raises SavepointInvalid if it is missing or not supported."""
     stored = savepoint.read(MANIFEST)
-    if stored is None:
-        incomplete = savepoint.read(TAKING) is not None
+    if stored in (None, _DISPOSED):
+        incomplete = is_unfinished(savepoint)
         raise SavepointInvalid(
             f"{savepoint.url} is {'an incomplete savepoint' if incomplete else 'not a savepoint'}",
             data="nothing was changed",
@@ -119,13 +146,22 @@ def read_manifest(savepoint: ObjectStore) -> Manifest:
             + ("; delete this one with `dispose --unfinished`" if incomplete else ""),
         )
     try:
-        return _parsed(json.loads(stored))
+        return _parsed(json.loads(stored or b""))
     except (LookupError, TypeError, ValueError) as error:
         raise SavepointInvalid(
             f"the manifest of {savepoint.url} cannot be read: {error}",
             data="nothing was changed",
             do="use the version of Sluicegate that took the savepoint, or restore savepoint.json",
         ) from error
+
+
+def _disposed(savepoint: ObjectStore) -> SavepointFailed:
+    return SavepointFailed(
+        f"{savepoint.url} was disposed of while it was being taken",
+        data="there is no savepoint, and nothing is lost; a checkpoint that is sealed already stays so",
+        do="take another one, which also completes the move of a sealed checkpoint; use `dispose "
+        "--unfinished` only if nothing takes the savepoint any more",
+    )
 
 
 def _parsed(body: dict[str, Any]) -> Manifest:

@@ -19,7 +19,12 @@ from functools import partial
 from importlib.metadata import version
 
 from sluicegate import failpoints
-from sluicegate.errors import OffsetLogDiverged, SavepointRefused, StoreUnavailable
+from sluicegate.errors import (
+    OffsetLogDiverged,
+    SavepointFailed,
+    SavepointRefused,
+    StoreUnavailable,
+)
 from sluicegate.protocol.effects import run_effects
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.protocol.sealing import all_applied, seal_after
@@ -31,6 +36,7 @@ from sluicegate.savepoints.manifest import (
     Ancestry,
     Manifest,
     SavedFile,
+    check_not_disposed,
     read_ancestry,
     write_manifest,
 )
@@ -72,6 +78,7 @@ def take_savepoint(checkpoint: ObjectStore, folder: str, *, seal: bool = False) 
         SavepointRefused: there is nothing to save yet, or no job of Sluicegate ran on the checkpoint.
         EpochUnfinished: with `seal`: the newest decided epoch may not be in every sink yet.
         Fenced: with `seal`: a running driver has decided a newer epoch.
+        SavepointFailed: somebody disposed of it meanwhile; the lineage may be sealed.
         StoreUnavailable: no reply. An incomplete copy is never mistaken for a savepoint.
     """
     pruned = ""
@@ -93,6 +100,7 @@ def _execute(plan: _Plan) -> Savepoint:
     """Copy, seal, and create the manifest, which makes the copy a savepoint."""
     try:
         files = _copy(plan)
+        check_not_disposed(plan.savepoint)
         if plan.seal is not None:
             # no job starts on a sealed checkpoint again and repairs what a power cut has torn
             plan.checkpoint.sync(plan.files.values())
@@ -102,7 +110,11 @@ def _execute(plan: _Plan) -> Savepoint:
         raise
     failpoints.reach("before-manifest", epoch=plan.record.epoch)
     manifest = replace(plan.manifest, created_at_ms=SystemClock.now_ms(), files=files)
-    write_manifest(plan.savepoint, manifest)
+    try:
+        write_manifest(plan.savepoint, manifest)
+    except SavepointFailed:
+        _clean_up(plan.savepoint)
+        raise
     return Savepoint(plan.savepoint.url, manifest)
 
 
@@ -210,7 +222,8 @@ def _rows(
 def _copy(plan: _Plan) -> dict[str, SavedFile]:
     """Copy the files of a plan; raises FilePruned if Spark pruned one meanwhile."""
     epoch = plan.record.epoch
-    note = {"checkpoint": plan.checkpoint.url, "epoch": epoch}
+    begun_at_ms = SystemClock.now_ms()
+    note = {"checkpoint": plan.checkpoint.url, "epoch": epoch, "begun_at_ms": begun_at_ms}
     plan.savepoint.create(TAKING, json.dumps(note).encode())
     reach = partial(failpoints.reach, "savepoint-copying", epoch=epoch)
     files = copy_files(plan.checkpoint, plan.savepoint, plan.files, reach=reach)

@@ -13,7 +13,7 @@ import pytest
 
 from infra.local_services import S3Endpoint
 from sluicegate.savepoints.catalog import list_savepoints
-from sluicegate.savepoints.manifest import MANIFEST, TAKING
+from sluicegate.savepoints.manifest import MANIFEST, TAKING, end_unfinished
 from sluicegate.savepoints.stop_request import Answer, StopRequestInbox
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
@@ -352,6 +352,14 @@ def test_abandoned_savepoint_is_deleted(volume: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(worker_prune, "ABANDONED_S", -60.0)
     assert worker_prune.prune(task).unfinished == 1
     assert names(f"{volume}/savepoints") == {f"clicks/busy/u/unfinished/{TAKING}"}
+
+
+def test_a_savepoint_whose_disposal_was_killed_is_deleted(volume: str) -> None:
+    savepoint = open_store(f"{volume}/savepoints/clicks/s/u/unfinished")
+    savepoint.create("offsets/1", b"x")
+    assert end_unfinished(savepoint)
+    worker_prune.prune(Prune(volume, 1, 100))
+    assert not names(f"{volume}/savepoints")
 
 
 def test_old_records_and_staged_data_of_lost_attempts_are_deleted(

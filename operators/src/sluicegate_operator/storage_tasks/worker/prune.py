@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 
 from sluicegate.savepoints.catalog import moved_to
-from sluicegate.savepoints.manifest import MANIFEST, read_manifest
+from sluicegate.savepoints.manifest import MANIFEST, is_unfinished, read_manifest
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import open_store
 from sluicegate_operator.reconcile.storage_tasks import Prune, Pruned
@@ -116,6 +116,9 @@ def _find_expired(task: Prune, inventory: _Inventory, expired: list[str]) -> int
         savepoint = open_store(url)
         if savepoint.read(MANIFEST) is None:
             continue  # somebody has deleted it in the meantime
+        if is_unfinished(savepoint):
+            expired.append(url)  # somebody has begun to delete it
+            continue
         manifest = read_manifest(savepoint)
         dispensable = not manifest.sealed or bool(moved_to(savepoint))
         in_use = url in task.referenced or url.rpartition("/")[0] in task.in_progress

@@ -11,7 +11,7 @@ from functools import partial
 from sluicegate.errors import SavepointRefused, SluicegateError
 from sluicegate.savepoints import stop_request
 from sluicegate.savepoints.catalog import Savepoint, dispose_savepoint, list_savepoints
-from sluicegate.savepoints.manifest import MANIFEST, TAKING, Manifest
+from sluicegate.savepoints.manifest import MANIFEST, Manifest, is_unfinished
 from sluicegate.savepoints.take import take_savepoint
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.lineage import read_lineage
@@ -152,8 +152,8 @@ def delete_savepoint(url: str, *, force: bool = False) -> bool:
         SluicegateError: see `dispose_savepoint`.
     """
     savepoint = open_store(url)
-    unfinished = savepoint.read(MANIFEST) is None
-    if unfinished and savepoint.read(TAKING) is None:
+    unfinished = is_unfinished(savepoint)
+    if not unfinished and savepoint.read(MANIFEST) is None:
         return False
     dispose_savepoint(savepoint, unfinished=unfinished, force=force)
     return True
