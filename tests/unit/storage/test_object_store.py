@@ -75,6 +75,17 @@ def test_a_created_object_is_synced_with_all_its_new_directories(
     assert wanted <= synced
 
 
+def test_an_object_that_was_found_is_synced_before_the_refusal(
+    tmp_path: Path, synced: set[int]
+) -> None:
+    """The request that created it may have failed before the sync; the loser relies on the object."""
+    store = LocalObjectStore(tmp_path)
+    store.create("epochs/0", b"first")
+    synced.clear()
+    assert not store.create("epochs/0", b"second")
+    assert inodes(tmp_path, "epochs", "") <= synced
+
+
 def test_a_deletion_is_synced_in_the_directory_that_remains(
     tmp_path: Path, synced: set[int]
 ) -> None:

@@ -176,10 +176,12 @@ class LocalObjectStore:
         with _failures_of(f"create {target}"), _scratch_file(target, [content]) as scratch:
             try:
                 os.link(scratch, target)
+                created = True
             except FileExistsError:
-                return False
+                created = False
+            # also of an object that was found: who created it may have failed, or not be here yet
             self._sync_directories([target])
-        return True
+        return created
 
     def read(self, name: str) -> bytes | None:
         path = self._root / _checked(name)
