@@ -288,6 +288,23 @@ def test_entries_follow_no_link_to_a_folder(tmp_path: Path) -> None:
     assert list(open_store(str(tmp_path / "inside")).entries("")) == []
 
 
+def test_names_follow_a_link_to_a_folder(tmp_path: Path) -> None:
+    """Spark does; the state of a checkpoint may be on a faster disk."""
+    (tmp_path / "fast-disk" / "0").mkdir(parents=True)
+    (tmp_path / "fast-disk" / "0" / "1.delta").touch()
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "state").symlink_to(tmp_path / "fast-disk")
+    assert list(open_store(str(tmp_path / "job")).names("")) == ["state/0/1.delta"]
+
+
+def test_links_in_a_circle_end_in_an_error(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    store = open_store(str(tmp_path))
+    (name,) = store.names("")
+    with pytest.raises(StoreUnavailable, match="Too many levels of symbolic links"):
+        store.read(name)
+
+
 def test_a_file_url_names_a_folder_and_is_kept(tmp_path: Path) -> None:
     store = open_store(f"file://{tmp_path}")
     store.create("a", b"1")

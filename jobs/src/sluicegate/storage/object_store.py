@@ -197,7 +197,7 @@ class LocalObjectStore:
         with _failures_of(f"list {top}"):
             files = [
                 Path(folder, name)
-                for folder, _, names in os.walk(top, onerror=_raise_unless_gone)
+                for folder, _, names in os.walk(top, onerror=_raise_unless_gone, followlinks=True)
                 for name in names
                 if not name.startswith(".")
             ]
@@ -210,7 +210,7 @@ class LocalObjectStore:
             for entry in list(os.scandir(top)):
                 if entry.name.startswith("."):
                     continue
-                if entry.is_dir(follow_symlinks=False):  # as `names`, which follows none
+                if entry.is_dir(follow_symlinks=False):  # the console may show nothing outside
                     yield f"{prefix}{entry.name}/"
                 elif not entry.is_dir():
                     yield f"{prefix}{entry.name}"
