@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,18 @@ from sluicegate.errors import (
 from sluicegate.failpoints import FailpointHit, arm
 from sluicegate.protocol.markers import Marker
 from sluicegate.savepoints import copy
+from sluicegate.savepoints import restore as savepoints_restore
 from sluicegate.savepoints import take as savepoints_take
 from sluicegate.savepoints.catalog import Savepoint, list_savepoints
 from sluicegate.savepoints.manifest import MANIFEST, read_ancestry
 from sluicegate.storage.epoch_log import StoredEpochLog
-from sluicegate.storage.lineage import claim_lineage, read_lineage
+from sluicegate.storage.lineage import (
+    RESTORING,
+    Lineage,
+    claim_lineage,
+    create_lineage,
+    read_lineage,
+)
 from sluicegate.storage.object_store import LocalObjectStore, open_store
 from tests.unit.savepoints.builders import (
     SINK,
@@ -371,3 +379,43 @@ def test_a_restored_job_that_has_not_run_cannot_be_saved(
     restore(take(parent, folder).url, str(tmp_path / "new"))
     with pytest.raises(SavepointRefused, match="no epoch"):
         take(str(tmp_path / "new"), folder)
+
+
+def test_a_restore_that_is_killed_before_its_last_step_is_finished_by_the_next(
+    parent: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is copied again: the job may have started meanwhile."""
+    savepoint, new = take(parent, folder, seal=True).url, tmp_path / "new"
+    delete = LocalObjectStore.delete
+
+    def killed(self: LocalObjectStore, name: str) -> None:
+        if name == RESTORING:
+            raise KeyboardInterrupt
+        delete(self, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalObjectStore, "delete", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restore(savepoint, str(new))
+    (new / "offsets/4").write_bytes(b"of the job")
+    restored = restore(savepoint, str(new))
+    assert restored == read_lineage(open_store(str(new)))
+    assert (new / "offsets/4").read_bytes() == b"of the job"
+    assert not (new / RESTORING).exists()
+
+
+def test_a_restore_fails_if_a_job_was_started_on_the_checkpoint_meanwhile(
+    parent: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The savepoint can still be restored elsewhere."""
+    savepoint, new = take(parent, folder, seal=True).url, str(tmp_path / "new")
+
+    def started(*given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
+        copy.copy_verified(*given, **named)
+        create_lineage(open_store(new), Lineage("of a driver", "j"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(savepoints_restore, "copy_verified", started)
+        with pytest.raises(SavepointRefused, match="a job was started on"):
+            restore(savepoint, new)
+    assert restore(savepoint, str(tmp_path / "another")).moved

@@ -46,7 +46,8 @@ def restore_savepoint(
 
     Raises:
         SavepointInvalid: it is not a savepoint, or one of its files is missing or has changed.
-        SavepointRefused: the checkpoint is not empty, or the job was moved elsewhere already.
+        SavepointRefused: the checkpoint is not empty, or the job was moved elsewhere already, or a job
+            was started on the checkpoint meanwhile.
     """
     manifest = read_manifest(savepoint)
     moves = manifest.sealed and not branch
@@ -54,6 +55,16 @@ def restore_savepoint(
     if successor and absolute(successor) != absolute(checkpoint.url):
         raise _moved_already(savepoint, successor)
     lineage = _begin_or_resume(checkpoint, manifest, moves=moves, same_sinks=same_sinks)
+    if read_lineage(checkpoint) is None:  # otherwise only the last step is missing
+        _copy(savepoint, checkpoint, manifest, lineage)
+    checkpoint.delete(RESTORING)
+    return lineage
+
+
+def _copy(
+    savepoint: ObjectStore, checkpoint: ObjectStore, manifest: Manifest, lineage: Lineage
+) -> None:
+    """Copy a savepoint into a checkpoint, and create its lineage last."""
     copy_verified(
         savepoint,
         checkpoint,
@@ -63,11 +74,16 @@ def restore_savepoint(
     # not the parent's id: Spark does not run two queries of the same id in one session
     checkpoint.put("metadata", [json.dumps({"id": str(uuid.uuid4())}).encode()])
     write_ancestry(checkpoint, manifest.ancestry)
-    if moves:
+    if lineage.moved:
         _claim_succession(savepoint, checkpoint, lineage)
-    lineage = create_lineage(checkpoint, lineage)
-    checkpoint.delete(RESTORING)
-    return lineage
+    if create_lineage(checkpoint, lineage).id != lineage.id:
+        if lineage.moved:
+            savepoint.delete(MOVED)  # no successor of that id exists
+        raise SavepointRefused(
+            f"a job was started on {checkpoint.url} while the savepoint was restored into it",
+            data="the checkpoint has files of both, and no job can go on with it; the savepoint is unchanged",
+            do="stop that job, empty the folder, then restore the savepoint again",
+        )
 
 
 def _begin_or_resume(
@@ -87,9 +103,10 @@ def _begin_or_resume(
     note = {"savepoint": manifest.id, **asdict(wanted)}
     begun = json.loads(create_and_read(checkpoint, RESTORING, json.dumps(note).encode()))
     same = begun.pop("savepoint", None) == manifest.id and begun["moved"] == moves
-    if not same or read_lineage(checkpoint) is not None:
+    created = read_lineage(checkpoint)
+    if not same or (created is not None and created.id != begun["id"]):
         raise _not_empty(checkpoint)
-    return replace(Lineage(**begun), same_sinks=same_sinks)
+    return created or replace(Lineage(**begun), same_sinks=same_sinks)
 
 
 def _claim_succession(savepoint: ObjectStore, checkpoint: ObjectStore, lineage: Lineage) -> None:
