@@ -122,7 +122,8 @@ def test_a_stop_raises_the_error_with_which_spark_has_ended_the_query(
 def test_a_cancel_keeps_the_checkpoint_of_a_query_that_spark_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen, deleted = Query(), []
+    seen = Query()
+    deleted: list[object] = []
     monkeypatch.setattr(seen.spark, "awaitTermination", lost_the_log)
     monkeypatch.setattr("sluicegate.spark.query.delete_checkpoint", deleted.append)
     seen.query._settings = EpochSettings(on_cancel="delete")
@@ -185,7 +186,7 @@ def failing_epochs(seen: Query, settings: EpochSettings) -> tuple[list[float], t
         with contextlib.suppress(StageFailed):
             seen.query._run_epoch(cast("Any", None), 4)
 
-    seen.query._runner.run = fail  # type: ignore[method-assign]
+    seen.query._runner.run = fail  # type: ignore[assignment,method-assign]
     seen.query._pace, seen.query._settings = Pace(settings), settings
     thread = threading.Thread(target=callback)
     thread.start()
