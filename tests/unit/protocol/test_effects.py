@@ -15,6 +15,8 @@ from sluicegate.errors import (
     AccessDenied,
     DecisionUnknown,
     EpochLogBroken,
+    Fenced,
+    MarkerMismatch,
     RecordOfAnotherJob,
     RowsLost,
     SinkRegressed,
@@ -163,6 +165,37 @@ def test_an_overlapped_epoch_of_another_driver_is_applied_as_a_replay() -> None:
     applied = played.names.index("PruneLog")
     assert "RefreshMarkers" in played.names[:applied]
     assert played.names.index("SeedMarkers") > applied
+
+
+@pytest.mark.parametrize(
+    ("change", "redoable", "may_regress"),
+    [({}, {"mysql"}, True), ({}, (), False), ({"target": "table u"}, {"mysql"}, False)],
+)
+def test_only_the_same_sink_may_lag_behind_and_only_if_it_can_be_brought_forward(
+    change: dict[str, Any],
+    redoable: set[str],
+    may_regress: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    sinks = {"kafka": KAFKA, "mysql": replace(MYSQL, **change)}
+    _, second = after(record(sinks=sinks), replace(JOB, redoable=frozenset(redoable))).only(
+        SeedMarkers
+    )
+    assert second.may_regress is may_regress
+
+
+@pytest.mark.parametrize(("newest", "kind"), [(3, MarkerMismatch), (4, Fenced)])
+def test_nothing_is_decided_over_a_marker_that_is_not_the_one_before(
+    newest: int, kind: type[Exception]
+) -> None:
+    """It may be that of another attempt, which has decided the epoch since it was staged."""
+    newest_seen = iter([3, newest])
+    played = after(
+        record(),
+        SeedMarkers=MarkerMismatch("foreign"),
+        LatestEpoch=lambda _effect: next(newest_seen),
+    )
+    assert isinstance(played.error, kind)
+    assert not played.only(CreateRecord)
 
 
 # --- attempts and pauses ---------------------------------------------------------------------------

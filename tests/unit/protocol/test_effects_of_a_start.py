@@ -23,6 +23,7 @@ from sluicegate.protocol.effects import (
     LatestEpoch,
     MarkApplied,
     Pause,
+    ReadDiscarded,
     ReadOffsets,
     ReadRecord,
     ReadSeal,
@@ -64,9 +65,8 @@ def test_which_epoch_an_apply_only_run_applies(
 
 def test_an_apply_only_run_verifies_the_record() -> None:
     job = replace(JOB, sinks={"kafka": KAFKA})
-    played = Played(
-        recovery.unapplied(job), {LatestEpoch: 3, ReadSeal: record(), ReadOffsets: "d3"}
-    )
+    answers = {LatestEpoch: 3, ReadSeal: record(), ReadOffsets: "d3", ReadDiscarded: frozenset()}
+    played = Played(recovery.unapplied(job), answers)
     assert isinstance(played.error, RecordOfAnotherJob)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sluicegate.errors import OffsetLogDiverged, RecordOfAnotherJob
-from sluicegate.protocol.effects import LatestEpoch, ReadOffsets
+from sluicegate.protocol.effects import LatestEpoch, ReadDiscarded, ReadOffsets
 from sluicegate.protocol.job import sink_changed, verify_previous, verify_record
 from sluicegate.protocol.markers import Marker
 from sluicegate.settings.epoch import AT_LEAST_ONCE
@@ -65,6 +65,26 @@ def test_a_changed_sink_is_named_with_both_targets() -> None:
         in sink_changed(record(), "kafka", ours).what
     )
     assert "this job has no such sink" in sink_changed(record(), "kafka", None).what
+
+
+@pytest.mark.parametrize(
+    ("discarded", "change", "accepted"),
+    [
+        ({"kafka"}, {"target": "topic u"}, True),
+        ({"kafka"}, {"cluster": "other"}, True),
+        ({"mysql"}, {"target": "topic u"}, False),
+        ({"kafka"}, {"parts": 2}, False),
+    ],
+)
+def test_rule_14_a_sink_may_change_once_the_rows_for_it_are_discarded(
+    discarded: set[str],
+    change: dict[str, Any],
+    accepted: bool,  # noqa: FBT001
+) -> None:
+    job = replace(JOB, sinks={**JOB.sinks, "kafka": replace(KAFKA, **change)})
+    answers = {ReadOffsets: "d3", ReadDiscarded: frozenset(discarded)}
+    error = Played(verify_record(job, record()), answers).error
+    assert error is None if accepted else isinstance(error, RecordOfAnotherJob)
 
 
 @pytest.mark.parametrize("overlap", [False, True])

@@ -13,6 +13,7 @@ from sluicegate.protocol.markers import (
     NO_MARKER,
     Marker,
     Verdict,
+    check_undecided,
     compare_marker,
     is_seed_of,
     marker_to_name,
@@ -154,5 +155,17 @@ def test_a_record_names_a_seed_only_where_the_sink_has_no_marker(
     may_expire: bool,  # noqa: FBT001
     named: Marker,
 ) -> None:
-    """A marker that is not the expected one stays an error of the apply."""
+    """A marker that is not the expected one stays an error."""
     assert named == marker_to_name(found, expected=expected, new_id="new", may_expire=may_expire)
+
+
+@pytest.mark.parametrize("found", [None, NO_MARKER, Marker(3, "foreign"), Marker(2, "x")])
+def test_only_an_older_marker_may_be_brought_forward(found: Marker | None) -> None:
+    this, prev = Marker(5, "t"), Marker(3, "p")
+    with pytest.raises((MarkerMismatch, SinkRegressed)):
+        check_undecided(found, this=this, prev=prev, where="", may_regress=False)
+    if found == Marker(2, "x"):
+        check_undecided(found, this=this, prev=prev, where="", may_regress=True)
+    else:
+        with pytest.raises(MarkerMismatch):
+            check_undecided(found, this=this, prev=prev, where="", may_regress=True)

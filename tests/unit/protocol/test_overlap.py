@@ -14,6 +14,7 @@ from sluicegate.protocol.effects import LatestEpoch, run_effects
 from sluicegate.protocol.record import SinkBinding
 from tests.robustness.model.protocol.drivers import Driver
 from tests.robustness.model.protocol.exhaustive_search import everywhere, recover, to_the_end, until
+from tests.robustness.model.protocol.simulated_sinks import SimulatedSink
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import WorldConfig
 from tests.robustness.validate import invariants
@@ -70,7 +71,8 @@ def test_a_start_that_skips_the_pending_apply_is_caught(
 def test_deciding_before_the_previous_epoch_is_applied_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two epochs would be unapplied, and a start applies only one."""
+    """Two epochs would be unapplied, and a start applies only one; the marker shows it as well."""
+    monkeypatch.setattr(SimulatedSink, "_name", lambda _self, _effect, _part, expected: expected)
     monkeypatch.setattr(Driver, "_run_background", lambda _self: iter(()))
     monkeypatch.setattr(coordinator, "overlapped_apply", nothing_pending)
     monkeypatch.setattr(recovery, "overlapped_apply", nothing_pending)

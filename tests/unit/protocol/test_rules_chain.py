@@ -85,15 +85,31 @@ def test_rule_11_a_zombies_record_of_a_pruned_epoch_is_not_redone() -> None:
     assert attempts(world, "mysql") == {"A1"}
 
 
-def test_rule_11_a_redo_into_another_target_is_rejected() -> None:
-    world = regressed(epochs=3, back=2)
+def run_elsewhere(world: World, epoch: int) -> None:
+    """Run an epoch that a new driver begins with another target of MySQL."""
     moved = replace(world.job.sinks["mysql"], target="table b")
     job = replace(world.job, sinks=world.job.sinks | {"mysql": moved})  # type: ignore[operator]
-    world.offsets[3], driver = 8, world.start("B")
-    driver.memory[3] = (6, 8)
+    world.offsets[epoch], driver = 2 * epoch + 2, world.start(f"N{epoch}")
+    driver.memory[epoch] = (2 * epoch, 2 * epoch + 2)
+    run_effects(run_epoch(job, epoch), driver.ports)
+    world.commits.add(epoch)
+
+
+def test_rule_11_a_redo_into_another_target_is_rejected() -> None:
+    world = world_of(parts=1)
+    to_the_end(world.start("A", last=2))
+    run_elsewhere(world, 3)
+    world.restore_sink("mysql", len(world.sinks["mysql"].history) - 3)
     with pytest.raises(RecordOfAnotherJob):
-        run_effects(run_epoch(job, 3), driver.ports)
-    assert offsets(world, "mysql") == [0, 1]
+        run_elsewhere(world, 4)
+    assert offsets(world, "mysql") == [0, 1, 2, 3]
+
+
+def test_rule_11_another_target_that_would_need_a_redo_is_rejected_before_the_decision() -> None:
+    world = regressed(epochs=3, back=2)
+    with pytest.raises(SinkRegressed):
+        run_elsewhere(world, 3)
+    assert 3 not in world.decided
 
 
 def test_rule_11_a_failure_while_a_sink_is_brought_forward_is_retried() -> None:
@@ -113,6 +129,21 @@ def test_rule_11_lost_markers_stop_the_driver() -> None:
     world.sinks["mysql"].wipe_markers()
     died_of(recover(world, epochs=1), MarkerMismatch)
     assert offsets(world, "mysql") == [0, 1, 2, 3]
+    assert max(world.decided) == 1
+
+
+def test_rule_11_a_job_goes_on_once_it_has_its_former_sink_again() -> None:
+    """A database that is another one is noticed before an epoch is decided that it can never apply."""
+    world = world_of(parts=1)
+    to_the_end(world.start("A", last=1))
+    markers = [part.marker for part in world.sinks["mysql"].parts]
+    world.events.add("wiped")
+    world.sinks["mysql"].wipe_markers()
+    died_of(recover(world, epochs=1), MarkerMismatch)
+    for part, marker in zip(world.sinks["mysql"].parts, markers, strict=True):
+        part.move(marker)
+    assert recover(world, epochs=1).error is None
+    invariants.check_end(world)
 
 
 def test_rule_02_a_driver_that_slept_until_its_staged_rows_were_pruned_is_fenced() -> None:

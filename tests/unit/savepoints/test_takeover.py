@@ -140,9 +140,9 @@ def test_a_failover_before_the_first_decision_of_the_successor_is_detected(
     if not after_the_seed:
         fail_over(sink)
         with pytest.raises(SinkRegressed):
-            markers.seed(first, sink.id, may_expire=False, durable=False)
+            markers.seed(first, sink.id, may_expire=False, may_regress=False, durable=False)
         return
-    seeds = markers.seed(first, sink.id, may_expire=False, durable=False)
+    seeds = markers.seed(first, sink.id, may_expire=False, may_regress=False, durable=False)
     fail_over(sink)
     decision = PartDecision("child", first.marker, seeds[0])
     with pytest.raises(MarkerMismatch):

@@ -47,13 +47,16 @@ def runner(
     overlap: bool = False,
     source_offsets: SourceOffsets | None = None,
     sources: Sequence[KafkaSource] = (),
+    target: str = "",
 ) -> EpochRunner:
     """Return the runner of a job with one sink, whose store has the name of the test's folder.
 
-    Each epoch ends at the given offsets of `sources`.
+    Each epoch ends at the given offsets of `sources`. A `target` is another store behind the same
+    sink.
     """
     lineage = Path(store.url).name
-    bound = MemorySink(lineage).bind(ROWS.schema, lineage=lineage, apply_timeout_s=5.0)
+    sink = MemorySink(target or lineage, id=f"memory.{lineage}")
+    bound = sink.bind(ROWS.schema, lineage=lineage, apply_timeout_s=5.0)
     context = QueryContext(
         job=Job("j", lineage, {bound.id: bound.binding}, overlap=overlap, backoff_s=0.001),
         outputs=cast("Any", None),

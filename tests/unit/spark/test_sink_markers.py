@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from sluicegate.errors import MarkerMismatch, SinkUnavailable
+from sluicegate.errors import Fenced, MarkerMismatch, SinkRegressed, SinkUnavailable
 from sluicegate.protocol.markers import NO_MARKER, Marker, is_seed_of
 from sluicegate.protocol.record import Chunk, EpochRecord
 from sluicegate.sinks.contract import PartDecision, PartWriter
@@ -84,9 +84,14 @@ def markers_of(sink: ExpiringSink) -> SinkMarkers:
 
 
 def seed(
-    markers: SinkMarkers, epoch: EpochRecord, *, may_expire: bool = True, durable: bool = False
+    markers: SinkMarkers,
+    epoch: EpochRecord,
+    *,
+    may_expire: bool = True,
+    may_regress: bool = False,
+    durable: bool = False,
 ) -> dict[int, Marker]:
-    return markers.seed(epoch, "s", may_expire=may_expire, durable=durable)
+    return markers.seed(epoch, "s", may_expire=may_expire, may_regress=may_regress, durable=durable)
 
 
 def test_a_marker_that_is_there_is_named_and_not_moved(sink: ExpiringSink) -> None:
@@ -125,7 +130,8 @@ def test_a_marker_that_expired_and_is_durable_is_named_and_not_seeded(
 
 def test_a_marker_that_cannot_have_expired_is_not_seeded() -> None:
     sink = ExpiringSink()
-    assert seed(markers_of(sink), record(0), may_expire=False) == {0: PART_0}
+    with pytest.raises(MarkerMismatch, match=r"sink s, part 0, store .* absent"):
+        seed(markers_of(sink), record(0), may_expire=False)
     assert sink.markers() == [None, None]
 
 
@@ -174,10 +180,21 @@ def test_a_marker_that_could_not_be_read_is_read_by_the_next_attempt(
     assert seed(markers, record(0)) == {0: PART_0}
 
 
-def test_another_marker_is_left_to_the_apply_to_judge(sink: ExpiringSink) -> None:
+def test_another_marker_is_an_error_each_time_it_is_read(sink: ExpiringSink) -> None:
     sink.holds(0, Marker(10, "z"))
-    assert seed(markers_of(sink), record(0)) == {0: PART_0}
+    markers = markers_of(sink)
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            seed(markers, record(0))
     assert sink.markers()[0] == Marker(10, "z")
+
+
+def test_an_older_marker_is_left_to_an_apply_that_can_bring_the_sink_forward() -> None:
+    sink = ExpiringSink()
+    sink.holds(0, Marker(2, "w"))
+    with pytest.raises(SinkRegressed):
+        seed(markers_of(sink), record(0))
+    assert seed(markers_of(sink), record(0), may_regress=True) == {0: PART_0}
 
 
 def test_a_marker_that_moves_while_it_is_seeded_is_read_again(
@@ -218,10 +235,13 @@ def test_rule_13_a_job_that_idled_for_long_reads_its_markers_again(
     assert sink.opened == [0, 0]
 
 
-def test_markers_that_never_expire_are_not_read_after_the_first_epoch(sink: ExpiringSink) -> None:
+def test_a_marker_that_never_expires_is_read_once_in_a_process(sink: ExpiringSink) -> None:
+    """The process before may have had another database behind the same name."""
     sink.refresh_every_s = None
-    assert seed(markers_of(sink), record(0)) == {}
-    assert sink.opened == []
+    markers = markers_of(sink)
+    assert seed(markers, record(0)) == {0: PART_0}
+    assert seed(markers, record(0)) == {}
+    assert sink.opened == [0]
 
 
 def test_rule_13_a_decided_epoch_refreshes_its_markers_while_another_sink_is_stuck(

@@ -14,6 +14,7 @@ from sluicegate.errors import (
     AccessDenied,
     DecisionUnknown,
     EpochLogBroken,
+    MarkerMismatch,
     RowsLost,
     SinkRegressed,
     SinkRejected,
@@ -28,7 +29,7 @@ from sluicegate.protocol.job import (
     diverged,
     fenced,
     no_later_decision,
-    sink_changed,
+    verify_changed_sink,
     verify_previous,
     verify_record,
 )
@@ -143,7 +144,7 @@ def _seed_markers(
     """Return the candidate with the markers that it will find; absent ones are seeded (rule 11).
 
     Every sink has the epoch before, so nothing is in doubt here. A marker that has expired is
-    accepted only on the cluster that had it.
+    accepted only on the cluster that had it, and an older one only in the same sink.
     """
     if job.delivery != EXACTLY_ONCE:
         return candidate
@@ -157,6 +158,8 @@ def _seed_markers(
                 sink,
                 parts,
                 may_expire=before is not None and before.cluster == binding.cluster != "",
+                may_regress=sink in job.redoable
+                and (before is None or before.is_same_sink(binding)),
                 durable=before is not None and before.durable_markers,
             )
             prev.setdefault(sink, {}).update((yield from _seed(job, seed)))
@@ -173,6 +176,10 @@ def _seed(job: Job, seed: effects.SeedMarkers) -> ApplySteps[Mapping[int, Marker
             if failed == job.apply_tries:
                 raise  # nothing is decided: the next start stages the epoch again
             yield job.pause(failed)
+        except MarkerMismatch:
+            # it may be the marker of another attempt at this epoch, which is decided meanwhile
+            yield from no_later_decision(seed.record.epoch - 1, "while this driver staged it")
+            raise
         else:
             return markers
 
@@ -299,7 +306,7 @@ def _bring_forward(newest: Apply) -> ApplySteps[None]:
                 do="restore the sink from a newer backup, or rebuild it from the source",
             )
         if not found.sinks[sink].is_same_sink(newest.record.sinks[sink]):
-            raise sink_changed(found, sink, newest.record.sinks[sink])
+            yield from verify_changed_sink(found, sink, newest.record.sinks[sink])
         discarded: frozenset[str] = yield effects.ReadDiscarded(found.epoch)
         redo = Apply(found, sink, (part,), sink in discarded)
     for redo in reversed(missing):

@@ -234,11 +234,16 @@ class SeedMarkers:
     sink: str
     parts: tuple[int, ...]
     may_expire: bool
+    may_regress: bool
     durable: bool
 
     def perform(self, ports: ApplyPorts) -> Mapping[int, Marker]:
         return ports.sinks.seed_markers(
-            self.record, self.sink, may_expire=self.may_expire, durable=self.durable
+            self.record,
+            self.sink,
+            may_expire=self.may_expire,
+            may_regress=self.may_regress,
+            durable=self.durable,
         )
 
 

@@ -69,7 +69,15 @@ def verify_record(job: Job, record: EpochRecord) -> LogSteps[None]:
     yield from _verify_offsets(record)
     for sink, binding in record.sinks.items():
         if record.parts_with_rows(sink) and not binding.is_same_sink(job.sinks.get(sink)):
-            raise sink_changed(record, sink, job.sinks.get(sink))
+            yield from verify_changed_sink(record, sink, job.sinks.get(sink))
+
+
+def verify_changed_sink(record: EpochRecord, sink: str, ours: SinkBinding | None) -> LogSteps[None]:
+    """Check that rows for a sink that was changed are discarded: then only its markers move (rule 14)."""
+    discarded: frozenset[str] = yield effects.ReadDiscarded(record.epoch)
+    before = record.sinks[sink]
+    if sink not in discarded or ours is None or not before.has_same_markers(ours):
+        raise sink_changed(record, sink, ours)
 
 
 def verify_previous(job: Job, previous: EpochRecord) -> LogSteps[None]:

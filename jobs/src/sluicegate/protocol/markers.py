@@ -101,9 +101,10 @@ def compare_marker(found: Marker | None, *, this: Marker, prev: Marker, where: s
             what,
             data="nothing was written, and it is unknown whether the sink has the epoch: its markers "
             "were removed, or expired under a version that did not make them durable, or the sink was "
-            "emptied or re-created",
-            do="restore the sink with its markers; or see the epoch's sinks and rows with `sluicegate "
-            "epochs show`, check whether the sink has them, and start a new lineage into it",
+            "emptied or re-created, or it is another one than before",
+            do="give the job the address of the former sink, or restore the sink with its markers; or, if "
+            "the epoch is decided, see its sinks and rows with `sluicegate epochs show`, check whether the "
+            "sink has them, and start a new lineage into it",
         )
     if found.epoch > this.epoch:
         raise Fenced(
@@ -122,3 +123,25 @@ def compare_marker(found: Marker | None, *, this: Marker, prev: Marker, where: s
         data="nothing was written; the checkpoint and the sink have different histories",
         do="check whether the checkpoint was restored from a backup; if so, start a new lineage",
     )
+
+
+def check_undecided(
+    found: Marker | None, *, this: Marker, prev: Marker, where: str, may_regress: bool
+) -> None:
+    """Check that a record could be applied to a part, before it is decided and could only be stuck.
+
+    Args:
+        found: the marker in the sink, None if it has none.
+        this: the marker of the record that may be decided.
+        prev: the marker that it will name as the one before it.
+        where: sink and part, for error messages.
+        may_regress: whether the apply can bring the part forward from an older marker.
+
+    Raises:
+        Fenced, SinkRegressed, MarkerMismatch: see `compare_marker`.
+    """
+    try:
+        compare_marker(found, this=this, prev=prev, where=where)
+    except SinkRegressed:
+        if not may_regress:
+            raise

@@ -137,9 +137,15 @@ class Sinks(Protocol):
         """
 
     def seed_markers(
-        self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool
+        self,
+        record: EpochRecord,
+        sink: str,
+        *,
+        may_expire: bool,
+        may_regress: bool,
+        durable: bool,
     ) -> Mapping[int, Marker]:
-        """Seed absent markers of the parts that an undecided epoch writes.
+        """Check the markers of the parts that an undecided epoch writes, and seed absent ones.
 
         Called while no apply runs and every sink has the epoch before. Returns the marker of each
         part that was read: the record must name it as the one before it (`markers.marker_to_name`).
@@ -148,10 +154,13 @@ class Sinks(Protocol):
             record: undecided.
             sink: its id.
             may_expire: a marker that is absent may have expired.
+            may_regress: the apply can bring the sink forward from an older marker.
             durable: one that has expired is read where it does not (`SinkBinding.durable_markers`).
 
         Raises:
             SinkUnavailable: the result is unknown; call again.
+            Fenced, SinkRegressed, MarkerMismatch: the record could never be applied; see
+                `markers.compare_marker`.
         """
 
     def refresh_markers(self, record: EpochRecord) -> None:

@@ -99,9 +99,12 @@ class SinkBinding:
         """Return whether another binding writes to the same place; an unknown cluster may be any."""
         if other is None or self.is_other_cluster(other):
             return False
+        return self.target == other.target and self.has_same_markers(other)
+
+    def has_same_markers(self, other: SinkBinding) -> bool:
+        """Return whether another binding has the same markers, perhaps of another target or cluster."""
         ours, theirs = (
-            (binding.kind, binding.target, binding.parts, binding.marker_key)
-            for binding in (self, other)
+            (binding.kind, binding.parts, binding.marker_key) for binding in (self, other)
         )
         return ours == theirs
 

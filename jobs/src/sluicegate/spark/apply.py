@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -21,7 +22,13 @@ from pyspark.sql import SparkSession
 
 from sluicegate import failpoints
 from sluicegate.errors import MarkerMismatch, SinkUnavailable, SluicegateError, StageFailed
-from sluicegate.protocol.markers import NO_MARKER, Marker, is_seed_of, marker_to_name
+from sluicegate.protocol.markers import (
+    NO_MARKER,
+    Marker,
+    check_undecided,
+    is_seed_of,
+    marker_to_name,
+)
 from sluicegate.protocol.record import Chunk, EpochRecord
 from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.sinks.contract import BoundSink, PartDecision, PartWriter, Receipt
@@ -217,12 +224,12 @@ class BackgroundApply:
 
 
 class SinkMarkers:
-    """Makes sure that markers exist before a decision needs them; for `ports.Sinks`.
+    """Makes sure that a sink has the markers that a decision needs; for `ports.Sinks`.
 
     Opening a writer refreshes its part's marker and fences older writers of the part. So this runs
-    in the driver while no apply runs, and only when a marker may be absent: before the first epoch
-    of a part, at its first epoch in this process, when nobody has opened the part for long, and in a
-    retry of an epoch that has seeded the part: its record must name the seed as well.
+    in the driver while no apply runs, and only when a marker may be another than expected: before the
+    first epoch of a part, at its first epoch in this process, when nobody has opened the part for long,
+    and in a retry of an epoch that has seeded the part: its record must name the seed as well.
 
     Args:
         sinks: of the job, by id.
@@ -241,14 +248,26 @@ class SinkMarkers:
         self._named: dict[tuple[str, int], Marker] = {}
 
     def seed(
-        self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool
+        self,
+        record: EpochRecord,
+        sink: str,
+        *,
+        may_expire: bool,
+        may_regress: bool,
+        durable: bool,
     ) -> dict[int, Marker]:
-        """Seed absent markers before the decision; see `ports.Sinks.seed_markers`."""
+        """Check markers and seed absent ones before the decision; see `ports.Sinks.seed_markers`."""
         markers: dict[int, Marker] = {}
         for part in record.parts_with_rows(sink):
             if self._is_due(sink, part, record.prev_of(sink, part)):
+                check = partial(
+                    check_undecided,
+                    this=record.marker,
+                    where=f"sink {sink}, part {part}, {record.sinks[sink].target}",
+                    may_regress=may_regress,
+                )
                 markers[part] = self._seed_part(
-                    record, sink, part, may_expire=may_expire, durable=durable
+                    record, sink, part, check, may_expire=may_expire, durable=durable
                 )
         if any(record.prev_of(sink, part) == NO_MARKER for part in markers):
             self._check_taken_over(sink)
@@ -267,7 +286,14 @@ class SinkMarkers:
                 log.warning("markers of %s were not refreshed before the apply: %s", sink, error)
 
     def _seed_part(
-        self, record: EpochRecord, sink: str, part: int, *, may_expire: bool, durable: bool
+        self,
+        record: EpochRecord,
+        sink: str,
+        part: int,
+        check: Callable[..., None],
+        *,
+        may_expire: bool,
+        durable: bool,
     ) -> Marker:
         writer, expected = self._open(record.lineage, sink, part), record.prev_of(sink, part)
         try:
@@ -277,6 +303,8 @@ class SinkMarkers:
             before = marker_to_name(
                 found, expected=expected, new_id=uuid.uuid4().hex, may_expire=may_expire
             )
+            if before == expected:
+                check(found, prev=expected)
             if before not in (found, expected):
                 self._write_seed(writer, record.lineage, before, found or NO_MARKER)
         except BaseException:
@@ -308,15 +336,15 @@ class SinkMarkers:
     def _is_due(self, sink: str, part: int, expected: Marker) -> bool:
         """Return whether the marker may be another than the log expects.
 
-        It may have expired, by the wall clock: the brokers use theirs.
+        The former process may have had another server. A marker expires by the wall clock: the brokers
+        use theirs.
         """
-        if expected == NO_MARKER or is_seed_of(self._named.get((sink, part)), expected):
+        opened_s, every_s = self._opened_s.get((sink, part)), self._sinks[sink].refresh_every_s
+        if opened_s is None or expected == NO_MARKER:
             return True
-        every_s = self._sinks[sink].refresh_every_s
-        if every_s is None:
-            return False
-        opened_s = self._opened_s.get((sink, part))
-        return opened_s is None or not 0 <= time.time() - opened_s < every_s
+        if is_seed_of(self._named.get((sink, part)), expected):
+            return True
+        return every_s is not None and not 0 <= time.time() - opened_s < every_s
 
     def _open(self, lineage: str, sink: str, part: int) -> PartWriter:
         key = (lineage, sink, part)

@@ -14,7 +14,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sluicegate.errors import OffsetLogDiverged, StageFailed, StoreUnavailable
+from sluicegate.errors import (
+    OffsetLogDiverged,
+    SluicegateError,
+    StageFailed,
+    StoreUnavailable,
+)
 from sluicegate.protocol import coordinator, recovery
 from sluicegate.protocol.effects import (
     Apply,
@@ -162,8 +167,11 @@ class Driver:
             try:
                 self.next_step = next(self._sub)
             except StopIteration as end:
-                self._sub, nothing = None, end.value
-                self._advance(lambda: self._loop.send(nothing))
+                self._sub, markers = None, end.value
+                self._advance(lambda: self._loop.send(markers))
+            except SluicegateError as error:
+                self._sub, refused = None, error
+                self._advance(lambda: self._loop.throw(refused))
 
     # --- Spark's loop -----------------------------------------------------------------------
 
@@ -361,11 +369,23 @@ class Driver:
         finish(self.world.sinks[sink].applying(Apply(record, sink, parts, discard), self.name))
 
     def seed_markers(
-        self, record: EpochRecord, sink: str, *, may_expire: bool, durable: bool
+        self,
+        record: EpochRecord,
+        sink: str,
+        *,
+        may_expire: bool,
+        may_regress: bool,
+        durable: bool,
     ) -> Mapping[int, Marker]:
         """Seed without interruption, as `apply`."""
-        parts = record.parts_with_rows(sink)
-        effect = SeedMarkers(record, sink, parts, may_expire=may_expire, durable=durable)
+        effect = SeedMarkers(
+            record,
+            sink,
+            record.parts_with_rows(sink),
+            may_expire=may_expire,
+            may_regress=may_regress,
+            durable=durable,
+        )
         return finish(self.world.sinks[sink].seeding(effect))
 
     def refresh_markers(self, record: EpochRecord) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from sluicegate.errors import EpochLogBroken, MarkerMismatch, SinkUnavailable
+from sluicegate.errors import EpochLogBroken, MarkerMismatch, SinkRegressed, SinkUnavailable
 from sluicegate.protocol.effects import Apply, SeedMarkers
-from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict, is_seed_of
+from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.protocol.record import Chunk, EpochRecord, decode
 from sluicegate.settings.epoch import EXACTLY_ONCE
 
@@ -170,7 +170,7 @@ class SimulatedSink:
             self._abort(txn)
 
     def seeding(self, effect: SeedMarkers) -> SubSteps[dict[int, Marker]]:
-        """Seed absent markers before the decision of a record.
+        """Check the markers before the decision of a record, and seed absent ones.
 
         One step for each part: a writer that another one fences in between has no effect, which is
         the fault 'failed'.
@@ -179,8 +179,8 @@ class SimulatedSink:
         for number in effect.parts:
             part, expected = self.parts[number], effect.record.prev_of(self.name, number)
             if self.kind == "locking":  # its markers never expire, and reading them locks nothing
-                if expected == NO_MARKER and is_seed_of(part.marker, expected):
-                    markers[number] = part.marker
+                if part.marker is not None or expected != NO_MARKER:
+                    markers[number] = self._name(effect, number, expected)
                 continue
             fault = yield "seed"
             if fault not in ("failed", "late"):
@@ -189,17 +189,28 @@ class SimulatedSink:
                 raise SinkUnavailable("no answer")
         return markers
 
+    def _name(self, effect: SeedMarkers, number: int, expected: Marker) -> Marker:
+        """Return the marker that the record names as the one before it."""
+        found, this = self.parts[number].marker, effect.record.marker
+        self._seeds += 1
+        new_id, may_expire = f"{effect.record.attempt}.{self._seeds}", effect.may_expire
+        before = self._environment.seed(
+            found, expected=expected, new_id=new_id, may_expire=may_expire
+        )
+        if before == expected:  # as `markers.check_undecided`
+            try:
+                where = f"{self.name}/{number}"
+                self._environment.compare(found, this=this, prev=expected, where=where)
+            except SinkRegressed:
+                if not effect.may_regress:
+                    raise
+        return before
+
     def _seed(self, effect: SeedMarkers, number: int, expected: Marker) -> Marker:
         part = self.parts[number]
-        self._seeds += 1
         if effect.durable and expected != NO_MARKER:
             part.recover()
-        before = self._environment.seed(
-            part.marker,
-            expected=expected,
-            new_id=f"{effect.record.attempt}.{self._seeds}",
-            may_expire=effect.may_expire,
-        )
+        before = self._name(effect, number, expected)
         self._open(number, effect.record.marker)
         part.txn = None
         if before != expected:
