@@ -297,9 +297,22 @@ def test_at_most_once_a_replay_writes_nothing() -> None:
 )
 def test_at_most_once_a_sink_in_doubt_is_not_written_again(error: Exception) -> None:
     decided = DecidedEpoch(record(delivery=AT_MOST_ONCE), replayed=False)
-    played = Played(coordinator.apply(JOB, decided), {Apply: [error]})
+    played = Played(coordinator.apply(JOB, decided), {Apply: [error, None]})
     assert isinstance(played.error, RowsLost)
-    assert played.names == ["before-apply", "Apply"]
+    assert "sink kafka may have lost 1 rows" in played.error.data
+    assert "mysql" not in str(played.error)
+    assert [effect.sink for effect in played.only(Apply)] == ["kafka", "mysql"]
+    assert played.names == ["before-apply", "Apply", *APPLYING]
+
+
+def test_at_most_once_one_error_names_all_sinks_that_may_have_lost_rows() -> None:
+    decided = DecidedEpoch(record(delivery=AT_MOST_ONCE), replayed=False)
+    played = Played(coordinator.apply(JOB, decided), {Apply: SinkUnavailable("down")})
+    assert isinstance(played.error, RowsLost)
+    assert [effect.sink for effect in played.only(Apply)] == ["kafka", "mysql"]
+    for sink in ("kafka", "mysql"):
+        assert f"epoch 3 did not reach sink {sink} and is not retried: down" in played.error.what
+        assert f"sink {sink} may have lost 1 rows" in played.error.data
 
 
 def test_a_replay_with_another_delivery_is_rejected() -> None:

@@ -230,7 +230,8 @@ def create_and_read_back(
 def apply(job: Job, decided: DecidedEpoch) -> ApplySteps[None]:
     """Write a decided epoch to every sink for which it has rows; a sink that has it skips it.
 
-    With at-most-once only the process that decided the epoch writes it; other rows are lost.
+    With at-most-once only the process that decided the epoch writes it, once to each sink; other rows
+    are lost.
     """
     record = decided.record
     discarded: frozenset[str] = frozenset()
@@ -239,14 +240,21 @@ def apply(job: Job, decided: DecidedEpoch) -> ApplySteps[None]:
             return  # without reading the markers, which may have expired since
         discarded = yield effects.ReadDiscarded(record.epoch)
         yield effects.RefreshMarkers(record)
-    lost = decided.replayed and record.delivery == AT_MOST_ONCE
+    given_up = decided.replayed and record.delivery == AT_MOST_ONCE
+    lost: list[RowsLost] = []
     for sink in record.sinks:
         parts = record.parts_with_rows(sink)
-        if not parts or lost:
+        if not parts or given_up:
             continue
         yield effects.HitFailpoint("before-apply", record.epoch, sink)
-        yield from _apply_sink(job, record, sink, parts, discard=sink in discarded)
+        try:
+            yield from _apply_sink(job, record, sink, parts, discard=sink in discarded)
+        except RowsLost as error:
+            lost.append(error)  # no later start tries the other sinks
+            continue
         yield effects.HitFailpoint("after-apply", record.epoch, sink)
+    if lost:
+        raise _all_lost(lost)
     yield effects.PruneLog(record)
     yield effects.HitFailpoint("before-done", record.epoch)
 
@@ -326,6 +334,14 @@ def _stuck(record: EpochRecord, sink: str, error: Exception) -> Stuck:
 def _lost(record: EpochRecord, sink: str, error: Exception) -> RowsLost:
     return RowsLost(
         f"epoch {record.epoch} did not reach sink {sink} and is not retried: {error}",
-        data=f"delivery is {AT_MOST_ONCE}: this sink may have lost {record.rows(sink)} rows",
+        data=f"sink {sink} may have lost {record.rows(sink)} rows, because delivery is {AT_MOST_ONCE}",
         do="repair the sink; the next start continues with the following epoch",
     )
+
+
+def _all_lost(lost: list[RowsLost]) -> RowsLost:
+    """Return one error for the sinks that an epoch may not have reached."""
+    if len(lost) == 1:
+        return lost[0]
+    what, data = ("; ".join(parts) for parts in ((e.what for e in lost), (e.data for e in lost)))
+    return RowsLost(what, data=data, do=lost[0].do)
