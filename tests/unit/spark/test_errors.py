@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import traceback
 
-from sluicegate.errors import LookupUnanswered, SluicegateError
-from sluicegate.spark.errors import cause_of, raised_in_task, stage_failure
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from sluicegate.errors import Fenced, LookupUnanswered, SluicegateError, StageFailed
+from sluicegate.spark.errors import cause_of, raised_in_task, stage_failure, translate_failure
 
 OVERFLOW = """An error occurred while calling o95.getResult.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, \
@@ -64,3 +67,39 @@ def test_a_record_whose_time_spark_cannot_represent_is_named() -> None:
 def test_another_overflow_is_not_blamed_on_a_record() -> None:
     found = stage_failure(OVERFLOW.replace("KafkaRecordToRowConverter", "UsersFunction"), 3)
     assert "java.lang.ArithmeticException: long overflow" in found.what
+
+
+def ended(cause: str, *, plan: str = "Relation", trace: str = "") -> SluicegateError:
+    """Return our error for a query that Spark ended with a cause."""
+    message = f"[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {cause}"
+    text = f"{message}\n=== Streaming Query ===\nLogical Plan:\n{plan}\n\nJVM stacktrace:\n{trace}"
+    return translate_failure(StreamingQueryException(text))
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected",
+        "Multiple streaming queries are concurrently using file:/checkpoint/offsets",
+    ],
+)
+def test_a_file_of_sparks_log_that_exists_already_means_another_driver(cause: str) -> None:
+    assert isinstance(ended(cause), Fenced)
+
+
+def test_a_cause_in_another_thread_of_java_does_not_mean_another_driver() -> None:
+    """It is final, and a source that is used by two threads works again after a restart."""
+    error = ended(
+        "KafkaConsumer is not safe for multi-threaded access",
+        trace="Caused by: java.util.ConcurrentModificationException: KafkaConsumer is not safe",
+    )
+    assert isinstance(error, StageFailed)
+
+
+def test_what_a_job_reads_does_not_mean_another_driver() -> None:
+    error = ended(
+        "java.net.SocketTimeoutException: read timed out",
+        plan="Filter Contains(line, Multiple streaming queries are concurrently using)",
+        trace="a line with CONCURRENT_STREAM_LOG_UPDATE",
+    )
+    assert isinstance(error, StageFailed)

@@ -18,8 +18,7 @@ _RAISED = re.compile(
 """The end of a Python traceback with one of our errors; see `SluicegateError.__init__`."""
 
 _OTHER_DRIVER = (
-    "CONCURRENT_STREAM_LOG_UPDATE",
-    "ConcurrentModification",
+    "[CONCURRENT_STREAM_LOG_UPDATE]",
     "Multiple streaming queries are concurrently using",  # has no error class in Spark 4.1
 )
 """Parts of Spark's message when a file of its log that it wants to write exists already."""
@@ -28,6 +27,9 @@ _TIME_OUT_OF_RANGE = re.compile(
     r"ArithmeticException: long overflow\n(?:\s+at .*\n)*?\s+at \S+\.KafkaRecordToRowConverter\."
 )
 """Spark's Kafka source fails at a record whose time in microseconds exceeds 64 bits."""
+
+_AFTER_THE_MESSAGE = re.compile(r"=== Streaming Query ===|JVM stacktrace:")
+"""What follows has the words of the job's plan, and of errors that have other causes."""
 
 
 def cause_of(text: str) -> str:
@@ -81,8 +83,8 @@ def stage_failure(text: str, epoch: int) -> SluicegateError:
 def translate_failure(error: StreamingQueryException) -> SluicegateError:
     """Return our error for a query that Spark itself ended."""
     text = str(error)
-    head = _head(text)
-    if any(sign in text for sign in _OTHER_DRIVER):
+    head, message = _head(text), _AFTER_THE_MESSAGE.split(text, maxsplit=1)[0]
+    if any(sign in message for sign in _OTHER_DRIVER):
         return Fenced(
             f"another driver uses this checkpoint: {head}",
             data="this driver wrote nothing in the epoch that the other one runs",
