@@ -11,11 +11,13 @@ import json
 
 from sluicegate_operator.api.streaming_job import seen_by_driver
 from sluicegate_operator.api.streaming_job_status import (
+    REQUESTED,
     RUN,
     CheckpointStatus,
     RollbackStatus,
     StableSpecStatus,
 )
+from sluicegate_operator.reconcile.pause import PAUSED
 from sluicegate_operator.reconcile.streaming_job.context import ROLLBACK, JobContext
 from sluicegate_operator.reconcile.streaming_job.driver_lifecycle import stop
 from sluicegate_operator.reconcile.streaming_job.failures import SEALED
@@ -105,11 +107,24 @@ def _failure_reason(context: JobContext) -> str:
         return "" if status.failure_reason == SEALED else status.failure_reason
     if status.trial_start_time is None or _has_other_cause(context):
         return ""
-    deadline = status.trial_start_time + spec.rollback.deadline_s
+    return NO_EPOCH if _trial_is_over(context, status.trial_start_time) else ""
+
+
+def _trial_is_over(context: JobContext, since: float) -> bool:
+    """Return whether the drivers of a new spec have had the time in which they should have made an epoch."""
+    limit_s, requested = context.job.spec.rollback.deadline_s, context.driver.request_time or since
+    # nothing was restarted while the job was paused
+    resumed = (one.last_transition_time for one in context.status.conditions if one.type == PAUSED)
+    deadline = max((since, *resumed)) + limit_s
     if context.now < deadline:
         context.requeue_at(deadline)
-        return ""
-    return NO_EPOCH
+        return False
+    absent = context.driver.state == REQUESTED and context.pod is None
+    if absent and context.status.startup is None and context.now >= requested + limit_s:
+        # the operator was down since it requested the pod, which was not refused: it is requested again
+        context.set(trial_start_time=context.now)
+        return False
+    return True
 
 
 def _has_other_cause(context: JobContext) -> bool:
