@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -271,6 +272,16 @@ def test_put_leaves_no_object_when_its_pieces_fail(large: ObjectStore) -> None:
         large.put("a/b", failing())
     assert large.read("a/b") is None
     assert list(large.names("a/")) == []
+
+
+def test_a_full_disk_of_temporary_files_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop request was not answered, because nothing expected an OSError."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    store = S3ObjectStore(MemoryStore())  # type: ignore[arg-type] # as above
+    with pytest.raises(StoreUnavailable, match=f"did not write a through a file in {tmp_path}"):
+        store.put("a", PIECES * 2)
 
 
 def test_entries_are_the_objects_and_folders_directly_below(large: ObjectStore) -> None:

@@ -115,6 +115,10 @@ def test_a_store_with_another_number_of_winners_is_rejected(
         ("501 Not Implemented", StoreUnsafe, "does not support conditional creation"),
         ("Code: NotImplemented", StoreUnsafe, "does not support conditional creation"),
         ("400 Bad Request", PreflightFailed, "rejected a request for bucket b as invalid"),
+        ("400 Bad Request: ExpiredToken", AccessDenied, "AWS_SESSION_TOKEN, which expires"),
+        ("400 Bad Request: InvalidToken", AccessDenied, "AWS_SESSION_TOKEN, which expires"),
+        ("403 Forbidden: RequestTimeTooSkewed", StoreUnavailable, "differ by too much"),
+        ("an incorrectly configured region", PreflightFailed, "the bucket's name and AWS_REGION"),
         ("Connection refused", StoreUnavailable, "does not answer"),
     ],
 )

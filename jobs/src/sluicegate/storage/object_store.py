@@ -405,8 +405,9 @@ class S3ObjectStore:
         # through a file: obstore would iterate the pieces inside its own runtime, in which it cannot
         # read the pieces of another object
         with tempfile.SpooledTemporaryFile(max_size=2 * PIECE_BYTES) as whole:
-            whole.writelines(content)
-            whole.seek(0)
+            with _failures_of(f"write {name} through a file in {tempfile.gettempdir()}"):
+                whole.writelines(content)
+                whole.seek(0)
             with _failures_of(f"write {name}"):
                 obstore.put(self._store, _checked(name), whole)
 

@@ -37,8 +37,16 @@ _TLS_TIMEOUT_S = 5.0
 _RIVALS = 16
 """Number of concurrent requests that create the same name."""
 
-_ACCESS_DENIED = ("403 Forbidden", "401 Unauthorized", "InvalidAccessKeyId", "XAdminUserNotFound")
-
+_ACCESS_DENIED = (
+    "403 Forbidden",
+    "401 Unauthorized",
+    "InvalidAccessKeyId",
+    "XAdminUserNotFound",
+    "ExpiredToken",
+    "InvalidToken",
+)
+_INVALID = ("400 Bad Request", "incorrectly configured region")
+"""The second is obstore's for a 301, S3's answer for a bucket in another region."""
 
 _USE_ANOTHER_ENDPOINT = (
     "use an endpoint that supports `If-None-Match: *`, as Amazon's and versitygw 1.8 do"
@@ -112,16 +120,19 @@ def _diagnose(error: StoreUnavailable, bucket: str, endpoint: str) -> Sluicegate
     if "NoSuchBucket" in text:
         kind, what = TargetMissing, f"{where} has no bucket {bucket}"
         do = "create the bucket, or correct the checkpoint's address; Sluicegate creates no buckets"
+    elif "RequestTimeTooSkewed" in text:
+        what = f"the clock of this machine and that of {where} differ by too much: {error.what}"
+        do = "set the clock of this machine, for example by NTP, then restart the driver"
     elif any(sign in text for sign in _ACCESS_DENIED):
         kind, what = AccessDenied, f"{where} denied access to bucket {bucket}: {error.what}"
         do = (
-            "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; they need permission to get, put, "
-            "list and delete objects below the checkpoint"
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, which expires; they "
+            "need permission to get, put, list and delete objects below the checkpoint"
         )
     elif "501 Not Implemented" in text or "NotImplemented" in text:
         kind, what = StoreUnsafe, f"{where} does not support conditional creation: {error.what}"
         do = _USE_ANOTHER_ENDPOINT
-    elif "400 Bad Request" in text:
+    elif any(sign in text for sign in _INVALID):
         kind = PreflightFailed
         what = f"{where} rejected a request for bucket {bucket} as invalid: {error.what}"
         do = "check the bucket's name and AWS_REGION"
