@@ -10,12 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from infra.reference_docs.markdown import paragraph
+from sluicegate.storage.driver_failure import RETAINED
 from tests.bench import charts
 from tests.bench.page_parts import table
 
 GROWN = 1.1
 """A series has grown if the median of its last quarter is so many times the largest value of its second
 quarter. The first quarter is left out: caches fill, and each process is started for the first time."""
+
+_LIMITED = ("starts objects of ", "ends objects of ", "failures objects of ")
+"""Series that grow with each kill, up to RETAINED."""
 
 Point = tuple[float, float]
 """Minutes since the start, and a value."""
@@ -56,7 +60,13 @@ def series(run: Run) -> dict[str, list[Point]]:
 def trends(run: Run) -> dict[str, Trend]:
     """Return the trends of the series that have one, by name."""
     found = {name: Trend.of(points) for name, points in sorted(series(run).items())}
-    return {name: trend for name, trend in found.items() if trend is not None}
+    return {
+        name: trend._replace(grown=False)
+        if name.startswith(_LIMITED) and trend.last <= RETAINED
+        else trend
+        for name, trend in found.items()
+        if trend is not None
+    }
 
 
 def grown(run: Run) -> list[str]:

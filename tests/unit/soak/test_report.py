@@ -27,6 +27,13 @@ def test_a_series_above_its_second_quarter_at_the_end_has_grown() -> None:
     assert report.grown(RUN) == ["objects of ip-count"]
 
 
+@pytest.mark.parametrize(("last", "grown"), [(20.0, False), (23.0, True)])
+def test_records_of_drivers_may_grow_up_to_their_limit(last: float, *, grown: bool) -> None:
+    name = "starts objects of two-sinks"
+    samples = [{"minute": n, "values": {name: value}} for n, value in enumerate([1, 2, 2, last])]
+    assert (name in report.grown({**RUN, "samples": samples})) == grown
+
+
 def test_a_peak_in_the_middle_is_no_growth() -> None:
     trend = report.Trend.of(
         [(float(n), value) for n, value in enumerate([1, 9, 5, 5, 90, 5, 5, 5])]
