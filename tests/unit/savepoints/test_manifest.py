@@ -8,6 +8,7 @@ from pathlib import Path
 from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.savepoints.manifest import (
+    TAKING,
     Ancestry,
     Manifest,
     SavedFile,
@@ -50,6 +51,7 @@ def test_the_size_of_a_savepoint_is_that_of_its_files() -> None:
 def test_a_manifest_and_an_ancestry_are_read_as_they_were_written(tmp_path: Path) -> None:
     store = LocalObjectStore(tmp_path)
     assert read_ancestry(store) is None
+    store.create(TAKING, b"{}")
     write_manifest(store, SAVEPOINT)
     write_ancestry(store, PARENT)
     assert (read_manifest(store), read_ancestry(store)) == (SAVEPOINT, PARENT)
