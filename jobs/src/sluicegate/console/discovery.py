@@ -95,8 +95,7 @@ def _key(address: str, folder: str, taken: dict[str, str]) -> str:
     """Return a key that is not taken: the path below the address, or the address's last part."""
     whole = address if "://" in address else str(Path(address).resolve())
     path = folder.rstrip("/") or whole.rstrip("/").rpartition("/")[2] or "checkpoint"
-    path = path.encode(
-        errors="replace"
-    ).decode()  # names of files may be no UTF-8, and URLs must be
+    # names of files may be no UTF-8, and URLs must be
+    path = path.encode(errors="replace").decode()
     keys = chain([path], (f"{path}~{number}" for number in count(2)))
     return next(key for key in keys if key not in taken)

@@ -87,8 +87,7 @@ def decision_of(store: ObjectStore, number: int) -> EpochRecord | Seal | None:
     decision = StoredEpochLog(store).read_any(number)
     if decision is not None:
         at_ms = decision.sealed_at_ms if isinstance(decision, Seal) else decision.decided_at_ms
-        if not 0 <= at_ms < _LATEST_MS:
-            raise ValueError(f"epochs/{number} has a time that no clock shows")
+        _check_times(f"epochs/{number}", at_ms)
     return decision
 
 
@@ -96,8 +95,8 @@ def report_of(store: ObjectStore, number: int) -> EpochReport | None:
     """Return the report of an epoch; raises ValueError if it is damaged."""
     report = read_report(store, number)
     steps = report.steps if report else ()
-    if not all(0 <= ms < _LATEST_MS for step in steps for ms in (step.start_ms, step.duration_ms)):
-        raise ValueError(f"epochs/{number}.report has times that no clock shows")
+    times_ms = (ms for step in steps for ms in (step.start_ms, step.duration_ms))
+    _check_times(f"epochs/{number}.report", *times_ms)
     return report
 
 
@@ -118,9 +117,14 @@ def driver_of(
     found = read(store, name)
     if found is not None:
         at_ms = found.started_at_ms if isinstance(found, DriverStart) else found.ended_at_ms
-        if not 0 <= at_ms < _LATEST_MS:
-            raise ValueError(f"{name} has a time that no clock shows")
+        _check_times(name, at_ms)
     return found
+
+
+def _check_times(name: str, *times_ms: float) -> None:
+    """Raise ValueError if an object has a time that cannot be shown."""
+    if not all(0 <= at_ms < _LATEST_MS for at_ms in times_ms):
+        raise ValueError(f"{name} has a time that no clock shows")
 
 
 def numbers_below(store: ObjectStore, prefix: str) -> list[int]:
