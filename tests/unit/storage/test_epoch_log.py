@@ -1,4 +1,4 @@
-"""Epoch log, staging area and lineage on a local disk."""
+"""Epoch log and staging area on a local disk."""
 
 import hashlib
 import time
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from sluicegate.errors import (
-    CheckpointOfAnotherJob,
     EpochLogBroken,
     OffsetLogDiverged,
     Sealed,
@@ -17,13 +16,6 @@ from sluicegate.errors import (
 )
 from sluicegate.protocol.record import Chunk, EpochRecord, Seal
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, log_ports
-from sluicegate.storage.lineage import (
-    RESTORING,
-    Lineage,
-    claim_lineage,
-    create_lineage,
-    new_lineage_id,
-)
 from sluicegate.storage.object_store import LocalObjectStore
 from sluicegate.storage.staging_area import StagingArea
 
@@ -368,43 +360,6 @@ def test_rule_03_stored_offsets_that_the_running_query_does_not_read_are_no_dige
         StoredOffsets(store, {0: ('{"hits":{"0":2}}', "-")}).digest(0)
 
 
-def test_a_checkpoint_keeps_its_lineage(store: LocalObjectStore) -> None:
-    assert claim_lineage(store, "job") == claim_lineage(store, "job")
-
-
-def test_two_checkpoints_have_different_lineages(tmp_path: Path) -> None:
-    one, two = (claim_lineage(LocalObjectStore(tmp_path / name), "job") for name in ("a", "b"))
-    assert one.id != two.id
-
-
-def test_a_checkpoint_of_another_job_is_rejected_by_name(store: LocalObjectStore) -> None:
-    claim_lineage(store, "orders")
-    with pytest.raises(CheckpointOfAnotherJob, match=r"orders(.|\n)*ip_count"):
-        claim_lineage(store, "ip_count")
-
-
-def test_a_checkpoint_is_claimed_again_after_spark_has_used_it(store: LocalObjectStore) -> None:
-    lineage = claim_lineage(store, "ip_count")
-    store.create("metadata", b"{}")
-    assert claim_lineage(store, "ip_count") == lineage
-
-
-def test_a_checkpoint_whose_restore_is_incomplete_is_rejected(store: LocalObjectStore) -> None:
-    store.create(RESTORING, b"{}")
-    with pytest.raises(CheckpointOfAnotherJob, match=r"restore of a savepoint .* is incomplete"):
-        claim_lineage(store, "ip_count")
-
-
-def test_the_id_of_a_lineage_is_short_enough_for_the_keys_of_markers() -> None:
-    assert len(new_lineage_id()) == 16
-
-
-def test_a_checkpoint_that_spark_used_alone_is_rejected(store: LocalObjectStore) -> None:
-    store.create("metadata", b"{}")
-    with pytest.raises(CheckpointOfAnotherJob):
-        claim_lineage(store, "ip_count")
-
-
 # --- the seal ----------------------------------------------------------------------------------------
 
 SEAL = Seal("id", "l", "j", 3, "moved", 0)
@@ -443,22 +398,3 @@ def test_a_late_driver_that_prunes_keeps_the_seal(
     log.create_seal(SEAL)
     log.prune_after(record(2))
     assert log.seal() == SEAL
-
-
-# --- a restored checkpoint ---------------------------------------------------------------------------
-
-
-def test_a_restored_lineage_reads_back_with_its_parent(store: LocalObjectStore) -> None:
-    lineage = Lineage("l", "j", first_epoch=4, parent="p", moved=True)
-    assert create_lineage(store, lineage) == lineage
-    assert claim_lineage(store, "j") == lineage
-
-
-def test_a_lineage_is_created_once(store: LocalObjectStore) -> None:
-    first = create_lineage(store, Lineage("one", "j"))
-    assert create_lineage(store, Lineage("two", "j")) == first
-
-
-def test_a_lineage_of_an_older_version_is_read(store: LocalObjectStore) -> None:
-    store.create("lineage.json", b'{"id": "l", "job": "j", "first_epoch": 0}')
-    assert claim_lineage(store, "j") == Lineage("l", "j")
