@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 
-from sluicegate_operator.api.streaming_job_settings import ExecutorSettings
 from sluicegate_operator.api.streaming_job_status import (
     NONE,
     READY,
     REQUESTED,
     STARTING,
-    StandbyStatus,
-    StreamingJobStatus,
 )
 from sluicegate_operator.reconcile.actions import CreateDriver, PromoteStandby
 from sluicegate_operator.reconcile.observed import Job, Node, Observed, Pod, Refusal
@@ -26,49 +23,27 @@ from tests.unit.operator.builders import (
     job,
     observed,
     pod,
-    spec,
     with_restart,
 )
 from tests.unit.operator.rule_cases import RuleCase, check, decide
+from tests.unit.operator.standby_builders import (
+    NEW,
+    WITH,
+    driver,
+    killed,
+    standby,
+    status_of,
+    waiting,
+)
 
-LOCAL = ExecutorSettings(instances=0)
-WITH = spec(standby=1, executor=LOCAL)
 SLOW = dataclasses.replace(
     WITH, restart=with_restart(restart="fixed-delay", restart_delay_s=140.0).restart
 )
 STATELESS = dataclasses.replace(WITH, stateful=False)
-NEW = dataclasses.replace(WITH, image="jobs:2")
-
-
-def standby(state: str = READY, **changes: Any) -> StandbyStatus:
-    """Return the status of standby 2, which has been running for 50 s."""
-    given = {"attempt": 2, "uid": "u-2", "request_time": NOW - 60, "requests": 1, **changes}
-    if state in (STARTING, READY):
-        given.setdefault("start_time", NOW - 50)
-    return StandbyStatus(state=state, **given)
-
-
-def waiting(**changes: Any) -> Pod:
-    """Return the pod of standby 2, which is ready."""
-    given = {"attempt": 2, "standby": True, "standby_ready": True, "progress": None, **changes}
-    return pod(WITH, running_at=given.pop("running_at", NOW - 50), **given)
-
-
-def driver() -> Pod:
-    return pod(WITH)
-
-
-def killed() -> Pod:
-    return dead(137, WITH)
 
 
 def lost(one: Pod, **changes: Any) -> Pod:
     return dataclasses.replace(one, node=Node(unresponsive_since=NOW - 30, **changes))
-
-
-def status_of(attempt: Any = alive, **changes: Any) -> StreamingJobStatus:
-    found: StreamingJobStatus = attempt(WITH, **{"standby": standby(), **changes})
-    return found
 
 
 def stops_both(rule: str, given: Job, phase: str = "Stopping", event: str = "Stopping") -> RuleCase:

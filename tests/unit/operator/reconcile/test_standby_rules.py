@@ -20,7 +20,8 @@ from sluicegate_operator.api.streaming_job_status import (
 from sluicegate_operator.reconcile.actions import CreateDriver, EmitEvent, StopDriver
 from sluicegate_operator.reconcile.observed import Node, Refusal
 from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod
-from tests.unit.operator.reconcile.test_standby import (
+from tests.unit.operator.rule_cases import RuleCase, check, decide, event_reasons
+from tests.unit.operator.standby_builders import (
     NEW,
     WITH,
     driver,
@@ -29,7 +30,6 @@ from tests.unit.operator.reconcile.test_standby import (
     status_of,
     waiting,
 )
-from tests.unit.operator.rule_cases import RuleCase, check, decide, event_reasons
 
 FINITE = dataclasses.replace(WITH, trigger="Once")
 WITH_EXECUTORS = dataclasses.replace(WITH, executor=ExecutorSettings(instances=2))

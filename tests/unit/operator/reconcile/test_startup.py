@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from sluicegate.settings.epoch import EpochSettings
-from sluicegate_operator.api.streaming_job_settings import StartupSettings
 from sluicegate_operator.api.streaming_job_status import StartupStatus, StreamingJobStatus
-from sluicegate_operator.reconcile.observed import NAMESPACE_TERMINATING, Node, Refusal
+from sluicegate_operator.reconcile.observed import NAMESPACE_TERMINATING, Refusal
 from tests.unit.operator.builders import (
     NOW,
     alive,
@@ -31,16 +30,9 @@ from tests.unit.operator.rule_cases import (
     decide,
     event_reasons,
 )
+from tests.unit.operator.startup_builders import IMPATIENT, NEVER_RAN, QUOTA
 
-QUOTA = Refusal(1, 1, "QuotaExceeded", "exceeded quota: pods=3")
 REFUSED = StartupStatus(reason="QuotaExceeded", message=QUOTA.message, since=NOW - 1, tries=1)
-NEVER_RAN: dict[str, Any] = {
-    "phase": "Pending",
-    "running_at": None,
-    "progress": None,
-    "node": Node(),
-    "seen_at": NOW - 30,
-}
 NO_SECRET: dict[str, Any] = {
     "waiting": "CreateContainerConfigError",
     "waiting_message": 'secret "kafka" not found',
@@ -48,7 +40,6 @@ NO_SECRET: dict[str, Any] = {
 CONFIG_ERROR = StartupStatus(
     reason="CreateContainerConfigError", message='secret "kafka" not found', since=NOW - 60
 )
-IMPATIENT = spec(startup=StartupSettings(start_timeout_s=100, start_attempts=1))
 
 
 def refused_often(

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from sluicegate_operator.api.streaming_job_settings import StartupSettings
 from sluicegate_operator.api.streaming_job_status import StartupStatus
 from sluicegate_operator.reconcile.actions import EmitEvent
-from sluicegate_operator.reconcile.observed import NAMESPACE_TERMINATING, Node, Refusal
+from sluicegate_operator.reconcile.observed import NAMESPACE_TERMINATING, Node
 from tests.unit.operator.builders import (
     NOW,
     alive,
@@ -24,24 +23,16 @@ from tests.unit.operator.builders import (
     spec,
 )
 from tests.unit.operator.rule_cases import RuleCase, check, decide
+from tests.unit.operator.startup_builders import IMPATIENT, NEVER_RAN, QUOTA
 
-QUOTA = Refusal(1, 1, "QuotaExceeded", "exceeded quota: pods=3")
 REFUSED = StartupStatus(reason="QuotaExceeded", message=QUOTA.message, since=NOW - 9, tries=1)
 NO_NAMESPACE = dataclasses.replace(REFUSED, reason=NAMESPACE_TERMINATING)
-NEVER_RAN: dict[str, Any] = {
-    "phase": "Pending",
-    "running_at": None,
-    "progress": None,
-    "node": Node(),
-    "seen_at": NOW - 30,
-}
 NO_SECRET: dict[str, Any] = {"waiting": "CreateContainerConfigError", "waiting_message": "no kafka"}
 CONFIG_ERROR = StartupStatus(
     reason="CreateContainerConfigError", message="no kafka", since=NOW - 9, tries=1
 )
 SLOW = {**NEVER_RAN, "seen_at": NOW - 60}
 SUSPENDED = spec(suspend=True)
-IMPATIENT = spec(startup=StartupSettings(start_timeout_s=100, start_attempts=1))
 TWICE = requested(startup=REFUSED)
 TWICE = dataclasses.replace(TWICE, driver=dataclasses.replace(TWICE.driver, requests=2))
 
