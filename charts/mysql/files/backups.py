@@ -19,7 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sluicegate.errors import SluicegateError
-from sluicegate.storage.object_store import PIECE_BYTES, open_store
+from sluicegate.storage.object_access import PIECE_BYTES
+from sluicegate.storage.object_store import open_store
 
 DUMP = "dump.sql.gz"
 MANIFEST = "manifest.json"

@@ -17,7 +17,8 @@ from sluicegate.savepoints import take as savepoints_take
 from sluicegate.savepoints.catalog import dispose_savepoint, list_savepoints
 from sluicegate.savepoints.stop_request import Answer, StopRequestInbox, await_answer, request_stop
 from sluicegate.storage.lineage import read_lineage
-from sluicegate.storage.object_store import ObjectStore, S3ObjectStore, open_store
+from sluicegate.storage.object_store import ObjectStore, open_store
+from sluicegate.storage.s3_object_store import S3ObjectStore
 from tests.unit.savepoints import builders
 from tests.unit.savepoints.builders import checkpoint, restore, take
 

@@ -16,7 +16,8 @@ from sluicegate.storage.lineage import (
     delete_checkpoint,
     new_lineage_id,
 )
-from sluicegate.storage.object_store import LocalObjectStore, ObjectStore, S3ObjectStore
+from sluicegate.storage.object_store import LocalObjectStore, ObjectStore
+from sluicegate.storage.s3_object_store import S3ObjectStore
 
 NAMES = ("commits/0", "epochs/0", "metadata", "offsets/0", "sources/0/0", "state/0/0/10.zip")
 

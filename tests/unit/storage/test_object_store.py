@@ -14,14 +14,14 @@ from obstore.store import MemoryStore
 
 from infra.local_services import S3Endpoint
 from sluicegate.errors import SettingsInvalid, StoreUnavailable
-from sluicegate.storage import object_store
+from sluicegate.storage import object_store, s3_object_store
+from sluicegate.storage.object_access import PIECE_BYTES
 from sluicegate.storage.object_store import (
-    PIECE_BYTES,
     LocalObjectStore,
     ObjectStore,
-    S3ObjectStore,
     open_store,
 )
+from sluicegate.storage.s3_object_store import S3ObjectStore
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -334,7 +334,7 @@ def test_requests_to_s3_are_retried_as_long_as_the_caller_says(
 ) -> None:
     opened: list[tuple[object, ...]] = []
     monkeypatch.setattr(
-        object_store, "S3Store", lambda bucket, **others: opened.append((bucket, others))
+        s3_object_store, "S3Store", lambda bucket, **others: opened.append((bucket, others))
     )
     open_store("s3://b/p/", retry_timeout_s=7)
     retry = {"retry_timeout": timedelta(seconds=7)}

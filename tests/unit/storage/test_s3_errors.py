@@ -9,7 +9,7 @@ import pytest
 
 from infra.local_services import S3Endpoint
 from sluicegate.errors import StoreUnavailable
-from sluicegate.storage import object_store
+from sluicegate.storage import s3_object_store
 from sluicegate.storage.object_store import ObjectStore, open_store
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy, proxied
 
@@ -17,7 +17,7 @@ from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy, proxied
 @pytest.fixture
 def proxy(bucket: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy]:
     """Point the environment at S3 behind a proxy."""
-    monkeypatch.setattr(object_store, "_CONFLICT_PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(s3_object_store, "_CONFLICT_PAUSES_S", (0.0, 0.0))
     with proxied(bucket) as running:
         for name, value in running.endpoint.environment().items():
             monkeypatch.setenv(name, value)

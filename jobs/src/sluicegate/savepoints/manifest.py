@@ -18,7 +18,8 @@ from sluicegate.protocol.record import (
     parse_chain,
     parse_sinks,
 )
-from sluicegate.storage.object_store import ObjectStore, create_and_read, is_inside
+from sluicegate.storage.object_access import is_inside
+from sluicegate.storage.object_store import ObjectStore, create_and_read
 
 MANIFEST = "savepoint.json"
 TAKING = "taking.json"

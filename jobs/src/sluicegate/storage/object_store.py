@@ -1,4 +1,4 @@
-"""Object stores on a local disk and S3, with the one operation the protocol depends on: create once.
+"""Object stores, with the one operation the protocol depends on: create once. The one on a local disk.
 
 Spark writes its own checkpoint files by itself; here they are only read back.
 """
@@ -7,41 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
-import tempfile
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 from urllib.parse import urlsplit
 
-import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
-from obstore.store import S3Store
-
 from sluicegate.errors import SettingsInvalid, StoreUnavailable
+from sluicegate.storage.object_access import PIECE_BYTES, checked, unavailable
 from sluicegate.storage.s3_config import is_s3, split_s3
-
-if TYPE_CHECKING:
-    from obstore import GetResult, ObjectMeta
-    from obstore.store import RetryConfig
+from sluicegate.storage.s3_object_store import open_s3
 
 _SYNCS = 16
 """How many files are synced at the same time."""
 
 _NEW_ABOVE_ROOT = 2
 """How many directories above a local checkpoint may have been made with it."""
-
-_CONFLICT_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
-"""Pauses before a creation is repeated that S3 refused for another request to the same name."""
-
-PIECE_BYTES = 4 << 20
-"""Size of the pieces in which a large object is read."""
 
 
 class ObjectStore(Protocol):
@@ -105,9 +89,7 @@ def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
     without a clear reply is retried for `retry_timeout_s`. An unknown scheme is a SettingsInvalid.
     """
     if is_s3(url):
-        bucket, prefix = split_s3(url)
-        retry: RetryConfig = {"retry_timeout": timedelta(seconds=retry_timeout_s)}
-        return S3ObjectStore(S3Store(bucket, prefix=prefix or None, retry_config=retry), url)
+        return open_s3(url, retry_timeout_s=retry_timeout_s)
     parts = urlsplit(url)
     if not parts.scheme:
         return LocalObjectStore(Path(url), url)
@@ -146,22 +128,6 @@ def absolute(url: str) -> str:
     return url.rstrip("/") if parts.scheme not in ("", "file") else str(Path(path).resolve())
 
 
-def is_inside(name: str) -> bool:
-    """Return whether an object's name stays below the root of its store, wherever that is."""
-    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
-
-
-def _checked(name: str) -> str:
-    """Return the name of an object; raises SettingsInvalid if it leaves the root of the store."""
-    if is_inside(name):
-        return name
-    raise SettingsInvalid(
-        f"{name!r} is not the name of an object: it is absolute, or has an empty part, '.' or '..'",
-        data="nothing was read, written or deleted",
-        do="find out who wrote this name into the savepoint or checkpoint, and do not use that any more",
-    )
-
-
 class LocalObjectStore:
     """Objects as files. An object is created by a hard link to a complete, synced file: atomically."""
 
@@ -172,7 +138,7 @@ class LocalObjectStore:
         self._synced: dict[Path, tuple[int, int]] = {}  # inode and time of change
 
     def create(self, name: str, content: bytes) -> bool:
-        target = self._root / _checked(name)
+        target = self._root / checked(name)
         with _failures_of(f"create {target}"), _scratch_file(target, [content]) as scratch:
             try:
                 os.link(scratch, target)
@@ -184,7 +150,7 @@ class LocalObjectStore:
         return created
 
     def read(self, name: str) -> bytes | None:
-        path = self._root / _checked(name)
+        path = self._root / checked(name)
         with _failures_of(f"read {path}"):
             try:
                 return path.read_bytes()
@@ -193,7 +159,7 @@ class LocalObjectStore:
 
     def names(self, prefix: str) -> Iterator[str]:
         # listed completely first, because callers delete while they iterate
-        top = self._root / _checked(prefix.removesuffix("/")) if prefix else self._root
+        top = self._root / checked(prefix.removesuffix("/")) if prefix else self._root
         with _failures_of(f"list {top}"):
             files = [
                 Path(folder, name)
@@ -205,7 +171,7 @@ class LocalObjectStore:
             yield path.relative_to(self._root).as_posix()
 
     def entries(self, prefix: str) -> Iterator[str]:
-        top = self._root / _checked(prefix.removesuffix("/")) if prefix else self._root
+        top = self._root / checked(prefix.removesuffix("/")) if prefix else self._root
         with _failures_of(f"list {top}"), contextlib.suppress(FileNotFoundError):
             for entry in list(os.scandir(top)):
                 if entry.name.startswith("."):
@@ -221,7 +187,7 @@ class LocalObjectStore:
             shutil.rmtree(self._root)
 
     def delete(self, name: str) -> None:
-        path = self._root / _checked(name)
+        path = self._root / checked(name)
         with _failures_of(f"delete {path}"):
             path.unlink(missing_ok=True)
             for folder in path.parents:
@@ -233,7 +199,7 @@ class LocalObjectStore:
                 return
 
     def stream(self, name: str) -> Iterator[bytes] | None:
-        path = self._root / _checked(name)
+        path = self._root / checked(name)
         with _failures_of(f"read {path}"):
             try:
                 file = path.open("rb")
@@ -242,7 +208,7 @@ class LocalObjectStore:
         return _pieces(file, str(path))
 
     def put(self, name: str, content: Iterable[bytes]) -> None:
-        target = self._root / _checked(name)
+        target = self._root / checked(name)
         with _failures_of(f"write {target}"), _scratch_file(target, content) as scratch:
             scratch.replace(target)
             self._sync_directories([target])
@@ -325,132 +291,10 @@ def _sync_if_there(path: Path) -> None:
         _sync_file(path)
 
 
-_NO_OBJECT = ("NoSuchKey", "No data in memory")
-"""How S3 and obstore's in-memory store report a missing object, as opposed to a missing bucket."""
-
-_EXISTS = "412 Precondition Failed"
-"""S3's answer to a creation if there is an object. A 409 (ConditionalRequestConflict) says only that another
-request for the same name was under way; obstore raises AlreadyExistsError for both."""
-
-
-class S3ObjectStore:
-    """Objects in a bucket. An object is created by one PUT with `If-None-Match: *`, never multipart."""
-
-    def __init__(self, store: S3Store, url: str = "") -> None:
-        self._store, self.url = store, url
-
-    def create(self, name: str, content: bytes) -> bool:
-        with _failures_of(f"create {name}"):
-            for pause_s in (*_CONFLICT_PAUSES_S, None):
-                try:
-                    obstore.put(
-                        self._store, _checked(name), content, mode="create", use_multipart=False
-                    )
-                except (AlreadyExistsError, PreconditionError) as error:
-                    if _EXISTS in str(error) or self._exists(name):
-                        return False
-                    if pause_s is None:
-                        raise
-                    time.sleep(pause_s)
-                else:
-                    return True
-        raise AssertionError("unreachable")
-
-    def _exists(self, name: str) -> bool:
-        try:
-            obstore.head(self._store, name)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def read(self, name: str) -> bytes | None:
-        with _failures_of(f"read {name}"):
-            try:
-                return obstore.get(self._store, _checked(name)).bytes().to_bytes()
-            except FileNotFoundError as error:
-                # a missing bucket, for example, must not look like an empty checkpoint
-                if not any(sign in str(error) for sign in _NO_OBJECT):
-                    raise
-                return None
-
-    def names(self, prefix: str) -> Iterator[str]:
-        with _failures_of(f"list {prefix}"):
-            for page in obstore.list(self._store, prefix=prefix):
-                yield from (e["path"] for e in page if not is_folder_marker(self._store, e))
-
-    def entries(self, prefix: str) -> Iterator[str]:
-        with _failures_of(f"list {prefix}"):
-            found = obstore.list_with_delimiter(self._store, prefix=prefix or None)
-            yield from (f"{folder.removesuffix('/')}/" for folder in found["common_prefixes"])
-            paths = (entry["path"] for entry in found["objects"])
-            yield from (path for path in paths if path != prefix.removesuffix("/"))  # its marker
-
-    def clear(self) -> None:
-        for name in list(self.names("")):
-            self.delete(name)
-
-    def delete(self, name: str) -> None:
-        with _failures_of(f"delete {name}"), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self._store, _checked(name))
-
-    def stream(self, name: str) -> Iterator[bytes] | None:
-        with _failures_of(f"read {name}"):
-            try:
-                response = obstore.get(self._store, _checked(name))
-            except FileNotFoundError:
-                return None
-        return _streamed(response, name)
-
-    def put(self, name: str, content: Iterable[bytes]) -> None:
-        # through a file: obstore would iterate the pieces inside its own runtime, in which it cannot
-        # read the pieces of another object
-        with tempfile.SpooledTemporaryFile(max_size=2 * PIECE_BYTES) as whole:
-            with _failures_of(f"write {name} through a file in {tempfile.gettempdir()}"):
-                whole.writelines(content)
-                whole.seek(0)
-            with _failures_of(f"write {name}"):
-                obstore.put(self._store, _checked(name), whole)
-
-    def sync(self, names: Iterable[str]) -> None:
-        """Do nothing: an object that S3 has acknowledged is durable."""
-
-
-def is_folder_marker(store: S3Store, entry: ObjectMeta) -> bool:
-    """Return whether a listed object is the empty object `x/` that stands for a folder x.
-
-    Consoles and S3A create such objects. obstore lists them as `x`, and cannot read or delete them.
-    """
-    if entry["size"]:
-        return False
-    try:
-        return not entry["path"] or not obstore.head(store, entry["path"])
-    except FileNotFoundError:
-        return True
-
-
-def _streamed(response: GetResult, name: str) -> Iterator[bytes]:
-    with _failures_of(f"read {name}"):
-        for piece in response.stream(min_chunk_size=PIECE_BYTES):
-            yield bytes(piece)
-
-
-def _describe(error: Exception) -> str:
-    """Return a store's error in one line: S3 replies with a page of XML, which obstore repeats."""
-    text = str(error)
-    line = next(iter(text.splitlines()), "").partition(": <?xml")[0]
-    matches = [re.search(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("Code", "Message")]
-    details = ": ".join(match.group(1) for match in matches if match)
-    return f"{line}: {details}" if details else line
-
-
 @contextlib.contextmanager
 def _failures_of(action: str) -> Iterator[None]:
-    """Raise failures of the disk or of S3 (also FileNotFoundError: there is no bucket) as ours."""
+    """Raise failures of the disk as ours."""
     try:
         yield
-    except (BaseError, OSError) as error:
-        raise StoreUnavailable(
-            f"the checkpoint store did not {action}: {_describe(error)}",
-            data="a write may or may not have succeeded; reading it back decides that",
-            do="check the store (space, permissions, network); the driver retries",
-        ) from error
+    except OSError as error:
+        raise unavailable(action, str(error)) from error

@@ -14,10 +14,11 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from sluicegate.errors import SettingsInvalid, StoreUnavailable, TargetMissing
-from sluicegate.storage.object_store import is_folder_marker, open_store
+from sluicegate.storage.object_store import open_store
 from sluicegate.storage.owner import OWNER, Owner, claim_owner, owned_by_another, read_owner
 from sluicegate.storage.preflight import verify_conditional_create
 from sluicegate.storage.s3_config import bucket_of, split_s3
+from sluicegate.storage.s3_object_store import is_folder_marker
 from sluicegate_operator.reconcile.storage_tasks import (
     CheckVolume,
     Delete,
