@@ -13,6 +13,13 @@ from sluicegate.errors import SettingsInvalid
 from sluicegate.sinks.kafka import connection
 from sluicegate.sinks.kafka.connection import Connection
 
+_TIMEOUTS = {
+    "kafka.request.timeout.ms": "10000",
+    "kafka.socket.connection.setup.timeout.ms": "5000",
+    "kafka.socket.connection.setup.timeout.max.ms": "10000",
+}
+"""With which a job notices that a broker's pod has another address."""
+
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -26,7 +33,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_a_file_clients_get_only_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(connection.CONFIG_VARIABLE, raising=False)
     assert connection.client_settings("broker:9092") == {"bootstrap.servers": "broker:9092"}
-    assert connection.spark_options("broker:9092") == {"kafka.bootstrap.servers": "broker:9092"}
+    options = connection.spark_options("broker:9092")
+    assert options == {"kafka.bootstrap.servers": "broker:9092", **_TIMEOUTS}
 
 
 def test_a_login_is_translated_for_java_and_its_quotes_are_escaped(config: Path) -> None:
@@ -35,6 +43,7 @@ def test_a_login_is_translated_for_java_and_its_quotes_are_escaped(config: Path)
         'sasl.username=jobs\nsasl.password=a"b\\c=d\n'
     )
     assert connection.spark_options() == {
+        **_TIMEOUTS,
         "kafka.bootstrap.servers": "broker:9093",
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.mechanism": "SCRAM-SHA-512",

@@ -51,6 +51,13 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
 }
 """Set on the session when a query starts; a running query keeps the settings of its start."""
 
+_JAVA_OPTIONS = (
+    # a JVM without memory loses threads one by one; a process that has ended is replaced
+    "-XX:+ExitOnOutOfMemoryError "
+    # seconds; by default 30 and 10: so long a JVM would connect to the former address of a pod
+    "-Dsun.net.inetaddr.ttl=5 -Dsun.net.inetaddr.negative.ttl=1"
+)
+
 _STATIC_SETTINGS: Mapping[str, str] = {
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
@@ -63,9 +70,8 @@ _STATIC_SETTINGS: Mapping[str, str] = {
     # through TCP each task waits 40 ms for a delayed acknowledgment (docs/decisions/0105)
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "sluicegate.spark.worker_daemon",
-    # a JVM without memory loses threads one by one; a process that has ended is replaced
-    "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
-    "spark.executor.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
 }
 
 

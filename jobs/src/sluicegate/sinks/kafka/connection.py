@@ -101,6 +101,16 @@ _KNOWN = (*_CHOICES, "sasl.username", "sasl.password", *_CONTENTS, "ssl.key.pass
 
 _LOGIN = "org.apache.kafka.common.security"
 
+_SOURCE_TIMEOUTS = {
+    "request.timeout.ms": "10000",
+    "socket.connection.setup.timeout.ms": "5000",
+    "socket.connection.setup.timeout.max.ms": "10000",
+}
+"""A broker's pod that is killed comes back with another address, and nothing answers at the former one. A
+Java client asks DNS again only after these times. With its own defaults (30, 10 and 30 seconds) a kill
+stopped a job for up to 75 s, because an AdminClient that waits for a connection checks none of them
+before request.timeout.ms has passed."""
+
 
 def servers_of(given: str = "", topic: str = "") -> str:
     """Return the given brokers, or those of the environment; an error names the topic.
@@ -144,7 +154,8 @@ def client_settings(given: str = "") -> dict[str, str | int | float | bool]:
 
 def spark_options(given: str = "") -> dict[str, str]:
     """Return the connection options of Spark's Kafka source; raises as `client_settings`."""
-    java = {"bootstrap.servers": servers_of(given), **_java_settings(security())}
+    servers = {"bootstrap.servers": servers_of(given)}
+    java = servers | _SOURCE_TIMEOUTS | _java_settings(security())
     return {f"kafka.{key}": value for key, value in java.items()}
 
 
