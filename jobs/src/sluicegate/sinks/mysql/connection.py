@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+import socket
 import ssl
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -33,6 +34,14 @@ quotes are strings. NO_AUTO_VALUE_ON_ZERO: a 0 in an AUTO_INCREMENT column stays
 _DEFAULT_PORT = 3306
 _OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key")
 _CONNECT_TIMEOUT_S = 10
+_UNREACHABLE_S = 20
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": _UNREACHABLE_S // 2,
+    "TCP_KEEPINTVL": _UNREACHABLE_S // 4,
+    "TCP_KEEPCNT": 2,
+    "TCP_USER_TIMEOUT": _UNREACHABLE_S * 1000,
+}
+"""Seconds, a count, and milliseconds; see `_open_socket`."""
 
 _Mode: TypeAlias = Literal["PREFERRED", "VERIFY_CA", "VERIFY_IDENTITY"]
 
@@ -206,11 +215,12 @@ def connect(address: Address, *, timeout_s: float) -> Connection:
             database=address.database,
             charset="utf8mb4",
             autocommit=True,
-            connect_timeout=min(_CONNECT_TIMEOUT_S, socket_s),
             read_timeout=socket_s + 1,  # the server's own timeouts fire first: they name the cause
             write_timeout=socket_s + 1,
             ssl=context,  # with one, PyMySQL refuses a server that has no TLS
+            defer_connect=True,
         )
+        connection.connect(_open_socket(address, min(_CONNECT_TIMEOUT_S, socket_s)))
     except (pymysql.err.Error, OSError, RuntimeError) as error:
         raise mysql_errors.login_error(error, str(address)) from error
     try:
@@ -219,6 +229,22 @@ def connect(address: Address, *, timeout_s: float) -> Connection:
         connection.close()
         raise mysql_errors.login_error(error, str(address)) from error
     return connection
+
+
+def _open_socket(address: Address, timeout_s: float) -> socket.socket:
+    """Return a connection that fails when its server has not been reachable for about _UNREACHABLE_S.
+
+    A lost node, or the former address of a pod, sends no reset: without these options a read would wait
+    for its whole timeout.
+    """
+    opened = socket.create_connection((address.host, address.port), timeout_s)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        option = getattr(socket, name, None)
+        if option is not None:  # macOS lacks some
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
+    return opened
 
 
 def prepare(connection: Connection, timeout_s: float) -> None:
