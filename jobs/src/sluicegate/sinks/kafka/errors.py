@@ -37,7 +37,14 @@ TRANSIENT = frozenset(
 """Ends by itself: a coordinator moves or loads, or the cluster creates its offsets topic."""
 
 _SILENCE = frozenset(
-    {"_TIMED_OUT", "_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT"}
+    {
+        "_TIMED_OUT",
+        "_MSG_TIMED_OUT",
+        "_TRANSPORT",
+        "_ALL_BROKERS_DOWN",
+        "_RESOLVE",
+        "REQUEST_TIMED_OUT",
+    }
 )
 
 _REJECTED = frozenset(
@@ -104,6 +111,11 @@ def is_definite(raised: KafkaException | Undelivered) -> bool:
     """Return whether the broker answered; then an abort does not have to wait for it."""
     error = error_of(raised)
     return not error.fatal() and error.name() not in _SILENCE
+
+
+def is_silence(name: str) -> bool:
+    """Return whether an error means that a broker does not answer, or is out of reach."""
+    return name in _SILENCE
 
 
 def is_denial(name: str) -> bool:

@@ -1,8 +1,8 @@
 """A producer that holds a transactional id: its settings and its transactions.
 
-A `TransactionalProducer` runs one transaction after another until the first error and is then
-discarded: librdkafka does not implement KIP-890, so after a timeout or an ambiguous reply only a new
-`init_transactions` and the marker show what was committed.
+A `TransactionalProducer` runs one transaction after another until the first error, or the first lost
+connection, and is then discarded: librdkafka does not implement KIP-890, so after a timeout or an
+ambiguous reply only a new `init_transactions` and the marker show what was committed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _ABORT_S = 5.0
 _MAX_ERRORS = 1000
 _SEND_MARKER_S = 10.0
 _GRACE_S = 1.0
+_CHECK_EVERY_S = 1.0
 
 
 class TransactionState(enum.Enum):
@@ -111,6 +112,23 @@ def _bounded(call: Callable[..., None], timeout_s: float, *arguments: object) ->
         raise raised_in_call[0]
 
 
+class _ClientLog:
+    """The log of a producer. It shows that the producer will never send to a partition again.
+
+    A broker that goes down may answer that a partition has no leader. librdkafka (2.12 to 2.16, its
+    issue 5430) then ignores every later answer about that partition: the records stay in the queue until
+    their timeout. 1 of 9 kills of the only broker's pod did that.
+    """
+
+    def __init__(self) -> None:
+        self.forgot_leader = False
+
+    def log(self, level: int, form: str, *arguments: object) -> None:
+        """Log a line; the first argument is librdkafka's name for its kind."""
+        self.forgot_leader |= arguments[:1] == ("METADATAUPDATE",)
+        RDKAFKA_LOG.log(level, form, *arguments)
+
+
 class TransactionalProducer:
     """A producer that has fenced all earlier ones of its transactional id."""
 
@@ -118,9 +136,10 @@ class TransactionalProducer:
         self.state = TransactionState.NONE
         self._errors: list[KafkaError] = []
         self._undelivered = 0
-        self._producer = Producer(
-            {**settings, "on_delivery": self._on_delivery}, logger=RDKAFKA_LOG
-        )
+        self._lost_connection = False
+        self._client_log = _ClientLog()
+        callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
+        self._producer = Producer({**settings, **callbacks}, logger=self._client_log)
 
     def _on_delivery(self, error: KafkaError | None, _message: object) -> None:
         if error is not None:
@@ -128,12 +147,29 @@ class TransactionalProducer:
             if len(self._errors) < _MAX_ERRORS:
                 self._errors.append(error)
 
+    def _on_error(self, error: KafkaError) -> None:
+        self._lost_connection |= errors.is_silence(error.name())
+
+    def must_be_replaced(self) -> bool:
+        """Return whether a connection failed since the init, or a leader is forgotten.
+
+        The next transaction could then hang, see `_bounded` and `_ClientLog`. A new producer costs a few
+        tens of milliseconds.
+        """
+        try:
+            self._serve(self._producer.poll, 0)
+        except KafkaException:  # fatal, such as being fenced: the next transaction raises it again
+            return False
+        return self._lost_connection or self._client_log.forgot_leader
+
     def init(self, deadline: Deadline) -> None:
         """Fence the earlier producers; returns once their last transaction is committed or aborted."""
         # Without an open connection init_transactions waits for two backoffs (60 ms, not 18). Only one
         # topic is listed: listing all of them is slow where there are thousands.
         self._producer.list_topics(MARKERS_TOPIC, timeout=deadline.left())
         _bounded(self._producer.init_transactions, deadline.left())
+        self._serve(self._producer.poll, 0)
+        self._lost_connection = False  # what failed before an init does no harm
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -179,8 +215,10 @@ class TransactionalProducer:
             Undelivered: a record was not delivered; librdkafka's `flush` does not report it.
             KafkaException: the deadline has passed.
         """
-        left = self._serve(self._producer.flush, deadline.left())
-        self.check()
+        left = len(self._producer)
+        while left and not deadline.passed():
+            left = self._serve(self._producer.flush, deadline.left(_CHECK_EVERY_S))
+            self.check()
         if left:
             raise KafkaException(
                 KafkaError(KafkaError.REQUEST_TIMED_OUT, f"{left} records are unacknowledged")
@@ -208,10 +246,13 @@ class TransactionalProducer:
         self._producer.begin_transaction()
 
     def check(self) -> None:
-        """Raise Undelivered if a record of this producer was not delivered."""
+        """Raise Undelivered if a record was not delivered, KafkaException if one never will be."""
         error = errors.root_cause(self._errors)
         if error is not None:
             raise Undelivered(error, self._undelivered)
+        if self._client_log.forgot_leader:
+            reason = "librdkafka has forgotten the leader of a partition (its issue 5430)"
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
 
     def send_marker(self, reader: MarkerReader, marker: Marker, deadline: Deadline) -> None:
         """Add the marker to the open transaction."""

@@ -65,6 +65,8 @@ class KafkaPartWriter:
         no transaction is opened (rule 5).
         """
         deadline, start_ns = self._deadline(), time.time_ns()
+        if self._producer and self._producer.must_be_replaced():
+            self._discard_producer()
         if decision.markers and self._compare_marker(decision, deadline) is Verdict.SKIP:
             return Receipt(Verdict.SKIP)
         rows = (batch for batch in batches if batch.num_rows)

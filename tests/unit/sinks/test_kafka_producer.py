@@ -1,0 +1,59 @@
+"""Producers whose client is stuck: librdkafka runs, and no broker exists."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from sluicegate.sinks.kafka import producer
+from sluicegate.sinks.kafka.connection import Deadline
+from sluicegate.sinks.kafka.producer import TransactionalProducer
+
+FORGOTTEN = (
+    "%s [%s] %s",
+    "METADATAUPDATE",
+    "rdkafka#producer-1",
+    "new leader-1 not found in cache",
+)
+OTHER = ("%s [%s] %s", "FAIL", "rdkafka#producer-1", "Connection refused")
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log.connection.close": False}
+"""Without a transactional id, a record can be queued although no broker answers."""
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> TransactionalProducer:
+    """Return a producer with a record in its queue."""
+    monkeypatch.setattr(producer, "_CHECK_EVERY_S", 0.1)
+    made = TransactionalProducer(dict(NOBODY))
+    made.produce("topic", iter([(b"value",)]), Deadline(1))
+    return made
+
+
+def test_a_flush_ends_when_librdkafka_has_forgotten_a_leader(stuck: TransactionalProducer) -> None:
+    """It would wait for the timeout of the records: librdkafka's issue 5430."""
+    stuck._client_log.log(logging.WARNING, *FORGOTTEN)
+    started = time.monotonic()
+    with pytest.raises(KafkaException) as raised:
+        stuck.flush(Deadline(30))
+    assert raised.value.args[0].code() == KafkaError.LEADER_NOT_AVAILABLE
+    assert time.monotonic() - started < 5
+    stuck.discard(abort=False)
+
+
+def test_a_flush_goes_on_after_other_lines_until_its_deadline(stuck: TransactionalProducer) -> None:
+    stuck._client_log.log(logging.WARNING, *OTHER)
+    with pytest.raises(KafkaException, match="1 records are unacknowledged"):
+        stuck.flush(Deadline(0.3))
+    stuck.discard(abort=False)
+
+
+def test_a_producer_without_its_broker_says_so(stuck: TransactionalProducer) -> None:
+    deadline = Deadline(10)
+    while not (lost := stuck.must_be_replaced()) and not deadline.passed():
+        time.sleep(0.05)
+    assert lost
+    stuck.discard(abort=False)
