@@ -15,24 +15,42 @@ _SEND = """
 import os, sys
 from confluent_kafka import Producer
 from sluicegate.sinks.kafka.connection import client_settings
-topic, confirmed, refused = sys.argv[1], 0, ""
+from sluicegate.sinks.kafka.producer import ClientLog
+topic, unconfirmed, confirmed, refused = sys.argv[1], {}, 0, ""
 os.dup(2)  # kubectl exec ends stdin when nobody has stderr any more
 os.dup2(os.open(f"/tmp/{topic}.log", os.O_CREAT | os.O_WRONLY), 2)  # the client's log
-def delivered(error, _message):
-    global confirmed, refused
-    confirmed += error is None
-    refused = str(error or refused)
-settings = {"acks": "all", "message.timeout.ms": 900_000}
-producer = Producer({**client_settings(), **settings, "on_delivery": delivered})
+def start():
+    global producer, log
+    log = ClientLog()
+    settings = {**client_settings(), "acks": "all", "message.timeout.ms": 900_000}
+    producer = Producer(settings, logger=log)
+    for number in unconfirmed:
+        send(number)
+def send(number):
+    def delivered(error, _message, sender=producer):
+        global confirmed, refused
+        if sender is producer:
+            confirmed += error is None and unconfirmed.pop(number, None) is not None
+            refused = str(error or refused)
+    partition = number % partitions
+    producer.produce(topic, unconfirmed[number], partition=partition, on_delivery=delivered)
+def serve(call, *arguments):
+    call(*arguments)
+    if log.forgot_leader:  # this producer will never send again
+        start()
+start()
 partitions = len(producer.list_topics(topic, timeout=60).topics[topic].partitions)
 for number, line in enumerate(sys.stdin.buffer):
-    producer.produce(topic, line.rstrip(b"\\n"), partition=number % partitions)
-    producer.poll(0)
+    unconfirmed[number] = line.rstrip(b"\\n")
+    send(number)
+    serve(producer.poll, 0)
     if refused:
         break
-unsent = producer.flush(240)
-print(f"refused: {refused}; not sent: {unsent}" if refused or unsent else confirmed)
-sys.exit(1 if refused or unsent else 0)
+for _ in range(240):
+    if unconfirmed and not refused:
+        serve(producer.flush, 1)
+print(f"refused: {refused}; not sent: {len(unconfirmed)}" if refused or unconfirmed else confirmed)
+sys.exit(1 if refused or unconfirmed else 0)
 """
 
 
@@ -43,8 +61,7 @@ class TrafficFailed(Exception):
 class Traffic:
     """A thread that sends records. What could not be sent while Kafka was down is sent afterwards.
 
-    A record may be sent twice: an idempotent producer of librdkafka 2.16 sent nothing any more, for 15
-    minutes, after the third kill of the only broker.
+    A record may be sent twice: a producer that has forgotten a leader is replaced (`ClientLog`).
 
     Args:
         platform: whose client pod sends.

@@ -112,7 +112,7 @@ def _bounded(call: Callable[..., None], timeout_s: float, *arguments: object) ->
         raise raised_in_call[0]
 
 
-class _ClientLog:
+class ClientLog:
     """The log of a producer. It shows that the producer will never send to a partition again.
 
     A broker that goes down may answer that a partition has no leader. librdkafka (2.12 to 2.16, its
@@ -137,7 +137,7 @@ class TransactionalProducer:
         self._errors: list[KafkaError] = []
         self._undelivered = 0
         self._lost_connection = False
-        self._client_log = _ClientLog()
+        self._client_log = ClientLog()
         callbacks = {"on_delivery": self._on_delivery, "error_cb": self._on_error}
         self._producer = Producer({**settings, **callbacks}, logger=self._client_log)
 
@@ -153,7 +153,7 @@ class TransactionalProducer:
     def must_be_replaced(self) -> bool:
         """Return whether a connection failed since the init, or a leader is forgotten.
 
-        The next transaction could then hang, see `_bounded` and `_ClientLog`. A new producer costs a few
+        The next transaction could then hang, see `_bounded` and `ClientLog`. A new producer costs a few
         tens of milliseconds.
         """
         try:
