@@ -295,6 +295,14 @@ CASES = [
         "a new restartNonce stops the standby too: it has read its Secrets",
         job(dataclasses.replace(WITH, restart_nonce=1), status_of()),
     ),
+    RuleCase(
+        "a new restartNonce of a job without a driver starts a new one: the standby has old Secrets",
+        job(dataclasses.replace(WITH, restart_nonce=1), status_of(ended)),
+        observed(dead(137, WITH), waiting()),
+        "Starting",
+        ["CreateDriver", "DeletePod", "StopDriver"],
+        status={"attempt": 3, "observed_restart_nonce": 1, "standby.state": NONE},
+    ),
     stops_both(
         "a deleted job stops its standby too", job(WITH, status_of(), deleted=True), "Deleting"
     ),

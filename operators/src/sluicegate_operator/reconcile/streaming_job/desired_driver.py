@@ -53,6 +53,7 @@ def _restart_if_requested(context: JobContext) -> bool:
         context.set(observed_restart_nonce=nonce)  # a new job has no run to restart
         return True
     context.reset_failures()
+    standby.drop(context)  # it read its Secrets before the restart was requested
     context.set(observed_restart_nonce=nonce, finished=False)
     if context.spec.schedule is not None:
         context.set(last_schedule_time=context.now)  # an unscheduled run

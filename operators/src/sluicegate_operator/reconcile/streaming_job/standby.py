@@ -77,6 +77,12 @@ def promote(context: JobContext) -> bool:
     return True
 
 
+def drop(context: JobContext) -> None:
+    """Give up the standby: `clean_up` stops its pod, and a new one is requested after the next driver."""
+    if context.status.standby is not None:
+        _set(context, state=NONE)
+
+
 def is_current(context: JobContext, pod: Pod) -> bool:
     """Return whether a pod is the standby that the job has now."""
     standby = _standby(context)
