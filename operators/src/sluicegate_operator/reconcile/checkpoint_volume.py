@@ -53,6 +53,9 @@ list may lack a job that was created before the deletion."""
 _CHECK_TIMEOUT_S, _DELETE_TIMEOUT_S = 120.0, 3600.0
 _MEASURE_TIMEOUT_S, _PRUNE_TIMEOUT_S = 600.0, 1800.0
 
+_MEASURING_FAILED, _PRUNING_FAILED = "MeasuringFailed", "PruningFailed"
+"""Reasons of the condition Maintenance. While both fail, it has the second."""
+
 _LISTED_USERS = 5
 _NO_FAILURE = {"failures": 0, "failure_reason": "", "last_error": "", "next_retry_time": None}
 
@@ -209,23 +212,19 @@ def _run_when_due(context: VolumeContext, task: Task, due: float, timeout_s: flo
 
 
 def _record_maintenance(context: VolumeContext) -> None:
-    for kind, reason in ((Measure, "MeasuringFailed"), (Prune, "PruningFailed")):
-        for _, state in context.tasks_of(kind):
-            failed = context.status.maintenance_failed_time
-            if isinstance(state, FailedTask) and ended_after(state.at, failed):
-                context.set(maintenance_failed_time=round(state.at, 3))
-                context.set_condition("Maintenance", reason, state.summary, holds=False)
+    _record_failures(context, Measure, _MEASURING_FAILED)
+    _record_failures(context, Prune, _PRUNING_FAILED)
     for _, state in context.tasks_of(Measure):
         if isinstance(state, Done) and ended_after(state.at, context.status.measured_time):
             found = state.result
             context.set(bytes=found.bytes, objects=found.objects, measured_time=round(state.at, 3))
             if found.last_epoch_time is not None:
                 context.set(last_epoch_time=round(found.last_epoch_time, 3))
-            _set_healthy(context, state.at)
+            _set_healthy(context, state.at, unless=_PRUNING_FAILED)
     for _, state in context.tasks_of(Prune):
         if isinstance(state, Done) and ended_after(state.at, context.status.pruned_time):
             context.set(pruned_time=round(state.at, 3))
-            _set_healthy(context, state.at)
+            _set_healthy(context, state.at, unless=_MEASURING_FAILED)
             deleted: Pruned = state.result
             if deleted.savepoints or deleted.unfinished:
                 context.emit_event(
@@ -235,8 +234,21 @@ def _record_maintenance(context: VolumeContext) -> None:
                 )
 
 
-def _set_healthy(context: VolumeContext, at: float) -> None:
+def _record_failures(context: VolumeContext, kind: type[Task], reason: str) -> None:
+    for _, state in context.tasks_of(kind):
+        failed = context.status.maintenance_failed_time
+        if isinstance(state, FailedTask) and ended_after(state.at, failed):
+            context.set(maintenance_failed_time=round(state.at, 3))
+            # only a pruning ends a failure of pruning
+            if kind is Prune or context.condition_reason("Maintenance") != _PRUNING_FAILED:
+                context.set_condition("Maintenance", reason, state.summary, holds=False)
+
+
+def _set_healthy(context: VolumeContext, at: float, *, unless: str) -> None:
+    """Report that what failed works again; `unless`: the reason of a failure that remains."""
     failing = context.condition_status("Maintenance") is False
+    if context.condition_reason("Maintenance") == unless:
+        return
     if failing and ended_after(at, context.status.maintenance_failed_time):
         context.set_condition("Maintenance", "Healthy", holds=True)
 

@@ -98,6 +98,11 @@ class ReconcileContext(Generic[Status, Action]):
         found = self._condition(kind)
         return None if found is None else found.status == TRUE
 
+    def condition_reason(self, kind: str) -> str:
+        """Return the reason of a condition; empty if the status has no such condition."""
+        found = self._condition(kind)
+        return "" if found is None else found.reason
+
     def condition_since(self, kind: str) -> float | None:
         """Return since when a condition is true; None: it is not."""
         found = self._condition(kind)

@@ -47,11 +47,11 @@ FULL = spec(quota_bytes=50)
 PRUNE = Prune(URL, 0, 100)
 
 
-def maintained(status: str, **changes: Any) -> CheckpointVolumeStatus:
+def maintained(status: str, reason: str = "Some", **changes: Any) -> CheckpointVolumeStatus:
     """Return the status of a ready volume with the condition Maintenance, since 100 s ago."""
     since = NOW - 100
     maintenance = Condition(
-        type="Maintenance", status=status, reason="Some", last_transition_time=since
+        type="Maintenance", status=status, reason=reason, last_transition_time=since
     )
     return healthy(
         **{"conditions": (maintenance,), "maintenance_failed_time": since, **changes},
@@ -146,6 +146,39 @@ MAINTENANCE = (
         "Ready",
         ["ForgetTask"],
         conditions={"Maintenance": ("True", "Healthy")},
+    ),
+    RuleCase(
+        "a measurement hides no failure of pruning",
+        volume(status=maintained("False", "PruningFailed")),
+        observed(tasks={Measure(URL): Done(NOW, Measured(50, 3))}),
+        "Ready",
+        ["ForgetTask"],
+        conditions={"Maintenance": ("False", "PruningFailed")},
+    ),
+    RuleCase(
+        "a failure of measuring hides no failure of pruning, which only a pruning ends",
+        volume(status=maintained("False", "PruningFailed")),
+        observed(tasks={Measure(URL): failed_state()}),
+        "Ready",
+        ["ForgetTask"],
+        status={"maintenance_failed_time": NOW},
+        conditions={"Maintenance": ("False", "PruningFailed")},
+    ),
+    RuleCase(
+        "a pruning ends a failure of pruning",
+        volume(status=maintained("False", "PruningFailed")),
+        observed(tasks={PRUNE: Done(NOW, Pruned(0, 0, 0))}),
+        "Ready",
+        ["ForgetTask"],
+        conditions={"Maintenance": ("True", "Healthy")},
+    ),
+    RuleCase(
+        "a pruning hides no failure of measuring",
+        volume(status=maintained("False", "MeasuringFailed")),
+        observed(tasks={PRUNE: Done(NOW, Pruned(0, 0, 0))}),
+        "Ready",
+        ["ForgetTask"],
+        conditions={"Maintenance": ("False", "MeasuringFailed")},
     ),
     RuleCase(
         "maintenance is not healthy because of what succeeded before the failure",
