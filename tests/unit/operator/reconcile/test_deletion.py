@@ -10,7 +10,7 @@ import pytest
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
-from sluicegate_operator.reconcile.actions import CreateDriver, DeleteCheckpoint
+from sluicegate_operator.reconcile.actions import CreateDriver, DeleteCheckpoint, EmitEvent
 from sluicegate_operator.reconcile.observed import Node
 from tests.unit.operator.builders import (
     NOW,
@@ -23,7 +23,7 @@ from tests.unit.operator.builders import (
     requested,
     spec,
 )
-from tests.unit.operator.rule_cases import RuleCase, check, decide
+from tests.unit.operator.rule_cases import RuleCase, action_names, check, decide, event_reasons
 
 RESTARTED = spec(restart_nonce=1)
 DELETES_CHECKPOINT = spec(epochs=EpochSettings(on_cancel="delete"))
@@ -215,6 +215,7 @@ DELETION = (
         observed(spec_error="no such field", spec_missing=True),
         "Deleting",
         ["RemoveFinalizer"],
+        events=["ApplySkipped"],
     ),
     RuleCase(
         "an apply-only driver that never appeared is not requested again with an invalid spec",
@@ -248,6 +249,14 @@ DELETION = (
         observed(),
         "Deleting",
         ["RemoveFinalizer"],
+        events=["ApplySkipped"],
+    ),
+    RuleCase(
+        "skip-apply of a job whose epochs are all applied skips nothing",
+        job(status=stopped(), deleted=True, skip_apply=True),
+        observed(),
+        "Deleting",
+        ["RemoveFinalizer"],
     ),
     RuleCase(
         "a stateful job with a driver on a lost node is not released",
@@ -274,6 +283,7 @@ DELETION = (
         observed(),
         "Deleting",
         ["DeleteCheckpoint"],
+        events=["ApplySkipped"],
     ),
     RuleCase(
         "the deletion of a checkpoint is waited for",
@@ -307,6 +317,23 @@ def test_rule(case: RuleCase) -> None:
 def test_checkpoint_is_deleted_for_this_job_only() -> None:
     outcome = decide(job(DELETES_CHECKPOINT, stopped(DELETES_CHECKPOINT), deleted=True), observed())
     assert DeleteCheckpoint("u-job") in outcome.actions
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fate"), [(None, "stays in the checkpoint"), (DELETES_CHECKPOINT, "is deleted")]
+)
+def test_an_apply_that_is_skipped_is_reported_once_with_what_becomes_of_the_epoch(
+    wanted: StreamingJobSpec | None, fate: str
+) -> None:
+    """Also if the checkpoint must be deleted before the job is released."""
+    given: Any = {"deleted": True, "skip_apply": True}
+    first = decide(job(wanted, ended(wanted, phase="Deleting"), **given), observed())
+    (event,) = [one for one in first.actions if isinstance(one, EmitEvent)]
+    assert event.warning
+    assert fate in event.message
+    released = decide(job(wanted, first.status, **given), observed(checkpoint_exists=False))
+    assert action_names(released) == ["RemoveFinalizer"]
+    assert not event_reasons(released)
 
 
 def test_failed_apply_only_driver_is_replaced_by_another() -> None:

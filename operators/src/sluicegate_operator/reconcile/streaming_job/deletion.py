@@ -17,6 +17,9 @@ from sluicegate_operator.reconcile.streaming_job.upgrade import can_start
 
 _HOW_TO_SKIP = "the annotation sluicegate.dev/skip-apply: 'true' skips this step"
 
+_SKIPPED, _DELETING_CHECKPOINT = "ApplySkipped", "DeletingCheckpoint"
+"""Reasons of the condition Ready of a job that is being released."""
+
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 60.0, 3600.0
 """Delay after an apply-only driver failed for good until the next one: doubling, up to an hour."""
 
@@ -32,7 +35,7 @@ def finalize(context: JobContext) -> None:
         context.set(apply_failures=0, observed_restart_nonce=context.job.spec.restart_nonce)
     skip_apply = context.job.skip_apply or namespace_terminates(context)
     if namespace_terminates(context) and context.driver.state == REQUESTED:
-        _skip_apply(context)
+        context.set_driver(state=TERMINATED)  # its pod will never be admitted
     if _apply_only_driver_active(context):
         retry_request(context)
         return
@@ -66,16 +69,23 @@ def _apply_decided_epochs(context: JobContext) -> None:
         request_driver(context, APPLY_ONLY)
 
 
-def _skip_apply(context: JobContext) -> None:
-    """Give up applying, because the namespace is being deleted and admits no pod any more."""
-    context.set_driver(state=TERMINATED)
-    if not (context.status.all_epochs_applied or context.job.skip_apply):
-        context.emit_event(
-            "ApplySkipped",
-            "the namespace is being deleted and admits no pods: a sink may lack a decided epoch, which "
-            "stays in the checkpoint, whatever epochs.onCancel says. Delete jobs before their namespace",
-            warning=True,
+def _report_skipped(context: JobContext, *, deletes_checkpoint: bool) -> None:
+    """Report once that the job is released although a sink may lack a decided epoch."""
+    reported = context.condition_reason("Ready") in (_SKIPPED, _DELETING_CHECKPOINT)
+    if context.job.skip_apply:
+        fate = "is deleted with" if deletes_checkpoint else "stays in"
+        message = (
+            "the job is deleted with the annotation sluicegate.dev/skip-apply: a sink may lack a decided "
+            f"epoch, which {fate} the checkpoint"
         )
+    else:
+        message = (
+            "the namespace is being deleted and admits no pods: a sink may lack a decided epoch, which "
+            "stays in the checkpoint, whatever epochs.onCancel says. Delete jobs before their namespace"
+        )
+    context.wait(_SKIPPED, message)
+    if not reported:
+        context.emit_event(_SKIPPED, message, warning=True)
 
 
 def _apply_only_driver_active(context: JobContext) -> bool:
@@ -111,9 +121,11 @@ def _release(context: JobContext) -> None:
     disposable = context.status.all_epochs_applied or context.job.skip_apply
     # the resource decides, also after a rollback: the stable spec may be of before an edit to Retain
     delete = context.job.spec.epochs.on_cancel == "delete" and disposable
+    if not context.status.all_epochs_applied:
+        _report_skipped(context, deletes_checkpoint=delete)
     if delete and context.observed.checkpoint_exists is not False:
         context.add_action(DeleteCheckpoint(context.job.uid))
-        context.wait("DeletingCheckpoint", "everything below the job's path is being deleted")
+        context.wait(_DELETING_CHECKPOINT, "everything below the job's path is being deleted")
         return
     # the job goes last: without it nothing would retry the removal of a pod's finalizer
     held = [pod for pod in context.observed.pods if pod.has_finalizer or not pod.terminating]
