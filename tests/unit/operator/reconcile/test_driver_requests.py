@@ -62,6 +62,14 @@ REQUESTS = (
         {"spec_hash": NEW.running_hash()},
     ),
     RuleCase(
+        "a request of which the status does not say the time counts as one of now",
+        job(status=with_driver(requested(), request_time=None)),
+        observed(),
+        "Starting",
+        driver={"state": "Requested", "request_time": NOW},
+        requeue_in=5,
+    ),
+    RuleCase(
         "the status says since when a driver is being stopped",
         job(spec(suspend=True), alive()),
         observed(pod()),

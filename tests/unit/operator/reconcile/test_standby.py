@@ -266,6 +266,14 @@ CASES = [
         requeue_in=10,
     ),
     RuleCase(
+        "a request for a standby of which the status does not say the time counts as one of now",
+        job(WITH, status_of(standby=standby(REQUESTED, uid="", request_time=None))),
+        observed(driver()),
+        "Running",
+        status={"standby.request_time": NOW, "standby.requests": 1},
+        requeue_in=5,
+    ),
+    RuleCase(
         "a standby that a quota refuses is reported, and the job is not affected",
         job(WITH, status_of(standby=standby(REQUESTED, uid="", request_time=NOW - 1))),
         observed(driver(), refusal=Refusal(2, 1, "QuotaExceeded", "no memory left")),

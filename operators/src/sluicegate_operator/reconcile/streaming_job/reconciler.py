@@ -8,8 +8,14 @@ only if that write was accepted. The module is the top layer of the steps, so no
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeVar
 
-from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
+from sluicegate_operator.api.streaming_job_status import (
+    REQUESTED,
+    DriverStatus,
+    StandbyStatus,
+    StreamingJobStatus,
+)
 from sluicegate_operator.reconcile.actions import JobAction
 from sluicegate_operator.reconcile.context import Outcome, limit_retry, limit_to_now
 from sluicegate_operator.reconcile.observed import Job, Observed
@@ -21,6 +27,8 @@ from sluicegate_operator.reconcile.streaming_job.desired_driver import reconcile
 from sluicegate_operator.reconcile.streaming_job.expiry import expire
 from sluicegate_operator.reconcile.streaming_job.runs import record_run
 from sluicegate_operator.reconcile.streaming_job.status import update_status
+
+Requested = TypeVar("Requested", DriverStatus, StandbyStatus)
 
 JobOutcome = Outcome[StreamingJobStatus, JobAction]
 
@@ -56,13 +64,14 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
 
 
 def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatus:
-    driver = limit_to_now(status.driver, now, "request_time", "stop_time")
+    driver = _with_request_time(limit_to_now(status.driver, now, "request_time", "stop_time"), now)
     status = limit_to_now(status, now, "trial_start_time", "last_schedule_time", "finish_time")
     if status.executors is not None:
         limited_executors = limit_to_now(status.executors, now, "time")
         status = dataclasses.replace(status, executors=limited_executors)
     if status.standby is not None:
         limited = limit_to_now(status.standby, now, "request_time", "start_time")
+        limited = _with_request_time(limited, now)
         limited = limit_retry(limited, now, "next_start_time")
         status = dataclasses.replace(status, standby=limited)
     ahead = status.failures[-1].time - now if status.failures else 0.0
@@ -73,3 +82,9 @@ def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatu
     failures = tuple(limit_to_now(one, now, "time") for one in status.failures)
     runs = tuple(limit_to_now(one, now, "schedule_time", "finish_time") for one in status.runs)
     return dataclasses.replace(status, driver=driver, failures=failures, runs=runs)
+
+
+def _with_request_time(requested: Requested, now: float) -> Requested:
+    """Return a status that says when its pod was requested: if somebody removed the time, then now."""
+    unknown = requested.state == REQUESTED and requested.request_time is None
+    return dataclasses.replace(requested, request_time=now) if unknown else requested
