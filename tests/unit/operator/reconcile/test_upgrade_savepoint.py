@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus, UpgradeStatus
 from sluicegate_operator.reconcile.actions import CreateSavepoint, EmitEvent
-from sluicegate_operator.reconcile.observed import Observed, SavepointState
+from sluicegate_operator.reconcile.observed import Observed, Progress, SavepointState
 from tests.unit.operator.builders import NOW, alive, dead, job, observed, pod, spec
 from tests.unit.operator.rule_cases import RuleCase, check, decide
 
@@ -20,6 +21,7 @@ NAME, SECOND = "clicks-upgrade-u-job-1", "clicks-upgrade-u-job-2"
 READY, PENDING = {NAME: SavepointState("Ready")}, {NAME: SavepointState("Pending")}
 QUEUED = {NAME: SavepointState("Pending", queued=True)}
 FAILED = {NAME: SavepointState("Failed", "disk full")}
+STALLED: dict[str, Any] = {"running_at": NOW - 900, "progress": Progress(NOW - 601, 7)}
 LAST_STATE = UpgradeStatus(mode="LastState")
 
 
@@ -72,9 +74,43 @@ WAITING = (
         events=["Adopted"],
         conditions={"Ready": ("False", "SavepointQueued")},
     ),
+    RuleCase(
+        "a driver without progress is stopped while its savepoint is queued",
+        job(BY_SAVEPOINT, upgrading()),
+        observed(pod(**STALLED), savepoints=QUEUED),
+        "Upgrading",
+        ["StopDriver"],
+        driver={"stop_reason": "Stuck"},
+        events=["Stuck"],
+    ),
+    RuleCase(
+        "the deadline of its progress is waited for while its savepoint is queued",
+        job(BY_SAVEPOINT, upgrading()),
+        observed(pod(), savepoints=QUEUED),
+        "Upgrading",
+        driver={"stop_reason": "Savepoint"},
+        requeue_in=595,
+    ),
+    RuleCase(
+        "a driver whose savepoint is being taken has until the timeout of that",
+        job(BY_SAVEPOINT, upgrading()),
+        observed(pod(**STALLED), savepoints=PENDING),
+        "Upgrading",
+        driver={"stop_reason": "Savepoint"},
+    ),
 )
 
 ABANDONED = (
+    RuleCase(
+        "a driver that was stuck while its savepoint was queued is replaced by one of the new spec",
+        job(BY_SAVEPOINT, upgrading("Stuck")),
+        observed(dead(137, terminating=True), savepoints=QUEUED),
+        "Starting",
+        ["CreateDriver", "DeletePod"],
+        {"attempt": 2, "checkpoint.abandoned_savepoints": (NAME,), "failures": ()},
+        {"spec_hash": BY_SAVEPOINT.running_hash()},
+        ["Stuck", "SavepointFailed"],
+    ),
     RuleCase(
         "an upgrade that becomes stateless abandons its savepoint, which may still seal the checkpoint",
         job(STATELESS, upgrading()),

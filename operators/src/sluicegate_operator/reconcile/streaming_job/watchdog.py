@@ -5,6 +5,7 @@ from __future__ import annotations
 from sluicegate_operator.api.streaming_job_settings import RESTART
 from sluicegate_operator.reconcile.observed import Pod
 from sluicegate_operator.reconcile.streaming_job.context import (
+    FOR_SAVEPOINT,
     IMAGE,
     SCHEDULING,
     STARTUP,
@@ -46,7 +47,7 @@ def check_deadlines(context: JobContext, pod: Pod) -> bool:
     if pod.node is not None and pod.node.unresponsive_since is not None:
         return _check_lost_node(context, pod.node.unresponsive_since)
     _check_end(context, pod)
-    if context.driver.stop_reason:
+    if context.driver.stop_reason and not _waits_for_savepoint(context):
         return False
     if pod.running_at is not None:
         _check_progress(context, pod, pod.running_at)
@@ -59,6 +60,14 @@ def check_deadlines(context: JobContext, pod: Pod) -> bool:
     elif context.spec.startup.start_timeout_s > 0:
         _stop_after(context, pod.start_began_at, context.spec.startup.start_timeout_s, STARTUP)
     return False
+
+
+def _waits_for_savepoint(context: JobContext) -> bool:
+    """Return whether the driver is to run on until the queued savepoint of its upgrade is requested."""
+    upgrade = context.status.upgrade
+    savepoint = context.observed.savepoints.get(upgrade.savepoint) if upgrade is not None else None
+    queued = savepoint is not None and savepoint.queued
+    return queued and context.driver.stop_reason == FOR_SAVEPOINT
 
 
 def may_replace_on_lost_node(context: JobContext) -> bool:
