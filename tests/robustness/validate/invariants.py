@@ -275,7 +275,9 @@ def check_recovery(world: World, driver: Driver) -> None:
     elif "wiped" in world.events and isinstance(driver.error, MarkerMismatch):
         return  # nothing tells what the sink has
     elif not redo_gap(world, world.sinks["mysql"]):
-        violated("redo", "the records exist, but the sink is not brought forward")
+        violated(
+            "redo", "the records exist, but the epochs that the sink lacks were not applied again"
+        )
 
 
 def redo_gap(world: World, sink: SimulatedSink) -> bool:

@@ -168,7 +168,7 @@ def takes_its_own_record_for_anothers(patch: Patch) -> None:
 
 
 def writes_discarded_rows(patch: Patch) -> None:
-    """Ignore what was discarded when a sink from a backup is brought forward."""
+    """Ignore what was discarded when missing epochs are applied to a sink from a backup."""
     patch.setattr(
         coordinator,
         "Apply",

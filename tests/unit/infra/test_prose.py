@@ -20,6 +20,8 @@ def report(tmp_path: Path, name: str, text: str) -> list[str]:
     [
         ("a.py", '"""Whoever reads this."""\n'),
         ("a.py", "x = 1  # kept for ever\n"),
+        ("a.py", '"""The sink is brought forward."""\n'),
+        ("a.py", '"""Bring a sink that regressed forward first."""\n'),
         ("a.md", "The driver is told where it is.\n"),
         ("values.yaml", "# which taints are borne\n"),
     ],

@@ -279,7 +279,7 @@ def _apply_sink(
 
 
 def _apply_once(job: Job, effect: Apply) -> ApplySteps[None]:
-    """Apply; bring a sink that regressed forward first, if it is redoable."""
+    """Apply; to a redoable sink that regressed, apply the epochs that it lacks first."""
     try:
         yield effect
     except EpochLogBroken:
@@ -290,10 +290,10 @@ def _apply_once(job: Job, effect: Apply) -> ApplySteps[None]:
         if effect.sink not in job.redoable:
             raise
         for part in effect.parts:
-            yield from _bring_forward(replace(effect, parts=(part,)))
+            yield from _redo_missing(replace(effect, parts=(part,)))
 
 
-def _bring_forward(newest: Apply) -> ApplySteps[None]:
+def _redo_missing(newest: Apply) -> ApplySteps[None]:
     """Redo the retained records of one part in order, starting after the sink's marker (rule 11)."""
     missing: list[Apply] = []
     redo, sink, part = newest, newest.sink, newest.parts[0]

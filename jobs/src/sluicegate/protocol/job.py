@@ -33,7 +33,8 @@ class Job:
         overlap: the apply strategy. False: `run_epoch` applies the epoch. True: it starts the
             apply, which runs while the next epoch is staged. Spark then commits an epoch that is
             decided but not applied; after a crash `recovery.pending_apply` applies it.
-        redoable: sinks that may be brought forward from the retained records (rule 11).
+        redoable: sinks to which epochs that they lack are applied again from the retained records
+            (rule 11).
         decide_tries: attempts to create a record while the store does not reply.
         apply_tries: attempts at an apply whose result is unknown.
         backoff_s: the first pause between attempts in seconds, doubled up to 5 s.

@@ -116,7 +116,9 @@ def compare_marker(found: Marker | None, *, this: Marker, prev: Marker, where: s
         raise SinkRegressed(
             what,
             data="the sink lost epochs that were applied, by a failover or a restored backup",
-            do="MySQL is brought forward from the retained records; for Kafka, restore the topic",
+            do="restore a state of the sink that has these epochs, or start a new lineage into an empty sink. "
+            "Only MySQL gets them again from the epoch log, as long as that has their records: a topic of "
+            "Kafka may have kept later epochs",
         )
     raise MarkerMismatch(
         what,
@@ -135,7 +137,7 @@ def check_undecided(
         this: the marker of the record that may be decided.
         prev: the marker that it will name as the one before it.
         where: sink and part, for error messages.
-        may_regress: whether the apply can bring the part forward from an older marker.
+        may_regress: whether the apply can start from an older marker, with the epochs that the part lacks.
 
     Raises:
         Fenced, SinkRegressed, MarkerMismatch: see `compare_marker`.

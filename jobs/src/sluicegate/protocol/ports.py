@@ -154,7 +154,7 @@ class Sinks(Protocol):
             record: undecided.
             sink: its id.
             may_expire: a marker that is absent may have expired.
-            may_regress: the apply can bring the sink forward from an older marker.
+            may_regress: the apply can start from an older marker, with the epochs that the sink lacks.
             durable: one that has expired is read where it does not (`SinkBinding.durable_markers`).
 
         Raises:
