@@ -12,8 +12,9 @@ from sluicegate_operator.api.streaming_job_status import (
     StartupStatus,
     StreamingJobStatus,
 )
-from tests.unit.operator.builders import NOW, job, observed, pod
-from tests.unit.operator.rollback_builders import NEW, NO_PROGRESS, trial
+from sluicegate_operator.reconcile.observed import Node
+from tests.unit.operator.builders import BACKOFF, NOW, job, observed, pod
+from tests.unit.operator.rollback_builders import NEW, NO_PROGRESS, terminated, trial
 from tests.unit.operator.rule_cases import action_names, decide, event_reasons
 
 LONG_AGO = NOW - 400
@@ -54,3 +55,36 @@ def test_the_time_of_a_pause_does_not_count() -> None:
     outcome = decide(job(NEW, status), observed(pod(NEW, **NO_PROGRESS)))
     assert outcome.status.rollback is None
     assert outcome.requeue_at == NOW + 200
+
+
+def test_the_time_in_which_the_node_did_not_respond_does_not_count() -> None:
+    """The driver goes on, and has the whole time."""
+    lost = pod(NEW, node=Node(unresponsive_since=NOW - 300), **NO_PROGRESS)
+    away = decide(job(NEW, trial(trial_start_time=LONG_AGO)), observed(lost))
+    back = pod(NEW, node=Node(), **NO_PROGRESS)
+    first = decide(job(NEW, away.status), observed(back), NOW + 60)
+    assert first.status.rollback is None
+    assert first.requeue_at == NOW + 360
+    later = decide(job(NEW, first.status), observed(back), NOW + 360)
+    assert event_reasons(later) == ["RolledBack", "Stopping"]
+
+
+def test_the_driver_after_one_on_a_lost_node_has_the_whole_time() -> None:
+    lost = pod(NEW, node=Node(unresponsive_since=NOW - 300), **NO_PROGRESS)
+    away = decide(job(NEW, trial(trial_start_time=LONG_AGO)), observed(lost))
+    gone = pod(NEW, node=Node(gone=True), **NO_PROGRESS)
+    ended = decide(job(NEW, away.status), observed(gone), NOW + 60)
+    assert ended.status.rollback is None
+    following = decide(job(NEW, ended.status), observed(as_of=NOW + 90), NOW + 90)
+    assert action_names(following) == ["CreateDriver"]
+    assert following.status.trial_start_time == NOW + 90
+
+
+def test_the_time_in_which_no_driver_could_start_because_of_the_volume_does_not_count() -> None:
+    failed = terminated(trial(trial_start_time=LONG_AGO, **BACKOFF))
+    away = decide(job(NEW, failed), observed(volume_ready=False, volume_message="no answer"))
+    assert away.status.rollback is None
+    back = decide(job(NEW, away.status), observed(as_of=NOW + 60), NOW + 60)
+    assert action_names(back) == ["CreateDriver"]
+    assert back.status.rollback is None
+    assert back.status.trial_start_time == NOW + 60

@@ -105,9 +105,12 @@ def _failure_reason(context: JobContext) -> str:
     if status.failure_reason:
         # no spec can continue on a sealed checkpoint
         return "" if status.failure_reason == SEALED else status.failure_reason
-    if status.trial_start_time is None or _has_other_cause(context):
-        return ""
-    return NO_EPOCH if _trial_is_over(context, status.trial_start_time) else ""
+    if _has_other_cause(context):
+        context.set(trial_start_time=None)  # it begins again when that cause is gone
+    elif status.trial_start_time is None and _has_not_reported(context):
+        context.set(trial_start_time=context.now)  # its node responds again
+    since = context.status.trial_start_time
+    return NO_EPOCH if since is not None and _trial_is_over(context, since) else ""
 
 
 def _trial_is_over(context: JobContext, since: float) -> bool:
@@ -128,9 +131,18 @@ def _trial_is_over(context: JobContext, since: float) -> bool:
 
 
 def _has_other_cause(context: JobContext) -> bool:
-    """Return whether a driver has made no epoch because its node does not respond."""
-    pod = context.pod if context.driver_active else None
-    return pod is not None and pod.node is not None and pod.node.unresponsive_since is not None
+    """Return whether a lost node, or a volume that lets no driver start, explains the missing epoch."""
+    if not context.driver_active:
+        return not context.observed.volume_ready
+    node = context.pod.node if context.pod is not None else None
+    return node is not None and node.unresponsive_since is not None
+
+
+def _has_not_reported(context: JobContext) -> bool:
+    """Return whether the newest driver exists and has not reported that it lives."""
+    driver, pod = context.driver, context.pod
+    runs = context.driver_active and driver.mode == RUN and not driver.stop_reason
+    return runs and pod is not None and pod.progress is None
 
 
 def _begin(context: JobContext, why: str) -> None:
