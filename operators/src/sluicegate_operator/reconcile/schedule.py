@@ -69,7 +69,7 @@ def _tick(schedule: Schedule, instant: float, *, reverse: bool) -> float | None:
     try:
         zone = ZoneInfo(schedule.time_zone)
         found = CronSim(schedule.cron, dt.datetime.fromtimestamp(instant, zone), reverse=reverse)
-    except (CronSimError, ZoneInfoNotFoundError, ValueError) as error:
+    except (CronSimError, ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise SettingsInvalid(
             f"schedule {schedule.cron!r} in {schedule.time_zone!r} is invalid: {error}",
             data=SPEC_REJECTED,

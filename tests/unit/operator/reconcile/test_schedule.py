@@ -5,14 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from sluicegate.errors import SettingsInvalid
-from sluicegate_operator.api.schedule import RunSchedule, Schedule
+from sluicegate_operator.api.schedule import RunSchedule
 from sluicegate_operator.api.streaming_job_status import RunStatus, StreamingJobStatus
-from sluicegate_operator.kube.timestamps import to_instant, to_text
-from sluicegate_operator.reconcile.schedule import next_tick, validate_schedule
 from sluicegate_operator.reconcile.streaming_job.reconciler import reconcile_job
 from tests.unit.operator.builders import (
     NOW,
@@ -341,48 +337,7 @@ def test_a_run_from_before_this_history_is_not_made_up() -> None:
     assert decide(job(HOURLY, before), observed()).status.runs == ()
 
 
-@pytest.mark.parametrize(
-    ("zone", "due"), [("UTC", "2026-03-29T02:30"), ("Europe/Berlin", "2026-03-29T01:00")]
-)
-def test_schedule_uses_its_time_zone(zone: str, due: str) -> None:
-    """02:30 does not exist in Berlin on that day; cron runs the job at the change to summer time."""
-    start = to_instant("2026-03-29T00:00:00Z")
-    tick = next_tick(Schedule(cron="30 2 * * *", time_zone=zone), start)
-    assert tick is not None
-    assert to_text(tick).startswith(due)
-
-
 def test_invalid_schedule_is_rejected_with_its_text() -> None:
     wanted = spec(trigger="Once", schedule=RunSchedule(cron="0 25 * * *"))
     with pytest.raises(SettingsInvalid, match="schedule '0 25 \\* \\* \\*' in 'UTC' is invalid"):
         reconcile_job(job(wanted), observed(), NOW)
-
-
-def field(low: int, high: int, *also: str) -> st.SearchStrategy[str]:
-    """Return fields of a cron expression: lists of values, ranges and steps."""
-    number = st.integers(low, high).map(lambda value: f"{value:0{value % 3}}")
-    span = st.tuples(number, number).map(lambda ends: "-".join(sorted(ends, key=int)))
-    base = st.one_of(st.just("*"), number, span)
-    step = st.tuples(base, st.integers(1, 70)).map(lambda pair: f"{pair[0]}/{pair[1]}")
-    item = st.one_of(base, step, *(st.just(word) for word in also))
-    return st.lists(item, min_size=1, max_size=3).map(",".join)
-
-
-@settings(deadline=None)
-@given(
-    st.tuples(
-        field(0, 59),
-        field(0, 23),
-        field(1, 31, "L", "LW", "lw/2"),
-        field(1, 12, "JAN", "feb-Mar/2"),
-        field(0, 7, "SUN", "mon-fri", "5L", "MON#2", "3#5"),
-    )
-)
-def test_the_api_server_accepts_each_cron_expression_that_the_operator_understands(
-    fields: tuple[str, ...],
-) -> None:
-    schedule = Schedule(cron=" ".join(fields))
-    assume(validate_schedule(schedule) is None)
-    (rule,) = Schedule.RULES
-    assert rule.holds is not None
-    assert rule.holds(schedule)
