@@ -59,7 +59,7 @@ def test_executors_are_shown_until_their_driver_has_ended() -> None:
     shown = decide(job(status=alive()), running).status
     assert shown.executors == ExecutorsStatus(running=1, wanted=2, time=NOW)
     for still in (running, observed(pod())):
-        assert decide(job(status=shown), still, NOW + 20).status == shown
+        assert decide(job(status=shown), still, NOW + 40).status == shown
     assert decide(job(status=shown), observed(dead(1))).status.executors is None
 
 

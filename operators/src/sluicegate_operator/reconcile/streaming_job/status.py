@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from sluicegate_operator.api.streaming_job_status import (
     ACTIVE,
-    REQUESTED,
     ExecutorsStatus,
     StreamingJobStatus,
 )
@@ -19,7 +18,7 @@ from sluicegate_operator.reconcile.context import accept_spec
 from sluicegate_operator.reconcile.observed import Executors, Pod
 from sluicegate_operator.reconcile.streaming_job.context import JobContext
 from sluicegate_operator.reconcile.streaming_job.failures import FENCED
-from sluicegate_operator.reconcile.streaming_job.watchdog import NODE_LOST, NOT_ENDING
+from sluicegate_operator.reconcile.streaming_job.watchdog import NODE_LOST
 from sluicegate_operator.reconcile.upgrade_queue import UPGRADE_QUEUED
 
 PROGRESS_S = 55.0
@@ -83,7 +82,7 @@ def _set_progress(context: JobContext, pod: Pod | None, before: StreamingJobStat
         known = context.status.checkpoint.last_epoch
         context.set_checkpoint(
             last_epoch=known if progress.epoch is None else progress.epoch,
-            last_epoch_time=round(progress.at, 3),
+            last_epoch_time=progress.at,
         )
         context.set(verdict=progress.verdict)
 
@@ -107,8 +106,8 @@ def _phase(context: JobContext, pod: Pod | None) -> str:
         ("Deleting", context.job.deleted),
         ("Upgrading", changing and not context.spec.suspend),
         ("Stopping", driver.state == ACTIVE and bool(driver.stop_reason)),
-        ("Running", driver.state == ACTIVE and pod is not None and pod.running_at is not None),
-        ("Starting", driver.state in (REQUESTED, ACTIVE)),
+        ("Running", pod is not None and pod.running_at is not None),
+        ("Starting", context.driver_active),
         ("Suspended", context.spec.suspend),
         ("Failed", bool(status.failure_reason)),
         (idle, status.finished),
@@ -127,8 +126,7 @@ def _set_conditions(context: JobContext, pod: Pod | None) -> None:
     else:
         accept_spec(context, context.job.ignored_fields)
     lost = waiting is not None and waiting[0] == NODE_LOST
-    uncertain = waiting is not None and waiting[0] in (NODE_LOST, NOT_ENDING)
-    ready = (status.phase == "Running" and not uncertain) or status.phase == "Finished"
+    ready = (status.phase == "Running" and waiting is None) or status.phase == "Finished"
     reason, message = waiting or _startup(context) or (status.phase, "")
     context.set_condition("Ready", reason, message, holds=ready)
     volume_reason = "Ready" if observed.volume_ready else "NotReady"
@@ -143,7 +141,7 @@ def _set_conditions(context: JobContext, pod: Pod | None) -> None:
     fenced = newest == FENCED and not (pod is not None and pod.progress is not None)
     _set_problem(context, "Fenced", ("Fenced", status.last_error) if fenced else None)
     unconfirmed = ", ".join(map(str, status.unconfirmed_attempts[-_LISTED_ATTEMPTS:]))
-    if unconfirmed and not lost:
+    if not lost:
         message = f"replaced, but may still be alive: attempt {unconfirmed}"
     _set_problem(context, "NodeLost", ("NodeLost", message) if lost or unconfirmed else None)
     _set_problem(context, "RolledBack", _rollback(status))
@@ -181,8 +179,7 @@ def _rollback(status: StreamingJobStatus) -> tuple[str, str] | None:
     rollback, stable = status.rollback, status.last_stable_spec
     if rollback is None:
         return None
-    if stable is None:
-        return rollback.reason, ""
+    assert stable is not None  # otherwise `restore_state` has dropped the rollback
     return rollback.reason, (
         f"spec {rollback.spec_hash} made no epoch; the job runs spec {stable.spec_hash} instead. Change the "
         "spec or restartNonce to try again"
