@@ -68,6 +68,17 @@ def test_a_driver_that_something_else_stopped_has_not_finished(finite: bool) -> 
     assert classify_end(stopped, alive().driver, finite=finite).kind == APPLICATION
 
 
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("Stopped: its end was requested", "exit code 0: Stopped: its end was requested"),
+        ("", "the driver exited with 0, but a stream never ends by itself"),
+    ],
+)
+def test_an_exit_with_0_that_is_no_end_says_what_was_wrong_with_it(message: str, says: str) -> None:
+    assert classify_end(dead(0, message=message), alive().driver, finite=False).message == says
+
+
 @pytest.mark.parametrize(("kind", "entries"), [(APPLICATION, 30), (DISRUPTED, 10), (IMAGE, 10)])
 def test_failures_beyond_the_kept_entries_share_the_oldest_and_still_count(
     kind: str, entries: int
