@@ -210,8 +210,9 @@ def limit_retry(dated: Dated, now: float, field: str) -> Dated:
     One is later if the clock was set back; see `limit_to_now`.
     """
     at, latest = getattr(dated, field), round(now + _LONGEST_BACKOFF_S, 3)
-    late = at is not None and at > latest
-    return dataclasses.replace(dated, **{field: latest}) if late else dated  # type: ignore[type-var]
+    if at is None:
+        return dated
+    return dataclasses.replace(dated, **{field: min(at, latest)})  # type: ignore[type-var]
 
 
 def limit_to_now(dated: Dated, now: float, *fields: str) -> Dated:
@@ -221,5 +222,5 @@ def limit_to_now(dated: Dated, now: float, *fields: str) -> Dated:
     slow. A wait that is counted from such a time starts again, so this never cuts one short.
     """
     times = {name: getattr(dated, name) for name in fields}
-    late = {name: now for name, time in times.items() if time is not None and time > now}
-    return dataclasses.replace(dated, **late)  # type: ignore[type-var]
+    limited = {name: min(time, now) for name, time in times.items() if time is not None}
+    return dataclasses.replace(dated, **limited)  # type: ignore[type-var]
