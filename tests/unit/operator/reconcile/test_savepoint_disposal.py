@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from sluicegate_operator.api.savepoint import DeletionStatus
@@ -137,7 +139,7 @@ RULES = (
         tasks=[Dispose((B, A), force=True)],
     ),
     RuleCase(
-        "the finalizer stays until dropped data is deleted, although the policy is Retain now",
+        "dropped data is deleted although the policy is Retain now",
         savepoint(
             spec(schedule=HOURLY),
             ready(pending_deletion=(B,), last_schedule_time=NOW),
@@ -145,7 +147,8 @@ RULES = (
         ),
         observed(),
         "Ready",
-        ["RunTask"],
+        ["RemoveFinalizer", "RunTask"],
+        tasks=[Dispose((B,))],
     ),
     RuleCase(
         "a deletion that succeeds forgets the failures before it",
@@ -173,6 +176,47 @@ RULES = (
         tasks=[Dispose((), FOLDER)],
     ),
     RuleCase(
+        "a savepoint in progress is deleted with the resource although its schedule was removed",
+        savepoint(
+            OWNING, taking(folder=f"{FOLDER}-20270115T0800Z"), deleted=True, has_finalizer=True
+        ),
+        observed(),
+        "Deleting",
+        ["RunTask"],
+        tasks=[Dispose((), f"{FOLDER}-20270115T0800Z")],
+    ),
+    RuleCase(
+        "a Savepoint whose data is deleted, dropped data included, is released",
+        savepoint(
+            SCHEDULED,
+            ready(phase="Deleting", pending_deletion=(B,)),
+            deleted=True,
+            has_finalizer=True,
+        ),
+        observed(tasks={Dispose((B, A)): Done(NOW, Disposed(2))}),
+        "Deleting",
+        ["RemoveFinalizer", "ForgetTask"],
+        status={"data_deleted": True},
+    ),
+    RuleCase(
+        "a clock that was set back delays the next deletion by five minutes at most",
+        savepoint(
+            OWNING,
+            ready(
+                phase="Deleting",
+                deletion=dataclasses.replace(
+                    FAILED, failed_time=NOW + 7140, next_retry_time=NOW + 7200
+                ),
+            ),
+            deleted=True,
+            has_finalizer=True,
+        ),
+        observed(),
+        "Deleting",
+        status={"deletion.failed_time": NOW},
+        requeue_in=300,
+    ),
+    RuleCase(
         "a deleted Savepoint without our finalizer needs nothing",
         savepoint(OWNING, ready(), deleted=True),
         observed(),
@@ -191,6 +235,7 @@ def test_only_a_refusal_can_be_overridden(kind: str) -> None:
     given = savepoint(OWNING, ready(phase="Deleting"), deleted=True, has_finalizer=True)
     outcome = decide(given, observed(tasks={EVERYTHING: failed_now(kind)}))
     (message,) = [one.message for one in outcome.status.conditions if one.type == "Ready"]
+    assert failed_now().summary in message
     assert ("force-dispose" in message) == (kind == "SavepointRefused")
     (event,) = [one for one in outcome.actions if isinstance(one, EmitEvent)]
     assert event.warning

@@ -10,7 +10,14 @@ import pytest
 from sluicegate_operator.api.codec import parse, render
 from sluicegate_operator.api.savepoint import SavepointStatus
 from sluicegate_operator.reconcile.actions import EmitEvent
-from sluicegate_operator.reconcile.storage_tasks import REQUEST, Done, Running
+from sluicegate_operator.reconcile.storage_tasks import (
+    REQUEST,
+    Dispose,
+    Done,
+    Running,
+    Task,
+    TaskState,
+)
 from tests.unit.operator.builders import NOW
 from tests.unit.operator.rule_cases import AnyOutcome, RuleCase, check, decide, started_tasks
 from tests.unit.operator.savepoint_builders import (
@@ -47,6 +54,18 @@ RETRIES = (
         "Taking",
         ["RunTask"],
         tasks=[take()],
+    ),
+    RuleCase(
+        "a changed spec is attempted now, and may fail as often as a new one",
+        savepoint(
+            status=taking(attempts=9, failures=9, next_retry_time=NOW + 99, last_error="no"),
+            generation=2,
+        ),
+        observed(),
+        "Taking",
+        ["RunTask"],
+        status={"failures": 0, "next_retry_time": None},
+        conditions={"Accepted": ("True", "SpecValid")},
     ),
     RuleCase(
         "upgrade: a store that does not answer is tried again",
@@ -159,19 +178,21 @@ def test_the_event_of_a_savepoint_says_whether_the_job_can_continue_from_it(
 
 
 @pytest.mark.parametrize(
-    "state",
+    ("task", "state"),
     [
-        Running(NOW - 900, NOW - 9 + FRACTION_S),
-        dataclasses.replace(failed_now(), at=NOW - 9 + FRACTION_S),
-        Done(NOW, dataclasses.replace(RESULT, at=NOW - 9 + FRACTION_S)),
+        (take(), Running(NOW - 900, NOW - 9 + FRACTION_S)),
+        (take(), dataclasses.replace(failed_now(), at=NOW - 9 + FRACTION_S)),
+        (take(), Done(NOW, dataclasses.replace(RESULT, at=NOW - 9 + FRACTION_S))),
+        (Dispose(("s3://a",)), dataclasses.replace(failed_now(), at=NOW - 9 + FRACTION_S)),
     ],
-    ids=["running", "failed", "done"],
+    ids=["running", "failed", "done", "not deleted"],
 )
 def test_the_status_is_the_same_after_the_api_server_has_stored_its_times(
-    state: Running | Done,
+    task: Task, state: TaskState
 ) -> None:
     """Otherwise the operator would write it again."""
-    written = decide(savepoint(status=taking()), observed(tasks={take(): state})).status
+    known = observed(tasks={task: state})
+    written = decide(savepoint(status=taking()), known, NOW + FRACTION_S).status
     stored = json.loads(json.dumps(render(written)))
     assert parse(SavepointStatus, stored, "status") == written
 

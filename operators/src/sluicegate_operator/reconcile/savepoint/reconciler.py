@@ -65,9 +65,7 @@ def reconcile_savepoint(
     if savepoint.deleted:
         _finalize(context)
         return context.outcome()
-    # it stays while a job needs the Savepoint, or data is to be deleted with it
-    kept = savepoint.has_finalizer and bool(context.status.pending_deletion)
-    wanted = savepoint.spec.reclaim_policy == DELETE or kept or bool(observed.needed_by)
+    wanted = savepoint.spec.reclaim_policy == DELETE or bool(observed.needed_by)
     context.set_finalizer(wanted=wanted, present=savepoint.has_finalizer)
     edited = savepoint.generation != savepoint.status.observed_generation
     if edited or may_be_completed(context):
@@ -132,11 +130,10 @@ def _trim_history(context: SavepointContext) -> None:
     """Drop savepoints beyond the history of a schedule, and delete their data if configured."""
     taken = context.status.taken
     kept = len(taken) if context.spec.schedule is None else _history(context)
-    if kept < len(taken):
-        dropped = tuple(one.location for one in taken[kept:])
-        context.set(taken=taken[:kept])
-        if context.spec.reclaim_policy == DELETE:
-            context.set(pending_deletion=(*context.status.pending_deletion, *dropped))
+    context.set(taken=taken[:kept])
+    if context.spec.reclaim_policy == DELETE:
+        dropped = (one.location for one in taken[kept:])
+        context.set(pending_deletion=(*context.status.pending_deletion, *dropped))
     pending = context.status.pending_deletion
     if pending:
         _dispose(context, Dispose(locations=pending, force=context.savepoint.force))
@@ -252,7 +249,7 @@ def _set_phase(context: SavepointContext) -> None:
     status = context.status
     if status.folder:
         context.set(phase="Taking" if context.taking else "Pending")
-    elif status.taken and not (status.failure_reason and context.spec.schedule is None):
+    elif status.taken:
         context.set(phase="Ready")
     else:
         context.set(phase="Failed" if status.failure_reason else "Pending")
