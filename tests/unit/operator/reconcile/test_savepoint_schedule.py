@@ -214,6 +214,19 @@ SCHEDULES = (
         status={"last_schedule_time": None},
     ),
     RuleCase(
+        "a skipped savepoint does not hide the failure of the one before it",
+        savepoint(
+            HALF_PAST,
+            ready(failure_reason="StoreUnavailable", last_schedule_time=NOW - 5400),
+            created_at=NOW - 7200,
+        ),
+        observed(),
+        "Ready",
+        conditions={"Ready": ("False", "StoreUnavailable")},
+        status={"last_schedule_time": NOW - 1800},
+        events=["SavepointMissed"],
+    ),
+    RuleCase(
         "a schedule is ready while its next savepoint is taken",
         dataclasses.replace(BETWEEN, status=was_ready(folder=FOLDER)),
         observed(tasks={take(): Running(NOW - 9)}),

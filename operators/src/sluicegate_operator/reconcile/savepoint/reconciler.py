@@ -101,7 +101,7 @@ def _plan(context: SavepointContext) -> None:
     if status.folder or tick is None:
         return  # the savepoints of a schedule never overlap
     if is_too_late(schedule, tick, context.now):
-        context.set(last_schedule_time=tick, failure_reason="")
+        context.set(last_schedule_time=tick)
         message = f"a savepoint is {context.now - tick:.0f} s late and was skipped"
         context.emit_event("SavepointMissed", message, warning=True)
         return
