@@ -18,6 +18,7 @@ from tests.unit.operator.builders import NOW, alive, dead, pod, spec
 LOCAL = ExecutorSettings(instances=0)
 WITH = spec(standby=1, executor=LOCAL)
 NEW = dataclasses.replace(WITH, image="jobs:2")
+STATELESS = dataclasses.replace(WITH, stateful=False)
 
 
 def standby(state: str = READY, **changes: Any) -> StandbyStatus:

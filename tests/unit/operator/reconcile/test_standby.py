@@ -28,6 +28,7 @@ from tests.unit.operator.builders import (
 from tests.unit.operator.rule_cases import RuleCase, check, decide
 from tests.unit.operator.standby_builders import (
     NEW,
+    STATELESS,
     WITH,
     driver,
     killed,
@@ -39,7 +40,6 @@ from tests.unit.operator.standby_builders import (
 SLOW = dataclasses.replace(
     WITH, restart=with_restart(restart="fixed-delay", restart_delay_s=140.0).restart
 )
-STATELESS = dataclasses.replace(WITH, stateful=False)
 
 
 def lost(one: Pod, **changes: Any) -> Pod:

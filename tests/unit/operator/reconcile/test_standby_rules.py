@@ -13,16 +13,28 @@ from sluicegate_operator.api.streaming_job_status import (
     NONE,
     READY,
     REQUESTED,
+    RUN,
     STARTING,
     StandbyStatus,
     StreamingJobStatus,
 )
 from sluicegate_operator.reconcile.actions import CreateDriver, EmitEvent, StopDriver
 from sluicegate_operator.reconcile.observed import Node, Refusal
-from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod
+from sluicegate_operator.reconcile.streaming_job.failures import ACCESS
+from tests.unit.operator.builders import (
+    NOW,
+    alive,
+    dead,
+    ended,
+    failures,
+    job,
+    observed,
+    pod,
+)
 from tests.unit.operator.rule_cases import RuleCase, check, decide, event_reasons
 from tests.unit.operator.standby_builders import (
     NEW,
+    STATELESS,
     WITH,
     driver,
     killed,
@@ -39,12 +51,16 @@ UNSCHEDULABLE = "Unschedulable: 0/1"
 
 TAKES_OVER = (
     RuleCase(
-        "a promotion forgets the failures and the messages of standbys",
-        job(WITH, status_of(standby=standby(STARTING, failures=3, message=UNSCHEDULABLE))),
+        "a promotion forgets the failures and the messages of standbys, and keeps their requests",
+        job(
+            WITH,
+            status_of(standby=standby(STARTING, failures=3, message=UNSCHEDULABLE, requests=2)),
+        ),
         observed(killed(), waiting()),
         "Running",
         ["PromoteStandby", "DeletePod"],
         status={"standby.state": NONE, "standby.failures": 0, "standby.message": ""},
+        driver={"mode": RUN, "requests": 2},
         events=["DriverFailed", "Promoted"],
     ),
     RuleCase(
@@ -61,6 +77,47 @@ TAKES_OVER = (
         job(WITH, dataclasses.replace(alive(WITH), attempt=2, standby=standby(NONE))),
         observed(waiting(terminating=True)),
         "Running",
+    ),
+    RuleCase(
+        "a driver that was replaced before its promotion was observed is not promoted any more",
+        job(
+            STATELESS,
+            dataclasses.replace(ended(STATELESS), attempt=2, unconfirmed_attempts=(2,)),
+        ),
+        observed(
+            waiting(spec_hash=STATELESS.running_hash(), node=Node(unresponsive_since=NOW - 90)),
+            volume_ready=False,
+        ),
+        "Pending",
+        ["StopDriver"],
+    ),
+    RuleCase(
+        "a standby that is older than the driver does not take over: the status was lost",
+        job(WITH, status_of()),
+        observed(waiting(), dead(137, WITH, attempt=3)),
+        "Restarting",
+        ["StopDriver", "RemovePodFinalizer"],
+        status={"attempt": 3, "standby.state": NONE},
+        events=["Adopted", "DriverFailed"],
+    ),
+    RuleCase(
+        "a new restartNonce starts a driver, as a standby has read the Secrets before",
+        job(
+            dataclasses.replace(WITH, restart_nonce=1),
+            status_of(ended, failures=failures(ACCESS, 1), next_start_time=NOW + 40),
+        ),
+        observed(dead(64, WITH), waiting()),
+        "Starting",
+        ["CreateDriver", "DeletePod", "StopDriver"],
+        status={"attempt": 3, "standby.state": NONE},
+    ),
+    RuleCase(
+        "a deleted job stops its standby although it has no driver",
+        job(WITH, status_of(ended), deleted=True),
+        observed(waiting(), volume_ready=False),
+        "Deleting",
+        ["StopDriver"],
+        status={"standby.state": NONE},
     ),
 )
 

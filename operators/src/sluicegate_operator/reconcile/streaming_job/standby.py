@@ -33,8 +33,6 @@ HEALTHY_S = 600.0
 
 def reconcile_standby(context: JobContext) -> None:
     """Bring the standby to what the spec asks for, and promote the one that is the newest driver."""
-    if context.status.standby is None and not context.spec.standby:
-        return
     _observe(context)
     if _standby(context).state == NONE:
         _request_if_due(context)
@@ -63,16 +61,15 @@ def promote(context: JobContext) -> bool:
     before = context.status.attempt
     driver = DriverStatus(
         state=ACTIVE,
-        mode=RUN,
         uid=pod.uid,
         request_time=context.now,
-        requests=1,
+        requests=_standby(context).requests,
         start_time=context.now,
         spec_hash=pod.spec_hash,
     )
     context.begin_attempt(pod.attempt, driver)
     context.set(all_epochs_applied=False)
-    _set(context, state=NONE, failures=0, next_start_time=None, message="")
+    _set(context, failures=0, message="")  # `_observe` finds that it is the driver now
     context.emit_event("Promoted", f"the standby takes over from attempt {before} as {pod.attempt}")
     return True
 
@@ -86,23 +83,19 @@ def drop(context: JobContext) -> None:
 def is_current(context: JobContext, pod: Pod) -> bool:
     """Return whether a pod is the standby that the job has now."""
     standby = _standby(context)
-    return standby.state != NONE and pod.attempt == standby.attempt and pod.standby
+    return standby.state != NONE and pod.attempt == standby.attempt
 
 
 def _is_wanted(context: JobContext) -> bool:
     """Return whether a standby would be of use for the next driver."""
     status, spec = context.status, context.spec
-    changing = status.upgrade is not None or (
-        status.rollback is not None and not status.rollback.completed
-    )
-    restarts = spec.restart_nonce != status.observed_restart_nonce
+    # an upgrade, a rollback and a restart stop the driver too, and the first two outdate its standby
     replaceable = context.driver.stop_reason in ("", STUCK, *NEVER_RAN)
     return (
         spec.standby > 0
         and not spec.finite
         and spec.executor.instances == 0
         and not (spec.suspend or context.job.deleted or status.failure_reason)
-        and not (changing or restarts)
         and context.driver.mode == RUN
         and replaceable
     )
@@ -168,7 +161,7 @@ def _request_if_due(context: JobContext) -> None:
     """Request a standby once the driver has reported progress: then its checkpoint exists."""
     pod, start = context.pod, _standby(context).next_start_time
     runs = context.driver.state == ACTIVE and pod is not None and pod.progress is not None
-    fits = pod is not None and not (pod.dead or pod.standby or _is_outdated(context, pod))
+    fits = pod is not None and not _is_outdated(context, pod)
     if not (runs and fits and _is_wanted(context) and context.observed.volume_ready):
         return
     if start is not None and context.now < start:
@@ -241,8 +234,7 @@ def _record_failure(context: JobContext, why: str) -> None:
 
 def _may_go_on(context: JobContext, pod: Pod) -> bool:
     """Return whether the newest driver is a standby whose promotion was not observed yet."""
-    stopping = context.driver.stop_reason or pod.terminating
-    return context.driver.state == ACTIVE and not (stopping or pod.dead)
+    return context.driver.state == ACTIVE and not (context.driver.stop_reason or pod.terminating)
 
 
 def _standby(context: JobContext) -> StandbyStatus:
@@ -250,9 +242,11 @@ def _standby(context: JobContext) -> StandbyStatus:
 
 
 def _pod(context: JobContext) -> Pod | None:
-    """Return the pod of the newest standby, unless it was promoted."""
+    """Return the pod of the newest standby, unless that was promoted, or is older than the driver."""
     number = _standby(context).attempt
-    return next((p for p in context.observed.pods if p.attempt == number and p.standby), None)
+    if number <= context.status.attempt:
+        return None
+    return next((pod for pod in context.observed.pods if pod.attempt == number), None)
 
 
 def _set(context: JobContext, **changes: Any) -> None:  # noqa: ANN401 - fields of the standby's status
