@@ -8,7 +8,7 @@ import pytest
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate_operator.api.schedule import RunSchedule
-from sluicegate_operator.api.streaming_job_status import RunStatus, StreamingJobStatus
+from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
 from sluicegate_operator.reconcile.streaming_job.reconciler import reconcile_job
 from tests.unit.operator.builders import (
     NOW,
@@ -22,7 +22,7 @@ from tests.unit.operator.builders import (
     requested,
     spec,
 )
-from tests.unit.operator.rule_cases import RuleCase, check, decide
+from tests.unit.operator.rule_cases import RuleCase, check
 
 ONCE = spec(trigger="Once")
 HOURLY = spec(trigger="Once", schedule=RunSchedule(cron="0 * * * *"))
@@ -269,72 +269,6 @@ BATCHES = (
 @pytest.mark.parametrize("case", BATCHES, ids=lambda case: case.rule)
 def test_rule(case: RuleCase) -> None:
     check(case)
-
-
-def results(*runs: tuple[float, str, int, float | None]) -> tuple[RunStatus, ...]:
-    return tuple(
-        RunStatus(schedule_time=due, result=result, attempt=attempt, finish_time=finished)
-        for due, result, attempt, finished in runs
-    )
-
-
-def test_a_run_is_listed_from_its_start_to_its_end() -> None:
-    started = decide(job(HOURLY), observed()).status
-    assert started.runs == results((NOW, "Running", 1, None))
-    running = alive(HOURLY, last_schedule_time=NOW, runs=started.runs)
-    done = decide(job(HOURLY, running), observed(dead(0, HOURLY)), NOW + 9).status
-    assert done.runs == results((NOW, "Finished", 1, NOW + 9))
-    later = decide(job(HOURLY, done), observed(), NOW + 60).status
-    assert later.runs == done.runs
-
-
-def test_a_run_that_failed_for_good_is_listed_before_the_next_one() -> None:
-    failed = ended(
-        HOURLY,
-        last_schedule_time=NOW - 3600,
-        failure_reason="DriverFailed",
-        runs=results((NOW - 3600, "Failed", 1, NOW - 3000)),
-    )
-    found = decide(job(HOURLY, failed), observed()).status.runs
-    assert found == (*failed.runs, *results((NOW, "Running", 2, None)))
-
-
-def test_a_run_that_was_skipped_is_listed_as_missed() -> None:
-    found = decide(job(ON_TIME), observed()).status.runs
-    assert found == results((NOW - 1800, "Missed", 0, NOW))
-
-
-def test_a_run_that_another_one_replaces_has_failed() -> None:
-    wanted = dataclasses.replace(HOURLY, restart_nonce=1)
-    open_run = results((NOW - 3600, "Running", 1, None))
-    stopped = ended(HOURLY, last_schedule_time=NOW - 3600, runs=open_run)
-    found = decide(job(wanted, stopped), observed()).status.runs
-    assert found == results((NOW - 3600, "Failed", 1, NOW), (NOW, "Running", 2, None))
-
-
-def test_a_run_that_the_next_one_replaces_is_listed_as_replaced() -> None:
-    """The new run has no attempt until the old one's driver has ended."""
-    open_run = results((NOW - 3600, "Running", 1, None))
-    running = alive(REPLACING, last_schedule_time=NOW - 3600, runs=open_run)
-    stopping = decide(job(REPLACING, running), observed(pod(REPLACING))).status
-    replaced = (NOW - 3600, "Replaced", 1, NOW)
-    assert stopping.runs == results(replaced, (NOW, "Running", 0, None))
-    ended_pod = observed(dead(0, REPLACING, terminating=True))
-    started = decide(job(REPLACING, stopping), ended_pod, NOW + 5).status
-    assert started.runs == results(replaced, (NOW, "Running", 2, None))
-
-
-def test_the_last_ten_runs_are_listed() -> None:
-    old = results(*((NOW - 3600 * (20 - i), "Finished", i, NOW - 9) for i in range(10)))
-    before = ended(HOURLY, finished=True, last_schedule_time=NOW - 3600, runs=old)
-    found = decide(job(HOURLY, before), observed()).status.runs
-    assert found[:-1] == old[1:]
-    assert found[-1].result == "Running"
-
-
-def test_a_run_from_before_this_history_is_not_made_up() -> None:
-    before = ended(HOURLY, finished=True, last_schedule_time=NOW)
-    assert decide(job(HOURLY, before), observed()).status.runs == ()
 
 
 def test_invalid_schedule_is_rejected_with_its_text() -> None:

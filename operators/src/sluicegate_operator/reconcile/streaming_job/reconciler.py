@@ -47,6 +47,7 @@ def reconcile_job(job: Job, observed: Observed, now: float) -> JobOutcome:
     driver_lifecycle.adopt_orphan(context)
     driver_lifecycle.observe(context)
     startup.observe(context)
+    record_run(context, job.status)  # its end is recorded before the next run begins
     if job.deleted:
         finalize(context)
     else:

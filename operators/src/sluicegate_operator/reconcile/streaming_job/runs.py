@@ -13,7 +13,7 @@ from sluicegate_operator.api.streaming_job_status import (
     RunStatus,
     StreamingJobStatus,
 )
-from sluicegate_operator.reconcile.streaming_job.context import FOR_NEXT_RUN, JobContext
+from sluicegate_operator.reconcile.streaming_job.context import JobContext
 
 _LISTED = 10
 """Number of runs in the status."""
@@ -23,10 +23,8 @@ def record_run(context: JobContext, before: StreamingJobStatus) -> None:
     """Add the run that is due to the status, or record how it ended; `before` is the status that was read."""
     status, runs = context.status, context.status.runs
     due = status.last_schedule_time
-    if context.spec.schedule is None or due is None:
+    if due is None:
         return
-    # until its driver has ended, the newest attempt is that of the run before
-    attempt = 0 if context.driver.stop_reason == FOR_NEXT_RUN else status.attempt
     is_over = status.finished or bool(status.failure_reason)
     if not runs and is_over and before.last_schedule_time == due:
         return  # it ended before a release with this history
@@ -36,10 +34,13 @@ def record_run(context: JobContext, before: StreamingJobStatus) -> None:
             result = RUN_FAILED if requested else RUN_REPLACED
             runs = (*runs[:-1], _ended(context, runs[-1], result))
         missed = status.finished and before.last_schedule_time != due
-        new = RunStatus(schedule_time=due, result=RUN_RUNNING, attempt=attempt)
+        new = RunStatus(schedule_time=due, result=RUN_RUNNING)
         runs = (*runs, _ended(context, new, RUN_MISSED) if missed else new)[-_LISTED:]
     if runs[-1].result == RUN_RUNNING:
-        newest = dataclasses.replace(runs[-1], attempt=attempt)
+        newest = runs[-1]
+        if context.driver_active and not context.driver.stop_reason:
+            # otherwise the newest attempt may be that of the run before
+            newest = dataclasses.replace(newest, attempt=status.attempt)
         if status.finished:
             newest = _ended(context, newest, RUN_FINISHED)
         elif status.failure_reason:
