@@ -44,6 +44,10 @@ OLD_POD = dataclasses.replace(pod(), spec_hash=OLD_HASH)
 OLD_DEAD_POD = dataclasses.replace(dead(), spec_hash=OLD_HASH)
 WITHOUT_A_FIELD = accepted(spec=json.loads(json.dumps(spec().complete())))
 WITHOUT_A_FIELD.spec["driver"].pop("cores")
+STABLE_TEXT = {**STABLE.complete(), "fieldOfAnotherRelease": 1}
+STABLE_OF_ANOTHER_RELEASE = dataclasses.replace(
+    stable(), spec=STABLE_TEXT, spec_hash=digest(STABLE_TEXT)
+)
 
 RULES = (
     RuleCase(
@@ -104,6 +108,30 @@ RULES = (
         "Starting",
         ["CreateDriver"],
         {"accepted.spec": {}, "accepted.generation": 1},
+    ),
+    RuleCase(
+        "an edit that no driver sees restarts nothing although the accepted spec was not kept",
+        job(
+            spec(progress_deadline_s=700),
+            alive(accepted=accepted(spec={}, spec_hash=spec().running_hash())),
+            generation=2,
+        ),
+        observed(pod()),
+        "Running",
+        status={"accepted.generation": 2, "accepted.spec_hash": spec().running_hash()},
+    ),
+    RuleCase(
+        "nor if another release has recorded the last stable spec with another digest",
+        job(
+            dataclasses.replace(STABLE, progress_deadline_s=700.0),
+            of_old_release(
+                alive(STABLE), accepted=accepted(STABLE), last_stable_spec=STABLE_OF_ANOTHER_RELEASE
+            ),
+            generation=2,
+        ),
+        observed(OLD_POD),
+        "Running",
+        status={"accepted.spec_hash": OLD_HASH},
     ),
     RuleCase(
         "restoreFrom can be removed without a restart",
@@ -184,13 +212,19 @@ def test_driver_that_is_restarted_while_the_spec_is_invalid_runs_the_accepted_on
 
 def test_last_stable_spec_of_an_old_release_can_still_be_rolled_back_to() -> None:
     """Its digest is compared with that of its text, whatever this release's defaults are."""
-    text = {**STABLE.complete(), "fieldOfAnotherRelease": 1}
-    old = dataclasses.replace(stable(), spec=text, spec_hash=digest(text))
-    status = trial(last_stable_spec=old, trial_start_time=1.0)
+    status = trial(last_stable_spec=STABLE_OF_ANOTHER_RELEASE, trial_start_time=1.0)
     new = spec(image="jobs:2", rollback=STABLE.rollback)
     outcome = decide(job(new, status), observed(pod(new, **NO_PROGRESS)))
     assert outcome.status.rollback is not None
-    assert outcome.status.last_stable_spec == old
+    assert outcome.status.last_stable_spec == STABLE_OF_ANOTHER_RELEASE
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_a_spec_of_up_to_64_kib_is_kept(excess: int) -> None:
+    room = (64 << 10) - len(json.dumps(spec(arguments=("",)).complete()))
+    wanted = spec(arguments=("x" * (room + excess),))
+    kept = decide(job(wanted), observed()).status.accepted.spec
+    assert kept == ({} if excess else wanted.complete())
 
 
 def test_digest_is_the_same_after_the_api_server_has_stored_the_spec() -> None:

@@ -40,6 +40,13 @@ def never_ran() -> StreamingJobStatus:
     return dataclasses.replace(status, driver=dataclasses.replace(status.driver, start_time=None))
 
 
+def apply_requested() -> StreamingJobStatus:
+    """Return the status of a deleted job whose apply-only driver was requested a minute ago."""
+    status = requested(phase="Deleting", all_epochs_applied=False)
+    driver = dataclasses.replace(status.driver, mode="ApplyOnly", request_time=NOW - 60)
+    return dataclasses.replace(status, driver=driver)
+
+
 DELETION = (
     RuleCase(
         "a job without our finalizer needs nothing",
@@ -219,15 +226,7 @@ DELETION = (
     ),
     RuleCase(
         "an apply-only driver that never appeared is not requested again with an invalid spec",
-        job(
-            status=dataclasses.replace(
-                requested(phase="Deleting", all_epochs_applied=False),
-                driver=dataclasses.replace(
-                    requested().driver, mode="ApplyOnly", request_time=NOW - 60
-                ),
-            ),
-            deleted=True,
-        ),
+        job(status=apply_requested(), deleted=True),
         observed(spec_error="no such field", spec_missing=True),
         "Deleting",
         conditions={"Ready": ("False", "ApplyFailed")},
@@ -291,6 +290,7 @@ DELETION = (
         observed(checkpoint_exists=True),
         "Deleting",
         ["DeleteCheckpoint"],
+        conditions={"Ready": ("False", "DeletingCheckpoint")},
     ),
     RuleCase(
         "the job is released after its checkpoint was deleted",
@@ -308,8 +308,71 @@ DELETION = (
     ),
 )
 
+APPLY_ONLY_DRIVERS = (
+    RuleCase(
+        "an apply-only driver that never appeared is requested again",
+        job(status=apply_requested(), deleted=True),
+        observed(),
+        "Deleting",
+        ["CreateDriver"],
+        {"attempt": 1},
+        {"requests": 2},
+    ),
+    RuleCase(
+        "an apply-only driver that runs is not stopped if the spec becomes invalid",
+        job(status=alive(mode="ApplyOnly", phase="Deleting"), deleted=True),
+        observed(pod(mode="ApplyOnly"), spec_error="no such field", spec_missing=True),
+        "Deleting",
+        driver={"stop_reason": ""},
+    ),
+    RuleCase(
+        "skip-apply stops an apply-only driver that runs",
+        job(status=alive(mode="ApplyOnly", phase="Deleting"), deleted=True, skip_apply=True),
+        observed(pod(mode="ApplyOnly")),
+        "Deleting",
+        ["StopDriver"],
+        driver={"stop_reason": "Delete"},
+        events=["Stopping"],
+    ),
+    RuleCase(
+        "a restartNonce that changes during an apply is not used up before that apply has ended",
+        job(RESTARTED, alive(RESTARTED, mode="ApplyOnly", phase="Deleting"), deleted=True),
+        observed(pod(RESTARTED, mode="ApplyOnly")),
+        "Deleting",
+        status={"observed_restart_nonce": 0},
+    ),
+)
 
-@pytest.mark.parametrize("case", DELETION, ids=lambda case: case.rule)
+RELEASE = (
+    RuleCase(
+        "a job is not released while a driver of an earlier attempt is alive",
+        job(status=stopped(attempt=2), deleted=True),
+        observed(pod()),
+        "Deleting",
+        ["StopDriver"],
+        conditions={"Ready": ("False", "OldDriverAlive")},
+    ),
+    RuleCase(
+        "a job is not released before its last pod is deleted, although that has no finalizer",
+        job(status=stopped(), deleted=True),
+        observed(dead(0, has_finalizer=False)),
+        "Deleting",
+        ["DeletePod"],
+    ),
+    RuleCase(
+        "a job gives up the pod of a driver that was replaced without proof that it ended",
+        job(status=stopped(unconfirmed_attempts=(1,)), deleted=True),
+        observed(pod(node=Node(unresponsive_since=NOW - 9999), terminating=True)),
+        "Deleting",
+        ["DeletePod"],
+        {"unconfirmed_attempts": (1,)},
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "case", [*DELETION, *APPLY_ONLY_DRIVERS, *RELEASE], ids=lambda case: case.rule
+)
 def test_rule(case: RuleCase) -> None:
     check(case)
 

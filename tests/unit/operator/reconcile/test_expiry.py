@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from sluicegate_operator.api.streaming_job_status import (
 )
 from sluicegate_operator.reconcile.observed import Node, Observed, SavepointState
 from sluicegate_operator.reconcile.streaming_job.reconciler import reconcile_job
-from tests.unit.operator.builders import NOW, dead, ended, failures, job, observed, pod, spec
+from tests.unit.operator.builders import NOW, alive, dead, ended, failures, job, observed, pod, spec
+from tests.unit.operator.rollback_builders import LATE
 from tests.unit.operator.rule_cases import RuleCase, action_names, check, decide
 
 TTL_S = 60
@@ -24,12 +26,20 @@ EXPIRING = spec(**BATCH)
 STREAM = spec(ttl_seconds_after_finished=TTL_S)
 CURRENT = observed()
 UNSEEN = observed(pod(attempt=0, terminating=True, node=Node(unresponsive_since=NOW - 600)))
+AT_ONCE = spec(trigger="Once", ttl_seconds_after_finished=0)
+UNFINISHED = observed(pod(AT_ONCE))
+GIVEN_UP = observed(savepoints={LATE: SavepointState("Failed", "no")})
 INVALID = observed(spec_error="the image is missing")
 
 
-def settled(wanted: StreamingJobSpec, seen: Observed, **changes: Any) -> StreamingJobStatus:
+def settled(
+    wanted: StreamingJobSpec,
+    seen: Observed,
+    attempt: Callable[..., StreamingJobStatus] = ended,
+    **changes: Any,
+) -> StreamingJobStatus:
     """Return the status that reconciliations before the expiry have left."""
-    status = ended(wanted, all_epochs_applied=True, **changes)
+    status = attempt(wanted, all_epochs_applied=attempt is ended, **changes)
     before = job(dataclasses.replace(wanted, ttl_seconds_after_finished=None), status)
     return reconcile_job(before, seen, NOW).status
 
@@ -87,7 +97,7 @@ EXPIRY = (
     ),
     RuleCase(
         "0 deletes a job as soon as its end is in the status",
-        job(spec(trigger="Once", ttl_seconds_after_finished=0), finished(0)),
+        job(AT_ONCE, finished(0)),
         observed(),
         "Finished",
         ["DeleteJob"],
@@ -171,6 +181,19 @@ EXPIRY = (
         ["DeleteJob"],
     ),
     RuleCase(
+        "a savepoint that was given up does not delay it either if it did not seal the checkpoint",
+        job(STREAM, failed(TTL_S, GIVEN_UP, abandoned_savepoints=(LATE,))),
+        GIVEN_UP,
+        "Failed",
+        ["DeleteJob"],
+    ),
+    RuleCase(
+        "a job that runs is not deleted although its time would be over at once",
+        job(AT_ONCE, settled(AT_ONCE, UNFINISHED, alive)),
+        UNFINISHED,
+        "Running",
+    ),
+    RuleCase(
         "an expired job that somebody deletes is finalized as any other",
         job(EXPIRING, finished(TTL_S), deleted=True),
         observed(),
@@ -195,13 +218,12 @@ def test_rule(case: RuleCase) -> None:
 
 def test_job_is_deleted_only_in_a_pass_that_finds_its_status_settled() -> None:
     """The deletion names the version that was read, so no later edit can be lost with the job."""
-    at_once = spec(trigger="Once", ttl_seconds_after_finished=0)
-    running = ended(at_once)
+    running = ended(AT_ONCE)
     running = dataclasses.replace(
         running, driver=dataclasses.replace(running.driver, state="Active"), finished=False
     )
-    pods = observed(dead(0, at_once, has_finalizer=False))
-    first = decide(job(at_once, running), pods)
+    pods = observed(dead(0, AT_ONCE, has_finalizer=False))
+    first = decide(job(AT_ONCE, running), pods)
     assert first.status.phase == "Finished"
     assert (action_names(first), first.requeue_at) == ([], NOW)
-    assert action_names(decide(job(at_once, first.status), pods)) == ["DeleteJob"]
+    assert action_names(decide(job(AT_ONCE, first.status), pods)) == ["DeleteJob"]

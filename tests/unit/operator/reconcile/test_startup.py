@@ -9,6 +9,7 @@ import pytest
 
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate_operator.api.streaming_job_status import StartupStatus, StreamingJobStatus
+from sluicegate_operator.reconcile.actions import EmitEvent
 from sluicegate_operator.reconcile.observed import NAMESPACE_TERMINATING, Refusal
 from tests.unit.operator.builders import (
     NOW,
@@ -276,6 +277,22 @@ def test_job_in_a_namespace_that_is_being_deleted_is_released_without_its_last_e
     assert event_reasons(outcome) == [NAMESPACE_TERMINATING, "ApplySkipped"]
     again = decide(job(wanted, outcome.status, deleted=True), observed(), NOW + 600)
     assert action_names(again) == ["RemoveFinalizer"]
+
+
+@pytest.mark.parametrize(
+    ("applied", "skipped", "warnings"),
+    [(False, False, ["ApplySkipped"]), (True, False, []), (False, True, [])],
+    ids=["an epoch is left", "nothing is left", "a person skips it"],
+)
+def test_a_warning_says_that_such_a_job_left_an_epoch(
+    *, applied: bool, skipped: bool, warnings: list[str]
+) -> None:
+    status = requested(all_epochs_applied=applied, phase="Deleting")
+    refusal = Refusal(1, 1, NAMESPACE_TERMINATING, "because it is being terminated")
+    given = job(status=status, deleted=True, skip_apply=skipped)
+    actions = decide(given, observed(refusal=refusal)).actions
+    events = [one for one in actions if isinstance(one, EmitEvent) and one.warning]
+    assert [one.reason for one in events] == [NAMESPACE_TERMINATING, *warnings]
 
 
 def test_job_that_is_not_deleted_keeps_trying_in_such_a_namespace() -> None:

@@ -42,10 +42,10 @@ def accept(context: JobContext) -> None:
 
 def accepted_spec(status: StreamingJobStatus) -> StreamingJobSpec | None:
     """Return the accepted spec; None if there is none, or it cannot be read."""
-    if status.accepted is None or not status.accepted.spec:
+    if status.accepted is None:
         return None
     known, _ = API.without_unknown(StreamingJobSpec, status.accepted.spec)
     try:
         return parse(StreamingJobSpec, known, "status.accepted.spec")
     except SettingsInvalid:
-        return None  # a newer release wrote it; the resource's own spec decides
+        return None  # it was too large to be kept, or a newer release wrote it

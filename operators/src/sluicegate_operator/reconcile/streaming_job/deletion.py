@@ -102,12 +102,13 @@ def _retry_due(context: JobContext) -> bool:
     A person may have fixed the cause in the meantime. Nothing reports that, so the operator keeps trying at
     growing intervals.
     """
-    if context.status.next_start_time is None:
+    start = context.status.next_start_time
+    if start is None:
         tries = context.status.apply_failures + 1
-        delay = backoff_s(tries, _FIRST_RETRY_S, _LONGEST_RETRY_S)
-        context.set(apply_failures=tries, next_start_time=round(context.now + delay, 3))
+        start = round(context.now + backoff_s(tries, _FIRST_RETRY_S, _LONGEST_RETRY_S), 3)
+        context.set(apply_failures=tries)
     # later than the longest delay: the clock was set back
-    due = min(context.status.next_start_time or context.now, context.now + _LONGEST_RETRY_S)
+    due = min(start, context.now + _LONGEST_RETRY_S)
     if context.now < due:
         context.set(next_start_time=due)
         context.requeue_at(due)

@@ -75,9 +75,9 @@ def _limited_to_now(status: StreamingJobStatus, now: float) -> StreamingJobStatu
         limited = _with_request_time(limited, now)
         limited = limit_retry(limited, now, "next_start_time")
         status = dataclasses.replace(status, standby=limited)
-    ahead = status.failures[-1].time - now if status.failures else 0.0
-    if status.next_start_time is not None and ahead > 0:
+    if status.failures and status.next_start_time is not None:
         # the delay counts from the failure, so it moves with it
+        ahead = max(0.0, status.failures[-1].time - now)
         moved = round(status.next_start_time - ahead, 3)
         status = dataclasses.replace(status, next_start_time=moved)
     failures = tuple(limit_to_now(one, now, "time") for one in status.failures)
