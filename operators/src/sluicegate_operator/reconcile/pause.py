@@ -32,7 +32,7 @@ def reconcile_pause(
     if paused:
         reason, message = ("DeletionPaused", _DELETED) if deleted else ("Annotated", _PAUSED)
         context.set_condition(PAUSED, reason, message, holds=True)
-        if not was_paused or reported is None or reported.reason != reason:
+        if reported is None or reported.reason != reason:
             context.emit_event(PAUSED, message)
     elif was_paused:
         context.set_condition(PAUSED, "Resolved", holds=False)

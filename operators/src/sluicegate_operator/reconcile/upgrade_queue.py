@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping
 from sluicegate_operator.api.conditions import FALSE, TRUE
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
-from sluicegate_operator.reconcile.observed import READY
 from sluicegate_operator.reconcile.pause import PAUSED
 
 UPGRADE_QUEUED = "UpgradeQueued"
@@ -39,14 +38,14 @@ def is_under_way(spec: StreamingJobSpec, status: StreamingJobStatus) -> bool:
     if status.startup is not None and not status.driver.stop_reason:
         return False
     now = {one.type: one.status for one in status.conditions}
-    halted = any(one.type == READY and one.reason in _HALTED for one in status.conditions)
+    halted = any(one.reason in _HALTED for one in status.conditions)
     halted = halted or TRUE in (now.get("NodeLost"), now.get(PAUSED))
     return not halted and now.get("VolumeReady") != FALSE
 
 
 def waiting_since(spec: StreamingJobSpec, status: StreamingJobStatus) -> float | None:
     """Return since when a job that is not being deleted waits for its turn; None: it does not."""
-    if spec.suspend or status.upgrade is not None:
+    if spec.suspend:
         return None
     since = {one.type: one.last_transition_time for one in status.conditions if one.status == TRUE}
     return None if PAUSED in since else since.get(UPGRADE_QUEUED)

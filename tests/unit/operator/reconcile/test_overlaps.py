@@ -21,9 +21,9 @@ def volume(prefix: str, age: int, endpoint: str = "", **changes: Any) -> Volume:
     return volume_builders.volume(spec, **changes)
 
 
-def job(path: str, age: int, **changes: Any) -> Job:
-    """Return a job of some age in seconds."""
-    spec = builders.spec(checkpoint=CheckpointSettings(volume="store", path=path))
+def job(path: str, age: int, of: str = "store", **changes: Any) -> Job:
+    """Return a job of some age in seconds, on a volume."""
+    spec = builders.spec(checkpoint=CheckpointSettings(volume=of, path=path))
     made = builders.job(spec, created_at=NOW - age, **changes)
     return Job(**{**vars(made), "uid": f"u-{age}", "name": f"job-{age}"})
 
@@ -62,6 +62,23 @@ def test_the_younger_of_two_jobs_is_refused(path: str) -> None:
 def test_a_checkpoint_is_not_deleted_while_another_job_has_a_part_of_it() -> None:
     older, younger = job("team", 20, deleted=True), job("team/clicks", 10)
     assert job_with_path(older, [older, younger]) is younger
+
+
+def test_a_job_that_has_had_a_driver_keeps_its_path_whatever_its_age() -> None:
+    """Creation times are in whole seconds, and a resource that was restored from a backup is younger."""
+    used, older = job("team", 10, status=builders.ended()), job("team", 20)
+    assert job_with_path(older, [used, older]) is used
+    assert job_with_path(used, [used, older]) is None
+
+
+def test_a_volume_that_was_checked_keeps_its_folder_whatever_its_age() -> None:
+    used, older = volume("a", 10, status=volume_builders.healthy()), volume("a", 20)
+    assert overlapping(older, [used, older]) is used
+    assert overlapping(used, [used, older]) is None
+
+
+def test_jobs_on_different_volumes_may_have_the_same_path() -> None:
+    assert job_with_path(job("team", 10, of="archive"), [job("team", 20)]) is None
 
 
 def test_a_job_without_a_path_has_its_name_as_path() -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
 
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeStatus
+from sluicegate_operator.api.codec import parse, render
 from sluicegate_operator.api.savepoint import SavepointStatus
 from sluicegate_operator.api.streaming_job_status import StreamingJobStatus
 from sluicegate_operator.reconcile.context import Outcome
 from sluicegate_operator.reconcile.pause import PAUSED, reconcile_pause
-from tests.unit.operator.builders import NOW
-from tests.unit.operator.rule_cases import action_names, condition, event_reasons
+from tests.unit.operator.builders import NOW, job, observed
+from tests.unit.operator.rule_cases import action_names, condition, decide, event_reasons
 
 STATUSES = (StreamingJobStatus(), CheckpointVolumeStatus(), SavepointStatus())
 
@@ -62,4 +64,12 @@ def test_resource_is_reconciled_at_once_after_its_pause() -> None:
 
 
 def test_resource_that_is_not_paused_is_reconciled() -> None:
-    assert reconcile_pause(StreamingJobStatus(), 1, NOW, paused=False, deleted=True) is None
+    status = decide(job(), observed()).status
+    assert reconcile_pause(status, 1, NOW, paused=False, deleted=True) is None
+
+
+def test_the_condition_is_the_same_after_the_api_server_has_stored_its_time() -> None:
+    """Otherwise the operator would write it again."""
+    written = reconcile(StreamingJobStatus(), now=NOW + 0.1234).status
+    stored = json.loads(json.dumps(render(written)))
+    assert parse(StreamingJobStatus, stored, "status") == written

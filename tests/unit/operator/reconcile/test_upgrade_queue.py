@@ -139,6 +139,7 @@ def has(kind: str, status: str, reason: str = "X") -> tuple[Condition, ...]:
     [
         (False, {}, True),
         (False, {"conditions": has("VolumeReady", "True")}, True),
+        (False, {"upgrade": None}, False),
         (True, {}, False),
         (False, {"failure_reason": "ConfigInvalid"}, False),
         (False, {"conditions": has("NodeLost", "True")}, False),
@@ -155,6 +156,7 @@ def has(kind: str, status: str, reason: str = "X") -> tuple[Condition, ...]:
     ids=[
         "running",
         "volume ready",
+        "no upgrade",
         "suspended",
         "failed",
         "node lost",
@@ -173,7 +175,7 @@ def test_only_an_upgrade_that_can_go_on_holds_a_slot(
     suspend: object, status: dict[str, Any], counts: object
 ) -> None:
     job_spec = dataclasses.replace(NEW, suspend=bool(suspend))
-    assert is_under_way(job_spec, alive(upgrade=UNDER_WAY, **status)) is counts
+    assert is_under_way(job_spec, alive(**{"upgrade": UNDER_WAY, **status})) is counts
 
 
 def test_an_upgrade_whose_apply_only_driver_is_refused_holds_no_slot() -> None:
@@ -204,5 +206,6 @@ def test_without_a_free_slot_nobody_is_next() -> None:
     assert not next_in_order([("a", "x"), ("b", "y")], {("c", "z"): NOW}, 2)
 
 
-def test_without_a_limit_all_are_next() -> None:
-    assert len(next_in_order([("a", "x")], {("a", "y"): NOW, ("b", "z"): NOW}, 0)) == 2
+def test_without_a_limit_all_are_next_in_the_order_in_which_they_came() -> None:
+    waiting = {("a", "y"): NOW, ("b", "z"): NOW - 5}
+    assert next_in_order([("a", "x")], waiting, 0) == (("b", "z"), ("a", "y"))
