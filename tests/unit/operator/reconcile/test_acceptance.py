@@ -124,14 +124,16 @@ RULES = (
         "nor if another release has recorded the last stable spec with another digest",
         job(
             dataclasses.replace(STABLE, progress_deadline_s=700.0),
-            of_old_release(
-                alive(STABLE), accepted=accepted(STABLE), last_stable_spec=STABLE_OF_ANOTHER_RELEASE
+            alive(
+                STABLE,
+                accepted=accepted(STABLE, spec_hash=STABLE.running_hash()),
+                last_stable_spec=STABLE_OF_ANOTHER_RELEASE,
             ),
             generation=2,
         ),
-        observed(OLD_POD),
+        observed(pod(STABLE)),
         "Running",
-        status={"accepted.spec_hash": OLD_HASH},
+        status={"accepted.spec_hash": STABLE.running_hash()},
     ),
     RuleCase(
         "restoreFrom can be removed without a restart",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from sluicegate_operator.api.codec import parse
@@ -14,9 +16,9 @@ from sluicegate_operator.reconcile import readiness
 from sluicegate_operator.reconcile.actions import CreateSavepoint
 from sluicegate_operator.reconcile.observed import SavepointObserved, SavepointState
 from sluicegate_operator.reconcile.storage_tasks import Dispose, Disposed, Done, Running
-from tests.unit.operator import builders, rollback_builders
+from tests.unit.operator import builders, rollback_builders, volume_builders
 from tests.unit.operator.builders import NOW
-from tests.unit.operator.rule_cases import RuleCase, check
+from tests.unit.operator.rule_cases import RuleCase, check, decide
 from tests.unit.operator.savepoint_builders import (
     FOLDER,
     OWNING,
@@ -196,6 +198,23 @@ FAILED = taking(phase="Failed", folder="", failure_reason="EpochLogBroken", last
 )
 def test_job_sees_the_state_of_a_savepoint(status: SavepointStatus, state: SavepointState) -> None:
     assert readiness.savepoint_state(status) == state
+    deleted = dataclasses.replace(state, deleted=True)
+    assert readiness.savepoint_state(status, deleted=True) == deleted
+
+
+def test_job_sees_what_its_savepoint_waits_for() -> None:
+    waiting = decide(savepoint(), SavepointObserved()).status
+    message = "there is no StreamingJob clicks, and spec.volume is not set"
+    assert readiness.savepoint_state(waiting).message == message
+
+
+@pytest.mark.parametrize(("phase", "usable"), [("Failed", False), ("Deleting", True)])
+def test_epochs_are_applied_on_a_deleted_volume_but_not_on_one_whose_check_fails(
+    phase: str, *, usable: bool
+) -> None:
+    """Both have passed a check before."""
+    status = volume_builders.healthy(phase=phase)
+    assert readiness.usable_for_apply(volume_builders.spec(), status) == usable
 
 
 @pytest.mark.parametrize(
@@ -215,6 +234,7 @@ def test_job_is_restored_from_the_latest_savepoint(
 def test_retention_knows_referenced_savepoints_and_folders_in_progress() -> None:
     assert readiness.referenced_savepoints(ready()) == (f"{FOLDER}/a",)
     assert readiness.folders_in_progress(taking()) == (FOLDER,)
+    assert readiness.folders_in_progress(ready()) == ()
 
 
 def test_savepoint_of_upgrade_is_bound_to_its_job_and_driver() -> None:

@@ -112,6 +112,14 @@ TAKES_OVER = (
         status={"attempt": 3, "standby.state": NONE},
     ),
     RuleCase(
+        "a job without a standby has none after a restart either",
+        job(dataclasses.replace(WITHOUT, restart_nonce=1), ended(WITHOUT)),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        status={"standby": None},
+    ),
+    RuleCase(
         "a deleted job stops its standby although it has no driver",
         job(WITH, status_of(ended), deleted=True),
         observed(waiting(), volume_ready=False),
