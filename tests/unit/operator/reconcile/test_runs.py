@@ -60,6 +60,11 @@ def test_a_run_that_was_skipped_is_listed_as_missed_and_had_no_driver() -> None:
     assert found == (YESTERDAY, *results((NOW - 1800, "Missed", 0, NOW)))
 
 
+def test_the_first_run_is_listed_although_it_was_skipped() -> None:
+    found = decide(job(ON_TIME), observed()).status.runs
+    assert found == results((NOW - 1800, "Missed", 0, NOW))
+
+
 def test_a_run_that_waits_for_its_volume_has_no_driver_yet() -> None:
     before = ended(HOURLY, finished=True, last_schedule_time=NOW - 88200, runs=(YESTERDAY,))
     found = decide(job(HOURLY, before), observed(volume_ready=False)).status.runs
