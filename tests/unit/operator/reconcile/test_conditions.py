@@ -57,7 +57,10 @@ READY = (
     ),
     RuleCase(
         "a job that is deleted with its namespace no longer waits for a driver",
-        job(status=ended(phase="Deleting", startup=NO_NAMESPACE), deleted=True),
+        job(
+            status=ended(phase="Deleting", startup=NO_NAMESPACE, all_epochs_applied=True),
+            deleted=True,
+        ),
         observed(),
         "Deleting",
         ["RemoveFinalizer"],

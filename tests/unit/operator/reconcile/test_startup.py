@@ -281,7 +281,7 @@ def test_job_in_a_namespace_that_is_being_deleted_is_released_without_its_last_e
 
 @pytest.mark.parametrize(
     ("applied", "skipped", "warnings"),
-    [(False, False, ["ApplySkipped"]), (True, False, []), (False, True, [])],
+    [(False, False, ["ApplySkipped"]), (True, False, []), (False, True, ["ApplySkipped"])],
     ids=["an epoch is left", "nothing is left", "a person skips it"],
 )
 def test_a_warning_says_that_such_a_job_left_an_epoch(
