@@ -29,6 +29,13 @@ def test_files_are_created_without_checks_before() -> None:
     assert bucket_settings(S3Config())["performance.flags"] == "create,mkdir"
 
 
+def test_a_store_that_is_out_of_reach_is_tried_again_within_the_timeout_of_an_epoch() -> None:
+    """Hadoop's own times are 30 and 200 seconds."""
+    settings = bucket_settings(S3Config())
+    assert settings["connection.establish.timeout"] == "15s"
+    assert settings["connection.timeout"] == "60s"
+
+
 def test_only_a_custom_ca_needs_the_trusting_client_factory() -> None:
     settings = {"AWS_ENDPOINT": "https://store", "SSL_CERT_FILE": "ca.crt"}
     assert TRUSTING_FACTORY in bucket_settings(S3Config.read(settings)).values()
