@@ -14,7 +14,7 @@ from sluicegate.savepoints.catalog import dispose_savepoint, list_savepoints
 from sluicegate.savepoints.manifest import MANIFEST, TAKING, read_manifest, write_manifest
 from sluicegate.storage.epoch_log import StoredEpochLog, SystemClock
 from sluicegate.storage.object_store import LocalObjectStore, open_store
-from tests.unit.savepoints.builders import restore, take
+from tests.unit.savepoints.builders import restore, take, write
 
 
 def dispose(url: str, *, unfinished: bool = False, force: bool = False) -> int:
@@ -39,19 +39,24 @@ def test_only_the_files_of_a_savepoint_are_deleted(
     assert list(open_store(savepoint.url).names("")) == ["notes"]
 
 
-def test_savepoints_are_listed_by_age_with_incomplete_ones_last(
+def test_savepoints_are_listed_by_age_and_incomplete_ones_after_them(
     parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    urls = {}
-    for created_at_ms in (3, 1, 2):
-        monkeypatch.setattr(SystemClock, "now_ms", staticmethod(lambda at=created_at_ms: at))
-        urls[created_at_ms] = take(parent, folder).url
-    arm("before-manifest=raise")
-    with pytest.raises(FailpointHit):
-        take(parent, folder)
-    listed = list_savepoints(f"{folder}/")
-    assert [s.url for s in listed[:3]] == [urls[1], urls[2], urls[3]]
-    assert listed[3].manifest is None
+    ages = {}
+    for at_ms in (3, 1, 2, 9, 5, 8, 6, 7):
+        monkeypatch.setattr(SystemClock, "now_ms", staticmethod(lambda at=at_ms: at))
+        savepoint = take(parent, folder)
+        ages[savepoint.url] = at_ms
+        if at_ms in (5, 6, 7, 8):
+            (Path(savepoint.url) / MANIFEST).unlink()
+    assert [ages[s.url] for s in list_savepoints(f"{folder}/")] == [1, 2, 3, 9, 5, 6, 7, 8]
+
+
+def test_only_savepoints_directly_in_the_folder_are_listed(parent: str, folder: str) -> None:
+    savepoint = take(parent, folder)
+    take(parent, f"{folder}/of another job")
+    write(Path(folder), "notes/today.txt")
+    assert [s.url for s in list_savepoints(folder)] == [savepoint.url]
 
 
 def test_the_manifest_is_deleted_first(
@@ -160,8 +165,15 @@ def test_an_incomplete_savepoint_is_listed_with_its_age(
         take(parent, folder)
     (incomplete,) = list_savepoints(folder)
     assert incomplete.begun_at_ms == 1_700_000_000_000
-    (Path(incomplete.url) / TAKING).write_bytes(b"{}")  # of an earlier version
-    assert list_savepoints(folder)[0].begun_at_ms == 0
+
+
+@pytest.mark.parametrize("note", [b"", b"{}", b"[]", b'{"begun_at_ms": "today"}'])
+def test_the_age_of_an_incomplete_savepoint_without_a_readable_note_is_unknown(
+    folder: str, note: bytes
+) -> None:
+    write(Path(folder), f"s/{TAKING}", note)
+    (incomplete,) = list_savepoints(folder)
+    assert incomplete.begun_at_ms == 0
 
 
 def test_the_only_savepoint_of_a_sealed_job_is_deleted_only_if_forced(

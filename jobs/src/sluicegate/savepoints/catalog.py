@@ -34,12 +34,18 @@ class Savepoint:
 
 
 def list_savepoints(folder: str) -> list[Savepoint]:
-    """Return the savepoints in a folder, oldest first; incomplete ones come last."""
+    """Return the savepoints in a folder, oldest first, then the incomplete ones, oldest first."""
     folder = folder.rstrip("/")
     names = (name.rpartition("/") for name in open_store(folder).names(""))
     heads = {head for head, _, file in names if file in (MANIFEST, TAKING) and "/" not in head}
     savepoints = [read_savepoint(open_store(f"{folder}/{head}".rstrip("/"))) for head in heads]
-    return sorted(savepoints, key=lambda s: s.manifest.created_at_ms if s.manifest else 1 << 62)
+    return sorted(savepoints, key=_age)
+
+
+def _age(savepoint: Savepoint) -> tuple[bool, int]:
+    if savepoint.manifest is None:
+        return True, savepoint.begun_at_ms
+    return False, savepoint.manifest.created_at_ms
 
 
 def read_savepoint(store: ObjectStore) -> Savepoint:
