@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import pytest
 
 from sluicegate.errors import SavepointRefused
@@ -36,7 +39,7 @@ def test_what_is_recorded_about_drivers_is_not_selected(folder: str) -> None:
 
 def test_an_hdfs_store_needs_the_newest_snapshot_and_the_changes_after_it() -> None:
     state = {f"{STORE}{v}.delta": b"" for v in range(1, 9)}
-    state |= {f"{STORE}{v}.snapshot": b"" for v in (2, 4, 8)}
+    state |= {f"{STORE}{v}.snapshot": b"" for v in (2, 4, 7)}  # the last is of epoch 6
     assert select(LOGS | state, 5) == {f"{STORE}{f}" for f in ("4.snapshot", "5.delta", "6.delta")}
 
 
@@ -54,6 +57,11 @@ def test_a_rocksdb_store_needs_a_snapshot_with_its_files_and_the_changes() -> No
     assert selected == {f"{STORE}{name}" for name in named}
 
 
+def test_a_rocksdb_snapshot_may_have_no_log_files() -> None:
+    state = {f"{STORE}6.zip": snapshot("a.sst"), f"{STORE}SSTs/a.sst": b""}
+    assert select(LOGS | state, 5) == set(state)
+
+
 def test_each_store_of_a_join_is_selected_separately() -> None:
     left, right = f"{STORE}left-keyToNumValues/", f"{STORE}right-keyToNumValues/"
     state = {f"{s}{v}.delta": b"" for s in (left, right) for v in range(1, 9)}
@@ -65,8 +73,8 @@ def test_each_store_of_a_join_is_selected_separately() -> None:
 
 
 def test_sparks_checksums_are_selected_with_their_files() -> None:
-    state = {f"{STORE}{v}.delta{tail}": b"" for v in range(1, 5) for tail in ("", ".crc")}
-    assert select(LOGS | state, 0) == {f"{STORE}1.delta", f"{STORE}1.delta.crc"}
+    state = {f"{STORE}{v}.delta{tail}": b"" for v in range(1, 9) for tail in ("", ".crc")}
+    assert select(LOGS | state, 6) == {name for name in state if "8.delta" not in name}
 
 
 def test_a_missing_change_counts_as_pruned() -> None:
@@ -94,17 +102,35 @@ def test_state_in_format_2_is_rejected() -> None:
         select(files, 5)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"no archive", snapshot("a.sst")[:40]],
-    ids=[
-        "no archive",
-        "cut short",
-    ],  # not by content: a zip file has the time in it, and workers start apart
-)
-def test_a_broken_snapshot_is_rejected(content: bytes) -> None:
+def archive(name: str, content: bytes) -> bytes:
+    """Return a zip file with one file in it."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as files:
+        files.writestr(name, content)
+    return packed.getvalue()
+
+
+BROKEN_SNAPSHOTS = {
+    "no archive": b"no archive",
+    "cut short": snapshot("a.sst")[:40],
+    "no metadata": archive("other", b"v1\n{}"),
+    "no JSON": archive("metadata", b"v1\n{"),
+    "no files": archive("metadata", b"v1\n{}"),
+    "no object": archive("metadata", b"v1\n[]"),
+    "another version": archive("metadata", b'v2\n{"sstFiles": []}'),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN_SNAPSHOTS)
+def test_a_snapshot_that_does_not_list_its_files_is_rejected(how: str) -> None:
+    """A savepoint without them could not be restored."""
     with pytest.raises(SavepointRefused, match="cannot be read"):
-        select(LOGS | {f"{STORE}6.zip": content}, 5)
+        select(LOGS | {f"{STORE}6.zip": BROKEN_SNAPSHOTS[how]}, 5)
+
+
+def test_a_snapshot_that_spark_deletes_before_it_is_read_counts_as_pruned() -> None:
+    with pytest.raises(FilePruned, match=r"6\.zip"):
+        select_files({*LOGS, f"{STORE}6.zip"}, 5, lambda _: None)
 
 
 def test_files_of_the_job_are_selected_but_not_those_of_the_lineage() -> None:

@@ -114,7 +114,7 @@ def _state(
     needed = range(base + 1, version + 1)
     missing = [f"{prefix}{v}" for v in needed if v not in partition.changes]
     if missing:
-        raise FilePruned(f"the changes {', '.join(missing[:3])}")
+        raise FilePruned(f"the change {missing[0]}")
     selected = {partition.changes[v] for v in needed}
     if base:
         snapshot = partition.snapshots[base]
