@@ -138,7 +138,7 @@ def end_unfinished(savepoint: ObjectStore) -> bool:
 def read_manifest(savepoint: ObjectStore) -> Manifest:
     """Return the manifest of a savepoint; raises SavepointInvalid if it is missing or not supported."""
     stored = savepoint.read(MANIFEST)
-    if stored in (None, _DISPOSED):
+    if stored is None or stored == _DISPOSED:
         incomplete = is_unfinished(savepoint)
         raise SavepointInvalid(
             f"{savepoint.url} is {'an incomplete savepoint' if incomplete else 'not a savepoint'}",
@@ -147,7 +147,7 @@ def read_manifest(savepoint: ObjectStore) -> Manifest:
             + ("; delete this one with `dispose --unfinished`" if incomplete else ""),
         )
     try:
-        return _parsed(json.loads(stored or b""))
+        return _parsed(json.loads(stored))
     except (LookupError, TypeError, ValueError) as error:
         raise SavepointInvalid(
             f"the manifest of {savepoint.url} cannot be read: {error}",
