@@ -85,6 +85,22 @@ def test_every_part_is_taken_over_and_no_row_is_written(sink: MemorySink) -> Non
     assert committed(sink.name) == [{"id": 4}]
 
 
+def test_the_marker_of_a_takeover_is_of_the_epoch_after_the_savepoint(sink: MemorySink) -> None:
+    """A driver of the parent that decides this epoch late finds another marker in its place."""
+    applied(sink)
+    take_over_sink(sink)
+    assert marker(sink, 0) == Marker(AT.epoch + 1, "moved.child")
+
+
+def test_a_part_that_the_parent_never_wrote_lacks_no_marker(
+    sink: MemorySink, caplog: pytest.LogCaptureFixture
+) -> None:
+    applied(sink)
+    with caplog.at_level(logging.WARNING):
+        take_over_sink(sink)
+    assert caplog.text == ""
+
+
 def test_a_takeover_can_be_repeated(sink: MemorySink) -> None:
     applied(sink)
     take_over_sink(sink)
@@ -195,6 +211,26 @@ def test_a_sink_that_is_gone_does_not_stop_the_takeover_of_the_next(sink: Memory
     assert successor(marker(sink, 0)) == "child"
 
 
+def with_durable_markers(sink: MemorySink, *, durable: bool) -> Ancestry:
+    binding = replace(bound(sink).binding, durable_markers=durable)
+    return replace(ancestry(sink), sinks={sink.id: binding})
+
+
+def test_a_durable_marker_is_not_read_if_the_sink_has_another(
+    sink: MemorySink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the place of one that has expired, and costs a request."""
+    applied(sink)
+    stored = MemoryPartWriter.marker
+
+    def only_this_one(self: MemoryPartWriter, *, durable: bool = False) -> Marker | None:
+        assert not durable or stored(self) is None
+        return stored(self)
+
+    monkeypatch.setattr(MemoryPartWriter, "marker", only_this_one)
+    take_over_sink(sink, parent=with_durable_markers(sink, durable=True))
+
+
 @pytest.mark.parametrize(("durable", "successor_found"), [(True, True), (False, False)])
 def test_an_expired_marker_is_looked_up_where_the_sink_stores_it_for_good(
     sink: MemorySink,
@@ -213,8 +249,7 @@ def test_an_expired_marker_is_looked_up_where_the_sink_stores_it_for_good(
         return stored(self) if durable else None
 
     monkeypatch.setattr(MemoryPartWriter, "marker", expired)
-    binding = replace(bound(sink).binding, durable_markers=durable)
-    parent = replace(ancestry(sink), sinks={sink.id: binding})
+    parent = with_durable_markers(sink, durable=durable)
     if successor_found:
         with pytest.raises(Fenced, match="taken over by lineage first"):
             take_over_sink(sink, parent=parent)
