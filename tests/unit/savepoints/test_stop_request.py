@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,24 +16,36 @@ from sluicegate.storage.object_store import LocalObjectStore
 DONE = Answer(stopped=True, message="stopped", savepoint="s")
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return the time in seconds, which a test may change."""
-    now = [1000.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    return now
+class Clock:
+    """Takes the place of the module `time`: a pause passes at once."""
+
+    def __init__(self) -> None:
+        self.now_s, self.set_by_s = 1000.0, 0.0
+        self.in_pause: Callable[[], object] = lambda: None
+
+    def time(self) -> float:
+        return self.now_s + self.set_by_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.in_pause()
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Return the clock of requester and driver, which a test may set."""
+    clock = Clock()
+    monkeypatch.setattr(stop_request, "time", clock)
+    return clock
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalObjectStore:
     """Return a checkpoint."""
     return LocalObjectStore(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Poll for an answer without a pause."""
-    monkeypatch.setattr(stop_request, "_POLL_S", 0.0)
 
 
 def test_a_driver_accepts_a_request_and_its_answer_is_returned(store: LocalObjectStore) -> None:
@@ -45,10 +57,48 @@ def test_a_driver_accepts_a_request_and_its_answer_is_returned(store: LocalObjec
     assert list(store.names("")) == []
 
 
-def test_a_driver_keeps_the_request_that_it_accepted(store: LocalObjectStore) -> None:
+def test_a_driver_keeps_the_request_that_it_accepted_when_it_expires(
+    store: LocalObjectStore, clock: Clock
+) -> None:
+    """Its epoch may last longer."""
     request = request_stop(store, "l", valid_s=60)
     inbox = StopRequestInbox(store, "l", 0.0)
-    assert [inbox.poll(), inbox.poll()] == [request, request]
+    assert inbox.poll() == request
+    clock.now_s += 61
+    assert inbox.poll() == request
+
+
+def test_a_requester_waits_for_a_driver_that_accepts_the_request_later(
+    store: LocalObjectStore, clock: Clock
+) -> None:
+    request = request_stop(store, "l", valid_s=60)
+    inbox = StopRequestInbox(store, "l", 0.0)
+
+    def drive() -> None:
+        if clock.now_s == 1030:
+            inbox.poll()
+        elif clock.now_s == 1070:
+            inbox.answer(DONE)
+
+    clock.in_pause = drive
+    assert await_answer(store, request, timeout_s=90) == DONE
+    assert clock.now_s == 1070
+
+
+def test_a_request_that_a_driver_accepts_at_the_last_moment_is_not_withdrawn(
+    tmp_path: Path, clock: Clock
+) -> None:
+    class Store(LocalObjectStore):
+        def create(self, name: str, content: bytes) -> bool:
+            if content == b"withdrawn":
+                assert inbox.poll() is not None
+            return super().create(name, content)
+
+    inbox = StopRequestInbox(LocalObjectStore(tmp_path), "l", 0.0)
+    store = Store(tmp_path)
+    request = request_stop(store, "l", valid_s=5)
+    clock.in_pause = lambda: inbox.answer(DONE)
+    assert await_answer(store, request, timeout_s=90) == DONE
 
 
 def test_a_request_is_accepted_by_one_driver(store: LocalObjectStore) -> None:
@@ -72,9 +122,12 @@ def test_a_request_to_another_lineage_is_ignored(store: LocalObjectStore) -> Non
     assert StopRequestInbox(store, "other", 0.0).poll() is None
 
 
-def test_a_request_that_no_driver_accepts_is_withdrawn(store: LocalObjectStore) -> None:
-    request = request_stop(store, "l", valid_s=0.05)
+def test_a_request_that_no_driver_accepts_is_withdrawn_when_it_expires(
+    store: LocalObjectStore, clock: Clock
+) -> None:
+    request = request_stop(store, "l", valid_s=2)
     assert await_answer(store, request, timeout_s=5) is None
+    assert clock.now_s == 1002
     assert StopRequestInbox(store, "l", 0.0).poll() is None
 
 
@@ -92,11 +145,12 @@ def test_a_withdrawal_that_the_store_confirms_too_late_is_one(tmp_path: Path) ->
 
 
 def test_a_request_does_not_outlive_its_sender_when_the_clock_is_set_back(
-    store: LocalObjectStore, clock: list[float]
+    store: LocalObjectStore, clock: Clock
 ) -> None:
     request = request_stop(store, "l", valid_s=60)
-    clock[0] -= 3600
-    assert await_answer(store, request, timeout_s=0.05) is None
+    clock.set_by_s = -3600
+    assert await_answer(store, request, timeout_s=5) is None
+    assert clock.now_s == 1005
     assert StopRequestInbox(store, "l", 0.0).poll() is None
 
 
@@ -113,12 +167,33 @@ def test_an_accepted_request_is_not_withdrawn(store: LocalObjectStore) -> None:
         await_answer(store, request, timeout_s=1.0)
 
 
-def test_the_store_is_polled_no_more_often_than_allowed(store: LocalObjectStore) -> None:
-    inbox = StopRequestInbox(store, "l", 3600.0)
+def test_a_driver_looks_for_requests_at_an_interval(store: LocalObjectStore, clock: Clock) -> None:
+    inbox = StopRequestInbox(store, "l", 10.0)
+    assert inbox.poll() is None
+    request = request_stop(store, "l", valid_s=60)
+    clock.now_s += 9
+    assert inbox.poll() is None
+    clock.now_s += 1
+    assert inbox.poll() == request
+
+
+def test_a_driver_whose_query_has_ended_looks_for_requests_at_once(store: LocalObjectStore) -> None:
+    inbox = StopRequestInbox(store, "l", 10.0)
     assert inbox.poll() is None
     request = request_stop(store, "l", valid_s=60)
     assert inbox.poll() is None
     assert inbox.poll(now=True) == request
+
+
+def test_a_request_that_is_withdrawn_while_a_driver_reads_it_is_ignored(tmp_path: Path) -> None:
+    class Store(LocalObjectStore):
+        def names(self, prefix: str) -> Iterator[str]:
+            yield "requests/stop-l-0"  # before the others
+            yield from super().names(prefix)
+
+    store = Store(tmp_path)
+    request = request_stop(store, "l", valid_s=60)
+    assert StopRequestInbox(store, "l", 0.0).poll() == request
 
 
 def test_an_unavailable_store_stops_no_job(
@@ -173,26 +248,22 @@ def test_a_driver_without_an_accepted_request_answers_nothing(store: LocalObject
     assert sorted(store.names("")) == before
 
 
-def test_a_request_is_valid_for_the_given_seconds(
-    store: LocalObjectStore, clock: list[float]
-) -> None:
+def test_a_request_is_valid_for_the_given_seconds(store: LocalObjectStore, clock: Clock) -> None:
     request = request_stop(store, "l", valid_s=60)
     assert request.until_ms == 1_060_000
-    clock[0] = 1060.001
+    clock.now_s = 1060.001
     assert StopRequestInbox(store, "l", 0.0).poll() is None
-    clock[0] = 1060.0
+    clock.now_s = 1060.0
     assert StopRequestInbox(store, "l", 0.0).poll() == request
 
 
-def test_an_expired_request_is_deleted_an_hour_later(
-    store: LocalObjectStore, clock: list[float]
-) -> None:
+def test_an_expired_request_is_deleted_an_hour_later(store: LocalObjectStore, clock: Clock) -> None:
     """Its requester may still wait for the answer before."""
     request = request_stop(store, "l", valid_s=0)
-    clock[0] += 3600
+    clock.now_s += 3600
     StopRequestInbox(store, "l", 0.0).clean_up()
     assert list(store.names("")) == [request.name]
-    clock[0] += 1
+    clock.now_s += 1
     StopRequestInbox(store, "l", 0.0).clean_up()
     assert list(store.names("")) == []
 

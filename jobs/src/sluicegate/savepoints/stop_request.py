@@ -132,7 +132,7 @@ def request_stop(
 ) -> StopRequest:
     """Create a `StopRequest` that a driver may accept for `valid_s` seconds."""
     until_ms = int((time.time() + valid_s) * 1000)
-    request = StopRequest(uuid.uuid4().hex[:12], lineage, until_ms, savepoint)
+    request = StopRequest(uuid.uuid4().hex, lineage, until_ms, savepoint)
     checkpoint.create(request.name, json.dumps(asdict(request)).encode())
     return request
 
