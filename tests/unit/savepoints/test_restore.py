@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sluicegate import failpoints
 from sluicegate.errors import CheckpointOfAnotherJob, SavepointInvalid, SavepointRefused
 from sluicegate.failpoints import FailpointHit, arm
 from sluicegate.savepoints import copy
@@ -134,7 +137,43 @@ def test_a_sealed_savepoint_moves_once_and_branches_on_request(
     assert restore(savepoint.url, str(tmp_path / "moved")).moved
     with pytest.raises(SavepointRefused, match="was moved already: it was restored into"):
         restore(savepoint.url, str(tmp_path / "again"))
+    assert not (tmp_path / "again").exists()
     assert not restore(savepoint.url, str(tmp_path / "branch"), branch=True).moved
+
+
+def test_of_two_moves_at_the_same_time_one_succeeds(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    """The other copies its files meanwhile, and no job starts on them."""
+    savepoint = take(parent, folder, seal=True).url
+    first, other = str(tmp_path / "first"), str(tmp_path / "other")
+
+    def move() -> None:
+        arm("")
+        assert restore(savepoint, first).moved
+
+    failpoints.hook("move", move)
+    arm("restore-copying=move")
+    with pytest.raises(SavepointRefused, match=f"it was restored into {first}"):
+        restore(savepoint, other)
+    with pytest.raises(CheckpointOfAnotherJob, match="is incomplete"):
+        claim_lineage(open_store(other), "j")
+
+
+@pytest.mark.parametrize("same_sinks", [False, True])
+def test_the_last_attempt_of_a_restore_says_whether_a_branch_may_use_the_same_sinks(
+    parent: str,
+    folder: str,
+    tmp_path: Path,
+    same_sinks: bool,  # noqa: FBT001
+) -> None:
+    savepoint, new = take(parent, folder).url, str(tmp_path / "new")
+    arm("restore-copying=raise")
+    with pytest.raises(FailpointHit):
+        restore(savepoint, new, same_sinks=not same_sinks)
+    arm("")
+    assert restore(savepoint, new, same_sinks=same_sinks).same_sinks is same_sinks
+    assert claim_lineage(open_store(new), "j").same_sinks is same_sinks
 
 
 def test_a_restored_job_that_has_not_run_cannot_be_saved(
@@ -148,7 +187,7 @@ def test_a_restored_job_that_has_not_run_cannot_be_saved(
 def test_a_restore_that_is_killed_before_its_last_step_is_finished_by_the_next(
     parent: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is copied again: the job may have started meanwhile."""
+    """Nothing is copied or changed: the job may have started meanwhile."""
     savepoint, new = take(parent, folder, seal=True).url, tmp_path / "new"
     delete = LocalObjectStore.delete
 
@@ -162,24 +201,50 @@ def test_a_restore_that_is_killed_before_its_last_step_is_finished_by_the_next(
         with pytest.raises(KeyboardInterrupt):
             restore(savepoint, str(new))
     (new / "offsets/4").write_bytes(b"of the job")
-    restored = restore(savepoint, str(new))
+    restored = restore(savepoint, str(new), same_sinks=True)
     assert restored == read_lineage(open_store(str(new)))
+    assert not restored.same_sinks
     assert (new / "offsets/4").read_bytes() == b"of the job"
     assert not (new / RESTORING).exists()
 
 
-def test_a_restore_fails_if_a_job_was_started_on_the_checkpoint_meanwhile(
-    parent: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The savepoint can still be restored elsewhere."""
-    savepoint, new = take(parent, folder, seal=True).url, str(tmp_path / "new")
+@contextmanager
+def job_started_during_a_restore_into(checkpoint: str) -> Iterator[None]:
+    """Start a job on the checkpoint once the files of a savepoint are copied."""
 
-    def started(*given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
+    def copied_and_started(*given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
         copy.copy_verified(*given, **named)
-        create_lineage(open_store(new), Lineage("of a driver", "j"))
+        create_lineage(open_store(checkpoint), Lineage("of a driver", "j"))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(savepoints_restore, "copy_verified", started)
-        with pytest.raises(SavepointRefused, match="a job was started on"):
-            restore(savepoint, new)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(savepoints_restore, "copy_verified", copied_and_started)
+        yield
+
+
+def test_a_restore_fails_if_a_job_was_started_on_the_checkpoint_meanwhile(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    """The savepoint can still be restored elsewhere, but not there."""
+    savepoint, new = take(parent, folder, seal=True).url, str(tmp_path / "new")
+    with (
+        job_started_during_a_restore_into(new),
+        pytest.raises(SavepointRefused, match="a job was started on"),
+    ):
+        restore(savepoint, new)
+    with pytest.raises(SavepointRefused, match="is not empty"):
+        restore(savepoint, new)
     assert restore(savepoint, str(tmp_path / "another")).moved
+
+
+def test_a_branch_that_fails_does_not_let_the_job_move_again(
+    parent: str, folder: str, tmp_path: Path
+) -> None:
+    savepoint, branch = take(parent, folder, seal=True).url, str(tmp_path / "branch")
+    restore(savepoint, str(tmp_path / "moved"))
+    with (
+        job_started_during_a_restore_into(branch),
+        pytest.raises(SavepointRefused, match="a job was started on"),
+    ):
+        restore(savepoint, branch, branch=True)
+    with pytest.raises(SavepointRefused, match="was moved already"):
+        restore(savepoint, str(tmp_path / "again"))

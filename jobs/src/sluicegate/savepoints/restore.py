@@ -96,7 +96,6 @@ def _begin_or_resume(
         first_epoch=manifest.epoch + 1,
         parent=manifest.ancestry.lineage,
         moved=moves,
-        same_sinks=same_sinks,
     )
     if checkpoint.read(RESTORING) is None and any(True for _ in checkpoint.names("")):
         raise _not_empty(checkpoint)
