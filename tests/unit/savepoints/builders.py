@@ -42,14 +42,16 @@ def snapshot(*ssts: str, logs: tuple[str, ...] = ()) -> bytes:
     return content.getvalue()
 
 
-def record(epoch: int, lineage: str, *, overlapped: bool = False) -> EpochRecord:
+def record(
+    epoch: int, lineage: str, *, overlapped: bool = False, delivery: str = "exactly-once"
+) -> EpochRecord:
     """Return the decision of an epoch: ten rows for one part of a sink in memory."""
     return EpochRecord(
         lineage=lineage,
         job="j",
         epoch=epoch,
         attempt=f"a{epoch}",
-        delivery="exactly-once",
+        delivery=delivery,
         offsets_digest=hashlib.sha256(offsets(epoch)).hexdigest(),
         sinks={SINK: SinkBinding("memory", "store t", 1, f"{lineage}/{SINK}")},
         prev={SINK: {0: Marker(epoch - 1, f"a{epoch - 1}")}} if epoch else {},
@@ -63,15 +65,24 @@ def offsets(epoch: int) -> bytes:
     return f"v1\n{{}}\n{epoch}".encode()
 
 
-def run_epoch(root: Path, epoch: int, *, committed: bool = True, overlapped: bool = False) -> None:
+def run_epoch(
+    root: Path,
+    epoch: int,
+    *,
+    job: str = "j",
+    committed: bool = True,
+    overlapped: bool = False,
+    delivery: str = "exactly-once",
+) -> None:
     """Write the files of one epoch, with the hdfs-backed state store."""
     store = LocalObjectStore(root)
-    lineage = claim_lineage(store, "j").id
+    lineage = claim_lineage(store, job).id
     write(root, "metadata", b'{"id":"parent"}')
     write(root, f"offsets/{epoch}", offsets(epoch))
     write(root, f"sources/0/{epoch}")
     write(root, f"{STORE}{epoch + 1}.delta", f"delta {epoch + 1}".encode())
-    StoredEpochLog(store).create(record(epoch, lineage, overlapped=overlapped))
+    decided = record(epoch, lineage, overlapped=overlapped, delivery=delivery)
+    StoredEpochLog(store).create(decided)
     if committed:
         write(root, f"commits/{epoch}")
 

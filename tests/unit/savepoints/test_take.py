@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,13 +13,17 @@ from sluicegate import failpoints
 from sluicegate.errors import (
     EpochUnfinished,
     OffsetLogDiverged,
+    SavepointFailed,
     SavepointRefused,
+    StoreUnavailable,
 )
 from sluicegate.failpoints import FailpointHit, arm
 from sluicegate.protocol.markers import Marker
+from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.savepoints import copy
 from sluicegate.savepoints import take as savepoints_take
 from sluicegate.savepoints.catalog import Savepoint, list_savepoints
+from sluicegate.savepoints.manifest import TAKING, end_unfinished
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import LocalObjectStore, open_store
 from tests.unit.savepoints.builders import (
@@ -28,6 +34,7 @@ from tests.unit.savepoints.builders import (
     restore,
     run_epoch,
     take,
+    write,
 )
 
 
@@ -36,11 +43,13 @@ def epoch_of(savepoint: Savepoint) -> int:
     return savepoint.manifest.epoch
 
 
-# --- taking ----------------------------------------------------------------------------------------
-
-
 def test_a_savepoint_contains_the_newest_completed_epoch(parent: str, folder: str) -> None:
     run_epoch(Path(parent), 5, committed=False)
+    assert epoch_of(take(parent, folder)) == 4
+
+
+def test_a_file_whose_name_is_no_epoch_is_no_commit(parent: str, folder: str) -> None:
+    write(Path(parent), "commits/9.tmp")
     assert epoch_of(take(parent, folder)) == 4
 
 
@@ -88,6 +97,19 @@ def test_a_file_pruned_meanwhile_restarts_with_a_newer_epoch(
     savepoint = take(parent, folder)
     assert epoch_of(savepoint) == 5
     assert [s.url for s in list_savepoints(folder)] == [savepoint.url]
+
+
+def test_spark_has_time_to_complete_an_epoch_between_two_attempts(
+    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (Path(parent) / STORE / "3.delta").unlink()
+
+    def complete(_seconds: float) -> None:
+        run_epoch(Path(parent), 5)
+        write(Path(parent), f"{STORE}6.snapshot")
+
+    monkeypatch.setattr(savepoints_take, "time", SimpleNamespace(sleep=complete))
+    assert epoch_of(take(parent, folder)) == 5
 
 
 def test_a_file_that_stays_missing_fails_and_leaves_nothing(
@@ -157,7 +179,41 @@ def test_a_folder_inside_the_checkpoint_is_rejected(
         take(parent, spelling.format(parent))
 
 
+def test_a_savepoint_is_named_after_its_job_and_epoch(tmp_path: Path, folder: str) -> None:
+    """A character that could change the meaning of an address is replaced."""
+    run_epoch(tmp_path / "parent", 0, job="../j 1")
+    url = take(str(tmp_path / "parent"), folder).url
+    assert re.fullmatch(r"\.\.-j-1-0-[0-9a-f]{8}", url.removeprefix(f"{folder}/"))
+
+
+def test_a_copy_that_cannot_be_deleted_after_an_error_is_listed_as_incomplete(
+    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it can be disposed of, and the error is raised, not that of the deletion."""
+    (Path(parent) / "offsets/4").write_bytes(offsets(9))
+    delete = LocalObjectStore.delete
+
+    def unavailable(self: LocalObjectStore, name: str) -> None:
+        if name != TAKING:
+            raise StoreUnavailable(name)
+        delete(self, name)
+
+    monkeypatch.setattr(LocalObjectStore, "delete", unavailable)
+    with pytest.raises(OffsetLogDiverged):
+        take(parent, folder)
+    assert [s.manifest for s in list_savepoints(folder)] == [None]
+
+
+def test_the_manifest_says_how_the_parent_delivered(tmp_path: Path, folder: str) -> None:
+    run_epoch(tmp_path / "parent", 0, delivery="at-least-once")
+    manifest = take(str(tmp_path / "parent"), folder).manifest
+    assert manifest is not None
+    assert manifest.ancestry.delivery == "at-least-once"
+
+
 def test_the_manifest_has_the_marker_and_the_rows_of_every_sink(parent: str, folder: str) -> None:
+    """As of its epoch, although the next one is decided."""
+    run_epoch(Path(parent), 5, committed=False)
     manifest = take(parent, folder).manifest
     assert manifest is not None
     assert manifest.ancestry.chain == {SINK: {0: Marker(4, "a4")}}
@@ -201,6 +257,20 @@ def test_rows_are_unknown_if_the_oldest_records_are_pruned(parent: str, folder: 
     assert manifest.ancestry.rows is None
 
 
+def test_rows_are_unknown_if_a_record_is_pruned_while_they_are_counted(
+    parent: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = StoredEpochLog.read_any
+
+    def pruned(self: StoredEpochLog, epoch: int) -> Seal | EpochRecord | None:
+        return None if epoch == 1 else read(self, epoch)
+
+    monkeypatch.setattr(StoredEpochLog, "read_any", pruned)
+    manifest = take(parent, folder).manifest
+    assert manifest is not None
+    assert manifest.ancestry.rows is None
+
+
 # --- sealing ---------------------------------------------------------------------------------------
 
 
@@ -219,6 +289,35 @@ def test_a_lineage_with_an_unapplied_epoch_is_not_sealed(parent: str, folder: st
         take(parent, folder, seal=True)
     assert StoredEpochLog(open_store(parent)).seal() is None
     assert list_savepoints(folder) == []
+
+
+def test_a_lineage_that_cannot_be_sealed_is_refused_before_a_file_is_copied(
+    parent: str, folder: str
+) -> None:
+    run_epoch(Path(parent), 5, committed=False)
+    arm("savepoint-copying=raise")
+    with pytest.raises(EpochUnfinished):
+        take(parent, folder, seal=True)
+
+
+def test_the_commit_of_a_sealed_epoch_is_not_saved(parent: str, folder: str) -> None:
+    """The seal stands in the place of its decision."""
+    take(parent, folder, seal=True)
+    write(Path(parent), "commits/5")
+    write(Path(parent), "offsets/5")
+    assert epoch_of(take(parent, folder)) == 4
+
+
+def test_a_take_deletes_its_copy_if_a_disposal_of_it_was_killed(parent: str, folder: str) -> None:
+    def begin_to_dispose() -> None:
+        (unfinished,) = list_savepoints(folder)
+        assert end_unfinished(open_store(unfinished.url))
+
+    failpoints.hook("dispose", begin_to_dispose)
+    arm("before-manifest=dispose")
+    with pytest.raises(SavepointFailed):
+        take(parent, folder)
+    assert list(open_store(folder).names("")) == []
 
 
 def test_a_crash_after_the_seal_is_recovered_by_the_next_attempt(parent: str, folder: str) -> None:

@@ -179,9 +179,9 @@ def _newest_applied(
     committed = {int(number) for number in numbers if number.isdecimal()}
     for epoch in sorted(committed & decided, reverse=True):
         record = epoch_log.read_any(epoch)
-        if record is None or isinstance(record, Seal):
-            continue
-        if not record.overlapped or epoch + 1 in decided or epoch_log.is_marked_applied(epoch):
+        if isinstance(record, EpochRecord) and (
+            not record.overlapped or epoch + 1 in decided or epoch_log.is_marked_applied(epoch)
+        ):
             return record
     raise _refused(
         f"job {lineage.job} has completed no epoch on this checkpoint yet",
@@ -190,11 +190,7 @@ def _newest_applied(
 
 
 def _files(checkpoint: ObjectStore, record: EpochRecord) -> dict[str, str]:
-    try:
-        names = list(checkpoint.names(""))
-    except FileNotFoundError as error:  # a folder was deleted while it was listed
-        raise FilePruned(str(error)) from error
-    selected = select_files(names, record.epoch, checkpoint.read)
+    selected = select_files(checkpoint.names(""), record.epoch, checkpoint.read)
     # the record is for people and for later tools; a restored lineage begins a chain of its own
     return {name: name for name in selected} | {"parent/epoch": f"epochs/{record.epoch}"}
 
@@ -248,7 +244,7 @@ def _clean_up(savepoint: ObjectStore) -> None:
         for name in [n for n in savepoint.names("") if n != TAKING]:
             savepoint.delete(name)
         savepoint.delete(TAKING)
-    except (StoreUnavailable, OSError) as error:
+    except StoreUnavailable as error:
         log.warning("%s: cannot delete an incomplete copy: %s", savepoint.url, error)
 
 
