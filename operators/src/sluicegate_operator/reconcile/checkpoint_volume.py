@@ -212,36 +212,57 @@ def _run_when_due(context: VolumeContext, task: Task, due: float, timeout_s: flo
 
 
 def _record_maintenance(context: VolumeContext) -> None:
-    _record_failures(context, Measure, _MEASURING_FAILED)
-    _record_failures(context, Prune, _PRUNING_FAILED)
-    for _, state in context.tasks_of(Measure):
-        if isinstance(state, Done) and ended_after(state.at, context.status.measured_time):
-            found = state.result
-            context.set(bytes=found.bytes, objects=found.objects, measured_time=round(state.at, 3))
-            if found.last_epoch_time is not None:
-                context.set(last_epoch_time=round(found.last_epoch_time, 3))
-            _set_healthy(context, state.at, unless=_PRUNING_FAILED)
-    for _, state in context.tasks_of(Prune):
-        if isinstance(state, Done) and ended_after(state.at, context.status.pruned_time):
-            context.set(pruned_time=round(state.at, 3))
-            _set_healthy(context, state.at, unless=_MEASURING_FAILED)
-            deleted: Pruned = state.result
-            if deleted.savepoints or deleted.unfinished:
-                context.emit_event(
-                    "Pruned",
-                    f"deleted {deleted.savepoints} savepoints beyond the retention and "
-                    f"{deleted.unfinished} unfinished ones",
-                )
+    """Record what ended, in the order in which it did."""
+    ended = [
+        (state, kind)
+        for kind in (Measure, Prune)
+        for _, state in context.tasks_of(kind)
+        if isinstance(state, Done | FailedTask)
+    ]
+    for state, kind in sorted(ended, key=lambda one: one[0].at):
+        if isinstance(state, FailedTask):
+            _record_maintenance_failure(context, kind, state)
+        elif kind is Measure:
+            _record_measured(context, state)
+        else:
+            _record_pruned(context, state)
 
 
-def _record_failures(context: VolumeContext, kind: type[Task], reason: str) -> None:
-    for _, state in context.tasks_of(kind):
-        failed = context.status.maintenance_failed_time
-        if isinstance(state, FailedTask) and ended_after(state.at, failed):
-            context.set(maintenance_failed_time=round(state.at, 3))
-            # only a pruning ends a failure of pruning
-            if kind is Prune or context.condition_reason("Maintenance") != _PRUNING_FAILED:
-                context.set_condition("Maintenance", reason, state.summary, holds=False)
+def _record_maintenance_failure(
+    context: VolumeContext, kind: type[Task], failed: FailedTask
+) -> None:
+    if not ended_after(failed.at, context.status.maintenance_failed_time):
+        return
+    context.set(maintenance_failed_time=round(failed.at, 3))
+    # only a pruning ends a failure of pruning
+    if kind is Prune:
+        context.set_condition("Maintenance", _PRUNING_FAILED, failed.summary, holds=False)
+    elif context.condition_reason("Maintenance") != _PRUNING_FAILED:
+        context.set_condition("Maintenance", _MEASURING_FAILED, failed.summary, holds=False)
+
+
+def _record_measured(context: VolumeContext, done: Done) -> None:
+    if not ended_after(done.at, context.status.measured_time):
+        return
+    found = done.result
+    context.set(bytes=found.bytes, objects=found.objects, measured_time=round(done.at, 3))
+    if found.last_epoch_time is not None:
+        context.set(last_epoch_time=round(found.last_epoch_time, 3))
+    _set_healthy(context, done.at, unless=_PRUNING_FAILED)
+
+
+def _record_pruned(context: VolumeContext, done: Done) -> None:
+    if not ended_after(done.at, context.status.pruned_time):
+        return
+    context.set(pruned_time=round(done.at, 3))
+    _set_healthy(context, done.at, unless=_MEASURING_FAILED)
+    deleted: Pruned = done.result
+    if deleted.savepoints or deleted.unfinished:
+        context.emit_event(
+            "Pruned",
+            f"deleted {deleted.savepoints} savepoints beyond the retention and "
+            f"{deleted.unfinished} unfinished ones",
+        )
 
 
 def _set_healthy(context: VolumeContext, at: float, *, unless: str) -> None:

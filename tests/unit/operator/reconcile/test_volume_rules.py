@@ -120,7 +120,7 @@ MAINTENANCE = (
         "Ready",
         ["ForgetTask", "ForgetTask"],
         status={"maintenance_failed_time": NOW},
-        conditions={"Maintenance": ("False", "MeasuringFailed")},
+        conditions={"Maintenance": ("False", "PruningFailed")},
         requeue_in=300,
     ),
     RuleCase(
@@ -163,6 +163,17 @@ MAINTENANCE = (
         ["ForgetTask"],
         status={"maintenance_failed_time": NOW},
         conditions={"Maintenance": ("False", "PruningFailed")},
+    ),
+    RuleCase(
+        "a pruning ends a failure of pruning, also if a measurement failed after it",
+        volume(status=maintained("False", "PruningFailed")),
+        observed(
+            tasks={PRUNE: Done(NOW - 10, Pruned(0, 0, 0)), Measure(URL): failed_state(at=NOW - 5)}
+        ),
+        "Ready",
+        ["ForgetTask", "ForgetTask"],
+        status={"pruned_time": NOW - 10, "maintenance_failed_time": NOW - 5},
+        conditions={"Maintenance": ("False", "MeasuringFailed")},
     ),
     RuleCase(
         "a pruning ends a failure of pruning",
