@@ -117,8 +117,8 @@ def compare_marker(found: Marker | None, *, this: Marker, prev: Marker, where: s
             what,
             data="the sink lost epochs that were applied, by a failover or a restored backup",
             do="restore a state of the sink that has these epochs, or start a new lineage into an empty sink. "
-            "Only MySQL gets them again from the epoch log, as long as that has their records: a topic of "
-            "Kafka may have kept later epochs",
+            "Only MySQL can be repaired from the epoch log, while that has their records: a topic of Kafka "
+            "may have kept later epochs",
         )
     raise MarkerMismatch(
         what,

@@ -85,8 +85,8 @@ def bucket_settings(config: S3Config) -> dict[str, str]:
         # checkpoint files are small; a disk buffer would be an additional file for each
         "fast.upload.buffer": "bytebuffer",
         "create.conditional.enabled": "true",
-        # a store that comes back with another address, or whose node is lost, is tried again after these
-        # times; the first cannot be shorter, and 200 s for an answer is longer than an epoch may take
+        # how long a store is waited for whose pod has another address, or whose node is lost. Hadoop
+        # allows no less than 15 s, and its own 200 s for an answer are more than an epoch may take
         "connection.establish.timeout": "15s",
         "connection.timeout": "60s",
         "path.style.access": "false" if config.virtual_hosts else "true",

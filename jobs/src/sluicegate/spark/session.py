@@ -54,8 +54,8 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
 _JAVA_OPTIONS = (
     # a JVM without memory loses threads one by one; a process that has ended is replaced
     "-XX:+ExitOnOutOfMemoryError "
-    # seconds; by default 30 and 10: so long a JVM would connect to the former address of a pod
-    "-Dsun.net.inetaddr.ttl=5 -Dsun.net.inetaddr.negative.ttl=1"
+    # in seconds; with the default of 30 a JVM keeps connecting to the former address of a pod
+    "-Dsun.net.inetaddr.ttl=5"
 )
 
 _STATIC_SETTINGS: Mapping[str, str] = {

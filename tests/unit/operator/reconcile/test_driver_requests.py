@@ -62,7 +62,7 @@ REQUESTS = (
         {"spec_hash": NEW.running_hash()},
     ),
     RuleCase(
-        "a request of which the status does not say the time counts as one of now",
+        "a request without a time in the status counts as one of now",
         job(status=with_driver(requested(), request_time=None)),
         observed(),
         "Starting",

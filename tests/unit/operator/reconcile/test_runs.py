@@ -91,7 +91,7 @@ def test_the_end_of_a_run_is_listed(
 
 
 @pytest.mark.parametrize(("code", "result"), [(0, "Finished"), (64, "Failed")])
-def test_the_end_of_a_run_is_listed_if_the_next_one_is_due_by_then(code: int, result: str) -> None:
+def test_the_end_of_a_run_is_listed_although_the_next_one_is_due(code: int, result: str) -> None:
     runs = results((NOW - 3600, "Running", 1, None))
     status = alive(HOURLY, last_schedule_time=NOW - 3600, runs=runs)
     found = decide(job(HOURLY, status), observed(dead(code, HOURLY))).status.runs

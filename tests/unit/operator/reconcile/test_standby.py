@@ -266,7 +266,7 @@ CASES = [
         requeue_in=10,
     ),
     RuleCase(
-        "a request for a standby of which the status does not say the time counts as one of now",
+        "a request for a standby without a time in the status counts as one of now",
         job(WITH, status_of(standby=standby(REQUESTED, uid="", request_time=None))),
         observed(driver()),
         "Running",

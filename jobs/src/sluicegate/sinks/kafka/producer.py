@@ -1,7 +1,7 @@
 """A producer that holds a transactional id: its settings and its transactions.
 
-A `TransactionalProducer` runs one transaction after another until the first error, or the first lost
-connection, and is then discarded: librdkafka does not implement KIP-890, so after a timeout or an
+A `TransactionalProducer` runs one transaction after another until the first error, or the first failed
+connect, and is then discarded: librdkafka does not implement KIP-890, so after a timeout or an
 ambiguous reply only a new `init_transactions` and the marker show what was committed.
 """
 
@@ -124,8 +124,9 @@ class ClientLog:
         self.forgot_leader = False
 
     def log(self, level: int, form: str, *arguments: object) -> None:
-        """Log a line; the first argument is librdkafka's name for its kind."""
-        self.forgot_leader |= arguments[:1] == ("METADATAUPDATE",)
+        """Log a line. The arguments are librdkafka's name for its kind, the client's name, and the text."""
+        kind, text = str(arguments[0]), str(arguments[-1])
+        self.forgot_leader |= kind == "METADATAUPDATE" and "new leader-1 " in text
         RDKAFKA_LOG.log(level, form, *arguments)
 
 
@@ -151,7 +152,7 @@ class TransactionalProducer:
         self._lost_connection |= errors.is_silence(error.name())
 
     def must_be_replaced(self) -> bool:
-        """Return whether a connection failed since the init, or a leader is forgotten.
+        """Return whether a connect failed since the init, or librdkafka has forgotten a leader.
 
         The next transaction could then hang, see `_bounded` and `ClientLog`. A new producer costs a few
         tens of milliseconds.
@@ -169,7 +170,7 @@ class TransactionalProducer:
         self._producer.list_topics(MARKERS_TOPIC, timeout=deadline.left())
         _bounded(self._producer.init_transactions, deadline.left())
         self._serve(self._producer.poll, 0)
-        self._lost_connection = False  # what failed before an init does no harm
+        self._lost_connection = False  # errors from before the init affect no later transaction
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -213,7 +214,7 @@ class TransactionalProducer:
 
         Raises:
             Undelivered: a record was not delivered; librdkafka's `flush` does not report it.
-            KafkaException: the deadline has passed.
+            KafkaException: the deadline has passed, or librdkafka will never send a record.
         """
         left = len(self._producer)
         while left and not deadline.passed():
@@ -252,7 +253,7 @@ class TransactionalProducer:
             raise Undelivered(error, self._undelivered)
         if self._client_log.forgot_leader:
             reason = "librdkafka has forgotten the leader of a partition (its issue 5430)"
-            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
+            raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, reason))
 
     def send_marker(self, reader: MarkerReader, marker: Marker, deadline: Deadline) -> None:
         """Add the marker to the open transaction."""

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pymysql
+from pymysql.constants import CR
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate.sinks.mysql import errors as mysql_errors
@@ -237,7 +238,11 @@ def _open_socket(address: Address, timeout_s: float) -> socket.socket:
     A lost node, or the former address of a pod, sends no reset: without these options a read would wait
     for its whole timeout.
     """
-    opened = socket.create_connection((address.host, address.port), timeout_s)
+    try:
+        opened = socket.create_connection((address.host, address.port), timeout_s)
+    except OSError as error:
+        refused = f"Can't connect to MySQL server on {address.host!r} ({error})"
+        raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, refused) from error
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
