@@ -19,6 +19,7 @@ from sluicegate.storage.object_access import PIECE_BYTES
 from sluicegate.storage.object_store import (
     LocalObjectStore,
     ObjectStore,
+    absolute,
     open_store,
 )
 from sluicegate.storage.s3_object_store import S3ObjectStore
@@ -141,6 +142,35 @@ def test_a_name_that_leaves_the_store_is_refused(name: str, tmp_path: Path) -> N
 def test_an_address_that_clients_read_differently_is_refused(url: str) -> None:
     with pytest.raises(SettingsInvalid):
         open_store(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "spelling"),
+    [
+        ("s3a://b/shop/orders/", "s3://b/shop/orders"),
+        ("s3://b/", "s3://b"),
+        ("/shop/../orders/", "/orders"),
+        ("file:///shop/../orders/", "/orders"),
+    ],
+)
+def test_an_address_has_one_spelling(url: str, spelling: str) -> None:
+    """By it a savepoint inside its own checkpoint, and a job that was moved elsewhere, are noticed."""
+    assert absolute(url) == absolute(spelling) == spelling
+
+
+def test_a_relative_path_means_the_same_in_another_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sluicegate stop` sends the folder of a savepoint to a driver that runs elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    assert absolute("savepoints/") == str(tmp_path / "savepoints")
+
+
+@pytest.mark.parametrize("url", ["ftp://host/a/", "file:///a#b", "file:///a?b"])
+def test_an_address_that_cannot_be_opened_cannot_be_opened_in_its_one_spelling(url: str) -> None:
+    """Otherwise `sluicegate stop` would write the savepoint into another folder."""
+    with pytest.raises(SettingsInvalid, match="unknown scheme"):
+        open_store(absolute(url))
 
 
 # --- large objects in pieces ------------------------------------------------------------------------

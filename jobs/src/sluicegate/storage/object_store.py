@@ -90,16 +90,23 @@ def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
     """
     if is_s3(url):
         return open_s3(url, retry_timeout_s=retry_timeout_s)
+    path = _local_path(url)
+    if path is None:
+        raise SettingsInvalid(
+            f"the address {url} has an unknown scheme, a '?' or a '#'",
+            data="nothing was started",
+            do="use a path, file:///path or s3://bucket/prefix",
+        )
+    return LocalObjectStore(path, url)
+
+
+def _local_path(url: str) -> Path | None:
+    """Return the folder that a path or `file://…` names, None for any other address."""
     parts = urlsplit(url)
     if not parts.scheme:
-        return LocalObjectStore(Path(url), url)
-    if parts.scheme == "file" and not parts.query and not parts.fragment:
-        return LocalObjectStore(Path(parts.path), url)
-    raise SettingsInvalid(
-        f"the address {url} has an unknown scheme, a '?' or a '#'",
-        data="nothing was started",
-        do="use a path, file:///path or s3://bucket/prefix",
-    )
+        return Path(url)
+    is_file = parts.scheme == "file" and not parts.query and not parts.fragment
+    return Path(parts.path) if is_file else None
 
 
 def create_and_read(store: ObjectStore, name: str, content: bytes) -> bytes:
@@ -123,9 +130,8 @@ def absolute(url: str) -> str:
     """Return the address of a store in one spelling, which means the same in every working directory."""
     if is_s3(url):
         return "s3://" + "/".join(split_s3(url)).rstrip("/")
-    parts = urlsplit(url)
-    path = parts.path if parts.scheme == "file" else url
-    return url.rstrip("/") if parts.scheme not in ("", "file") else str(Path(path).resolve())
+    path = _local_path(url)
+    return url.rstrip("/") if path is None else str(path.resolve())
 
 
 class LocalObjectStore:
