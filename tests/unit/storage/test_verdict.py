@@ -27,7 +27,13 @@ def every(period_ms: float, *steps: Step, epochs: int = 5) -> list[EpochReport]:
 def test_a_job_that_waits_most_of_its_time_is_bound_by_its_input() -> None:
     of = verdict(every(1000.0, STAGE, DECIDE, apply(KAFKA, 50.0)))
     assert (of.bound, of.sink) == ("wait", "")
-    assert "840 ms of 1.0 s (84%)" in of.sentence
+    assert of.sentence == "It waits for input, its trigger or planning: 840 ms of 1.0 s (84%)."
+    assert (of.reason, of.executors) == ("Waits", "More executors would not help.")
+
+
+def test_long_times_are_in_seconds() -> None:
+    of = verdict(every(3_600_110.0, STAGE, DECIDE))
+    assert of.sentence.endswith(": 3,600.0 s of 3,600.1 s (100%).")
 
 
 def test_a_slow_plan_is_named() -> None:
@@ -66,7 +72,7 @@ def test_what_a_job_waits_for_is_its_input_or_its_trigger_if_planning_was_timed(
     assert of.sentence == "It waits for input or its trigger: 840 ms of 1.0 s (84%)."
 
 
-@pytest.mark.parametrize(("state_ms", "bound"), [(60.0, "state"), (40.0, "stage")])
+@pytest.mark.parametrize(("state_ms", "bound"), [(60.0, "state"), (50.0, "stage")])
 def test_a_state_that_takes_most_of_the_stage_is_named(state_ms: float, bound: str) -> None:
     reports = [
         replace(each, steps=(*each.steps, TimedStep("state", each.steps[0].start_ms, state_ms)))
@@ -78,6 +84,11 @@ def test_a_state_that_takes_most_of_the_stage_is_named(state_ms: float, bound: s
         assert of.reason == "BoundByState"
         assert "committing it takes about 60 ms of 100 ms (60%) of a stage" in of.sentence
         assert "if its state has more partitions" in of.executors
+
+
+def test_the_state_of_a_stage_is_not_compared_with_longer_steps() -> None:
+    planned = ("planning", "", None, 110.0), STAGE, ("state", "", None, 60.0)
+    assert verdict(every(270.0, *planned)).bound == "planning"
 
 
 def test_a_slow_store_is_named() -> None:
@@ -97,15 +108,45 @@ def test_the_slow_sink_and_its_longest_step_are_named(slow: str) -> None:
     assert f"most of it in {slow} (400 ms)" in of.sentence
 
 
+def test_the_steps_and_parts_of_other_sinks_say_nothing_about_the_slow_one() -> None:
+    others = [("flush", KAFKA, part, ms) for part, ms in enumerate((5.0, 990.0, 5.0))]
+    slow = [("write", MYSQL, part, 250.0) for part in (0, 1)]
+    of = verdict(every(650.0, STAGE, *others, apply(KAFKA, 50.0), *slow, apply(MYSQL, 480.0)))
+    assert (of.step, of.skewed) == ("write", None)
+    assert "writes 2 parts" in of.executors
+
+
+def test_a_step_that_takes_half_of_an_apply_is_most_of_it() -> None:
+    of = verdict(every(520.0, STAGE, ("write", KAFKA, 0, 200.0), apply(KAFKA, 400.0)))
+    assert of.step == "write"
+
+
+@pytest.mark.parametrize(
+    ("period_ms", "steps"),
+    [
+        (200.0, (STAGE,)),
+        (200.0, (STAGE, apply(KAFKA, 100.0))),
+        (100.0, (STAGE, apply(KAFKA, 50.0), apply(MYSQL, 50.0))),
+    ],
+    ids=["as the wait", "as an apply", "as all applies that overlap it"],
+)
+def test_a_stage_that_takes_as_long_bounds_the_job(
+    period_ms: float, steps: tuple[Step, ...]
+) -> None:
+    assert verdict(every(period_ms, *steps)).bound == "stage"
+
+
 @pytest.mark.parametrize(
     ("times", "skewed"),
     [
         ((400.0, 20.0, 30.0), 0),
         ((20.0, 400.0), 1),
         ((120.0, 400.0), 1),
+        ((130.0, 390.0), 1),
+        ((20.0, 240.0), 1),
         ((140.0, 400.0), None),
         ((400.0,), None),
-        ((100.0, 5.0), None),
+        ((200.0, 5.0), None),
     ],
 )
 def test_a_part_that_takes_most_of_an_apply_is_skewed(
@@ -118,22 +159,31 @@ def test_a_part_that_takes_most_of_an_apply_is_skewed(
     assert ("Spread its keys" in of.executors) == (skewed is not None)
 
 
-def test_the_time_of_a_skewed_part_is_compared_with_that_of_the_others() -> None:
-    parts = [("write", MYSQL, part, ms) for part, ms in enumerate((20.0, 400.0, 30.0))]
+@pytest.mark.parametrize(
+    ("times", "others"),
+    [((20.0, 400.0, 30.0), "the 2 others at most 30 ms"), ((30.0, 400.0), "the other one 30 ms")],
+)
+def test_the_time_of_a_skewed_part_is_compared_with_that_of_the_others(
+    times: tuple[float, ...], others: str
+) -> None:
+    parts = [("write", MYSQL, part, ms) for part, ms in enumerate(times)]
     of = verdict(every(650.0, STAGE, *parts, apply(MYSQL, 480.0)))
-    assert "Its part 1 takes 400 ms, the 2 others at most 30 ms" in of.sentence
+    assert f"Its part 1 takes 400 ms, {others}" in of.sentence
 
 
 def test_an_apply_whose_writers_are_quick_is_bound_around_them() -> None:
     of = verdict(every(520.0, STAGE, DECIDE, ("write", KAFKA, 0, 20.0), apply(KAFKA, 400.0)))
     assert (of.sink, of.step) == (KAFKA, "")
+    assert of.sentence.endswith(", most of it around the writers.")
 
 
 def test_applies_that_overlap_the_next_stage_bound_a_job_together() -> None:
     """Each of them is shorter than the stage, but only both together fill the time."""
     steps = (STAGE, DECIDE, apply(KAFKA, 80.0), apply(MYSQL, 90.0))
     assert verdict(every(280.0, *steps)).bound == "stage"
-    assert verdict(every(170.0, *steps)).sink == MYSQL
+    overlapped = every(170.0, *steps)
+    for reports in (overlapped, [*overlapped, report(5, *steps, start_ms=9e6)]):
+        assert verdict(reports).sink == MYSQL, "also if it was restarted once"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +200,7 @@ def test_one_slow_epoch_after_a_restart_changes_nothing(
 
 def test_repeated_applies_are_counted() -> None:
     reports = every(170.0, STAGE, DECIDE, apply(KAFKA, 50.0), epochs=2)
-    reports.append(report(2, STAGE, DECIDE, apply(KAFKA, 50.0), start_ms=340.0, tries=3))
+    reports.append(report(2, STAGE, DECIDE, apply(KAFKA, 50.0), start_ms=340.0, tries=2))
     assert verdict(reports).sentence.endswith("1 of 3 epochs had to be tried again.")
 
 
@@ -169,6 +219,7 @@ def test_steps_without_a_duration_divide_by_nothing() -> None:
     [
         ((STAGE, DECIDE, apply(KAFKA, 50.0)), "help if its input has more partitions"),
         ((STAGE, ("decide", "", None, 200.0)), "would not help"),
+        ((STAGE, apply(KAFKA, 400.0)), "No report says whether"),
         ((STAGE, ("write", KAFKA, 0, 400.0), apply(KAFKA, 400.0)), "writes one part"),
         (
             (STAGE, *(("write", KAFKA, n, 400.0) for n in (0, 1)), apply(KAFKA, 400.0)),
@@ -181,6 +232,49 @@ def test_it_says_whether_more_executors_would_help(steps: tuple[Step, ...], exec
     assert executors in verdict(every(busy_ms, *steps)).executors
 
 
-def test_the_busy_share_is_that_of_the_time_between_two_epochs() -> None:
-    assert verdict(every(500.0, STAGE, apply(KAFKA, 150.0))).busy == pytest.approx(0.5)
-    assert verdict([report(0, STAGE)]).busy is None, "one epoch has no distance to the next"
+HALF_BUSY = STAGE, apply(KAFKA, 150.0)
+"""Steps of 250 ms."""
+
+
+@pytest.mark.parametrize(
+    ("period_ms", "steps", "busy"),
+    [
+        (500.0, HALF_BUSY, 0.5),
+        (250.0, HALF_BUSY, 1.0),
+        (200.0, (STAGE, apply(KAFKA, 80.0), apply(MYSQL, 70.0)), 0.75),
+        (80.0, (STAGE, apply(KAFKA, 50.0)), 1.0),
+    ],
+    ids=["pauses", "no pause", "applies overlap the next stage", "overlapping stages"],
+)
+def test_the_busy_share_is_that_of_the_time_between_two_epochs(
+    period_ms: float, steps: tuple[Step, ...], busy: float
+) -> None:
+    assert verdict(every(period_ms, *steps)).busy == pytest.approx(busy)
+
+
+def test_an_apply_during_the_planning_of_the_next_epoch_overlaps_no_stage() -> None:
+    planning = ("planning", "", None, 100.0)
+    assert verdict(every(240.0, planning, STAGE, apply(KAFKA, 50.0))).busy == 1.0
+
+
+def test_only_epochs_that_follow_each_other_have_a_distance() -> None:
+    starts_ms = {0: 0.0, 2: 5_000.0, 3: 5_500.0, 5: 20_000.0}
+    reports = [report(n, *HALF_BUSY, start_ms=at) for n, at in starts_ms.items()]
+    assert verdict(reports).busy == pytest.approx(0.5)
+    assert verdict(reports[:1]).busy is None
+
+
+def test_a_clock_that_was_set_back_tells_no_busy_share() -> None:
+    assert verdict([report(n, STAGE, start_ms=9e6 - 500 * n) for n in range(3)]).busy is None
+
+
+def test_the_clock_of_an_executor_does_not_make_epochs_overlap() -> None:
+    ahead = TimedStep("write", 9e6, 1.0, KAFKA, 0)
+    reports = [replace(of, steps=(*of.steps, ahead)) for of in every(500.0, *HALF_BUSY)]
+    assert verdict(reports).busy == pytest.approx(0.5)
+
+
+def test_a_job_without_sinks_is_bound_by_what_comes_before_them() -> None:
+    reports = [replace(of, sinks={}) for of in every(1.2, ("stage", "", None, 0.5))]
+    assert verdict(reports).bound == "wait"
+    assert verdict(reports[:1]).bound == "stage"

@@ -126,7 +126,7 @@ def _executors(found: Verdict, reports: Sequence[EpochReport]) -> str:
         of = "input" if found.bound == STAGE else "state"
         return f"More executors help if its {of} has more partitions than they have cores."
     if found.bound != APPLY:
-        return "More executors would not help." if found.bound else ""
+        return "More executors would not help."
     if found.skewed is not None:
         return "More executors would not help: one part has most of the work. Spread its keys."
     parts = {s.part for report in reports for s in report.steps if s.sink == found.sink} - {None}
@@ -141,10 +141,8 @@ def _bound(staged: Sequence[EpochReport], times: _Times) -> Verdict:
     of = max(times.period, times.busy)
     idle_ms = of - times.busy
     tries = _tries(staged)
-    longest = max(times.before, key=lambda name: times.before[name])
-    longest_ms = times.before[longest]
-    sink = max(times.apply, key=lambda sink: times.apply[sink], default="")
-    apply_ms = times.apply.get(sink, 0.0)
+    longest, longest_ms = max(times.before.items(), key=lambda of: of[1])
+    sink, apply_ms = max(times.apply.items(), key=lambda of: of[1], default=("", 0.0))
     if idle_ms > max(apply_ms, longest_ms):
         # drivers of earlier versions did not report these steps
         what = (
@@ -152,7 +150,7 @@ def _bound(staged: Sequence[EpochReport], times: _Times) -> Verdict:
         )
         return Verdict(f"It waits for {what}: {_share(idle_ms, of)}.{tries}", "wait")
     applies_bound = times.overlap and times.applies > sum(times.before.values())
-    if sink and (applies_bound or apply_ms > longest_ms):
+    if applies_bound or apply_ms > longest_ms:
         step, step_ms = _longest_step(staged, sink, apply_ms)
         most = f"most of it in {step} ({_ms(step_ms)})" if step else "most of it around the writers"
         text = f"Bound by sink {sink}: its apply takes {_share(apply_ms, of)}, {most}."
@@ -189,7 +187,7 @@ def _total(report: EpochReport, name: str, sink: str = "") -> float:
 
 
 def _start(report: EpochReport) -> float:
-    return min(step.start_ms for step in report.steps if step.name == STAGE)
+    return next(step.start_ms for step in report.steps if step.name == STAGE)
 
 
 def _end(report: EpochReport) -> float:
