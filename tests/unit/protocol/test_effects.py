@@ -249,6 +249,14 @@ def test_an_epoch_that_a_sink_refuses_is_stuck_at_once(error: Exception) -> None
     assert played.names == ["before-apply", "Apply"]
 
 
+def test_a_store_that_fails_in_an_apply_is_not_the_fault_of_the_sink() -> None:
+    """A restart helps, and no sink is to be repaired."""
+    down = StoreUnavailable("down")
+    played = Played(coordinator.apply(JOB, DecidedEpoch(record(), replayed=False)), {Apply: [down]})
+    assert played.error is down
+    assert played.names == ["before-apply", "Apply"]
+
+
 def test_rows_that_are_gone_are_an_error_unless_another_driver_went_on() -> None:
     steps = coordinator.apply(JOB, DecidedEpoch(record(), replayed=False))
     played = Played(steps, {Apply: EpochLogBroken("gone"), effects.LatestEpoch: 3})
@@ -293,12 +301,19 @@ def test_at_most_once_a_replay_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [SinkUnavailable("down"), SinkRejected("too long"), AccessDenied("withdrawn")]
+    "error",
+    [
+        SinkUnavailable("down"),
+        SinkRejected("too long"),
+        AccessDenied("withdrawn"),
+        StoreUnavailable("no claim"),
+    ],
 )
 def test_at_most_once_a_sink_in_doubt_is_not_written_again(error: Exception) -> None:
     decided = DecidedEpoch(record(delivery=AT_MOST_ONCE), replayed=False)
     played = Played(coordinator.apply(JOB, decided), {Apply: [error, None]})
     assert isinstance(played.error, RowsLost)
+    assert played.error.__cause__ is error
     assert "sink kafka may have lost 1 rows" in played.error.data
     assert "mysql" not in str(played.error)
     assert [effect.sink for effect in played.only(Apply)] == ["kafka", "mysql"]

@@ -44,7 +44,6 @@ def test_a_driver_behind_a_seal_learns_of_it() -> None:
 @pytest.mark.parametrize(
     ("answers", "found"),
     [
-        ({LatestEpoch: None}, False),
         ({ReadSeal: SEAL}, False),
         ({ReadSeal: record()}, True),
         ({ReadSeal: record(), IsCommitted: True}, False),
@@ -61,6 +60,34 @@ def test_which_epoch_an_apply_only_run_applies(
     assert played.error is None
     assert (played.result is not None) is found
     assert not found or played.result.replayed
+
+
+OVERLAPPED = record(overlapped=True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ({ReadRecord: OVERLAPPED, IsCommitted: True}, True),
+        # Spark runs it again
+        ({ReadRecord: OVERLAPPED, IsCommitted: False}, False),
+        # Spark committed it after the apply
+        ({ReadRecord: record(), IsCommitted: True}, False),
+        ({ReadRecord: OVERLAPPED, IsCommitted: True, IsMarkedApplied: True}, False),
+    ],
+)
+def test_which_epoch_a_start_applies_that_spark_does_not_run_again(
+    answers: dict[type[object], Any],
+    found: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    played = Played(recovery.pending_apply(JOB), {LatestEpoch: 3, ReadOffsets: "d3"} | answers)
+    assert played.result == (DecidedEpoch(OVERLAPPED, replayed=True) if found else None)
+
+
+@pytest.mark.parametrize("steps", [recovery.pending_apply, recovery.unapplied])
+def test_a_start_on_an_empty_log_reads_no_record(steps: Any) -> None:  # noqa: ANN401 - a generator
+    played = Played(steps(JOB), {LatestEpoch: None})
+    assert (played.result, played.names) == (None, ["LatestEpoch"])
 
 
 def test_an_apply_only_run_verifies_the_record() -> None:
@@ -110,6 +137,8 @@ def test_a_seal_is_tried_thirty_times() -> None:
         ({ReadSeal: record(epoch=4)}, Fenced),
         ({ReadSeal: replace(SEAL, id="other")}, Sealed),
         ({ReadSeal: SEAL, LatestEpoch: [3, 9]}, Fenced),
+        # the other driver has pruned the record in the meantime
+        ({ReadSeal: SEAL, LatestEpoch: [3, 9], ReadRecord: None}, Fenced),
     ],
 )
 def test_a_seal_that_does_not_stand_is_no_seal(
@@ -123,8 +152,9 @@ def test_a_seal_that_does_not_stand_is_no_seal(
 
 @pytest.mark.parametrize("newest", [None, 2, 4])
 def test_only_the_newest_decision_can_be_sealed(newest: int | None) -> None:
-    played = Played(sealing.seal_after(SEAL), {LatestEpoch: newest})
+    played = Played(sealing.seal_after(SEAL), {LatestEpoch: newest, IsCommitted: True})
     assert isinstance(played.error, EpochUnfinished)
+    assert f"is epoch {newest}, but the lineage should be sealed after epoch 3" in played.error.what
     assert ("ReadRecord" in played.names) is (newest is not None)
     assert not played.only(CreateSeal)
 
@@ -132,6 +162,14 @@ def test_only_the_newest_decision_can_be_sealed(newest: int | None) -> None:
 def test_a_sealer_that_finds_a_seal_says_so() -> None:
     played = Played(sealing.seal_after(SEAL), {LatestEpoch: 4, ReadRecord: [Sealed("moved")]})
     assert isinstance(played.error, Sealed)
+
+
+def test_an_epoch_that_spark_runs_again_is_not_sealed_although_every_sink_has_it() -> None:
+    """A savepoint of it would have no commit, from which Spark continues."""
+    answers = {LatestEpoch: 3, IsMarkedApplied: True, ReadRecord: record(overlapped=True)}
+    played = Played(sealing.seal_after(SEAL), answers | {IsCommitted: False})
+    assert isinstance(played.error, EpochUnfinished)
+    assert "epoch 3 is decided and may not be in every sink yet" in played.error.what
 
 
 @pytest.mark.parametrize(

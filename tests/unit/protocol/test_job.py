@@ -87,6 +87,15 @@ def test_rule_14_a_sink_may_change_once_the_rows_for_it_are_discarded(
     assert error is None if accepted else isinstance(error, RecordOfAnotherJob)
 
 
+def test_rule_14_a_sink_is_not_left_out_before_its_markers_have_moved() -> None:
+    """They would not have the discarded epoch, and a later job with the sink would be refused."""
+    job = replace(JOB, sinks={"mysql": JOB.sinks["mysql"]})
+    answers = {ReadOffsets: "d3", ReadDiscarded: frozenset({"kafka"})}
+    error = Played(verify_record(job, record()), answers).error
+    assert isinstance(error, RecordOfAnotherJob)
+    assert "this job has no such sink" in error.what
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("overlapped", [False, True])
 def test_an_apply_runs_in_the_background_only_if_job_and_record_say_so(

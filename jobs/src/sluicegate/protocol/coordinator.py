@@ -341,7 +341,8 @@ def _lost(record: EpochRecord, sink: str, error: Exception) -> RowsLost:
 
 def _all_lost(lost: list[RowsLost]) -> RowsLost:
     """Return one error for the sinks that an epoch may not have reached."""
-    if len(lost) == 1:
-        return lost[0]
+    first, *others = lost
+    if not others:
+        return first
     what, data = ("; ".join(parts) for parts in ((e.what for e in lost), (e.data for e in lost)))
-    return RowsLost(what, data=data, do=lost[0].do)
+    return RowsLost(what, data=data, do=first.do)

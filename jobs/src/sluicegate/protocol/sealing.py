@@ -58,22 +58,23 @@ def seal_after(seal: Seal) -> LogSteps[None]:
 def all_applied(seal: Seal) -> LogSteps[None]:
     """Check that the newest decision is the epoch before the seal, and is in every sink; see `seal_after`."""
     newest: int | None = yield effects.LatestEpoch()
-    if newest is None or newest != seal.epoch - 1:
+    last = seal.epoch - 1
+    if newest != last:
         if newest is not None:
             yield effects.ReadRecord(newest)  # raises Sealed if it is a seal
         raise EpochUnfinished(
             f"the newest decision is epoch {newest}, but the lineage should be sealed after "
-            f"epoch {seal.epoch - 1}",
+            f"epoch {last}",
             data="nothing was sealed and nothing is lost",
             do=_LET_IT_APPLY,
         )
-    record: EpochRecord | None = yield effects.ReadRecord(newest)
-    applied: bool = yield effects.IsCommitted(newest)
+    record: EpochRecord | None = yield effects.ReadRecord(last)
+    applied: bool = yield effects.IsCommitted(last)
     if applied and record is not None and record.overlapped:
-        applied = yield effects.IsMarkedApplied(newest)
+        applied = yield effects.IsMarkedApplied(last)
     if not applied:
         raise EpochUnfinished(
-            f"epoch {newest} is decided and may not be in every sink yet",
+            f"epoch {last} is decided and may not be in every sink yet",
             data="nothing was sealed and nothing is lost; the job's driver, or its next start, applies "
             "the epoch",
             do=_LET_IT_APPLY,
