@@ -16,6 +16,7 @@ from sluicegate.storage.driver_failure import (
     FOLDER,
     RETAINED,
     DriverFailure,
+    name_of,
     read_failure,
     write_failure,
 )
@@ -35,6 +36,7 @@ def checkpoint(tmp_path: Path) -> LocalObjectStore:
 def test_a_failure_is_read_as_it_was_written(checkpoint: LocalObjectStore) -> None:
     write_failure(checkpoint.url, FENCED)
     (name,) = checkpoint.entries(FOLDER)
+    assert name == name_of(FENCED.ended_at_ms)
     assert read_failure(checkpoint, name) == FENCED
 
 

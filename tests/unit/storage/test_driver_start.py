@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from sluicegate.deployment.environment import DriverEnvironment
+from sluicegate.errors import StoreUnavailable
 from sluicegate.packaged_job import JobSettings
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.schema import option
+from sluicegate.storage import driver_start
 from sluicegate.storage.driver_start import (
     FOLDER,
     HIDDEN,
@@ -87,6 +90,7 @@ def test_no_secret_is_recorded() -> None:
     found = effective_settings(settings, sinks, None, "update", spark)
     assert SECRET not in json.dumps(found)
     assert "1234" not in json.dumps(found)
+    assert found["dead-letters"] == "none"
     assert found["spark.master"] == found["sink.s"] == found["source-group"] == HIDDEN
     assert {"kafka", "mysql", "greeting"}.isdisjoint(found), "a job's own texts may be anything"
     assert (found["regions"], found["mode"]) == ("3", "fast")
@@ -107,6 +111,30 @@ def test_a_start_is_read_as_it_was_written(checkpoint: LocalObjectStore) -> None
     write_start(checkpoint.url, START)
     (name,) = checkpoint.entries(FOLDER)
     assert read_start(checkpoint, name) == START
+
+
+def test_a_start_has_the_time_and_how_long_its_parts_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000_000_999_999)
+    assert DriverStart.now(START.settings, {"session": 4.25049}) == START
+
+
+def test_a_start_waits_three_seconds_for_a_store_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The query waits for it, and the record is for people only."""
+    limits: list[float] = []
+
+    def unreachable(_address: str, *, retry_timeout_s: float) -> LocalObjectStore:
+        limits.append(retry_timeout_s)
+        raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(driver_start, "open_store", unreachable)
+    write_start("s3://b/x", START)
+    assert limits == [3.0]
+
+
+def test_a_start_that_was_deleted_meanwhile_is_none(checkpoint: LocalObjectStore) -> None:
+    assert read_start(checkpoint, f"{FOLDER}1") is None
 
 
 def test_a_start_of_a_version_that_measured_nothing_is_read(checkpoint: LocalObjectStore) -> None:

@@ -19,6 +19,7 @@ from sluicegate.storage.epoch_report import (
     TimedStep,
     read_report,
     write_report,
+    writer_steps,
 )
 from sluicegate.storage.object_store import LocalObjectStore
 
@@ -67,6 +68,23 @@ def test_a_report_counts_rows_tries_and_dead_letters() -> None:
     assert (report().rows_in, report().dead_letters) == (7, {"null": 2})
 
 
+def test_a_report_says_what_failed_before_the_epoch_and_since_when_input_waits() -> None:
+    decided = DecidedEpoch(record(), replayed=False)
+    of = EpochReport.of(decided, STEPS, thrown_away=2, waits_since_s=1.2345678)
+    assert (of.thrown_away, of.waits_since_ms) == (2, 1234.568)
+    assert (report().thrown_away, report().waits_since_ms) == (0, 0.0), "nothing did"
+
+
+def test_of_parts_that_run_at_once_the_longest_counts_with_all_its_tries() -> None:
+    tries = ("write", "a", 0, 3.0), ("write", "a", 0, 4.0)
+    others = ("write", "a", 1, 6.0), ("commit", "a", 1, 2.0), ("write", "b", 0, 9.0)
+    whole = ("apply", "a", None, 50.0)
+    steps = [
+        TimedStep(name, 0.0, ms, sink, part) for name, sink, part, ms in (*tries, *others, whole)
+    ]
+    assert writer_steps(steps) == {("a", "write"): 7.0, ("a", "commit"): 2.0, ("b", "write"): 9.0}
+
+
 def test_a_report_has_all_steps_or_those_of_whole_sinks() -> None:
     assert report().steps == STEPS
     assert report().without_parts().steps == (*STEPS[:2], STEPS[3])
@@ -85,11 +103,12 @@ def test_a_report_without_a_count_of_rows_reads_back(store: LocalObjectStore) ->
     assert read_report(store, 3) == uncounted
 
 
-def test_a_report_of_a_version_that_knew_of_no_waiting_input_reads_back(
-    store: LocalObjectStore,
+@pytest.mark.parametrize("field", ["waits_since_ms", "thrown_away"])
+def test_a_report_of_a_version_without_a_field_reads_back(
+    store: LocalObjectStore, field: str
 ) -> None:
-    fields = json.loads(replace(report(), waits_since_ms=5.0).as_json())
-    del fields["waits_since_ms"]
+    fields = json.loads(report().as_json())
+    del fields[field]
     store.create(NAME, json.dumps(fields).encode())
     assert read_report(store, 3) == report()
 
@@ -111,6 +130,7 @@ def test_an_epoch_without_a_report_has_none(store: LocalObjectStore) -> None:
         b"\xff",
         b"[]",
         b"{}",
+        b"[" * 100_000,
         report().as_json().encode()[:-1],
         report().as_json().replace("1000.0", "NaN").encode(),
         report().as_json().replace('"epoch":3', '"epoch":Infinity').encode(),
