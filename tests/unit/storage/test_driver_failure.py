@@ -34,10 +34,11 @@ def checkpoint(tmp_path: Path) -> LocalObjectStore:
 
 
 def test_a_failure_is_read_as_it_was_written(checkpoint: LocalObjectStore) -> None:
-    write_failure(checkpoint.url, FENCED)
+    failure = replace(FENCED, then="waits", next_try_ms=FENCED.ended_at_ms + 9_500)
+    write_failure(checkpoint.url, failure)
     (name,) = checkpoint.entries(FOLDER)
     assert name == name_of(FENCED.ended_at_ms)
-    assert read_failure(checkpoint, name) == FENCED
+    assert read_failure(checkpoint, name) == failure
 
 
 def test_only_the_newest_failures_are_retained(checkpoint: LocalObjectStore) -> None:

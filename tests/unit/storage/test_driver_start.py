@@ -56,9 +56,9 @@ def test_the_settings_of_an_epoch_its_sinks_and_versions_are_recorded() -> None:
         "spark.driver.host": "pod",
     } | {SPARK_VERSION: "4.1.2"}
     found = effective_settings(
-        EpochSettings("1 second", overlap=True), SINKS, "kafka.out", "append", spark
+        EpochSettings("1 Second", overlap=True), SINKS, "kafka.out", "append", spark
     )
-    assert found["interval"] == "1 second"
+    assert found["interval"] == "1 Second"
     assert found["overlap"] == "true"
     assert found["output-mode"] == "append"
     assert found["dead-letters"] == "kafka.out"

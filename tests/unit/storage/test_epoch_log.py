@@ -1,6 +1,5 @@
-"""Epoch log and staging area on a local disk."""
+"""Epoch log and Spark's logs on a local disk."""
 
-import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,9 @@ from sluicegate.errors import (
     EpochLogBroken,
     OffsetLogDiverged,
     Sealed,
-    StageFailed,
     StoreUnavailable,
 )
-from sluicegate.protocol.record import Chunk, EpochRecord, Seal
+from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, log_ports
 from sluicegate.storage.object_store import LocalObjectStore
 from sluicegate.storage.staging_area import StagingArea
@@ -262,43 +260,6 @@ def test_rule_08_pruning_leaves_names_that_are_none_of_a_chunk(
     assert store.read(name) == b"x"
 
 
-def test_rule_08_a_staged_name_is_never_written_twice(store: LocalObjectStore) -> None:
-    area = StagingArea(store)
-    area.write(4, "a", "s/0-0-0-0", b"1")
-    with pytest.raises(StageFailed):
-        area.write(4, "a", "s/0-0-0-0", b"2")
-
-
-def test_a_changed_chunk_is_not_applied(store: LocalObjectStore) -> None:
-    area = StagingArea(store)
-    name = area.write(4, "a", "x", b"other")
-    with pytest.raises(EpochLogBroken):
-        area.read(Chunk("s", 0, (0, 0), 1, 5, "not its hash", name=name))
-
-
-def test_a_chunk_whose_reply_was_lost_is_found_by_its_content(store: LocalObjectStore) -> None:
-    """The client repeats the request and finds its own object; other content is an error."""
-    area = StagingArea(store)
-    assert area.write(4, "a", "x", b"rows") == area.write(4, "a", "x", b"rows")
-    with pytest.raises(StageFailed, match="exists already with other content"):
-        area.write(4, "a", "x", b"other rows")
-
-
-def test_a_chunk_is_read_from_its_record_or_from_its_object(store: LocalObjectStore) -> None:
-    area, digest = StagingArea(store), hashlib.sha256(b"rows").hexdigest()
-    name = area.write(4, "a", "x", b"rows")
-    for chunk in (
-        Chunk("s", 0, (0, 0), 1, 4, digest, name=name),
-        Chunk("s", 0, (0, 0), 1, 4, digest, inline=b"rows"),
-    ):
-        assert area.read(chunk) == b"rows"
-
-
-def test_a_missing_chunk_is_an_error(store: LocalObjectStore) -> None:
-    with pytest.raises(EpochLogBroken, match="is missing"):
-        StagingArea(store).read(Chunk("s", 0, (0, 0), 1, 5, "h", name="staging/4/a/x"))
-
-
 def write_logs(root: Path, files: dict[str, bytes]) -> None:
     """Write files of Spark's logs."""
     for name, content in files.items():
@@ -327,6 +288,12 @@ def test_files_of_spark_that_a_power_cut_left_empty_are_removed_unless_a_decisio
     StoredOffsets(store).remove_empty()
     left = {*store.names("commits/"), *store.names("offsets/")}
     assert names - left == removed
+
+
+def test_a_file_that_is_not_of_sparks_logs_stops_no_start(store: LocalObjectStore) -> None:
+    store.create("offsets/README.txt", b"")
+    StoredOffsets(store).remove_empty()
+    assert store.read("offsets/README.txt") == b""
 
 
 def test_the_files_of_spark_on_s3_are_not_listed_at_a_start() -> None:

@@ -35,12 +35,12 @@ class DriverEnd:
     Args:
         ended_at_ms: when, in ms since 1970.
         ran_s: how long it had run, in seconds.
-        why: why it ended; a text that is not one of Why was written by a newer version.
+        why: one of Why; another text was written by a newer version.
     """
 
     ended_at_ms: int
     ran_s: float
-    why: Why | str
+    why: str
 
     @classmethod
     def now(cls, ran_s: float, *, stopped: bool) -> DriverEnd:
@@ -73,5 +73,4 @@ def _parsed(fields: Mapping[str, Any]) -> DriverEnd:
     why = fields["why"]
     if not isinstance(why, str):
         raise TypeError("the reason is no text")
-    known = Why(why) if why in set(Why) else why
-    return DriverEnd(int(fields["ended_at_ms"]), finite(fields["ran_s"]), known)
+    return DriverEnd(int(fields["ended_at_ms"]), finite(fields["ran_s"]), why)

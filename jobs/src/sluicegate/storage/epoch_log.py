@@ -49,15 +49,13 @@ class StoredEpochLog:
         self._staging = StagingArea(checkpoint)
         self._retained = retained
         self._last_pruned: int | None = None
-        self._created: tuple[bytes, EpochRecord] | None = None
-        """The last record that this object has created, encoded and as it is."""
+        self._last: tuple[bytes, EpochRecord] | None = None
+        """The last record given to `create`, encoded and as it is."""
 
     def create(self, record: EpochRecord) -> bool:
         encoded = encode(record)
-        created = self._store.create(f"epochs/{record.epoch}", encoded)
-        if created:
-            self._created = encoded, record
-        return created
+        self._last = encoded, record
+        return self._store.create(f"epochs/{record.epoch}", encoded)
 
     def read(self, epoch: int) -> EpochRecord | None:
         stored = self.read_any(epoch)
@@ -72,8 +70,8 @@ class StoredEpochLog:
         stored = self._store.read(f"epochs/{epoch}")
         if stored is None:
             return None
-        if self._created is not None and stored == self._created[0]:
-            return self._created[1]  # the next epoch reads it, and it may hold megabytes of rows
+        if self._last is not None and stored == self._last[0]:
+            return self._last[1]  # the next epoch reads it, and it may hold megabytes of rows
         return decode_seal(stored) if is_seal(stored) else decode(stored)
 
     def seal(self) -> Seal | None:
