@@ -46,8 +46,9 @@ class S3ObjectStore:
         self._store, self.url = store, url
 
     def create(self, name: str, content: bytes) -> bool:
+        pauses_s = iter(_CONFLICT_PAUSES_S)
         with _failures_of(f"create {name}"):
-            for pause_s in (*_CONFLICT_PAUSES_S, None):
+            while True:
                 try:
                     obstore.put(
                         self._store, checked(name), content, mode="create", use_multipart=False
@@ -55,12 +56,12 @@ class S3ObjectStore:
                 except (AlreadyExistsError, PreconditionError) as error:
                     if _EXISTS in str(error) or self._exists(name):
                         return False
+                    pause_s = next(pauses_s, None)
                     if pause_s is None:
                         raise
                     time.sleep(pause_s)
                 else:
                     return True
-        raise AssertionError("unreachable")
 
     def _exists(self, name: str) -> bool:
         try:
