@@ -7,14 +7,17 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import obstore
 import pytest
 from minio import Minio
+from obstore.store import MemoryStore
 
 from infra.local_services import S3Endpoint
 from sluicegate.savepoints import take as savepoints_take
 from sluicegate.storage.lineage import claim_lineage, delete_checkpoint, read_lineage
 from sluicegate.storage.object_store import ObjectStore, open_store
 from sluicegate.storage.s3_config import split_s3
+from sluicegate.storage.s3_object_store import S3ObjectStore, is_folder_marker
 from sluicegate_operator.reconcile.storage_tasks import Delete
 from sluicegate_operator.storage_tasks.worker import objects
 from tests.unit.savepoints.builders import checkpoint, restore, take
@@ -61,6 +64,23 @@ def test_names_and_entries_leave_markers_out(marked: ObjectStore, tmp_path: Path
     assert sorted(marked.names("offsets/")) == sorted(source.names("offsets/"))
     assert sorted(marked.entries("offsets/")) == sorted(source.entries("offsets/"))
     assert list(marked.names("staging/")) == []
+
+
+def test_the_marker_of_a_store_is_one_although_an_object_has_the_name_of_its_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On Amazon's S3 `job` and `job/` are two objects; a store at `job` would find the first."""
+    monkeypatch.setattr(obstore, "head", lambda _store, name: {"path": name})
+    assert is_folder_marker(MemoryStore(), {"path": "", "size": 0})  # type: ignore[arg-type, typeddict-item]
+
+
+def test_an_object_with_content_is_listed_without_a_request_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = S3ObjectStore(MemoryStore())  # type: ignore[arg-type] # obstore's functions take any store
+    store.create("epochs/0", b"x")
+    monkeypatch.delattr(obstore, "head")
+    assert list(store.names("")) == ["epochs/0"]
 
 
 def test_a_savepoint_of_a_checkpoint_with_markers_is_taken(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,11 +18,18 @@ from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy, proxied
 @pytest.fixture
 def proxy(bucket: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy]:
     """Point the environment at S3 behind a proxy."""
-    monkeypatch.setattr(s3_object_store, "_CONFLICT_PAUSES_S", (0.0, 0.0))
     with proxied(bucket) as running:
         for name, value in running.endpoint.environment().items():
             monkeypatch.setenv(name, value)
         yield running
+
+
+@pytest.fixture(autouse=True)
+def pauses_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the pauses of the store, none of which is made."""
+    pauses_s: list[float] = []
+    monkeypatch.setattr(s3_object_store, "time", SimpleNamespace(sleep=pauses_s.append))
+    return pauses_s
 
 
 @pytest.fixture
@@ -47,11 +55,32 @@ def test_rule_01_a_conflict_with_an_object_is_a_lost_race(
 
 
 def test_rule_01_conflicts_without_end_do_not_say_who_won(
-    proxy: S3Proxy, store: ObjectStore
+    proxy: S3Proxy, store: ObjectStore, pauses_s: list[float]
 ) -> None:
     proxy.faults.append(Fault("PUT", "epochs/0", "conflict", times=99))
     with pytest.raises(StoreUnavailable, match="ConditionalRequestConflict"):
         store.create("epochs/0", b"x")
+    assert pauses_s == [0.1, 0.2, 0.4, 0.8]
+
+
+@pytest.mark.parametrize("size", [1, 12 << 20])
+def test_rule_01_an_object_of_any_size_is_created_by_one_request(
+    proxy: S3Proxy, store: ObjectStore, size: int
+) -> None:
+    """An upload in parts replaces an object that exists."""
+    assert store.create("epochs/0", bytes(size))
+    assert [request.kind for request in proxy.requests] == ["PUT"]
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("no space left", "no space left"),
+        ("put: <?xml version='1.0'?><Code>A</Code>\n<Message>b</Message>", "put: A: b"),
+    ],
+)
+def test_an_error_is_described_in_one_line(error: str, line: str) -> None:
+    assert s3_object_store._describe(OSError(error)) == line
 
 
 def test_the_usual_loser_sends_one_request(proxy: S3Proxy, store: ObjectStore) -> None:

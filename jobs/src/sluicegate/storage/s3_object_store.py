@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
 from sluicegate.storage.object_access import PIECE_BYTES, checked, unavailable
@@ -50,10 +50,9 @@ class S3ObjectStore:
         with _failures_of(f"create {name}"):
             while True:
                 try:
-                    obstore.put(
-                        self._store, checked(name), content, mode="create", use_multipart=False
-                    )
-                except (AlreadyExistsError, PreconditionError) as error:
+                    # in this mode obstore sends one request, whatever the size
+                    obstore.put(self._store, checked(name), content, mode="create")
+                except AlreadyExistsError as error:
                     if _EXISTS in str(error) or self._exists(name):
                         return False
                     pause_s = next(pauses_s, None)
