@@ -101,11 +101,15 @@ class Session:
         self._memory.parent.mkdir(parents=True, exist_ok=True)
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Generate few examples: a test reads the settings of Hypothesis when it is imported."""
+        _generate_few_examples()
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run all tests once for their coverage and duration, then each mutant."""
         if session.testsfailed:
             raise pytest.UsageError("the tests cannot be collected")
-        _generate_few_examples()
         gc.unfreeze()  # a package that ran before has frozen the functions of this one
         self._functions = _functions()
         gc.freeze()
@@ -160,7 +164,9 @@ def _generate_few_examples() -> None:
         max_examples=20,
         derandomize=True,
         database=None,
+        # on a busy machine these two would fail tests, and so kill mutants that no test notices
         deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
         phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
     )
     hypothesis.settings.load_profile("mutants")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 
 from tests.mutation.__main__ import main, problems_of
 from tests.mutation.mutations import Mutant, mutants_of
-from tests.mutation.runner import KILLED, SURVIVED
+from tests.mutation.runner import KILLED, ROOT, SURVIVED
 
 Report = Callable[[Mutant, str], None]
 
@@ -110,3 +113,45 @@ def test_an_interrupted_run_keeps_what_it_found(
     main(["protocol"])
     (stored,) = tmp_path.rglob("protocol.json")
     assert list(json.loads(stored.read_text()).values()) == [KILLED]
+
+
+RUN = """
+import sys, pytest
+from tests.mutation.runner import Session, Target
+
+class WithoutMutants(Session):
+    def pytest_runtestloop(self, session):
+        return None
+
+plugin = WithoutMutants(Target("t", (), ()), [], print, 0.0)
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", sys.argv[1]], plugins=[plugin]))
+"""
+
+SLOW_TEST = """
+import time
+from hypothesis import given, strategies
+
+tried = []
+
+@given(strategies.integers())
+def test_a(number):
+    tried.append(number)
+    time.sleep(0.3 if len(tried) == 1 else 0)
+
+def test_b():
+    assert len(tried) == 20
+"""
+
+
+def test_a_slow_machine_fails_no_test_and_kills_no_mutant(tmp_path: Path) -> None:
+    """Hypothesis fails a test whose examples take more than 200 ms; and it tries a hundred of them."""
+    (tmp_path / "test_slow.py").write_text(SLOW_TEST)
+    ended = subprocess.run(
+        [sys.executable, "-c", RUN, str(tmp_path / "test_slow.py")],
+        cwd=ROOT,
+        env={**os.environ, "SLUICEGATE_WORK": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
