@@ -11,8 +11,7 @@ They are what Spark needs to start at epoch N+1, and no more:
 Spark's own checksums of state files (`*.crc`) are copied with their files. Hadoop's hidden ones are
 not: a file without one is read unchecked, and the manifest has a checksum of every file.
 
-Layouts: RocksDB with changelog (`N.zip`, `N.changelog`, `SSTs/`, `logs/`) and the hdfs-backed store
-(`N.delta`, `N.snapshot`) of Spark 4.1.2, state checkpoint format v1.
+The layouts of the state are those of `storage.state_files`.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sluicegate.errors import SavepointRefused
+from sluicegate.storage.state_files import StateFile, state_file
 
 LINEAGE_FOLDERS = (
     "epochs/",
@@ -43,11 +43,8 @@ LINEAGE_FILES = frozenset({"lineage.json", "metadata", "ancestry.json", "restori
 
 _KEPT_BATCHES = 2
 _LOG = re.compile(r"(offsets|commits)/(\d+)")
-_VERSION = re.compile(r"(state/\d+/\d+/(?:[^/]+/)?)(\d+)\.(changelog|zip|delta|snapshot)(\.crc)?")
 _FORMAT_2 = re.compile(r"state/\d+/\d+/(?:[^/]+/)?\d+_[0-9a-f-]{36}")
 _ROCKSDB = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(SSTs|logs)/")
-
-_SNAPSHOTS = ("zip", "snapshot")
 
 
 class FilePruned(Exception):
@@ -87,8 +84,8 @@ def select_files(
         if log := _LOG.fullmatch(name):
             if epoch - _KEPT_BATCHES < int(log[2]) <= epoch:
                 selected.add(name)
-        elif version := _VERSION.fullmatch(name):
-            _add_version(partitions.setdefault(version[1], _Partition()), version, epoch + 1)
+        elif file := state_file(name):
+            _add_version(partitions.setdefault(file.store, _Partition()), file, epoch + 1)
         else:
             selected.add(name)
     for needed in (f"offsets/{epoch}", f"commits/{epoch}"):
@@ -99,11 +96,11 @@ def select_files(
     return sorted(selected | {f"{name}.crc" for name in selected if f"{name}.crc" in existing})
 
 
-def _add_version(partition: _Partition, name: re.Match[str], version: int) -> None:
-    if name[4] or int(name[2]) > version:
+def _add_version(partition: _Partition, file: StateFile, newest: int) -> None:
+    if file.is_checksum or file.version > newest:
         return  # a checksum is selected with its file
-    kind = partition.snapshots if name[3] in _SNAPSHOTS else partition.changes
-    kind[int(name[2])] = name[0]
+    kind = partition.snapshots if file.is_snapshot else partition.changes
+    kind[file.version] = file.name
 
 
 def _state(
