@@ -293,3 +293,31 @@ def test_each_report_times_what_spark_does_before_the_stage_and_for_the_state(
         assert 0 <= steps["state"].duration_ms <= steps["stage"].duration_ms
         state_ms.append(steps["state"].duration_ms)
     assert max(state_ms) > 0
+
+
+def totals(rows: DataFrame, weight: int) -> DataFrame:
+    """Return the sum of the hits of each address, each hit as heavy as this attempt finds it."""
+    return rows.groupBy("ip").agg(F.sum(F.lit(weight)).alias("hits"))
+
+
+def test_state_of_an_attempt_that_was_not_decided_is_not_loaded(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its snapshot is complete before it ends, as if Spark's maintenance had uploaded it."""
+    weighted = Stream(spark, tmp_path, "ip string")
+    weighted.add(*[[{"ip": "10.0.0.1"}]] * 3)
+    sinks = [MemorySink(weighted.store("out"))]
+    for changes in ("true", "false"):  # without changes, Spark writes a snapshot of each version
+        spark.conf.set(CHANGES, changes)
+        with failing_at("before-decide@1"):
+            weighted.run(totals(weighted.rows, 1000), sinks)
+    spark.conf.set(CHANGES, "true")
+    written = {path.name for path in weighted.checkpoint.glob("state/0/*/2.*")}
+    assert {"2.changelog", "2.zip"} <= written
+    with failing_at("before-stage@2"):
+        weighted.run(totals(weighted.rows, 1), sinks)
+    weighted.run(totals(weighted.rows, 1), sinks)
+    assert [row["hits"] for row in weighted.committed_rows("out")] == [1000, 1001, 1002]
+
+
+CHANGES = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"

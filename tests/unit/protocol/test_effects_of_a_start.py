@@ -97,6 +97,25 @@ def test_an_apply_only_run_verifies_the_record() -> None:
     assert isinstance(played.error, RecordOfAnotherJob)
 
 
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ({LatestEpoch: 6}, 7),
+        ({LatestEpoch: None}, 4),
+        ({LatestEpoch: 6, ReadOffsets: None}, None),
+        ({LatestEpoch: None, IsCommitted: True}, None),
+    ],
+    ids=["after a decision", "first of the lineage", "not attempted", "records are missing"],
+)
+def test_which_epoch_an_earlier_driver_has_attempted_and_not_decided(
+    answers: dict[type[object], Any], found: int | None
+) -> None:
+    job = replace(JOB, first_epoch=4)
+    played = Played(recovery.undecided_attempt(job), {ReadOffsets: "d"} | answers)
+    assert played.error is None
+    assert played.result == found
+
+
 def test_an_applied_epoch_is_marked() -> None:
     played = Played(recovery.mark_applied(DecidedEpoch(record(), replayed=True)), {})
     assert played.effects == [MarkApplied(3)]

@@ -1,6 +1,6 @@
-"""Which decided epoch may not be in every sink, after a crash or before an apply-only run.
+"""What a crash has left: a decided epoch that may not be in every sink, or an attempt without a decision.
 
-There is at most one such epoch, because an epoch is decided only after the one before is applied.
+There is at most one epoch to apply, because an epoch is decided only after the one before is applied.
 `pending_apply` is for a start of the query: Spark itself runs an epoch again unless it has committed
 it, so only an overlapped epoch is left to apply. That may go on while the query starts. `unapplied`
 is for a run that starts no query.
@@ -22,6 +22,17 @@ def pending_apply(job: Job) -> LogSteps[DecidedEpoch | None]:
     if record is None or not (yield effects.IsCommitted(record.epoch)):
         return None
     return (yield from overlapped_apply(job, record))
+
+
+def undecided_attempt(job: Job) -> LogSteps[int | None]:
+    """Return the epoch that an earlier driver has attempted and not decided, None if there is none."""
+    newest: int | None = yield effects.LatestEpoch()
+    epoch = job.first_epoch if newest is None else newest + 1
+    planned: str | None = yield effects.ReadOffsets(epoch)
+    # Spark commits no undecided epoch: the records are incomplete, and nothing is known of this one
+    if planned is None or (yield effects.IsCommitted(epoch)):
+        return None
+    return epoch
 
 
 def unapplied_record() -> LogSteps[EpochRecord | None]:

@@ -18,7 +18,13 @@ from sluicegate.protocol.coordinator import apply, run_epoch
 from sluicegate.protocol.effects import run_effects
 from sluicegate.protocol.ports import ApplyPorts, LogPorts
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
-from sluicegate.protocol.recovery import mark_applied, pending_apply, unapplied, unapplied_record
+from sluicegate.protocol.recovery import (
+    mark_applied,
+    pending_apply,
+    unapplied,
+    unapplied_record,
+    undecided_attempt,
+)
 from sluicegate.settings.epoch import AT_MOST_ONCE
 from sluicegate.spark.apply import (
     BackgroundApply,
@@ -30,6 +36,7 @@ from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, Traced
 from sluicegate.spark.query_execution import RunningExecution
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, SystemClock
 from sluicegate.storage.epoch_report import EpochReport, write_report
+from sluicegate.storage.state_files import remove_undecided_snapshots
 from sluicegate.storage.verdict import EPOCHS, STAGE, verdict
 
 log = logging.getLogger("sluicegate.epoch")
@@ -72,6 +79,8 @@ class EpochRunner:
         With `overlap` it returns when the apply has started in the background.
         """
         job, timings = self._context.job, EpochTimings(idle_since_ns=self._ended_ns)
+        if self._failed_stages[epoch]:
+            remove_undecided_snapshots(self._context.store, epoch)
         with self._epoch_span(epoch) as span:
             plan = self._make_plan(batch, timings)
             self._context.metrics.planned(epoch, timings)
@@ -87,11 +96,15 @@ class EpochRunner:
         self._ended_ns = time.time_ns()
 
     def recover(self) -> None:
-        """Start to apply, in the background, the overlapped epoch that a killed driver left.
+        """Remove what a killed driver left undecided, and start to apply what it left unapplied.
 
-        The query may start meanwhile: no epoch is decided before the apply has ended. An error of the
-        apply is raised as that of any apply in the background.
+        That is an overlapped epoch, which is applied in the background. The query may start meanwhile:
+        no epoch is decided before the apply has ended. An error of the apply is raised as that of any
+        apply in the background.
         """
+        undecided = run_effects(undecided_attempt(self._context.job), self._log_ports)
+        if undecided is not None:  # before its offsets, which prove it, may be removed as empty
+            remove_undecided_snapshots(self._context.store, undecided)
         self._offsets.remove_empty()
         pending = run_effects(pending_apply(self._context.job), self._log_ports)
         if self._context.progress.enabled:
