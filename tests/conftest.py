@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from infra.local_services import RedisEndpoint, RedisServer, S3Endpoint, S3Server, Services
@@ -21,11 +22,15 @@ def pytest_configure() -> None:
     """Set the jars for all sessions of this process, because a JVM's class path cannot change.
 
     A shell starts a command in the background with SIGINT ignored, and so would the programs that
-    tests start and interrupt.
+    tests start and interrupt. A generated example may take any time: on a busy machine the limits of
+    Hypothesis fail tests.
     """
     os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    slow = hypothesis.HealthCheck.too_slow
+    hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[slow])
+    hypothesis.settings.load_profile("busy")
 
 
 def pytest_report_header() -> list[str]:
