@@ -181,7 +181,7 @@ def test_an_orderly_end_is_recorded_for_the_console(pod: Pod, why: Why, *, by_si
     assert ended.code == 0, ended.log
     (recorded,) = (read_end(store, name) for name in store.entries(driver_end.FOLDER))
     assert recorded is not None
-    assert recorded.why is why
+    assert recorded.why == why
 
 
 # --- apply-only ------------------------------------------------------------------------------------
