@@ -276,6 +276,13 @@ def test_a_file_url_with_a_query_or_a_fragment_is_refused(tmp_path: Path, tail: 
         open_store(f"file://{tmp_path}{tail}")
 
 
+@pytest.mark.parametrize("url", ["", "file://data/checkpoint", "file://localhost/data"])
+def test_an_address_that_names_no_folder_is_refused(url: str) -> None:
+    """One without an address would be the working directory, and one with a host another folder."""
+    with pytest.raises(SettingsInvalid, match="is empty, or has an unknown scheme, a host"):
+        open_store(url)
+
+
 def test_requests_to_s3_are_retried_as_long_as_the_caller_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -93,7 +93,7 @@ def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
     path = _local_path(url)
     if path is None:
         raise SettingsInvalid(
-            f"the address {url} has an unknown scheme, a '?' or a '#'",
+            f"the address '{url}' is empty, or has an unknown scheme, a host, a '?' or a '#'",
             data="nothing was started",
             do="use a path, file:///path or s3://bucket/prefix",
         )
@@ -104,8 +104,8 @@ def _local_path(url: str) -> Path | None:
     """Return the folder that a path or `file://…` names, None for any other address."""
     parts = urlsplit(url)
     if not parts.scheme:
-        return Path(url)
-    is_file = parts.scheme == "file" and not parts.query and not parts.fragment
+        return Path(url) if url else None
+    is_file = parts.scheme == "file" and not (parts.netloc or parts.query or parts.fragment)
     return Path(parts.path) if is_file else None
 
 
