@@ -17,7 +17,7 @@ JOBS: Final = tuple(f"clicks-{number}" for number in range(10))
 MINUTE_S: Final = 6.0
 """A minute of this test: the interval of reports, and that of the operator's writes, are a tenth."""
 WINDOW_S: Final = 2 * MINUTE_S - 2.0
-"""At most two reports of each driver, which are a minute apart, fall into it, also if one is two seconds late."""
+"""At most two reports of each driver, which are a minute apart, fall into it, also if one is late."""
 SHARED: Final = ("leases", "checkpointvolumes", "secrets")
 
 

@@ -82,7 +82,7 @@ def _set_progress(context: JobContext, pod: Pod | None, before: StreamingJobStat
         known = context.status.checkpoint.last_epoch
         context.set_checkpoint(
             last_epoch=known if progress.epoch is None else progress.epoch,
-            last_epoch_time=progress.at,
+            last_epoch_time=round(progress.at, 3),
         )
         context.set(verdict=progress.verdict)
 
