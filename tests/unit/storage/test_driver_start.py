@@ -16,10 +16,10 @@ from sluicegate.protocol.record import SinkBinding
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.schema import option
 from sluicegate.storage import driver_start
+from sluicegate.storage.driver_failure import RETAINED
 from sluicegate.storage.driver_start import (
     FOLDER,
     HIDDEN,
-    RETAINED,
     SPARK_VERSION,
     DriverStart,
     deployment_settings,

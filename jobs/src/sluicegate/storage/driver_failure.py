@@ -23,9 +23,10 @@ log = logging.getLogger("sluicegate.failures")
 
 FOLDER = "failures/"
 RETAINED = 20
-"""How many failures a checkpoint retains, the newest."""
+"""How many records of a kind `put_newest` retains."""
 
-_RETRY_S = 3.0
+RETRY_S = 3.0
+"""How long a store is asked that does not answer: a driver waits for it."""
 _OF_ANOTHER = (CheckpointOfAnotherJob.__name__, OwnedByAnother.__name__)
 
 
@@ -94,17 +95,24 @@ def write_failure(address: str, failure: DriverFailure) -> None:
 def write_newest(address: str, folder: str, ended_at_ms: int, fields: Mapping[str, object]) -> None:
     """Write how a driver ended into a folder of a checkpoint that retains the newest; see `write_failure`."""
     try:
-        checkpoint = open_store(address, retry_timeout_s=_RETRY_S)
+        checkpoint = open_store(address, retry_timeout_s=RETRY_S)
         if read_lineage(checkpoint) is None:
             return
-        checkpoint.put(f"{folder}{ended_at_ms:015d}", [json.dumps(fields).encode()])
-        for name in sorted(checkpoint.entries(folder))[:-RETAINED]:
-            checkpoint.delete(name)
+        put_newest(checkpoint, folder, ended_at_ms, fields)
     except StoreUnavailable as error:
         log.warning("the end of the driver was not recorded for the console: %s", error.what)
     except Exception:
         # also what a damaged lineage raises: the next driver reports that, and must be started for it
         log.exception("the end of the driver was not recorded for the console")
+
+
+def put_newest(
+    checkpoint: ObjectStore, folder: str, at_ms: int, fields: Mapping[str, object]
+) -> None:
+    """Write a record, named after its time, into a folder, and delete those that are too old."""
+    checkpoint.put(f"{folder}{at_ms:015d}", [json.dumps(fields).encode()])
+    for name in sorted(checkpoint.entries(folder))[:-RETAINED]:
+        checkpoint.delete(name)
 
 
 def name_of(ended_at_ms: int) -> str:

@@ -9,7 +9,6 @@ name or content looks like one.
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import platform
 import re
@@ -24,15 +23,13 @@ from sluicegate.errors import SluicegateError
 from sluicegate.protocol.record import SinkBinding
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.schema import choices_of, key_of
+from sluicegate.storage.driver_failure import RETRY_S, put_newest
 from sluicegate.storage.epoch_report import finite, read_parsed
 from sluicegate.storage.object_store import ObjectStore, open_store
 
 log = logging.getLogger("sluicegate.starts")
 
 FOLDER = "starts/"
-RETAINED = 20
-"""How many starts a checkpoint retains, the newest."""
-
 HIDDEN = "(hidden)"
 """What is recorded in the place of a value that may be a secret."""
 
@@ -48,7 +45,6 @@ DRIVER_CPU, DRIVER_MEMORY = "kubernetes.driver.cpu", "kubernetes.driver.memory"
 EXECUTORS = "spark.executor.instances"
 """The name of how many executors a driver requests."""
 
-_RETRY_S = 3.0
 _SPARK_PREFIXES = (
     "spark.cores.max",
     "spark.default.parallelism",
@@ -155,10 +151,8 @@ def write_start(address: str, start: DriverStart) -> None:
     A failure to write is logged and changes nothing.
     """
     try:
-        checkpoint = open_store(address, retry_timeout_s=_RETRY_S)
-        checkpoint.put(f"{FOLDER}{start.started_at_ms:015d}", [json.dumps(asdict(start)).encode()])
-        for name in sorted(checkpoint.entries(FOLDER))[:-RETAINED]:
-            checkpoint.delete(name)
+        checkpoint = open_store(address, retry_timeout_s=RETRY_S)
+        put_newest(checkpoint, FOLDER, start.started_at_ms, asdict(start))
     except SluicegateError as error:
         log.warning("the settings of this driver were not recorded for the console: %s", error.what)
 
