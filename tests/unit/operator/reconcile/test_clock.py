@@ -8,7 +8,6 @@ import json
 import pytest
 
 from sluicegate_operator.api.codec import parse, render
-from sluicegate_operator.api.schedule import RunSchedule
 from sluicegate_operator.api.streaming_job_status import (
     NONE,
     REQUESTED,
@@ -18,13 +17,13 @@ from sluicegate_operator.api.streaming_job_status import (
     StreamingJobStatus,
 )
 from sluicegate_operator.reconcile.observed import Executors
-from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod, spec
+from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod
 from tests.unit.operator.rule_cases import RuleCase, check, decide
+from tests.unit.operator.scheduled_jobs import HOURLY
 from tests.unit.operator.standby_builders import WITH, driver, standby, status_of
 
 AHEAD = NOW + 7200
 """A time that the clock gave before it was set back by two hours."""
-HOURLY = spec(trigger="Once", schedule=RunSchedule(cron="0 * * * *"))
 
 
 def failed(at: float) -> tuple[FailureStatus, ...]:

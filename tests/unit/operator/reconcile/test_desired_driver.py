@@ -8,7 +8,6 @@ import pytest
 
 from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.epoch import EpochSettings
-from sluicegate_operator.api.schedule import RunSchedule
 from sluicegate_operator.api.streaming_job_status import UpgradeStatus
 from sluicegate_operator.reconcile.actions import CreateDriver, CreateSavepoint
 from sluicegate_operator.reconcile.context import reject_spec
@@ -39,9 +38,6 @@ RESTARTED = spec(restart_nonce=1)
 NEW = spec(image="jobs:2")
 BY_SAVEPOINT = spec(image="jobs:2", upgrade_mode="Savepoint")
 STATELESS = spec(image="jobs:2", upgrade_mode="Stateless")
-ONCE = spec(trigger="Once")
-HOURLY = spec(trigger="Once", schedule=RunSchedule(cron="0 * * * *"))
-ON_TIME = spec(trigger="Once", schedule=RunSchedule(cron="30 7 * * *", starting_deadline_s=60))
 DELETING = spec(epochs=EpochSettings(on_cancel="delete"))
 
 NAME = "clicks-upgrade-u-job-1"

@@ -22,13 +22,13 @@ from tests.unit.operator.builders import (
     spec,
 )
 from tests.unit.operator.rule_cases import RuleCase, check, decide
+from tests.unit.operator.scheduled_jobs import ON_TIME
 
 NAME = "clicks-upgrade-u-job-1"
 BY_SAVEPOINT = UpgradeStatus(mode="Savepoint", savepoint=NAME)
 AN_HOUR_AGO = NOW - 3600
 REPLACE = RunSchedule(cron="0 * * * *", concurrency_policy="Replace")
 REPLACING = spec(trigger="Once", schedule=REPLACE)
-ON_TIME = spec(trigger="Once", schedule=RunSchedule(cron="30 7 * * *", starting_deadline_s=60))
 NO_POD = requested(REPLACING, last_schedule_time=AN_HOUR_AGO)
 NO_POD = dataclasses.replace(
     NO_POD, driver=dataclasses.replace(NO_POD.driver, request_time=NOW - 40)

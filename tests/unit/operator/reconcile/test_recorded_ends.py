@@ -23,10 +23,10 @@ from tests.unit.operator.builders import (
     spec,
 )
 from tests.unit.operator.rule_cases import RuleCase, check, decide
+from tests.unit.operator.scheduled_jobs import ONCE
 
 SUSPENDED = spec(suspend=True)
 STATELESS = spec(stateful=False)
-ONCE = spec(trigger="Once")
 UNRESPONSIVE = Node(unresponsive_since=NOW - 61)
 EARLIER_ERROR = "attempt 1: exit code 1: no heap"
 

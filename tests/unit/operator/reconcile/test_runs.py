@@ -7,19 +7,11 @@ from typing import Any
 
 import pytest
 
-from sluicegate_operator.api.schedule import RunSchedule
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
 from sluicegate_operator.api.streaming_job_status import RunStatus
-from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod, spec
+from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, pod
 from tests.unit.operator.rule_cases import decide
-
-ONCE = spec(trigger="Once")
-HOURLY = spec(trigger="Once", schedule=RunSchedule(cron="0 * * * *"))
-ON_TIME = spec(trigger="Once", schedule=RunSchedule(cron="30 7 * * *", starting_deadline_s=60))
-REPLACING = spec(
-    trigger="Once",
-    schedule=RunSchedule(cron="0 * * * *", concurrency_policy="Replace", starting_deadline_s=60),
-)
+from tests.unit.operator.scheduled_jobs import HOURLY, ON_TIME, ONCE, REPLACING
 
 
 def results(*runs: tuple[float, str, int, float | None]) -> tuple[RunStatus, ...]:

@@ -23,14 +23,8 @@ from tests.unit.operator.builders import (
     spec,
 )
 from tests.unit.operator.rule_cases import RuleCase, check
+from tests.unit.operator.scheduled_jobs import HOURLY, ON_TIME, ONCE, REPLACING
 
-ONCE = spec(trigger="Once")
-HOURLY = spec(trigger="Once", schedule=RunSchedule(cron="0 * * * *"))
-ON_TIME = spec(trigger="Once", schedule=RunSchedule(cron="30 7 * * *", starting_deadline_s=60))
-REPLACING = spec(
-    trigger="Once",
-    schedule=RunSchedule(cron="0 * * * *", concurrency_policy="Replace", starting_deadline_s=60),
-)
 AT_7_30, AT_7_57 = (
     dataclasses.replace(
         REPLACING,
