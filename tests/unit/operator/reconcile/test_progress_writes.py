@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from sluicegate_operator.api.streaming_job_status import VerdictStatus
@@ -33,7 +35,7 @@ def test_each_report_that_comes_once_a_minute_is_written_when_it_is_seen() -> No
 @pytest.mark.parametrize(
     ("later_s", "writes"), [(-1.0, True), (0.0, False), (0.5, False), (54.0, False), (55.0, True)]
 )
-def test_progress_alone_is_written_if_it_is_55_s_newer_or_the_clock_was_set_back(
+def test_progress_alone_is_written_if_it_is_55_s_newer_or_the_clock_was_set_back_by_a_second(
     later_s: float,
     writes: bool,  # noqa: FBT001
 ) -> None:
@@ -41,6 +43,18 @@ def test_progress_alone_is_written_if_it_is_55_s_newer_or_the_clock_was_set_back
     newer = observed(pod(progress=Progress(NOW + later_s, 8)))
     found = decide(job(status=status), newer, NOW + 60).status
     assert (found != status, found.checkpoint.last_epoch) == (writes, 8 if writes else 7)
+
+
+def test_a_report_that_was_written_is_not_written_again_when_its_time_is_read_in_milliseconds() -> (
+    None
+):
+    """Otherwise half of the reports cost two requests: the status read back is later than the report."""
+    report = observed(pod(progress=Progress(NOW + 0.0006, 7)))
+    status = decide(job(status=alive()), report).status
+    written = round(status.checkpoint.last_epoch_time or 0.0, 3)
+    checkpoint = dataclasses.replace(status.checkpoint, last_epoch_time=written)
+    read = dataclasses.replace(status, checkpoint=checkpoint)
+    assert decide(job(status=read), report, NOW + 1).status == read
 
 
 def test_the_first_progress_of_a_job_is_written_when_it_is_seen() -> None:

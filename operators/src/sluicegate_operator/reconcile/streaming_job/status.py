@@ -24,6 +24,9 @@ from sluicegate_operator.reconcile.upgrade_queue import UPGRADE_QUEUED
 PROGRESS_S = 55.0
 """Progress alone is written at this interval: a thousand jobs must not each write at every epoch. It is
 shorter than the minute between two reports of a driver, so that jitter does not make every second one wait."""
+_CLOCK_BACK_S = 1.0
+"""Progress this much older than the status is written too: the operator's clock was set back. Less is no
+reason: the status has milliseconds, so its time of a report can be later than the report."""
 EXECUTORS_S = 30.0
 """Executors that come and go are written at this interval."""
 
@@ -78,11 +81,15 @@ def _set_progress(context: JobContext, pod: Pod | None, before: StreamingJobStat
         context.set(verdict=None)
         return
     since = before.checkpoint.last_epoch_time
-    if context.status != before or since is None or not 0 <= progress.at - since < PROGRESS_S:
+    if (
+        context.status != before
+        or since is None
+        or not -_CLOCK_BACK_S < progress.at - since < PROGRESS_S
+    ):
         known = context.status.checkpoint.last_epoch
         context.set_checkpoint(
             last_epoch=known if progress.epoch is None else progress.epoch,
-            last_epoch_time=round(progress.at, 3),
+            last_epoch_time=progress.at,
         )
         context.set(verdict=progress.verdict)
 
