@@ -104,7 +104,10 @@ class ApiServer(Server):
     def _ready(self) -> bool:
         if not self.certificate.is_file():
             return False
-        trusts = ssl.create_default_context(cafile=str(self.certificate))
+        try:
+            trusts = ssl.create_default_context(cafile=str(self.certificate))
+        except ssl.SSLError:
+            return False  # the server creates the file first and fills it then
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.port, timeout=5.0, context=trusts
         )

@@ -9,6 +9,7 @@ import pytest
 
 from infra.local_services import MySQLEndpoint, ServiceError, mariadb
 from infra.local_services.__main__ import write_variables
+from infra.local_services.kube_apiserver import ADMIN, ApiServer
 from infra.local_services.process import Server, free_ports
 
 
@@ -76,6 +77,23 @@ def test_a_server_that_is_never_ready_is_ended(tmp_path: Path) -> None:
         server.start()
     assert server.pid is None
     assert psutil.Process().children() == before
+
+
+class StartingApiServer(ApiServer):
+    """It has created its certificate file, and not written it yet."""
+
+    START_TIMEOUT_S = 0.2
+
+    def _prepare(self) -> list[str]:
+        self.certificate.parent.mkdir()
+        self.certificate.touch()
+        return ["sleep", "60"]
+
+
+def test_an_api_server_whose_certificate_is_not_written_yet_is_waited_for(tmp_path: Path) -> None:
+    server = StartingApiServer(tmp_path, "http://127.0.0.1:1", {ADMIN: ()})
+    with pytest.raises(ServiceError, match=r"was not ready after 0 s"):
+        server.start()
 
 
 def test_a_command_that_does_not_exist_leaves_no_watchdog(tmp_path: Path) -> None:
