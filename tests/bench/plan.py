@@ -174,7 +174,7 @@ WORKLOADS: Final = (
         UPSERT,
         UPSERT,
         0,
-        1_000_000,
+        5_000_000,
         50_000,
         contenders=(SLUICEGATE, SERIAL, SPARK_JDBC),
         note=(
@@ -186,7 +186,7 @@ WORKLOADS: Final = (
         ADD,
         ADD,
         0,
-        1_000_000,
+        5_000_000,
         50_000,
         contenders=(SLUICEGATE, SERIAL, SPARK_JDBC),
         note=(
