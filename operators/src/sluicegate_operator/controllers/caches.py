@@ -6,6 +6,7 @@ One operator may serve the whole cluster or some namespaces; a cache hides which
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -65,7 +66,8 @@ class Cache(Generic[T]):
 
     def __iter__(self) -> Iterator[Key]:
         """Iterate over all present keys."""
-        return iter([key for informer in self.informers.values() for key in informer.entries])
+        # copied at once: metrics are read in another thread, while objects come and go
+        return itertools.chain.from_iterable(list(i.entries) for i in self.informers.values())
 
     def by_name(self, namespace: str) -> dict[str, T]:
         """Return the objects of a namespace."""

@@ -175,10 +175,10 @@ class _RequestCollector(Collector):
             "Requests to the API server; a watch counts once, when it is opened",
             labels=["verb", "resource"],
         )
-        for (verb, resource), count in self.api.requests.items() if self.api else ():
+        for (verb, resource), count in list(self.api.requests.items()) if self.api else ():
             requests.add_metric([verb, resource], count)
         for queue in self.queues:
-            for error, count in queue.errors.items():
+            for error, count in list(queue.errors.items()):
                 reconciling.add_metric([queue.name, error], count)
         for cache in self.caches:
             watching.add_metric([cache.plural], cache.errors)

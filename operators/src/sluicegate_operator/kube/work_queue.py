@@ -81,13 +81,15 @@ class WorkQueue(Generic[K]):
     def oldest_age_s(self) -> float:
         """The longest time, in seconds, for which a key has been ready or processed."""
         now = time.monotonic()
-        since = [*(ready.since_s for ready in self._waiting.values()), *self._busy.values()]
+        # copied at once: metrics are read in another thread, while the queue changes
+        waiting = [*self._waiting.values()]
+        since = [*(ready.since_s for ready in waiting), *self._busy.values()]
         return now - min(since) if since else 0.0
 
     @property
     def busy_age_s(self) -> float:
         """The longest time, in seconds, for which a key has been processed."""
-        return time.monotonic() - min(self._busy.values()) if self._busy else 0.0
+        return time.monotonic() - min([*self._busy.values()]) if self._busy else 0.0
 
     def add(self, key: K, *, bulk: bool = False) -> None:
         """Process a key as soon as possible.
