@@ -106,9 +106,12 @@ class BenchCluster:
         """Wait until the operator's work queue stays empty."""
         idle_samples = 0
         while idle_samples < _IDLE_SAMPLES:
-            waiting = sum(self.metrics("sluicegate_queue_depth").values())
-            idle_samples = 0 if waiting else idle_samples + 1
-            await asyncio.sleep(0.1)
+            start = time.monotonic()
+            depths = await asyncio.to_thread(self.metrics, "sluicegate_queue_depth")
+            # an operator that does not answer is not idle
+            idle_samples = idle_samples + 1 if depths and not any(depths.values()) else 0
+            # the metrics of 10,000 jobs take a second, which the operator lacks for its work
+            await asyncio.sleep(max(0.1, 4 * (time.monotonic() - start)))
 
     def reconciliations(self) -> float:
         """Return how many reconciliations of jobs the operator has counted."""
@@ -132,7 +135,7 @@ class BenchCluster:
 
     def _answers(self, path: str, port: int = 0) -> str | None:
         """Return the answer of a replica, by default of the operator that is measured."""
-        connection = http.client.HTTPConnection("127.0.0.1", port or self._port, timeout=5.0)
+        connection = http.client.HTTPConnection("127.0.0.1", port or self._port, timeout=30.0)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
