@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from sluicegate.protocol.markers import Marker
 from sluicegate.sinks.kafka import producer
 from sluicegate.sinks.kafka.connection import Deadline
+from sluicegate.sinks.kafka.marker_reader import MarkerReader
 from sluicegate.sinks.kafka.producer import TransactionalProducer
 
 FORGOTTEN = (
@@ -56,4 +59,22 @@ def test_a_producer_without_its_broker_says_so(stuck: TransactionalProducer) -> 
     while not (lost := stuck.must_be_replaced()) and not deadline.passed():
         time.sleep(0.05)
     assert lost
+    stuck.discard(abort=False)
+
+
+@pytest.mark.parametrize(("lost", "limit_s"), [(False, 10.0), (True, 2.0)])
+def test_a_marker_is_waited_for_less_long_after_a_broker_has_gone(
+    stuck: TransactionalProducer,
+    monkeypatch: pytest.MonkeyPatch,
+    lost: bool,  # noqa: FBT001
+    limit_s: float,
+) -> None:
+    """Librdkafka may wait for the group's former coordinator forever: its issue 5511."""
+    timeouts: list[float] = []
+    monkeypatch.setattr(
+        producer, "_bounded", lambda _call, timeout_s, *_: timeouts.append(timeout_s)
+    )
+    stuck._lost_connection = lost
+    stuck.send_marker(Mock(spec=MarkerReader), Marker(0, "attempt"), Deadline(60))
+    assert timeouts == [limit_s]
     stuck.discard(abort=False)

@@ -33,6 +33,7 @@ _POLL_EVERY = 1000
 _ABORT_S = 5.0
 _MAX_ERRORS = 1000
 _SEND_MARKER_S = 10.0
+_SEND_MARKER_AFTER_LOSS_S = 2.0
 _GRACE_S = 1.0
 _CHECK_EVERY_S = 1.0
 
@@ -91,7 +92,7 @@ def producer_settings(
 def _bounded(call: Callable[..., None], timeout_s: float, *arguments: object) -> None:
     """Run a call of the transactional API, whose last argument is its timeout; abandon it a little later.
 
-    librdkafka 2.16 does not always obey its timeout: after a restart of the only broker,
+    librdkafka 2.16 does not always obey its timeout (its issue 5456): after a restart of the only broker,
     `send_offsets_to_transaction` of a producer that survived the restart never returned. The abandoned
     thread never ends; it holds nothing but a producer that is discarded.
     """
@@ -256,8 +257,13 @@ class TransactionalProducer:
             raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, reason))
 
     def send_marker(self, reader: MarkerReader, marker: Marker, deadline: Deadline) -> None:
-        """Add the marker to the open transaction."""
-        timeout_s, offsets = deadline.left(_SEND_MARKER_S), [reader.position(marker)]
+        """Add the marker to the open transaction.
+
+        If a broker has gone since the init, the call may hang although another one is the coordinator of
+        the group already (librdkafka's issue 5511), and a new producer finds that one.
+        """
+        limit_s = _SEND_MARKER_AFTER_LOSS_S if self._lost_connection else _SEND_MARKER_S
+        timeout_s, offsets = deadline.left(limit_s), [reader.position(marker)]
         send = self._producer.send_offsets_to_transaction
         _bounded(send, timeout_s, offsets, reader.group())
 
