@@ -4,13 +4,13 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Self, TextIO, TypeVar
 
 from infra.local_services.endpoints import KafkaEndpoint, MySQLEndpoint, RedisEndpoint
-from infra.local_services.kafka import KafkaBroker
+from infra.local_services.kafka import KafkaBroker, broker_cluster
 from infra.local_services.mariadb import MariaDB
 from infra.local_services.process import Server, ServiceError
 from infra.local_services.s3 import S3Server
@@ -30,14 +30,19 @@ class Services:
     Redis starts at its first use. Without a folder the data are removed at the end; with one they are
     kept. A server named by SLUICEGATE_KAFKA, _MYSQL or _REDIS is used as it is: it is never stopped and
     its data are never removed.
+
+    Args:
+        folder: where the data are kept; None for a temporary one.
+        s3: whether an S3 is started too.
+        brokers: how many nodes Kafka has.
     """
 
-    def __init__(self, folder: Path | None = None, *, s3: bool = False) -> None:
+    def __init__(self, folder: Path | None = None, *, s3: bool = False, brokers: int = 1) -> None:
         """Read the environment; nothing starts yet."""
-        self._wants_s3, self._keep = s3, folder
+        self._wants_s3, self._keep, self._nodes = s3, folder, brokers
         self._folder: Path | None = None
         self._claim: TextIO | None = None
-        self._broker: KafkaBroker | None = None
+        self._brokers: tuple[KafkaBroker, ...] = ()
         self._database: MariaDB | None = None
         self._redis_server: RedisServer | None = None
         self._store: S3Server | None = None
@@ -50,7 +55,9 @@ class Services:
     @property
     def kafka(self) -> KafkaEndpoint:
         """The address of Kafka."""
-        return self._kafka or self.broker.endpoint
+        if self._kafka:
+            return self._kafka
+        return KafkaEndpoint(",".join(node.endpoint.bootstrap for node in self.brokers))
 
     @property
     def mysql(self) -> MySQLEndpoint:
@@ -64,10 +71,17 @@ class Services:
 
     @property
     def broker(self) -> KafkaBroker:
-        """The broker that this process started, to restart or kill it."""
+        """The only broker that this process started, to restart or kill it."""
+        (broker,) = self.brokers
+        return broker
+
+    @property
+    def brokers(self) -> tuple[KafkaBroker, ...]:
+        """The brokers that this process started, to restart or kill them."""
         if self._kafka:
             raise ServiceError(_NOT_OURS.format("Kafka", KAFKA_VARIABLE))
-        return _started(self._broker)
+        _started(next(iter(self._brokers), None))
+        return self._brokers
 
     @property
     def database(self) -> MariaDB:
@@ -97,10 +111,10 @@ class Services:
         try:
             if self._wants_s3 or not (self._kafka and self._mysql):
                 self._folder = self._claim_folder()
-                self._broker = None if self._kafka else KafkaBroker(self._folder)
+                self._brokers = () if self._kafka else self._new_brokers(self._folder)
                 self._database = None if self._mysql else MariaDB(self._folder)
                 self._store = S3Server(self._folder) if self._wants_s3 else None
-            _of_each(Server.start, self._broker, self._database, self._store)
+            start_all((*self._brokers, self._database, self._store))
         except BaseException:
             self.stop()
             raise
@@ -109,8 +123,9 @@ class Services:
 
     def stop(self) -> None:
         """Stop the servers that this process started. Safe to repeat."""
-        _of_each(Server.stop, self._broker, self._database, self._redis_server, self._store)
-        self._broker = self._database = self._redis_server = self._store = None
+        _of_each(Server.stop, *self._brokers, self._database, self._redis_server, self._store)
+        self._brokers = ()
+        self._database = self._redis_server = self._store = None
         self._running = False
         if self._folder and self._keep is None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -123,6 +138,10 @@ class Services:
 
     def __exit__(self, *_error: object) -> None:
         self.stop()
+
+    def _new_brokers(self, folder: Path) -> tuple[KafkaBroker, ...]:
+        # the data of a kept folder stay where they are
+        return (KafkaBroker(folder),) if self._nodes == 1 else broker_cluster(folder, self._nodes)
 
     def _claim_folder(self) -> Path:
         """Return a folder that no live process uses, and remove those that ended processes left."""
@@ -158,6 +177,11 @@ def _started(server: _Server | None) -> _Server:
     if server is None:
         raise ServiceError(_NOT_STARTED)
     return server
+
+
+def start_all(servers: Sequence[Server | None]) -> None:
+    """Start servers, all at the same time: a Kafka node is not ready without most of the others."""
+    _of_each(Server.start, *servers)
 
 
 def _of_each(call: Callable[[Server], None], *servers: Server | None) -> None:

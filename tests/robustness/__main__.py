@@ -69,7 +69,8 @@ def _run(options: RunOptions) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print(f"SEED={options.seed} repeats these faults. Writing to {folder}", flush=True)  # noqa: T201
-    with Services(s3=options.store) as services, ExitStack() as stack:
+    brokers = 3 if options.brokers else 1
+    with Services(s3=options.store, brokers=brokers) as services, ExitStack() as stack:
         proxy = None
         if options.store:
             endpoint = services.store.endpoint
@@ -128,6 +129,9 @@ def _arguments() -> argparse.Namespace:
         help="cut drivers off from their servers, in a network namespace of the run; needs root",
     )
     parser.add_argument(
+        "--brokers", action="store_true", help="run three brokers, of which one fails"
+    )
+    parser.add_argument(
         "--standby",
         action="store_true",
         help="keep a standby, which takes over unless its settings are others",
@@ -146,8 +150,8 @@ def _arguments() -> argparse.Namespace:
         "--page", type=Path, metavar="FILE", help="write the page of the published runs"
     )
     given = parser.parse_args()
-    if given.store + given.executors + given.network > 1:
-        parser.error("--store, --executors and --network are different runs")
+    if given.store + given.executors + given.network + given.brokers > 1:
+        parser.error("--store, --executors, --network and --brokers are different runs")
     if given.network and (reason := network.missing()):
         parser.error(f"--network: {reason}")
     try:

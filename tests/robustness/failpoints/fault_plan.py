@@ -16,7 +16,8 @@ from typing import Any
 from sluicegate.failpoints import POINTS
 from tests.robustness.failpoints.random_failpoint import DRIVER_POINTS, SINK_POINTS
 
-SINKS = ("topic", "table", "letters")
+LETTERS = "letters"
+SINKS = ("topic", "table", LETTERS)
 """The sinks of a job of the run: a Kafka topic, a MySQL table, the topic of dead letters."""
 
 ANY_MOMENT = ""
@@ -42,6 +43,11 @@ class Actor(StrEnum):
     KAFKA_SLOW = "network to Kafka slow"
     MYSQL_SLOW = "network to MySQL slow"
     ISOLATED = "driver cut off until its successor took over"
+    LEADER_KILLED = "leader of a sink's topic killed"
+    LEADER_PAUSED = "leader of a sink's topic paused"
+    LEADER_RESTARTED = "leader of a sink's topic restarted in order"
+    COORDINATOR_KILLED = "transaction coordinator killed"
+    CONTROLLER_KILLED = "active controller killed"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
     STORE_FAILS = "store fails (500)"
@@ -78,7 +84,18 @@ NETWORK_ACTORS = (
 )
 """Actors of a run with a network namespace of its own: packets of one driver are dropped."""
 
-ACTORS = tuple(a for a in Actor if a not in {*STORE_EFFECTS, *NETWORK_ACTORS, Actor.EXECUTOR})
+BROKER_ACTORS = (
+    Actor.LEADER_KILLED,
+    Actor.LEADER_PAUSED,
+    Actor.LEADER_RESTARTED,
+    Actor.COORDINATOR_KILLED,
+    Actor.CONTROLLER_KILLED,
+)
+"""Actors of a run with three brokers: one of them fails."""
+
+_OTHERS = {*STORE_EFFECTS, *NETWORK_ACTORS, *BROKER_ACTORS, Actor.EXECUTOR}
+
+ACTORS = tuple(actor for actor in Actor if actor not in _OTHERS)
 """Actors that fail at a failpoint or at any moment of any run."""
 
 OUTLIVED_ACTORS = frozenset({Actor.ZOMBIE, Actor.ISOLATED})
@@ -104,6 +121,7 @@ class Matrix(StrEnum):
     STORE = "the object store"
     EXECUTORS = "the executors"
     NETWORK = "the network"
+    BROKERS = "one of three brokers"
 
 
 @dataclass(frozen=True)
@@ -253,7 +271,11 @@ def cells_of(matrix: Matrix) -> list[Cell]:
     """Return the cells of a matrix: every place with every actor."""
     if matrix is Matrix.STORE:
         return [((name, ""), actor) for name in OBJECTS for actor in STORE_EFFECTS]
-    by_matrix = {Matrix.EXECUTORS: (Actor.EXECUTOR,), Matrix.NETWORK: NETWORK_ACTORS}
+    by_matrix = {
+        Matrix.EXECUTORS: (Actor.EXECUTOR,),
+        Matrix.NETWORK: NETWORK_ACTORS,
+        Matrix.BROKERS: BROKER_ACTORS,
+    }
     return [(place, actor) for place in places() for actor in by_matrix.get(matrix, ACTORS)]
 
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 
 from infra.local_services import Services
-from tests.robustness.failpoints.fault_plan import DRIVER_ACTORS, STORE_EFFECTS, Actor, Strike
+from infra.local_services.process import Server
+from infra.local_services.services import start_all
+from tests.robustness.failpoints import brokers
+from tests.robustness.failpoints.fault_plan import (
+    DRIVER_ACTORS,
+    LETTERS,
+    STORE_EFFECTS,
+    Actor,
+    Strike,
+)
 from tests.robustness.failpoints.network import Network
 from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob
 
@@ -67,30 +77,30 @@ class Strikes:
         return "still running"
 
     def _strike_server(self, strike: Strike, driver: Driver) -> None:
-        broker, database = self._services.broker, self._services.database
+        if strike.actor is Actor.MYSQL_CUT:
+            self._cut_connections()
+            driver.signal(signal.SIGCONT)
+            return
+        fail = _SERVER_ACTORS.get(strike.actor)
+        with fail(self._servers(strike)) if fail else self._impaired(strike.actor, driver):
+            driver.signal(signal.SIGCONT)
+            time.sleep(strike.length_s)
+
+    def _servers(self, strike: Strike) -> Sequence[Server]:
+        """Return the servers that a strike is at."""
         match strike.actor:
-            case Actor.KAFKA_KILLED | Actor.MYSQL_KILLED:
-                server = broker if strike.actor is Actor.KAFKA_KILLED else database
-                server.kill()
-                driver.signal(signal.SIGCONT)
-                time.sleep(strike.length_s)
-                server.start()
-            case Actor.KAFKA_PAUSED | Actor.MYSQL_PAUSED:
-                paused = broker.pid if strike.actor is Actor.KAFKA_PAUSED else database.pid
-                assert paused is not None
-                os.kill(paused, signal.SIGSTOP)
-                try:
-                    driver.signal(signal.SIGCONT)
-                    time.sleep(strike.length_s)
-                finally:
-                    os.kill(paused, signal.SIGCONT)
-            case Actor.MYSQL_CUT:
-                self._cut_connections()
-                driver.signal(signal.SIGCONT)
+            case Actor.MYSQL_KILLED | Actor.MYSQL_PAUSED:
+                return [self._services.database]
+            case Actor.KAFKA_KILLED | Actor.KAFKA_PAUSED:
+                return self._services.brokers
+            case Actor.COORDINATOR_KILLED:
+                return [brokers.coordinator(self._services.brokers)]
+            case Actor.CONTROLLER_KILLED:
+                return [brokers.controller(self._services.brokers)]
             case _:
-                with self._impaired(strike.actor, driver):
-                    driver.signal(signal.SIGCONT)
-                    time.sleep(strike.length_s)
+                settings = self._job.scenario.settings
+                topic = settings.dead_letters if strike.sink == LETTERS else settings.topic
+                return [brokers.leader(self._services.brokers, topic)]
 
     def _impaired(self, actor: Actor, driver: Driver) -> AbstractContextManager[None]:
         """Return a block in which the network between a driver and one server fails."""
@@ -140,6 +150,52 @@ class Strikes:
         code = zombie.wait_code(EXIT_TIMEOUT_S)
         _require_gone(zombie, "the superseded driver")
         return f"exit code {code}"
+
+
+@contextmanager
+def _killed(servers: Sequence[Server]) -> Iterator[None]:
+    """Kill servers, and start them again at the end of the block, all at the same time."""
+    for server in servers:
+        server.kill()
+    yield
+    start_all(servers)
+
+
+@contextmanager
+def _paused(servers: Sequence[Server]) -> Iterator[None]:
+    pids = [pid for server in servers if (pid := server.pid) is not None]
+    assert len(pids) == len(servers)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def _restarted(servers: Sequence[Server]) -> Iterator[None]:
+    """Stop servers as an update does; a broker gives the leadership of its partitions away before it ends."""
+    with ThreadPoolExecutor() as pool:
+        stopping = [pool.submit(server.stop) for server in servers]
+        yield
+        for stopped in stopping:
+            stopped.result()
+    start_all(servers)
+
+
+_SERVER_ACTORS: Mapping[Actor, Callable[[Sequence[Server]], AbstractContextManager[None]]] = {
+    Actor.KAFKA_KILLED: _killed,
+    Actor.KAFKA_PAUSED: _paused,
+    Actor.MYSQL_KILLED: _killed,
+    Actor.MYSQL_PAUSED: _paused,
+    Actor.LEADER_KILLED: _killed,
+    Actor.LEADER_PAUSED: _paused,
+    Actor.LEADER_RESTARTED: _restarted,
+    Actor.COORDINATOR_KILLED: _killed,
+    Actor.CONTROLLER_KILLED: _killed,
+}
 
 
 def _kill_python(driver: Driver) -> None:

@@ -40,7 +40,7 @@ JOBS = {
 }
 
 
-KINDS = ("store", "executors", "network", "standby")
+KINDS = ("store", "executors", "network", "brokers", "standby")
 """The options that make a run one of another kind."""
 
 
@@ -59,6 +59,7 @@ class RunOptions:
         store: keep the checkpoint in an object store, whose requests fail.
         executors: run executors in processes of their own, which fail.
         network: run in a network namespace, where a driver is cut off.
+        brokers: run three brokers, of which one fails.
         standby: keep a standby, which takes over unless its settings are others.
         only: cells 'place:actor', of which alone faults are drawn; empty for the whole matrix.
     """
@@ -73,6 +74,7 @@ class RunOptions:
     store: bool
     executors: bool
     network: bool
+    brokers: bool
     standby: bool
     only: tuple[str, ...]
 
@@ -83,6 +85,8 @@ def matrix_of(options: RunOptions | Namespace) -> Matrix:
         return Matrix.STORE
     if options.network:
         return Matrix.NETWORK
+    if options.brokers:
+        return Matrix.BROKERS
     return Matrix.EXECUTORS if options.executors else Matrix.ANY_RUN
 
 
