@@ -26,7 +26,7 @@ RETAINED = 20
 """How many records of a kind `put_newest` retains."""
 
 RETRY_S = 3.0
-"""How long a store is asked that does not answer: a driver waits for it."""
+"""How long requests to a store that does not answer are repeated: a driver waits for it."""
 _OF_ANOTHER = (CheckpointOfAnotherJob.__name__, OwnedByAnother.__name__)
 
 
