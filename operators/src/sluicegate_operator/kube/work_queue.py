@@ -176,6 +176,9 @@ class WorkQueue(Generic[K]):
                 del self._busy[key]
                 if key in self._again:
                     self.add(key, bulk=self._again.pop(key))
+            # Work that finds nothing to do waits for nothing: without this, the keys of a fleet would be
+            # processed in one go, and the Lease would expire meanwhile.
+            await asyncio.sleep(0)
 
     def _add_delayed(self, key: K) -> None:
         del self._delayed[key]

@@ -125,6 +125,25 @@ def in_bulk_first(queue: WorkQueue[str]) -> None:
     queue.add("c")
 
 
+def test_other_tasks_run_between_keys_that_wait_for_nothing(clock: Clock) -> None:
+    """A reconciliation that changes nothing waits for nothing: a lease must be renewed meanwhile."""
+    keys = [str(number) for number in range(100)]
+    processed, seen = list[str](), set[int]()
+
+    async def scene(queue: WorkQueue[str]) -> None:
+        for key in keys:
+            queue.add(key)
+        while len(processed) < len(keys):
+            seen.add(len(processed))
+            await asyncio.sleep(0)
+
+    async def note(key: str) -> None:
+        processed.append(key)
+
+    play(clock, scene, note, workers=1)
+    assert len(seen) >= len(keys)
+
+
 def test_a_key_is_processed_before_those_that_were_added_in_bulk(clock: Clock) -> None:
     assert process(clock, in_bulk_first) == [("c", 0), ("a", 0), ("b", 0)]
 
