@@ -3,7 +3,7 @@
 import base64
 import subprocess
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -56,18 +56,15 @@ class _Cluster:
     """
 
     ports: tuple[tuple[int, int], ...]
-    identity: str = field(
-        # a leading dash would be parsed as an option
-        default_factory=lambda: (
-            "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
-        )
-    )
+    identity: str
 
     @classmethod
     def of(cls, nodes: int) -> "_Cluster":
         """Return a new one with free ports."""
         ports = free_ports(2 * nodes)
-        return cls(tuple(zip(ports[::2], ports[1::2], strict=True)))
+        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        identity = "A" + identity[1:]  # a leading dash would be parsed as an option
+        return cls(tuple(zip(ports[::2], ports[1::2], strict=True)), identity)
 
     def settings(self, number: int, data: Path) -> str:
         """Return the settings of a node."""
@@ -136,14 +133,8 @@ class KafkaBroker(Server):
         run = [java, "-Xmx768m", "-XX:+UseSerialGC", *quiet, "-cp", classpath]
         if not (data / "meta.properties").is_file():
             fast = [java, "-XX:TieredStopAtLevel=1", *run[1:]]
-            tool = [
-                "kafka.tools.StorageTool",
-                "format",
-                "-t",
-                self._cluster.identity,
-                "-c",
-                str(settings),
-            ]
+            identity = self._cluster.identity
+            tool = ["kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings)]
             tool += self._format_options()
             done = subprocess.run([*fast, *tool], capture_output=True, text=True, check=False)
             if done.returncode != 0:

@@ -80,7 +80,8 @@ class Services:
         """The brokers that this process started, to restart or kill them."""
         if self._kafka:
             raise ServiceError(_NOT_OURS.format("Kafka", KAFKA_VARIABLE))
-        _started(next(iter(self._brokers), None))
+        if not self._brokers:
+            raise ServiceError(_NOT_STARTED)
         return self._brokers
 
     @property
