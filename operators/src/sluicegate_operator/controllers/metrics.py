@@ -1,6 +1,10 @@
 """Metrics for Prometheus: durations of reconciliations, queues, failures, and the state of jobs.
 
 Names follow the conventions of Prometheus: a unit at the end, `_total` for counters.
+
+A scrape runs in a thread of its own while dicts change, so it reads copies made by `dict(…)`, which no
+other thread interrupts. `list(….items())` allocates tuples: a garbage collection, and with it another
+thread, may run in between.
 """
 
 from __future__ import annotations
@@ -175,10 +179,10 @@ class _RequestCollector(Collector):
             "Requests to the API server; a watch counts once, when it is opened",
             labels=["verb", "resource"],
         )
-        for (verb, resource), count in list(self.api.requests.items()) if self.api else ():
+        for (verb, resource), count in dict(self.api.requests).items() if self.api else ():
             requests.add_metric([verb, resource], count)
         for queue in self.queues:
-            for error, count in list(queue.errors.items()):
+            for error, count in dict(queue.errors).items():
                 reconciling.add_metric([queue.name, error], count)
         for cache in self.caches:
             watching.add_metric([cache.plural], cache.errors)
@@ -248,7 +252,7 @@ class _JobCollector(Collector):
             labels=labels,
         )
         counts = dict.fromkeys(PHASES, 0) if self.exported else {}
-        for key, status in list(self._statuses.items()) if self.exported else ():
+        for key, status in dict(self._statuses).items() if self.exported else ():
             counts[status.phase] += 1
             phase.add_metric([*key, status.phase], 1)
             attempt.add_metric(list(key), status.attempt)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import gc
 import itertools
 import sys
 import threading
@@ -56,27 +57,35 @@ def test_metrics_can_be_read_while_keys_wait_and_objects_come_and_go() -> None:
     ended = threading.Event()
 
     def change() -> None:
-        for number in itertools.cycle(range(10_000)):
-            key = ("team", f"job-{number}")
+        for number in itertools.count():
+            old, key = ("team", f"job-{number - 100}"), ("team", f"job-{number}")
             for changed in (queue._waiting, queue._busy, pods.entries):
-                cast("dict[Key, object]", changed).pop(key, None)
-            queue.errors.pop(str(number), None)
+                cast("dict[Key, object]", changed).pop(old, None)
+            queue.errors.pop(str(number - 100), None)
             queue.add(key)
             queue._busy[key] = queue.errors[str(number)] = 1
             pods.entries[key] = cast("Any", Mock(value=None))
             if ended.is_set():
                 return
 
-    interval = sys.getswitchinterval()
+    def switch(_phase: str, _info: dict[str, int]) -> None:
+        """Let the other thread run in the middle of a garbage collection, as a finalizer may."""
+        time.sleep(1e-5)
+
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(1e-6)
+    gc.set_threshold(20)
+    gc.callbacks.append(switch)
     changing = threading.Thread(target=change)
     changing.start()
     try:
-        for _ in range(30):
+        for _ in range(50):
             assert generate_latest(metrics.registry)
     finally:
         ended.set()
         changing.join()
+        gc.callbacks.remove(switch)
+        gc.set_threshold(*threshold)
         sys.setswitchinterval(interval)
 
 
