@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sluicegate.spark.epochs import EpochsWriter
 from sluicegate.spark.query_execution import kafka_options, leaves
 from sluicegate.spark.session import all_settings
 from sluicegate.spark.warm_up import prepare_standby
+from tests.robustness.traffic.long_lived_job import processes
 from tests.robustness.traffic.memory_streams import Stream
 
 pytestmark = [
@@ -27,6 +29,43 @@ pytestmark = [
     # pyspark leaves the sockets of its results to the garbage collector
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
+
+
+def test_a_query_starts_the_python_workers_before_its_first_epoch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its first epoch would wait for them. Here is no input, so there is no epoch."""
+    stream = Stream(spark, tmp_path, "ip string")
+    (tmp_path / "source").mkdir()
+    writer = epochs(
+        stream.rows, sinks=[MemorySink(stream.store("sink"))], name="job", checkpoint=stream.url
+    )
+    jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    assert not _workers(jvm)
+    for _ in range(2):
+        query = writer.start()
+        deadline = time.monotonic() + 60
+        while len(_workers(jvm)) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        query.stop()
+    assert len(_workers(jvm)) == 2
+
+
+def test_compilers_have_a_lower_priority_than_tasks(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    nice: dict[str, set[int]] = {}
+    for thread in Path(f"/proc/{jvm}/task").iterdir():
+        name = (thread / "comm").read_text().split()[0]
+        nice.setdefault(name, set()).add(os.getpriority(os.PRIO_PROCESS, int(thread.name)))
+    assert nice["C1"] == nice["C2"] == {10}
+    assert nice["java"] == {0}
+
+
+def _workers(jvm: int) -> list[int]:
+    """Return the processes that Spark's daemon in a JVM has forked."""
+    daemons = [p.pid for p in processes() if p.parent == jvm]
+    return [p.pid for p in processes() if p.parent in daemons]
 
 
 def test_a_warm_up_touches_neither_the_checkpoint_nor_a_sink(

@@ -44,7 +44,7 @@ from sluicegate.spark.session import (
 )
 from sluicegate.spark.source_offsets import SourceOffsets, source_group
 from sluicegate.spark.start_times import OF_PROCESS, StartPart, StartTimes
-from sluicegate.spark.warm_up import prepare_standby
+from sluicegate.spark.warm_up import prepare_standby, start_workers
 from sluicegate.storage.driver_start import (
     EXECUTORS,
     SPARK_VERSION,
@@ -86,7 +86,9 @@ class EpochsWriter:
             SystemExit: no query starts, because the end of this process was requested, or because
                 it only applies decided epochs (`DriverEnvironment.mode`) and has done so.
         """
-        self.await_promotion()
+        if not self.await_promotion():
+            frame = frame_of(next(iter(self.outputs.values())))
+            start_workers(frame.sparkSession, self._all_sinks())
         spark, context = self.check_and_bind()
         if DriverEnvironment.read().apply_only:
             EpochRunner(spark, context, self.settings.timeout_s).apply_only()

@@ -6,14 +6,18 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TextIO
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sluicegate.deployment.environment import DriverEnvironment, DriverVariable
 from sluicegate.errors import SettingsInvalid
+from sluicegate.spark.compilers import lower_priority
 from sluicegate.spark.conf import KUBERNETES, REQUIRED, check_conf, kubernetes_conf, merge
 from sluicegate.spark.event_log import event_log_settings
 from sluicegate.spark.start_times import OF_PROCESS, StartPart
@@ -107,16 +111,45 @@ def session(
         ours |= kubernetes_conf(os.environ)
     ours["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     ours["spark.driver.memory"] = os.environ.get(DriverVariable.DRIVER_MEMORY, "1g")
-    builder = SparkSession.builder.appName(name).master(master)
     merged = merge(ours, {**(settings or {}), **environment.spark_conf})
-    for key, value in {**merged, **event_log_settings(merged)}.items():
-        builder = builder.config(key, value)
+    conf = SparkConf().setAll([*merged.items(), *event_log_settings(merged).items()])
+    conf.setAppName(name).setMaster(master)
     with OF_PROCESS.part(StartPart.SESSION):
-        created = builder.getOrCreate()
+        SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001 - starts the JVM, and no more
+        lower_priority(SparkContext._gateway.proc.pid)  # type: ignore[union-attr] # noqa: SLF001
+        created = SparkSession.builder.config(conf=conf).getOrCreate()
     # we raise and log an error that ends the query ourselves, once and with advice
     created.sparkContext.setLogLevel(os.environ.get("SLUICEGATE_SPARK_LOG", "FATAL"))
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     return created
+
+
+_beginning: dict[str, Future[SparkSession]] = {}
+"""The sessions that are created in the background, by name."""
+
+
+def begin_session(name: str) -> None:
+    """Create a session in the background; `created_session` returns it, or raises its error."""
+    created: Future[SparkSession] = Future()
+
+    def create() -> None:
+        try:
+            created.set_result(session(name))
+        except BaseException as error:  # noqa: BLE001 - raised where the session is needed
+            created.set_exception(error)
+
+    _beginning[name] = created
+    threading.Thread(target=create, name="session", daemon=True).start()
+
+
+def created_session(name: str) -> SparkSession:
+    """Wait for the session that was begun, or create one.
+
+    Raises:
+        SettingsInvalid: a Spark setting of the environment breaks a rule.
+    """
+    begun = _beginning.pop(name, None)
+    return session(name) if begun is None else begun.result()
 
 
 def _jar_settings(master: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ import importlib
 import logging
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -53,6 +55,10 @@ _OF_POSITIONS: Final = ("startingOffsets", "startingTimestamp", "startingOffsets
 """Options of a Kafka source, one of which says where it starts."""
 
 
+_warm_applications: Final[set[str]] = set()
+"""The ids of the Spark applications that have their workers."""
+
+
 class Described(Protocol):
     """A job that was built: what a standby loads the code for (`sluicegate.spark.epochs.EpochsWriter`)."""
 
@@ -74,6 +80,39 @@ class Described(Protocol):
 
 
 Built = TypeVar("Built", bound=Described)
+
+
+def start_workers(spark: SparkSession, sinks: Iterable[Sink]) -> None:
+    """Start the Python workers of a session in the background, by a small Spark job, once.
+
+    Spark starts them for the first task that needs one. The first epoch would wait for that, while a
+    core is idle before, as the query starts. If the small job fails, the first epoch starts them.
+    """
+    application = spark.sparkContext.applicationId
+    if application in _warm_applications:
+        return
+    _warm_applications.add(application)
+    modules = _modules(sinks)
+
+    def load(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for module in modules:
+            importlib.import_module(module)
+        yield from batches
+
+    def run() -> None:
+        tasks = spark.sparkContext.defaultParallelism
+        try:
+            rows = spark.range(0, tasks, 1, tasks)
+            rows.mapInArrow(load, rows.schema).toArrow()
+        except (PySparkException, Py4JError, OSError) as error:
+            log.info("the first epoch has to start the Python workers: %s", error)
+
+    threading.Thread(target=run, name="start-workers", daemon=True).start()
+
+
+def _modules(sinks: Iterable[Sink]) -> list[str]:
+    """Return the modules that a worker imports when it receives its first order."""
+    return sorted({type(sink).__module__ for sink in sinks})
 
 
 def prepare_standby(spark: SparkSession, build: Callable[[], Built]) -> Built | None:
@@ -109,8 +148,8 @@ def warm_up(spark: SparkSession, writer: Described) -> None:
         values = values.union(_recent(spark, source))
     counts = values.groupBy("value").count()
     generic = Outputs({_OUTPUT: counts}, {_OUTPUT: [_discarding(0, arrow_schema(counts))]})
-    # the workers import the modules of the job's sinks when they receive their first order
-    modules = sorted({type(sink).__module__ for sink in writer.sinks})
+    modules = _modules(writer.sinks)
+    _warm_applications.add(spark.sparkContext.applicationId)
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder, "generic"), Path(folder, "own")
         _run_epoch(spark, generic, "update", first, modules)

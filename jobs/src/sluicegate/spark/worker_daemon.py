@@ -12,16 +12,25 @@ would raise KeyboardInterrupt in the midst of an epoch, and the driver ends the 
 A worker whose connection the JVM has closed ends without a traceback: its task was cancelled, or its
 driver has ended. Spark 4.1 prints a BrokenPipeError for it, at about one Ctrl-C in five.
 
+The daemon imports what every stage needs before it forks, so that its workers do not import it again.
+It is a child of the JVM of the tasks, also in the pod of an executor, so it lowers the priority of that
+JVM's compilers.
+
 A module of its own, because spark.python.daemon.module names it (`session`).
 """
 
+import importlib
 import importlib.machinery
+import os
 import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
 
 _ARCHIVES = (".zip", ".jar")
+
+_OF_EACH_STAGE = ("pandas", "sluicegate.spark.staging")
+"""What a worker imports in its first stage; Spark itself uses pandas for Arrow batches."""
 
 
 def drop_archives() -> None:
@@ -51,7 +60,12 @@ if __name__ == "__main__":
     drop_archives()
     # blocked, which a fork inherits: each worker of Spark installs a handler
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    for module in _OF_EACH_STAGE:
+        importlib.import_module(module)
     from pyspark import daemon
 
+    from sluicegate.spark.compilers import lower_priority
+
+    lower_priority(os.getppid())
     daemon.worker = ended_by_the_jvm(daemon.worker)
     daemon.manager()  # type: ignore[no-untyped-call]
