@@ -17,7 +17,7 @@ from sluicegate.cli.app import app
 from sluicegate.cli.options import JobGroup, variable
 from sluicegate.deployment.environment import APPLY_ONLY, RUN, DriverVariable
 from sluicegate.errors import ExitCode
-from sluicegate.packaged_job import JobSettings, packaged_jobs
+from sluicegate.packaged_job import JobSettings, PackagedJob, packaged_jobs
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.restart import RestartSettings
 from sluicegate.settings.schema import choices_of, key_of
@@ -63,7 +63,8 @@ def settings_page() -> str:
 def _job_settings() -> Iterator[str]:
     """Yield a section per packaged job: its own settings, and shared ones with another default."""
     shared = {field.name: field for field in fields(JobSettings)}
-    for name, job in sorted(packaged_jobs().items()):
+    for name, entry in sorted(packaged_jobs().items()):
+        job: PackagedJob = entry.load()
         own = [
             field
             for field in fields(job.settings)
@@ -120,7 +121,8 @@ def _command(path: tuple[str, ...], command: click.Command) -> Iterator[str]:
 
 def _job_command(path: tuple[str, ...], command: JobGroup) -> Iterator[str]:
     """Yield the part of a command with a subcommand per job: the options that are not settings."""
-    name, job = min(packaged_jobs().items())
+    name, entry = min(packaged_jobs().items())
+    job: PackagedJob = entry.load()
     nested = command.get_command(click.Context(command), name)
     assert nested is not None
     settings = {field.name for field in fields(job.settings)}

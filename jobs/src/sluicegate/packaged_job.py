@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.settings.epoch import EpochSettings
@@ -109,6 +109,6 @@ class Finding:
     examples: tuple[str, ...] = ()
 
 
-def packaged_jobs() -> dict[str, PackagedJob]:
-    """Return the installed jobs by name."""
-    return {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+def packaged_jobs() -> dict[str, EntryPoint]:
+    """Return the installed jobs by name; `load` of one imports its module and returns its `PackagedJob`."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}

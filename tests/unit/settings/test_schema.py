@@ -1,5 +1,6 @@
 """Settings have one schema for Python, files, the environment and the command line."""
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import click
@@ -8,11 +9,10 @@ from click.testing import CliRunner
 
 from sluicegate.cli.options import JobGroup, as_arguments, as_environment
 from sluicegate.errors import SettingsInvalid
-from sluicegate.packaged_job import PackagedJob
+from sluicegate.packaged_job import GROUP, PackagedJob, packaged_jobs
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.settings.formats import SETTINGS
 from sluicegate.settings.schema import load_yaml
-from sluicegate_jobs.ip_count import JOB
 from sluicegate_jobs.ip_count.job import IpCountSettings
 
 
@@ -74,11 +74,9 @@ def test_a_file_without_a_mapping_is_rejected(tmp_path: Path, content: str) -> N
 class CommandLine:
     """A command line whose job only records its settings."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.settings = IpCountSettings()
         self._group = JobGroup("run", "", self._record)
-        jobs: dict[str, PackagedJob] = {"ip_count": JOB}
-        monkeypatch.setattr("sluicegate.cli.options.packaged_jobs", lambda: jobs)
 
     def _record(self, _job: PackagedJob, settings: IpCountSettings) -> None:
         self.settings = settings
@@ -92,9 +90,20 @@ class CommandLine:
 
 
 @pytest.fixture
-def command_line(monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+def command_line() -> CommandLine:
     """Return a command line."""
-    return CommandLine(monkeypatch)
+    return CommandLine()
+
+
+def test_a_job_that_cannot_be_imported_hinders_no_other(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the job that runs is imported, which also shortens the start of its driver."""
+    broken = EntryPoint("broken", "sluicegate.no_such_module:JOB", GROUP)
+    installed = packaged_jobs() | {"broken": broken}
+    monkeypatch.setattr("sluicegate.cli.options.packaged_jobs", lambda: installed)
+    command_line.run("--interval", "3 seconds")
+    assert command_line.settings.interval == "3 seconds"
 
 
 def test_the_command_line_overrides_the_environment_and_the_environment_the_file(

@@ -129,8 +129,8 @@ class JobGroup(click.Group):
         return sorted(packaged_jobs())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        job = packaged_jobs().get(cmd_name)
-        return None if job is None else self._command(job)
+        entry = packaged_jobs().get(cmd_name)
+        return None if entry is None else self._command(entry.load())
 
     def _command(self, job: PackagedJob) -> click.Command:
         names = {field.name for field in dataclasses.fields(job.settings)}

@@ -227,7 +227,7 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     it, which is the same unless `on_cancel` is 'delete'.
     """
     from sluicegate.spark.query import Run  # noqa: PLC0415 - only a driver needs Spark
-    from sluicegate.spark.session import session  # noqa: PLC0415
+    from sluicegate.spark.session import created_session  # noqa: PLC0415
     from sluicegate.spark.start_times import OF_PROCESS, StartPart  # noqa: PLC0415
     from sluicegate.spark.warm_up import prepare_standby  # noqa: PLC0415
 
@@ -235,7 +235,7 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     started = time.monotonic()
     try:
-        spark = session(job.name)
+        spark = created_session(job.name)
         writer = None
         if is_standby():
             with OF_PROCESS.part(StartPart.STANDBY):
