@@ -1,4 +1,4 @@
-"""A job of one's own, run with `python job.py` at a terminal."""
+"""A job of one's own, run with `python job.py` at a terminal, or with spark-submit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -60,6 +61,28 @@ def test_ctrl_c_ends_a_job_at_the_end_of_its_epoch(tmp_path: Path) -> None:
     assert text.count("epoch 0 committed") == 1, text
     newest = StoredEpochLog(open_store(str(tmp_path / "checkpoint"))).newest()
     assert f"epoch {newest} committed" in text, text
+
+
+def test_a_job_runs_under_spark_submit(tmp_path: Path) -> None:
+    """There the JVM is the parent of the job's process."""
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    (tmp_path / "continue").touch()
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [submit, script, tmp_path],
+            env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _wait_for(tmp_path / "checkpoint" / "epochs" / "0.report", process)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert "epoch 0 committed" in (tmp_path / "log").read_text()
 
 
 def _wait_for(file: Path, process: subprocess.Popen[bytes]) -> None:

@@ -136,7 +136,8 @@ class EpochsQuery(Run):
         self._first_idle = context.source_offsets is not None
         self._error: SluicegateError | None = None
         jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
-        failpoints.hook("kill-jvm", jvm.kill)
+        if jvm is not None:  # None under spark-submit, which has started the JVM
+            failpoints.hook("kill-jvm", jvm.kill)
         stream = (
             context.outputs.stream()
             .writeStream.outputMode(output_mode)

@@ -116,7 +116,9 @@ def session(
     conf.setAppName(name).setMaster(master)
     with OF_PROCESS.part(StartPart.SESSION):
         SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001 - starts the JVM, and no more
-        lower_priority(SparkContext._gateway.proc.pid)  # type: ignore[union-attr] # noqa: SLF001
+        jvm = SparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
+        if jvm is not None:  # None under spark-submit, which has started the JVM
+            lower_priority(jvm.pid)
         created = SparkSession.builder.config(conf=conf).getOrCreate()
     # we raise and log an error that ends the query ourselves, once and with advice
     created.sparkContext.setLogLevel(os.environ.get("SLUICEGATE_SPARK_LOG", "FATAL"))
