@@ -40,6 +40,7 @@ def test_the_error_of_a_session_is_raised_where_it_is_needed(created: Mock) -> N
     [
         (["run", "clicks", "--once", "--topic=hits"], ["clicks"]),
         (["run", "clicks"], []),
+        (["run", "--once"], []),
         (["run", "clicks", "--once", "--help"], []),
         (["verify", "clicks"], []),
         ([], []),

@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the command line."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["run"] and "--once" in arguments and "--help" not in arguments:
+    if arguments[:1] == ["run"] and "--once" in arguments[2:] and "--help" not in arguments:
         from sluicegate.spark.session import begin_session  # noqa: PLC0415 - only a driver needs it
 
         begin_session(arguments[1])  # the JVM starts while the modules of the job are imported

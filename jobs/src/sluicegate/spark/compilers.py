@@ -2,7 +2,7 @@
 
 A driver's JVM compiles for a minute, and at a start the compilers take more processor time than all other
 threads together. On a machine whose processors are busy, tasks then wait for code that will be faster.
-With a lower priority the compilers use what the tasks leave idle; the figures are in docs/benchmarks.md.
+With a lower priority the compilers use what the tasks leave idle (docs/decisions/0107).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NICE: Final = 10
 def lower_priority(jvm: int) -> None:
     """Lower the priority of the compilers of a JVM; threads that they start inherit it.
 
-    A priority is only lowered, which needs no permission. Without Linux's /proc it does nothing.
+    It needs no permission, because a priority is never raised. Without Linux's /proc it does nothing.
 
     Args:
         jvm: its process id.
@@ -29,6 +29,12 @@ def lower_priority(jvm: int) -> None:
     for thread in Path(f"/proc/{jvm}/task").glob("*"):
         try:
             if (thread / "comm").read_text().strip() in _COMPILERS:
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), _NICE)
-        except (FileNotFoundError, ProcessLookupError):  # the thread has ended
+                _lower(int(thread.name))
+        except OSError:  # it has ended, or the container forbids it: then it keeps its priority
             continue
+
+
+def _lower(thread: int) -> None:
+    """Lower the priority of a thread, unless it is as low already, as in a job that `nice` starts."""
+    if os.getpriority(os.PRIO_PROCESS, thread) < _NICE:
+        os.setpriority(os.PRIO_PROCESS, thread, _NICE)

@@ -86,9 +86,8 @@ class EpochsWriter:
             SystemExit: no query starts, because the end of this process was requested, or because
                 it only applies decided epochs (`DriverEnvironment.mode`) and has done so.
         """
-        if not self.await_promotion():
-            frame = frame_of(next(iter(self.outputs.values())))
-            start_workers(frame.sparkSession, self._all_sinks())
+        self.await_promotion()
+        start_workers(frame_of(next(iter(self.outputs.values()))).sparkSession, self._all_sinks())
         spark, context = self.check_and_bind()
         if DriverEnvironment.read().apply_only:
             EpochRunner(spark, context, self.settings.timeout_s).apply_only()
