@@ -87,7 +87,7 @@ class EpochsWriter:
                 it only applies decided epochs (`DriverEnvironment.mode`) and has done so.
         """
         self.await_promotion()
-        start_workers(frame_of(next(iter(self.outputs.values()))).sparkSession, self._all_sinks())
+        start_workers(self._spark, self._all_sinks())
         spark, context = self.check_and_bind()
         if DriverEnvironment.read().apply_only:
             EpochRunner(spark, context, self.settings.timeout_s).apply_only()
@@ -108,7 +108,7 @@ class EpochsWriter:
         if not promotion.is_waiting():
             return False
         log_by_default()
-        spark = frame_of(next(iter(self.outputs.values()))).sparkSession
+        spark = self._spark
         with OF_PROCESS.part(StartPart.STANDBY):
             prepare_standby(spark, lambda: self)
             promotion.await_promotion()
@@ -128,7 +128,7 @@ class EpochsWriter:
         environment, start_times = DriverEnvironment.read(), StartTimes(OF_PROCESS.seconds)
         label = environment.job.rpartition("/")[2] or self.name
         group = source_group(label, self.settings)
-        spark = frame_of(next(iter(self.outputs.values()))).sparkSession
+        spark = self._spark
         with start_times.part(StartPart.STORE):
             prepare_store(spark, self.checkpoint)
             verify_conditional_create(self.checkpoint)
@@ -181,6 +181,10 @@ class EpochsWriter:
         by_output, dead_letters = self._bind(lineage)
         bound = [sink for sinks in by_output.values() for sink in sinks]
         return {sink.id: sink for sink in [*bound, *([dead_letters] if dead_letters else [])]}
+
+    @property
+    def _spark(self) -> SparkSession:
+        return frame_of(next(iter(self.outputs.values()))).sparkSession
 
     def _all_sinks(self) -> list[Sink]:
         return [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]

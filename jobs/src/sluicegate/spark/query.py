@@ -28,6 +28,7 @@ from sluicegate.spark.pacing import Pace, deadline
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query_execution import committed_sources
 from sluicegate.spark.s3a import spark_url
+from sluicegate.spark.session import jvm_process
 from sluicegate.spark.start_times import StartPart
 from sluicegate.spark.stop_handler import StopRequestHandler
 from sluicegate.storage.lineage import delete_checkpoint
@@ -135,8 +136,7 @@ class EpochsQuery(Run):
         self._has_planned = False
         self._first_idle = context.source_offsets is not None
         self._error: SluicegateError | None = None
-        jvm = spark.sparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
-        if jvm is not None:  # None under spark-submit, which has started the JVM
+        if (jvm := jvm_process()) is not None:
             failpoints.hook("kill-jvm", jvm.kill)
         stream = (
             context.outputs.stream()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from subprocess import Popen
 from typing import TextIO
 
 from pyspark import SparkConf, SparkContext
@@ -112,18 +113,24 @@ def session(
     ours["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     ours["spark.driver.memory"] = os.environ.get(DriverVariable.DRIVER_MEMORY, "1g")
     merged = merge(ours, {**(settings or {}), **environment.spark_conf})
-    conf = SparkConf().setAll([*merged.items(), *event_log_settings(merged).items()])
-    conf.setAppName(name).setMaster(master)
+    # without defaults: those of a JVM that runs would become settings of this session
+    conf = SparkConf(loadDefaults=False).setAppName(name).setMaster(master)
+    conf.setAll([*merged.items(), *event_log_settings(merged).items()])
     with OF_PROCESS.part(StartPart.SESSION):
         SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001 - starts the JVM, and no more
-        jvm = SparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001 - its pid
-        if jvm is not None:  # None under spark-submit, which has started the JVM
+        if (jvm := jvm_process()) is not None:
             lower_priority(jvm.pid)
         created = SparkSession.builder.config(conf=conf).getOrCreate()
     # we raise and log an error that ends the query ourselves, once and with advice
     created.sparkContext.setLogLevel(os.environ.get("SLUICEGATE_SPARK_LOG", "FATAL"))
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     return created
+
+
+def jvm_process() -> Popen[bytes] | None:
+    """Return the process of the JVM; None under spark-submit, which has started it."""
+    process: Popen[bytes] | None = SparkContext._gateway.proc  # type: ignore[union-attr] # noqa: SLF001
+    return process
 
 
 _beginning: dict[str, Future[SparkSession]] = {}
