@@ -132,6 +132,11 @@ def _arguments() -> argparse.Namespace:
         "--brokers", action="store_true", help="run three brokers, of which one fails"
     )
     parser.add_argument(
+        "--supervisor",
+        action="store_true",
+        help="let `sluicegate run` restart the drivers; it fails, or they do",
+    )
+    parser.add_argument(
         "--standby",
         action="store_true",
         help="keep a standby, which takes over unless its settings are others",
@@ -150,8 +155,9 @@ def _arguments() -> argparse.Namespace:
         "--page", type=Path, metavar="FILE", help="write the page of the published runs"
     )
     given = parser.parse_args()
-    if given.store + given.executors + given.network + given.brokers > 1:
-        parser.error("--store, --executors, --network and --brokers are different runs")
+    kinds = [kind for kind in KINDS if kind != "standby"]
+    if sum(getattr(given, kind) for kind in kinds) > 1:
+        parser.error(f"{', '.join(f'--{kind}' for kind in kinds)} are different runs")
     if given.network and (reason := network.missing()):
         parser.error(f"--network: {reason}")
     try:

@@ -48,6 +48,9 @@ class Actor(StrEnum):
     LEADER_RESTARTED = "leader of a sink's topic restarted in order"
     COORDINATOR_KILLED = "transaction coordinator killed"
     CONTROLLER_KILLED = "active controller killed"
+    SUPERVISOR_KILLED = "supervisor killed"
+    SUPERVISOR_PAUSED = "supervisor paused"
+    SUPERVISED = "driver of a supervisor killed"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
     STORE_FAILS = "store fails (500)"
@@ -93,21 +96,45 @@ BROKER_ACTORS = (
 )
 """Actors of a run with three brokers: one of them fails."""
 
-_OTHERS = {*STORE_EFFECTS, *NETWORK_ACTORS, *BROKER_ACTORS, Actor.EXECUTOR}
+SUPERVISOR_ACTORS = (Actor.SUPERVISOR_KILLED, Actor.SUPERVISOR_PAUSED, Actor.SUPERVISED)
+"""Actors of a run whose drivers `sluicegate run` starts and restarts."""
+
+_OTHERS = {
+    *STORE_EFFECTS,
+    *NETWORK_ACTORS,
+    *BROKER_ACTORS,
+    *SUPERVISOR_ACTORS,
+    Actor.EXECUTOR,
+}
 
 ACTORS = tuple(actor for actor in Actor if actor not in _OTHERS)
 """Actors that fail at a failpoint or at any moment of any run."""
 
-OUTLIVED_ACTORS = frozenset({Actor.ZOMBIE, Actor.ISOLATED})
-"""Actors whose driver comes back when its successor has taken over."""
+OUTLIVED_ACTORS = frozenset({Actor.ZOMBIE, Actor.ISOLATED, Actor.SUPERVISOR_KILLED})
+"""Actors whose driver may still run when its successor does."""
 
-DRIVER_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.WORKERS}) | OUTLIVED_ACTORS
+DRIVER_ACTORS = OUTLIVED_ACTORS | {
+    Actor.DRIVER,
+    Actor.PYTHON,
+    Actor.JVM,
+    Actor.WORKERS,
+    Actor.SUPERVISED,
+}
 """Actors after which another driver starts."""
+
+_REPLACED_BY_RUN = DRIVER_ACTORS - {Actor.SUPERVISED}
+"""Actors after which the run starts the next driver, and may change its settings."""
 
 ENDING_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM})
 """Actors of which no process of the driver is left."""
 
 SECOND_ACTORS = tuple(actor for actor in ACTORS if actor is not Actor.ZOMBIE)
+
+_SUPERVISED_SECOND_ACTORS = (
+    *(actor for actor in ACTORS if actor not in DRIVER_ACTORS),
+    Actor.SUPERVISOR_PAUSED,
+    Actor.SUPERVISED,
+)
 
 
 Cell = tuple[tuple[str, str], Actor]
@@ -122,6 +149,7 @@ class Matrix(StrEnum):
     EXECUTORS = "the executors"
     NETWORK = "the network"
     BROKERS = "one of three brokers"
+    SUPERVISOR = "the supervisor"
 
 
 @dataclass(frozen=True)
@@ -256,14 +284,15 @@ def draw_plan(
     Args:
         seed: any number.
         faults: how many.
-        matrix: of the first faults. Second ones are those of any run.
+        matrix: of the first faults. Second ones are those of any run, or of one with a supervisor.
         only: draw single faults of these cells alone, and no change; if empty, of the whole matrix.
     """
     rng = random.Random(seed)
     # apart, so that the faults of older runs are repeated
     moves = random.Random(f"moves of {seed}")
     cells = _dealt(rng, only or cells_of(matrix))
-    plan = [_draw(rng, moves, number, *next(cells)) for number in range(1, faults + 1)]
+    seconds = _SUPERVISED_SECOND_ACTORS if matrix is Matrix.SUPERVISOR else SECOND_ACTORS
+    plan = [_draw(rng, moves, number, next(cells), seconds) for number in range(1, faults + 1)]
     return [replace(fault, second=None, change=None) for fault in plan] if only else plan
 
 
@@ -275,6 +304,7 @@ def cells_of(matrix: Matrix) -> list[Cell]:
         Matrix.EXECUTORS: (Actor.EXECUTOR,),
         Matrix.NETWORK: NETWORK_ACTORS,
         Matrix.BROKERS: BROKER_ACTORS,
+        Matrix.SUPERVISOR: SUPERVISOR_ACTORS,
     }
     return [(place, actor) for place in places() for actor in by_matrix.get(matrix, ACTORS)]
 
@@ -286,16 +316,19 @@ def _dealt(rng: random.Random, cells: Sequence[Cell]) -> Iterator[Cell]:
 
 
 def _draw(
-    rng: random.Random, moves: random.Random, number: int, place: tuple[str, str], actor: Actor
+    rng: random.Random, moves: random.Random, number: int, cell: Cell, seconds: Sequence[Actor]
 ) -> PlannedFault:
+    place, actor = cell
     strike = Strike(*place, actor, round(rng.uniform(0.5, 8), 1))
     delay_s = round(rng.uniform(0, 3), 1)
-    second_place, second_actor = rng.choice(places()[1:]), rng.choice(SECOND_ACTORS)
+    second_place, second_actor = rng.choice(places()[1:]), rng.choice(seconds)
     second = Strike(*second_place, second_actor, round(rng.uniform(0.5, 8), 1))
     doubled = rng.randrange(_SECOND_ONE_IN) == 0 and actor not in OUTLIVED_ACTORS
     change = rng.choice(CHANGES)
-    changed = rng.randrange(_CHANGE_ONE_IN) == 0 and actor in DRIVER_ACTORS
-    if changed and moves.randrange(_MOVE_ONE_IN) == 0:
+    changed = rng.randrange(_CHANGE_ONE_IN) == 0 and actor in _REPLACED_BY_RUN
+    # the driver of a killed supervisor still runs, and a job is moved after its driver has ended
+    movable = actor is not Actor.SUPERVISOR_KILLED
+    if changed and movable and moves.randrange(_MOVE_ONE_IN) == 0:
         change = moves.choice(MOVES)
     return PlannedFault(
         number, delay_s, strike, second if doubled else None, change if changed else None

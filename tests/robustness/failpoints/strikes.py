@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from tests.robustness.failpoints.fault_plan import (
     Strike,
 )
 from tests.robustness.failpoints.network import Network
-from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob
+from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob, SupervisedDriver
 
 EXIT_TIMEOUT_S = 120.0
 """A driver that has lost its JVM, its Python or its role must have exited by then, without help."""
@@ -67,6 +68,7 @@ class Strikes:
             Actor.JVM: _kill_jvm,
             Actor.WORKERS: _kill_workers,
             Actor.EXECUTOR: _kill_executor,
+            Actor.SUPERVISED: _kill_supervised,
         }
         if strike.actor in outcomes:
             outcomes[strike.actor](driver)
@@ -80,6 +82,11 @@ class Strikes:
         if strike.actor is Actor.MYSQL_CUT:
             self._cut_connections()
             driver.signal(signal.SIGCONT)
+            return
+        if strike.actor is Actor.SUPERVISOR_PAUSED:
+            with _stopped([driver.pid]):
+                driver.signal(signal.SIGCONT)
+                time.sleep(strike.length_s)
             return
         fail = _SERVER_ACTORS.get(strike.actor)
         with fail(self._servers(strike)) if fail else self._impaired(strike.actor, driver):
@@ -127,9 +134,22 @@ class Strikes:
         return int(kafka.rpartition(":")[2]), self._services.mysql.port
 
     @contextmanager
-    def away(self, driver: Driver, actor: Actor) -> Iterator[None]:
-        """Keep a driver stopped, or running without its servers, while the block runs."""
-        if actor is Actor.ISOLATED:
+    def away(self, driver: Driver, strike: Strike) -> Iterator[None]:
+        """Keep a driver stopped, or running without its servers or supervisor, while the block runs.
+
+        Without a supervisor it is stopped for the length of the strike, if it was.
+        """
+        if strike.actor is Actor.SUPERVISOR_KILLED:
+            assert isinstance(driver, SupervisedDriver)
+            driver.abandon()
+            back = threading.Timer(strike.length_s, driver.signal, [signal.SIGCONT])
+            back.start()
+            try:
+                yield
+            finally:
+                back.join()
+            return
+        if strike.actor is Actor.ISOLATED:
             assert self._network is not None
             with self._network.cut(driver, self._ports()):
                 driver.signal(signal.SIGCONT)  # it may stand at a failpoint
@@ -165,6 +185,12 @@ def _killed(servers: Sequence[Server]) -> Iterator[None]:
 def _paused(servers: Sequence[Server]) -> Iterator[None]:
     pids = [pid for server in servers if (pid := server.pid) is not None]
     assert len(pids) == len(servers)
+    with _stopped(pids):
+        yield
+
+
+@contextmanager
+def _stopped(pids: Sequence[int]) -> Iterator[None]:
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -215,6 +241,12 @@ def _kill_jvm(driver: Driver) -> None:
 def _kill_workers(driver: Driver) -> None:
     driver.signal(signal.SIGKILL, driver.workers())
     driver.signal(signal.SIGCONT)
+
+
+def _kill_supervised(driver: Driver) -> None:
+    """Kill a driver, which its supervisor must replace."""
+    assert isinstance(driver, SupervisedDriver)
+    driver.kill_driver()
 
 
 def _kill_executor(driver: Driver) -> None:

@@ -99,6 +99,7 @@ class LongRun:
             delivery=options.delivery,
             # otherwise the rows are in the record of the epoch, and no part is uploaded
             **({"checkpoint": f"{proxy.endpoint.url}/run", "inline_bytes": 0} if proxy else {}),
+            **({"restart_max_delay_s": 2.0} if options.supervisor else {}),
         )
         settings = self._scenario.settings
         sinks = {
@@ -132,7 +133,14 @@ class LongRun:
         store = self._proxy.endpoint.environment() if self._proxy else {}
         variables = {**store, **(CLUSTER if options.executors else {})}
         within = {"within": as_driver} if options.network else {}
-        self._job = LongLivedJob(self._scenario, self._armed, variables, **within)
+        supervisor = ["--standby"] if options.standby else []
+        self._job = LongLivedJob(
+            self._scenario,
+            self._armed,
+            variables,
+            supervisor=supervisor if options.supervisor else None,
+            **within,
+        )
         self._strikes = Strikes(self._services, self._job, self._network)
         self._successors = Successors(self._job, self._traffic, self._services)
         try:
@@ -168,7 +176,7 @@ class LongRun:
                 # a run without any fault would prove nothing
                 if fault.number > 1 and self._history.now_s() > options.minutes * 60:
                     break
-                if options.standby:
+                if options.standby and not options.supervisor:
                     self._job.keep_standby()
                 self._number = fault.number
                 self._history.add("begin", **fault.described())
@@ -194,7 +202,7 @@ class LongRun:
         second_reached = None
         try:
             if fault.strike.actor in OUTLIVED_ACTORS:
-                outcome = self._outlive(fault.strike.actor)
+                outcome = self._outlive(fault.strike)
             else:
                 outcome, second_reached = self._strike(fault)
         except Violated as violation:
@@ -254,8 +262,8 @@ class LongRun:
         self._successors.replace_ended()
         return outcome, reached
 
-    def _outlive(self, actor: Actor) -> str:
-        """Start a successor of a driver that is stopped or cut off until the successor has taken over.
+    def _outlive(self, strike: Strike) -> str:
+        """Start a successor of a driver that is stopped, cut off or without its supervisor meanwhile.
 
         It has when rows of an epoch that it decided are in every sink. The first rows that it applies may
         be of an epoch that the other one decided: after that one, with overlap, either driver may decide
@@ -263,7 +271,7 @@ class LongRun:
         """
         zombie = self._job.driver
         try:
-            with self._strikes.away(zombie, actor):
+            with self._strikes.away(zombie, strike):
                 time.sleep(_SETTLE_S)
                 began = time.monotonic()
                 self._successors.start()
@@ -380,7 +388,7 @@ class LongRun:
         driver = self._job.driver
         late = self._end.faults_over()  # the rest of the time is for the judgment
         if recovered and not late and driver.code is None:
-            driver.signal(signal.SIGTERM, [p for p in driver.members() if p.pid == driver.pid])
+            driver.terminate()
             code = driver.wait_code(_STOP_TIMEOUT_S)
             if code != 0:
                 self._anomaly(f"a driver that got SIGTERM exited with {code}: {driver.last_line()}")

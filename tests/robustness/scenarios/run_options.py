@@ -40,7 +40,7 @@ JOBS = {
 }
 
 
-KINDS = ("store", "executors", "network", "brokers", "standby")
+KINDS = ("store", "executors", "network", "brokers", "supervisor", "standby")
 """The options that make a run one of another kind."""
 
 
@@ -60,6 +60,7 @@ class RunOptions:
         executors: run executors in processes of their own, which fail.
         network: run in a network namespace, where a driver is cut off.
         brokers: run three brokers, of which one fails.
+        supervisor: let `sluicegate run` start and restart the drivers; it fails, or they do.
         standby: keep a standby, which takes over unless its settings are others.
         only: cells 'place:actor', of which alone faults are drawn; empty for the whole matrix.
     """
@@ -75,6 +76,7 @@ class RunOptions:
     executors: bool
     network: bool
     brokers: bool
+    supervisor: bool
     standby: bool
     only: tuple[str, ...]
 
@@ -87,6 +89,8 @@ def matrix_of(options: RunOptions | Namespace) -> Matrix:
         return Matrix.NETWORK
     if options.brokers:
         return Matrix.BROKERS
+    if options.supervisor:
+        return Matrix.SUPERVISOR
     return Matrix.EXECUTORS if options.executors else Matrix.ANY_RUN
 
 

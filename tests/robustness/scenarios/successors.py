@@ -10,7 +10,7 @@ from infra.local_services import Services
 from sluicegate.errors import FINAL_EXIT_CODES, ExitCode, Sealed
 from tests.robustness.failpoints.fault_plan import PARTITIONS, SAVEPOINT, Change
 from tests.robustness.scenarios.judgment import Stuck
-from tests.robustness.traffic.long_lived_job import LongLivedJob
+from tests.robustness.traffic.long_lived_job import LongLivedJob, SupervisedDriver
 from tests.robustness.traffic.moved_job import moved
 from tests.robustness.traffic.steady_traffic import SteadyTraffic
 
@@ -67,6 +67,8 @@ class Successors:
         # a supervisor starts again once after a driver was fenced early, by the last epoch of the one before
         early = driver.age_s < self.job.scenario.settings.timeout_s
         once_more = driver.code == ExitCode.SUPERSEDED and early and not self._fenced
+        # a supervisor of its own has done that already
+        once_more = once_more and not isinstance(driver, SupervisedDriver)
         once_more = once_more and not driver.says(Sealed.__name__)
         if driver.code == 0 or (driver.code in FINAL_EXIT_CODES and not once_more):
             raise Stuck(

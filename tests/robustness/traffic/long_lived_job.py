@@ -108,6 +108,16 @@ class Driver:
         return Path(f"/proc/{self.pid}").stat().st_gid
 
     @property
+    def drivers(self) -> int:
+        """How many drivers have run."""
+        return 1
+
+    @property
+    def taken_over(self) -> int:
+        """How many of them were a standby that a supervisor had started."""
+        return 0
+
+    @property
     def code(self) -> int | None:
         """The exit code of the Python process; None while it runs."""
         return self.running.process.poll()
@@ -148,6 +158,10 @@ class Driver:
             except ProcessLookupError:
                 continue  # it ended meanwhile
 
+    def terminate(self) -> None:
+        """Ask it to stop at the end of its epoch."""
+        os.kill(self.pid, signal.SIGTERM)
+
     def kill(self) -> None:
         """Kill all its processes, and wait for them."""
         while self.members():
@@ -184,6 +198,58 @@ class Driver:
 
 
 @dataclass(frozen=True)
+class SupervisedDriver(Driver):
+    """A supervisor, `sluicegate run`, which is the process of this object, with its drivers.
+
+    Members are the processes of the drivers: each driver, and a standby, leads a session of its own.
+    """
+
+    sessions: list[int] = field(default_factory=list)
+    """The drivers that were seen, oldest first."""
+
+    @property
+    def drivers(self) -> int:
+        """How many drivers have run, a standby that waits among them."""
+        self.members()
+        return max(1, len(self.sessions))
+
+    @property
+    def taken_over(self) -> int:
+        """How many of them were a standby that a supervisor had started."""
+        return self.running.text().count("the standby takes over")
+
+    def members(self) -> list[Process]:
+        """Return the live processes of its drivers, also if the supervisor has ended."""
+        found = list(processes())
+        for process in sorted(found, key=lambda process: process.pid):
+            # until it leads a session it is a copy of the supervisor, which starts a program
+            leads = process.session == process.pid
+            if process.parent == self.pid and leads and process.pid not in self.sessions:
+                self.sessions.append(process.pid)
+        return [process for process in found if process.session in self.sessions]
+
+    def kill(self) -> None:
+        """Kill the supervisor, all its drivers, and wait for them."""
+        self.abandon()
+        super().kill()
+
+    def abandon(self) -> None:
+        """Kill the supervisor alone."""
+        if self.code is None:
+            os.kill(self.pid, signal.SIGSTOP)  # it starts no driver that would not be seen
+            self.members()
+            os.kill(self.pid, signal.SIGKILL)
+            self.running.process.wait()
+
+    def kill_driver(self) -> None:
+        """Kill the driver that runs, all of its processes; not a standby, which goes on."""
+        members = self.members()
+        first = next(one for one in self.sessions if any(m.session == one for m in members))
+        self.signal(signal.SIGKILL, [member for member in members if member.session == first])
+        self.signal(signal.SIGCONT)
+
+
+@dataclass(frozen=True)
 class _Standby:
     """A driver that waits for its turn; a write to the pipe gives it that."""
 
@@ -215,6 +281,7 @@ class LongLivedJob:
         armed: its failpoints.
         variables: more variables of a driver, such as the endpoint of its object store.
         within: returns for the number of a driver a command that executes it.
+        supervisor: options of `sluicegate run`, which then starts the drivers; None: the run starts them.
     """
 
     def __init__(
@@ -223,27 +290,37 @@ class LongLivedJob:
         armed: ArmedFailpoints,
         variables: Mapping[str, str],
         within: Callable[[int], Sequence[str]] = lambda _number: (),
+        supervisor: Sequence[str] | None = None,
     ) -> None:
         dump = {"PYTHONFAULTHANDLER": "1"}  # SIGABRT prints the stack of each thread into the log
         self.scenario, self._variables = scenario, {VARIABLE: armed.setting, **dump, **variables}
-        self._within = within
+        self._within, self._supervisor = within, supervisor
         self._processes = 0
         self._standby: _Standby | None = None
-        self.started, self.taken_over = 1, 0
-        """How many drivers have run, and how many of them were standbys before."""
+        self._started, self._taken_over = 0, 0  # without those of the current driver
         self.driver = self._start()
+
+    @property
+    def started(self) -> int:
+        """How many drivers have run."""
+        return self._started + self.driver.drivers
+
+    @property
+    def taken_over(self) -> int:
+        """How many of them were standbys before."""
+        return self._taken_over + self.driver.taken_over
 
     def restart(self) -> None:
         """Run the next driver with the settings of the scenario; the driver before may still exist.
 
         That is the standby, unless its settings are others.
         """
-        self.started += 1
+        self._started, self._taken_over = self.started, self.taken_over
         standby = self._standby
         if standby is not None and standby.can_run(self.scenario.settings):
             standby.take_over()
             self._standby, self.driver = None, standby.driver
-            self.taken_over += 1
+            self._taken_over += 1
         else:
             self.drop_standby()
             self.driver = self._start()
@@ -268,7 +345,9 @@ class LongLivedJob:
         self, variables: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
     ) -> Driver:
         self._processes += 1
-        command = command_of(self.scenario.job.name, self.scenario.settings)
+        supervised = self._supervisor is not None
+        command = command_of(self.scenario.job.name, self.scenario.settings, supervised=supervised)
         log = self.scenario.folder / f"driver-{self._processes:04}.log"
         given, within = {**self._variables, **(variables or {})}, self._within(self._processes)
-        return Driver(start(command, log, given, pass_fds, within=within))
+        running = start([*command, *(self._supervisor or ())], log, given, pass_fds, within=within)
+        return SupervisedDriver(running) if supervised else Driver(running)

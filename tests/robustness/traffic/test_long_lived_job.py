@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ import pytest
 from sluicegate import failpoints
 from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, Strike, places
 from tests.robustness.traffic.ip_count_harness import RunningDriver
-from tests.robustness.traffic.long_lived_job import ArmedFailpoints, Driver
+from tests.robustness.traffic.long_lived_job import ArmedFailpoints, Driver, SupervisedDriver
 
 SINKS = {"topic": "kafka.out", "table": "mysql.out", "letters": "kafka.letters"}
 PLACES = [place for place in places() if place[0] != ANY_MOMENT]
@@ -64,3 +66,30 @@ def test_a_driver_at_a_failpoint_is_waited_for_until_it_has_stopped_itself() -> 
         assert [member.stopped for member in driver.members()] == [True]
     finally:
         driver.kill()
+
+
+@pytest.fixture
+def supervised(tmp_path: Path) -> Iterator[SupervisedDriver]:
+    """Yield a supervisor with two drivers, an older one and a newer one."""
+    command = "setsid sleep 60 & sleep 0.2; setsid sleep 60 & wait"
+    process = subprocess.Popen(["/bin/sh", "-c", command], start_new_session=True)
+    driver = SupervisedDriver(RunningDriver(process, tmp_path / "log"))
+    deadline = time.monotonic() + 10
+    while len(driver.members()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    yield driver
+    driver.kill()
+    assert not driver.members()
+
+
+def test_the_drivers_of_a_killed_supervisor_are_still_known(supervised: SupervisedDriver) -> None:
+    supervised.abandon()
+    assert supervised.code == -signal.SIGKILL
+    assert len(supervised.members()) == 2
+
+
+def test_the_driver_that_runs_is_killed_and_not_the_standby(supervised: SupervisedDriver) -> None:
+    older, newer = supervised.sessions
+    supervised.kill_driver()
+    assert [member.pid for member in supervised.members() if member.pid != older] == [newer]
+    assert supervised.code is None

@@ -200,6 +200,14 @@ MAINTENANCE = (
         conditions={"Maintenance": ("False", "Some")},
     ),
     RuleCase(
+        "a failure that was recorded before hides no later success",
+        volume(status=maintained("True", "Healthy")),
+        observed(tasks={Measure(URL): failed_state(at=NOW - 100)}),
+        "Ready",
+        ["ForgetTask"],
+        conditions={"Maintenance": ("True", "Healthy")},
+    ),
+    RuleCase(
         "a quota may be used up to the last byte",
         volume(FULL, healthy(bytes=50)),
         observed(),
