@@ -181,6 +181,17 @@ def test_the_delay_of_each_kind_grows_from_its_first_to_its_longest(
     assert last == pytest.approx(longest_s, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "run_s", "delay_s"), [(DISRUPTED, 60, 1), (DISRUPTED, 59, 60), (FENCED, 60, 60)]
+)
+def test_a_driver_that_is_disrupted_after_a_minute_is_replaced_after_a_second(
+    kind: str, run_s: float, delay_s: float
+) -> None:
+    """However often that happens. A driver that another one fences every minute has a rival."""
+    failures = recorded(kind, 40, spec(), run_s=run_s)
+    assert next_start(spec(), failures, "s").delay_s == pytest.approx(delay_s, rel=0.1)
+
+
 def test_only_the_first_of_merged_failures_can_follow_a_healthy_run() -> None:
     wanted = with_restart(restart="fixed-delay", restart_attempts=2, restart_reset_s=1.0)
     healthy = failure(run_s=1.0, count=2)

@@ -62,13 +62,16 @@ count. The FailureRate strategy takes all failures of that entry to be as recent
 fail a job early if it allows more than 30."""
 
 _UNLIMITED = RestartSettings()
-"""Delays of every other kind: 1 s, doubling, at most a minute."""
+"""Delays of the kinds without a strategy: 1 s, doubling, at most a minute."""
 
 _DELAYS = {
+    # somebody has to do something about these
     STARTUP: RestartSettings(restart_initial_delay_s=5.0, restart_max_delay_s=300.0),
     ACCESS: RestartSettings(restart_initial_delay_s=60.0, restart_max_delay_s=3600.0),
+    # nodes that come and go must not delay a job that works in between
+    DISRUPTED: RestartSettings(restart_reset_s=60.0),
 }
-"""Delays of kinds that somebody has to do something about: first and longest."""
+"""Delays of some kinds, where they are others."""
 
 
 @dataclass(frozen=True)
