@@ -88,3 +88,15 @@ def test_the_usual_loser_sends_one_request(proxy: S3Proxy, store: ObjectStore) -
     before = len(proxy.requests)
     assert not store.create("epochs/0", b"y")
     assert [request.method for request in proxy.since(before)] == ["PUT"]
+
+
+def test_an_outage_is_waited_for_as_long_as_the_caller_says_however_many_requests_that_takes(
+    proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default obstore gives up after ten retries, which may be over within 3 s."""
+    monkeypatch.setattr(s3_object_store, "_SHORTEST_PAUSE_S", 0.001)
+    monkeypatch.setattr(s3_object_store, "_LONGEST_PAUSE_S", 0.002)
+    store = open_store(f"{proxy.endpoint.url}/{uuid.uuid4().hex}", retry_timeout_s=30)
+    store.create("epochs/0", b"x")
+    proxy.faults.append(Fault("GET", "epochs/0", "unavailable", times=40))
+    assert store.read("epochs/0") == b"x"

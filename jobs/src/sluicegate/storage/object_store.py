@@ -82,11 +82,16 @@ class ObjectStore(Protocol):
         """Delete all that `names` yields; after a StoreUnavailable some of it may remain."""
 
 
-def open_store(url: str, *, retry_timeout_s: float = 180.0) -> ObjectStore:
+OUTAGE_S = 60.0
+"""How long a running job retries a request to S3: the store's pod may have to start on another node."""
+
+
+def open_store(url: str, *, retry_timeout_s: float = 10.0) -> ObjectStore:
     """Return the store at an address: a path, `file://…` or `s3://bucket/prefix`.
 
     Endpoint and credentials of S3 come from the usual AWS_* environment variables. A request to S3
-    without a clear reply is retried for `retry_timeout_s`. An unknown scheme is a SettingsInvalid.
+    without a clear reply is retried for `retry_timeout_s`, default 10. An unknown scheme is a
+    SettingsInvalid.
     """
     if is_s3(url):
         return open_s3(url, retry_timeout_s=retry_timeout_s)

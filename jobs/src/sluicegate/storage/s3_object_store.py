@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from obstore import GetResult, ObjectMeta
     from obstore.store import RetryConfig
 
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+"""Between two tries of a request; obstore draws a pause at random."""
+
+_NO_LIMIT = 1_000_000
+"""Of the tries: only their time is limited. With obstore's default of 10 an outage of 3 s can end a driver."""
+
 _CONFLICT_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
 """Pauses before a creation is repeated that S3 refused for another request to the same name."""
 
@@ -35,7 +41,15 @@ request for the same name was under way; obstore raises AlreadyExistsError for b
 def open_s3(url: str, *, retry_timeout_s: float) -> S3ObjectStore:
     """Return the store at `s3://bucket/prefix`; see `object_store.open_store`."""
     bucket, prefix = split_s3(url)
-    retry: RetryConfig = {"retry_timeout": timedelta(seconds=retry_timeout_s)}
+    retry: RetryConfig = {
+        "retry_timeout": timedelta(seconds=retry_timeout_s),
+        "max_retries": _NO_LIMIT,
+        "backoff": {
+            "init_backoff": timedelta(seconds=_SHORTEST_PAUSE_S),
+            "max_backoff": timedelta(seconds=_LONGEST_PAUSE_S),
+            "base": 2,
+        },
+    }
     return S3ObjectStore(S3Store(bucket, prefix=prefix or None, retry_config=retry), url)
 
 
