@@ -96,6 +96,7 @@ def _run(platform: Platform, options: argparse.Namespace, file: Path) -> dict[st
         "minutes": options.minutes,
         "rate": options.rate,
         "commit": commit(),
+        "began_s": time.time(),
         "samples": [],
         "kills": [],
         "applied_s": applied_s,
@@ -142,12 +143,14 @@ def _sample(sampler: Sampler, run: dict[str, Any], began: float, *, ids: bool) -
 def _kill(
     platform: Platform, chance: random.Random, victim: str, run: dict[str, Any], began: float
 ) -> None:
+    minute = (
+        time.monotonic() - began
+    ) / _MINUTE_S  # the command returns some seconds after the kill
     try:
         _kill_pod(platform, chance, victim)
     except (CommandFailed, IndexError) as error:
         print(f"{victim} was not killed, it has no pod now: {error}", flush=True)
         return
-    minute = (time.monotonic() - began) / _MINUTE_S
     run["kills"].append({"minute": round(minute, 2), "victim": victim})
     print(f"[{minute:6.1f} min] {victim} killed", flush=True)
 

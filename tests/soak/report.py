@@ -24,9 +24,13 @@ _LIMITED = ("starts objects of ", "ends objects of ", "failures objects of ")
 Point = tuple[float, float]
 """Minutes since the start, and a value."""
 
+NEAR_S = 20.0
+"""A time without epochs belongs to a kill if the last epoch before it is no further from the kill."""
+
 Run = Mapping[str, Any]
-"""What a soak writes: `seed`, `minutes`, `rate`, `commit`, `samples` with `minute` and `values`, `kills` with
-`minute` and `victim`, `applied_s` by job and epoch, `restarts`, `records` and `verified` by job."""
+"""What a soak writes: `seed`, `minutes`, `rate`, `commit`, `began_s` (in s since 1970), `samples` with `minute`
+and `values`, `kills` with `minute` and `victim`, `applied_s` by job and epoch; `restarts`, `records` and
+`verified` by job."""
 
 
 class Trend(NamedTuple):
@@ -110,6 +114,22 @@ def _age(gaps: Sequence[float], above: float) -> float:
     return 0.0
 
 
+def without_epoch_s(run: Run) -> dict[str, dict[str, list[float]]]:
+    """Return the longest time between two epochs of each job after each kill, by victim and job.
+
+    A job that was down already at a kill has none for it.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for kill in run["kills"]:
+        at_s = run["began_s"] + kill["minute"] * 60
+        of_victim = found.setdefault(kill["victim"], {job: [] for job in run["applied_s"]})
+        for job, applied in run["applied_s"].items():
+            pairs = itertools.pairwise(sorted(applied.values()))
+            near = [b - a for a, b in pairs if abs(a - at_s) <= NEAR_S]
+            of_victim[job] += [max(near)] if near else []
+    return found
+
+
 def page(run: Run) -> tuple[str, dict[str, str]]:
     """Return the page in Markdown, and its plots as SVG by name."""
     plots = {
@@ -168,9 +188,23 @@ def _exactness(run: Run) -> list[str]:
 
 def _kills(run: Run) -> list[str]:
     counts = Counter(kill["victim"] for kill in run["kills"])
-    return list(
-        table(["killed", "times"], [[name, count] for name, count in sorted(counts.items())])
-    )
+    without = without_epoch_s(run)
+    heads = [
+        "killed",
+        "times",
+        *(f"{job}: longest time without an epoch" for job in run["applied_s"]),
+    ]
+    rows = [
+        [victim, count, *(_median_and_longest(without[victim][job]) for job in run["applied_s"])]
+        for victim, count in sorted(counts.items())
+    ]
+    return list(table(heads, rows))
+
+
+def _median_and_longest(seconds: Sequence[float]) -> str:
+    if not seconds:
+        return ""
+    return f"median {statistics.median(seconds):.0f} s, longest {max(seconds):.0f} s"
 
 
 def _trends(run: Run) -> list[str]:

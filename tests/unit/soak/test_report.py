@@ -11,6 +11,7 @@ RUN = {
     "minutes": 4.0,
     "rate": 40.0,
     "commit": "abc",
+    "began_s": 40.0,
     "samples": [
         {"minute": n, "values": {"open files of Kafka": 100.0, "objects of ip-count": 10.0 * n}}
         for n in range(8)
@@ -56,10 +57,21 @@ def test_one_epoch_has_no_age() -> None:
     assert report.ages_s([100.0], [0.99]) == [0.0]
 
 
+@pytest.mark.parametrize(
+    ("began_s", "found"), [(40.0, [4.0]), (20.0, [1.0]), (19.0, []), (61.0, [4.0]), (61.5, [])]
+)
+def test_the_longest_time_between_epochs_belongs_to_the_kill_near_its_begin(
+    began_s: float, found: list[float]
+) -> None:
+    """A job that was down at a kill has none: that time belongs to an earlier one."""
+    run = {**RUN, "began_s": began_s, "kills": [{"minute": 1.0, "victim": "MySQL"}]}
+    assert report.without_epoch_s(run) == {"MySQL": {"ip-count": found}}
+
+
 def test_the_page_has_ages_kills_and_trends() -> None:
     text, plots = report.page(RUN)
     assert "| ip-count | 1,234 | exact | 3 | 3 | 1.5 s | 4.0 s | 4.0 s |" in text
-    assert "| Kafka | 2 |" in text
+    assert "| Kafka | 2 | median 4 s, longest 4 s |" in text
     assert "| open files of Kafka | 100 | 100 | flat |" in text
     assert "![ids](soak.plots/ids.svg)" in text
     assert plots["files"].startswith("<svg")
