@@ -42,6 +42,7 @@ OUTCOMES = {
     "SavepointRefused": (False, 64),
     "SinksStillOwned": (False, 64),
     "StageFailed": (True, 1),
+    "ExecutorStopping": (True, 1),
     "StateIncomplete": (False, 1),
     "RowRefused": (False, 1),
     "PartTooLarge": (False, 64),

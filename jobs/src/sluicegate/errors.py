@@ -169,6 +169,10 @@ class StageFailed(SluicegateError, retryable=True):
     """Raised when staging fails; the epoch is undecided and nothing of it is visible."""
 
 
+class ExecutorStopping(StageFailed):
+    """Raised when Spark sends tasks to an executor that is stopping; the same driver tries again."""
+
+
 class LookupUnanswered(SluicegateError, retryable=True):
     """Raised when the store of a lookup does not answer after all retries; the epoch is undecided."""
 

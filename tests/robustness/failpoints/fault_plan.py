@@ -38,6 +38,7 @@ class Actor(StrEnum):
     MYSQL_PAUSED = "MySQL paused"
     MYSQL_CUT = "MySQL connections cut"
     EXECUTOR = "executor killed"
+    EXECUTOR_STOPPED = "executor stopped in order"
     KAFKA_UNREACHABLE = "network to Kafka cut"
     MYSQL_UNREACHABLE = "network to MySQL cut"
     KAFKA_SLOW = "network to Kafka slow"
@@ -78,6 +79,9 @@ OBJECTS = {
 }
 """Places of these actors: the creation of an object, with the pattern of its name."""
 
+EXECUTOR_ACTORS = (Actor.EXECUTOR, Actor.EXECUTOR_STOPPED)
+"""Actors of a run with executors that are processes of their own."""
+
 NETWORK_ACTORS = (
     Actor.KAFKA_UNREACHABLE,
     Actor.MYSQL_UNREACHABLE,
@@ -104,7 +108,7 @@ _OTHERS = {
     *NETWORK_ACTORS,
     *BROKER_ACTORS,
     *SUPERVISOR_ACTORS,
-    Actor.EXECUTOR,
+    *EXECUTOR_ACTORS,
 }
 
 ACTORS = tuple(actor for actor in Actor if actor not in _OTHERS)
@@ -301,7 +305,7 @@ def cells_of(matrix: Matrix) -> list[Cell]:
     if matrix is Matrix.STORE:
         return [((name, ""), actor) for name in OBJECTS for actor in STORE_EFFECTS]
     by_matrix = {
-        Matrix.EXECUTORS: (Actor.EXECUTOR,),
+        Matrix.EXECUTORS: EXECUTOR_ACTORS,
         Matrix.NETWORK: NETWORK_ACTORS,
         Matrix.BROKERS: BROKER_ACTORS,
         Matrix.SUPERVISOR: SUPERVISOR_ACTORS,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 
 from infra.local_services import Services
 from infra.local_services.process import Server
@@ -67,7 +68,8 @@ class Strikes:
             Actor.PYTHON: _kill_python,
             Actor.JVM: _kill_jvm,
             Actor.WORKERS: _kill_workers,
-            Actor.EXECUTOR: _kill_executor,
+            Actor.EXECUTOR: partial(_end_executor, signal.SIGKILL),
+            Actor.EXECUTOR_STOPPED: partial(_end_executor, signal.SIGTERM),
             Actor.SUPERVISED: _kill_supervised,
         }
         if strike.actor in outcomes:
@@ -249,14 +251,14 @@ def _kill_supervised(driver: Driver) -> None:
     driver.kill_driver()
 
 
-def _kill_executor(driver: Driver) -> None:
-    """Kill one executor; the driver must go on with another one."""
+def _end_executor(number: signal.Signals, driver: Driver) -> None:
+    """End one executor by a signal; the driver must go on with another one."""
     deadline = time.monotonic() + _EXECUTOR_TIMEOUT_S
     while not (executors := driver.executors()):
         if time.monotonic() > deadline:
             raise Violated("the driver has no executor")
         time.sleep(_TICK_S)
-    driver.signal(signal.SIGKILL, executors[:1])
+    driver.signal(number, executors[:1])
     driver.signal(signal.SIGCONT)
 
 

@@ -14,6 +14,7 @@ from tests.robustness.failpoints.fault_plan import (
     ANY_MOMENT,
     DRIVER_ACTORS,
     ENDING_ACTORS,
+    EXECUTOR_ACTORS,
     OBJECTS,
     OUTLIVED_ACTORS,
     STORE_EFFECTS,
@@ -237,6 +238,9 @@ class LongRun:
                 records=self._traffic.confirmed,
             )
         self._check_wait(fault, wait_s)
+        alone = fault.strike.actor in EXECUTOR_ACTORS and fault.second is None
+        if alone and self._job.started > drivers:
+            self._anomaly("the driver ended, although only an executor did", fault=fault.number)
 
     def _strike(self, fault: PlannedFault) -> tuple[str, bool | None]:
         """Let an actor fail, and the second one, if there is one.

@@ -7,7 +7,13 @@ import traceback
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from sluicegate.errors import Fenced, LookupUnanswered, SluicegateError, StageFailed
+from sluicegate.errors import (
+    ExecutorStopping,
+    Fenced,
+    LookupUnanswered,
+    SluicegateError,
+    StageFailed,
+)
 from sluicegate.spark.errors import cause_of, raised_in_task, stage_failure, translate_failure
 
 OVERFLOW = """An error occurred while calling o95.getResult.
@@ -20,6 +26,14 @@ java.lang.ArithmeticException: long overflow
 \tat org.apache.spark.sql.kafka010.KafkaRecordToRowConverter.$anonfun$toInternalRowWithoutHeaders$1(\
 KafkaRecordToRowConverter.scala:42)
 \tat org.apache.spark.scheduler.Task.run(Task.scala:147)
+"""
+
+
+REJECTED = """An error occurred while calling o95.getResult.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 2 in stage 35.0 failed 4 times, \
+most recent failure: Lost task 2.3 in stage 35.0 (TID 116) (10.0.0.22 executor 1): \
+java.util.concurrent.RejectedExecutionException: Task org.apache.spark.executor.{} rejected from \
+java.util.concurrent.ThreadPoolExecutor@a1ab7f5[Terminated, pool size = 0, active threads = 0]
 """
 
 
@@ -62,6 +76,19 @@ def test_a_record_whose_time_spark_cannot_represent_is_named() -> None:
     found = stage_failure(OVERFLOW, 3)
     assert "Kafka record whose timestamp is later than 9223372036854775 ms" in found.what
     assert "startingOffsets after the record" in found.do
+
+
+@pytest.mark.parametrize(
+    ("pool", "stops"), [("Executor$TaskRunner@6faac4a3", True), ("x.Y@1", False)]
+)
+def test_a_task_that_a_stopping_executor_rejects_is_no_failure_of_the_job(
+    pool: str,
+    stops: bool,  # noqa: FBT001
+) -> None:
+    """SPARK-57465: it rejects all four tries within milliseconds."""
+    found = stage_failure(REJECTED.format(pool), 3)
+    assert isinstance(found, StageFailed)
+    assert isinstance(found, ExecutorStopping) == stops
 
 
 def test_another_overflow_is_not_blamed_on_a_record() -> None:

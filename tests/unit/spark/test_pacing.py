@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from sluicegate import AVAILABLE_NOW, EpochSettings
-from sluicegate.errors import SchemaMismatch, SluicegateError, StageFailed
+from sluicegate.errors import ExecutorStopping, SchemaMismatch, SluicegateError, StageFailed
 from sluicegate.spark.pacing import Pace
 
 
@@ -90,6 +90,19 @@ def test_an_error_that_a_retry_cannot_resolve_is_not_retried() -> None:
     with pytest.raises(SchemaMismatch):
         Pace(EpochSettings(tolerated_failures=9)).run(7, work, lambda: True)
     assert len(attempts) == 1
+
+
+def test_failures_of_an_executor_that_is_stopping_do_not_count_for_a_minute(
+    clock: list[float],
+) -> None:
+    attempts, work = failing(59, ExecutorStopping("stopping"))
+    Pace(EpochSettings()).run(7, work, lambda: True)
+    assert len(attempts) == 60
+    clock[0] = 0.0
+    _, work = failing(99, ExecutorStopping("stopping"))
+    with pytest.raises(ExecutorStopping):
+        Pace(EpochSettings()).run(8, work, lambda: True)
+    assert clock[0] == pytest.approx(60.0, abs=1.1)
 
 
 @pytest.mark.parametrize("stopped_s", [0.0, 0.3])

@@ -10,7 +10,13 @@ import re
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from sluicegate import errors
-from sluicegate.errors import Fenced, QueryRefused, SluicegateError, StageFailed
+from sluicegate.errors import (
+    ExecutorStopping,
+    Fenced,
+    QueryRefused,
+    SluicegateError,
+    StageFailed,
+)
 
 _RAISED = re.compile(
     rf"^{re.escape(errors.__name__)}\.(\w+): (.+)(?:\n  data: (.+))?(?:\n  do: (.+))?", re.MULTILINE
@@ -27,6 +33,11 @@ _TIME_OUT_OF_RANGE = re.compile(
     r"ArithmeticException: long overflow\n(?:\s+at .*\n)*?\s+at \S+\.KafkaRecordToRowConverter\."
 )
 """Spark's Kafka source fails at a record whose time in microseconds exceeds 64 bits."""
+
+_EXECUTOR_STOPS = re.compile(
+    r"RejectedExecutionException: Task org\.apache\.spark\.executor\.Executor\$TaskRunner\S* rejected"
+)
+"""An executor that has got SIGTERM still accepts tasks for a moment, and each of them fails (SPARK-57465)."""
 
 _AFTER_THE_MESSAGE = re.compile(r"=== Streaming Query ===|JVM stacktrace:")
 """What follows has the words of the job's plan, and of errors that have other causes."""
@@ -72,6 +83,13 @@ def stage_failure(text: str, epoch: int) -> SluicegateError:
             do="skip the record: start the job with a new checkpoint, and with startingOffsets after the "
             "record; then lower message.timestamp.after.max.ms of the topic, so that Kafka refuses such "
             "records",
+        )
+    if _EXECUTOR_STOPS.search(text):
+        return ExecutorStopping(
+            f"epoch {epoch} could not be staged: its tasks were sent to an executor that is stopping",
+            data="the epoch is undecided and nothing of it is visible; its input is read again",
+            do="nothing: the epoch is tried again until Spark has noticed the end of that executor; "
+            "check why executors stop if this continues",
         )
     return StageFailed(
         f"epoch {epoch} could not be staged: {cause_of(text)[:500]}",

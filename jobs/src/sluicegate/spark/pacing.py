@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sluicegate.deployment import termination
-from sluicegate.errors import EpochTimeout, SluicegateError
+from sluicegate.errors import EpochTimeout, ExecutorStopping, SluicegateError
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 
 log = logging.getLogger("sluicegate.epoch")
@@ -18,6 +18,9 @@ log = logging.getLogger("sluicegate.epoch")
 _POLL_S = 0.05
 _RETRY_PAUSE_S = 1.0
 """The pause before an epoch is retried; Spark itself has already retried its failed tasks."""
+
+_STOPPING_S = 60.0
+"""How long an executor may take to stop. Until then the failures that it causes do not count."""
 
 
 @contextmanager
@@ -84,19 +87,22 @@ class Pace:
                 the epoch with its failure, because the query stops.
 
         Raises:
-            SluicegateError: not retryable, or more consecutive failures than are tolerated.
+            SluicegateError: not retryable, or more consecutive failures than are tolerated. Those of an
+                executor that is stopping do not count for a minute.
         """
-        failures = 0
+        failures, began = 0, time.monotonic()
         while True:
             try:
                 return work()
             except SluicegateError as error:
-                failures += 1
+                stopping = isinstance(error, ExecutorStopping)
+                counts = not stopping or time.monotonic() >= began + _STOPPING_S
+                failures += counts
                 if not error.retryable or failures > self._tolerated or not may_retry():
                     raise
-                count = f"consecutive failure {failures} of {self._tolerated} tolerated"
+                count = f" (consecutive failure {failures} of {self._tolerated} tolerated)"
                 pause = f"retrying in {_RETRY_PAUSE_S:g} s"
-                log.warning("epoch %d failed (%s), %s: %s", epoch, count, pause, error)
+                log.warning("epoch %d failed%s, %s: %s", epoch, count * counts, pause, error)
                 retry_s = time.monotonic() + _RETRY_PAUSE_S
                 while time.monotonic() < retry_s:
                     time.sleep(_POLL_S)
