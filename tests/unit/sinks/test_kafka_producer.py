@@ -11,9 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sluicegate.protocol.markers import Marker
 from sluicegate.sinks.kafka import producer
-from sluicegate.sinks.kafka.connection import Deadline
+from sluicegate.sinks.kafka.connection import Connection, Deadline
 from sluicegate.sinks.kafka.marker_reader import MarkerReader
-from sluicegate.sinks.kafka.producer import TransactionalProducer
+from sluicegate.sinks.kafka.producer import TransactionalProducer, producer_settings
 
 FORGOTTEN = (
     "%s [%s] %s",
@@ -25,6 +25,26 @@ OTHER = ("%s [%s] %s", "METADATAUPDATE", "rdkafka#producer-1", "Topic t(id) not 
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log.connection.close": False}
 """Without a transactional id, a record can be queued although no broker answers."""
+
+
+@pytest.mark.parametrize(
+    ("config", "transaction_ms", "answer_ms"),
+    [({}, 60_000, 15_000), ({}, 5_000, 5_000), ({"socket.timeout.ms": "30000"}, 60_000, 30_000)],
+)
+def test_a_broker_without_an_answer_is_given_up_long_before_an_apply_ends(
+    config: dict[str, str], transaction_ms: int, answer_ms: int
+) -> None:
+    """A pod that is killed leaves connections that nobody resets. librdkafka accepts the settings."""
+    settings = producer_settings(
+        Connection("127.0.0.1:1", config),
+        "t.1",
+        record_bytes=1_000_000,
+        transaction_timeout_ms=transaction_ms,
+        delivery_timeout_ms=60_000,
+        compression="lz4",
+    )
+    assert settings["socket.timeout.ms"] == answer_ms
+    TransactionalProducer(settings).discard(abort=False)
 
 
 @pytest.fixture

@@ -104,6 +104,9 @@ _KNOWN = (*_CHOICES, "sasl.username", "sasl.password", *_CONTENTS, "ssl.key.pass
 
 _LOGIN = "org.apache.kafka.common.security"
 
+ANSWER_MS = 15_000
+"""After which a client of librdkafka gives up a request, and its connection, and connects again."""
+
 _SOURCE_TIMEOUTS = {
     "request.timeout.ms": "10000",
     "socket.connection.setup.timeout.ms": "5000",
@@ -247,6 +250,10 @@ class Connection:
             "retry.backoff.ms": 20,
             # by default 30 s; nothing answers at the former address of a pod
             "socket.connection.setup.timeout.ms": 10_000,
+            # by default 60 s, as much as an apply may take: a pod that is killed leaves connections
+            # that nobody resets, and a request on one of them gets no answer. Brokers answer within
+            # 10 s after another one has gone, their session timeout
+            "socket.timeout.ms": ANSWER_MS,
             "log.connection.close": False,
             **self.config,
             "bootstrap.servers": self.bootstrap,

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from sluicegate.protocol.markers import Marker
 from sluicegate.sinks.kafka import errors
 from sluicegate.sinks.kafka.connection import (
+    ANSWER_MS,
     LOG,
     MARKERS_TOPIC,
     RDKAFKA_LOG,
@@ -65,6 +66,7 @@ def producer_settings(
         delivery_timeout_ms: after which librdkafka gives a record up.
         compression: librdkafka's `compression.type`.
     """
+    answer_ms = int(str(connection.config.get("socket.timeout.ms", ANSWER_MS)))
     largest = min(max(record_bytes, _RDKAFKA_MIN_BYTES), _RDKAFKA_MAX_BYTES)
     return {
         # The partitioner of Java clients: keys share a partition with those clients' records. The
@@ -84,6 +86,8 @@ def producer_settings(
             message_max_bytes=largest,
             batch_size=min(largest, max(1, record_bytes)),
             message_timeout_ms=min(delivery_timeout_ms, transaction_timeout_ms),
+            # librdkafka refuses a longer one than the transaction's
+            socket_timeout_ms=min(answer_ms, transaction_timeout_ms),
         ),
         "delivery.report.only.error": True,
     }
