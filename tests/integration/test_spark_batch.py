@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluicegate import batch, failpoints
-from sluicegate.errors import InputChanged, SettingsInvalid
+from sluicegate.errors import ExecutorStopping, InputChanged, SettingsInvalid
 from sluicegate.sinks.memory import MemorySink, committed
 from sluicegate.spark.batch import BatchRun
 from sluicegate.storage.epoch_log import StoredEpochLog
@@ -74,6 +74,24 @@ def test_the_next_run_completes_a_batch_that_failed_anywhere(batch_job: Batch, p
     with failing_at(point, failpoints.FailpointHit):
         batch_job.run()
     batch_job.run()
+    assert batch_job.rows() == ["a", "b", "c"]
+
+
+def test_a_batch_whose_executor_stops_is_run_again_at_once(batch_job: Batch) -> None:
+    raised: list[ExecutorStopping] = []
+
+    def stop_once() -> None:
+        if not raised:
+            raised.append(ExecutorStopping("its executor is stopping"))
+            raise raised[0]
+
+    failpoints.hook("stop-once", stop_once)
+    failpoints.arm("before-stage=stop-once")
+    try:
+        batch_job.run()
+    finally:
+        failpoints.arm("")
+    assert raised
     assert batch_job.rows() == ["a", "b", "c"]
 
 

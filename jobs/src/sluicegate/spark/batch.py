@@ -30,7 +30,7 @@ from sluicegate.spark.apply import close_writers
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.epochs import SINGLE_OUTPUT, EpochsWriter
 from sluicegate.spark.outputs import frame_of
-from sluicegate.spark.pacing import deadline
+from sluicegate.spark.pacing import Pace, deadline
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
 from sluicegate.spark.query import Run
 from sluicegate.storage.lineage import delete_checkpoint
@@ -184,7 +184,8 @@ class BatchRun(Run):
             make_plan = partial(_WholePlan, described, self._inputs, context)
             runner = EpochRunner(self._spark, context, self._settings.timeout_s, make_plan)
             with deadline(_EPOCH, self._settings.timeout_s):
-                runner.run(rows, _EPOCH)
+                run = partial(runner.run, rows, _EPOCH)
+                Pace(self._settings).run(_EPOCH, run, lambda: True)
             runner.background.close()
             context.store.create(_COMMIT, _COMMIT_CONTENT)
         else:
