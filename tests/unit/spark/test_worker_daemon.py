@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from sluicegate.spark.worker_daemon import ended_by_the_jvm
@@ -20,3 +23,23 @@ def test_any_other_exception_of_a_worker_is_raised() -> None:
 
     with pytest.raises(EOFError):
         ended_by_the_jvm(worker)()
+
+
+_DRAW_IN_TWO_WORKERS = """
+import os
+from sluicegate.spark.worker_daemon import import_for_workers
+import_for_workers()
+import numpy
+for _ in range(2):
+    if os.fork() == 0:
+        print(numpy.random.random(), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_workers_draw_different_random_numbers() -> None:
+    """As with Spark's own daemon, whose workers load `numpy.random` after the fork."""
+    command = [sys.executable, "-c", _DRAW_IN_TWO_WORKERS]
+    first, second = subprocess.check_output(command, text=True).split()
+    assert first != second

@@ -43,6 +43,19 @@ def drop_archives() -> None:
         del sys.path_importer_cache[entry]
 
 
+def import_for_workers() -> None:
+    """Import what every stage needs, and let each worker that is forked draw its own random numbers.
+
+    pandas loads `numpy.random`, whose state a fork copies: without a new seed all workers would draw the
+    same numbers. Python's own `random` seeds itself in a fork.
+    """
+    for module in _OF_EACH_STAGE:
+        importlib.import_module(module)
+    import numpy as np  # noqa: PLC0415 - after the path is without archives
+
+    os.register_at_fork(after_in_child=np.random.seed)
+
+
 def ended_by_the_jvm(worker: Callable[..., int]) -> Callable[..., int]:
     """Let Spark's function `worker` return 1, the code of a failed task, if its connection is closed."""
 
@@ -60,8 +73,7 @@ if __name__ == "__main__":
     drop_archives()
     # blocked, which a fork inherits: each worker of Spark installs a handler
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    for module in _OF_EACH_STAGE:
-        importlib.import_module(module)
+    import_for_workers()
     from pyspark import daemon
 
     from sluicegate.spark.compilers import lower_priority
