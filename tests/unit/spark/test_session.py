@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from unittest.mock import Mock
 
@@ -33,6 +34,23 @@ def test_the_error_of_a_session_is_raised_where_it_is_needed(created: Mock) -> N
     with pytest.raises(SettingsInvalid) as raised:
         session.created_session("clicks")
     assert raised.value is error
+
+
+_IMPORT_AFTER_BEGIN = """
+import importlib, sys
+from sluicegate.spark import session
+session.session = lambda name: None
+session.begin_session("clicks")
+imported = set(sys.modules)
+importlib.import_module("pyspark.testing.utils")
+print(*(set(sys.modules) - imported))
+"""
+
+
+def test_what_a_session_imports_is_imported_before_the_job() -> None:
+    """If a session imports pandas while a job imports a submodule of it, pandas stays half imported."""
+    command = [sys.executable, "-c", _IMPORT_AFTER_BEGIN]
+    assert subprocess.check_output(command, text=True).split() == []
 
 
 @pytest.mark.parametrize(
