@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark import warm_up
 from sluicegate.spark.epochs import EpochsWriter
 from sluicegate.spark.query_execution import kafka_options, leaves
-from sluicegate.spark.session import all_settings
+from sluicegate.spark.session import all_settings, begin_session, created_session
 from sluicegate.spark.warm_up import prepare_standby
 from tests.robustness.traffic.long_lived_job import processes
 from tests.robustness.traffic.memory_streams import Stream
@@ -50,6 +51,18 @@ def test_a_query_starts_the_python_workers_before_its_first_epoch(
             time.sleep(0.1)
         query.stop()
     assert len(_workers(jvm)) == 2
+
+
+def test_a_session_that_was_begun_is_active_in_the_thread_that_needs_it(
+    spark: SparkSession,
+) -> None:
+    def active() -> SparkSession | None:
+        begin_session("job")
+        created_session("job")
+        return SparkSession.getActiveSession()
+
+    with ThreadPoolExecutor(1) as other_thread:  # in this one the fixture's session is active
+        assert other_thread.submit(active).result() is spark
 
 
 def test_compilers_have_a_lower_priority_than_tasks(spark: SparkSession) -> None:

@@ -162,7 +162,13 @@ def created_session(name: str) -> SparkSession:
         SettingsInvalid: a Spark setting of the environment breaks a rule.
     """
     begun = _beginning.pop(name, None)
-    return session(name) if begun is None else begun.result()
+    if begun is None:
+        return session(name)
+    created = begun.result()
+    # it is active only in the thread that created it, and a job may ask for the active one
+    sessions = SparkSession._get_j_spark_session_class(created._jvm)  # noqa: SLF001
+    sessions.setActiveSession(created._jsparkSession)  # noqa: SLF001
+    return created
 
 
 def _jar_settings(master: str) -> dict[str, str]:
