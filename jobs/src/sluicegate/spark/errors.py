@@ -54,7 +54,7 @@ def cause_of(text: str) -> str:
     # the failure of another thread, whose cause is a later line
     causes = (line for line in lines if "Exception thrown in awaitResult" not in line)
     named = (line for line in causes if "Error" in line or "Exception" in line)
-    return next(named, text).strip().removeprefix("Caused by: ")
+    return next(named, text).strip().removeprefix(": ").removeprefix("Caused by: ")
 
 
 def raised_in_task(text: str, where: str) -> SluicegateError | None:

@@ -23,6 +23,7 @@ from sluicegate.errors import SluicegateError, StageFailed
 from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.checkpoint_files import checkpoint_files
+from sluicegate.spark.errors import cause_of
 from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_schema
 from sluicegate.spark.query_execution import (
     JavaObject,
@@ -105,7 +106,8 @@ def start_workers(spark: SparkSession, sinks: Iterable[Sink]) -> None:
             rows = spark.range(0, tasks, 1, tasks)
             rows.mapInArrow(load, rows.schema).toArrow()
         except (PySparkException, Py4JError, OSError) as error:
-            log.info("the first epoch has to start the Python workers: %s", error)
+            why = cause_of(str(error))
+            log.info("the first epoch has to start the Python workers: %s", why)
 
     threading.Thread(target=run, name="start-workers", daemon=True).start()
 
