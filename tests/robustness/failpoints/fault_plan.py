@@ -129,7 +129,7 @@ DRIVER_ACTORS = OUTLIVED_ACTORS | {
 _REPLACED_BY_RUN = DRIVER_ACTORS - {Actor.SUPERVISED}
 """Actors after which the run starts the next driver, and may change its settings."""
 
-ENDING_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM})
+ENDING_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.SUPERVISED})
 """Actors of which no process of the driver is left."""
 
 SECOND_ACTORS = tuple(actor for actor in ACTORS if actor is not Actor.ZOMBIE)

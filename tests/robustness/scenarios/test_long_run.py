@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 
-from tests.robustness.failpoints.fault_plan import Actor, Strike
+from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, PlannedFault, Strike
 from tests.robustness.scenarios.long_run import LongRun
 
 
@@ -27,3 +27,22 @@ def test_a_driver_that_never_reaches_a_failpoint_must_show_rows_before_it_is_kil
     assert not run._await_stopped(Strike("before-stage", "", Actor.DRIVER, 0.0))
     assert len(waits) == 1
     assert waits[0] >= over
+
+
+@pytest.mark.parametrize("actor", [Actor.DRIVER, Actor.SUPERVISED])
+def test_a_driver_that_is_killed_does_not_stop_at_the_failpoint_of_its_successor(
+    monkeypatch: pytest.MonkeyPatch, actor: Actor
+) -> None:
+    """The failure of the successor would count as one at that failpoint, wherever it happened."""
+    run = LongRun.__new__(LongRun)  # without servers
+    parts = Mock()
+    parts.strikes.strike.return_value = "still running"
+    cast("Any", run).__dict__.update(
+        _armed=parts.armed, _strikes=parts.strikes, _successors=parts.successors
+    )
+    monkeypatch.setattr(run, "_await_stopped", Mock())
+    monkeypatch.setattr("tests.robustness.scenarios.long_run._SETTLE_S", 0)
+    first = Strike(ANY_MOMENT, "", actor, 1.0)
+    second = Strike("after-decide", "", Actor.KAFKA_PAUSED, 1.0)
+    run._strike(PlannedFault(1, 0.0, first, second, None))
+    assert parts.mock_calls[:2] == [call.strikes.strike(first), call.armed.arm(second)]
