@@ -30,6 +30,7 @@ from tests.robustness.failpoints.strikes import Strikes, Violated
 from tests.robustness.history.recorder import Recorder
 from tests.robustness.scenarios.judgment import Stuck, judge, read_rest
 from tests.robustness.scenarios.run_options import (
+    ENDLESS_RESTARTS,
     JOBS,
     EndOfRun,
     OutOfTime,
@@ -100,7 +101,7 @@ class LongRun:
             delivery=options.delivery,
             # otherwise the rows are in the record of the epoch, and no part is uploaded
             **({"checkpoint": f"{proxy.endpoint.url}/run", "inline_bytes": 0} if proxy else {}),
-            **({"restart_max_delay_s": 2.0} if options.supervisor else {}),
+            **(ENDLESS_RESTARTS if options.supervisor else {}),
         )
         settings = self._scenario.settings
         sinks = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from sluicegate.packaged_job import PackagedJob
+from sluicegate.settings.restart import EXPONENTIAL
 from sluicegate_jobs import ip_count, two_sinks
 from tests.robustness.failpoints.fault_plan import Matrix
 from tests.robustness.traffic import joined_payments
@@ -39,6 +41,9 @@ JOBS = {
     "ip_count": RunJob(ip_count.JOB, access_lines, "SUM(hits)"),
 }
 
+
+ENDLESS_RESTARTS: Mapping[str, Any] = {"restart": EXPONENTIAL, "restart_max_delay_s": 2.0}
+"""Settings with which a supervisor restarts drivers without end, whatever the defaults of its job."""
 
 KINDS = ("store", "executors", "network", "brokers", "supervisor", "standby")
 """The options that make a run one of another kind."""

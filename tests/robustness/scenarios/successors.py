@@ -67,10 +67,10 @@ class Successors:
         # a supervisor starts again once after a driver was fenced early, by the last epoch of the one before
         early = driver.age_s < self.job.scenario.settings.timeout_s
         once_more = driver.code == ExitCode.SUPERSEDED and early and not self._fenced
-        # a supervisor of its own has done that already
-        once_more = once_more and not isinstance(driver, SupervisedDriver)
         once_more = once_more and not driver.says(Sealed.__name__)
-        if driver.code == 0 or (driver.code in FINAL_EXIT_CODES and not once_more):
+        final = driver.code == 0 or (driver.code in FINAL_EXIT_CODES and not once_more)
+        # a supervisor of its own restarts drivers without end
+        if final or isinstance(driver, SupervisedDriver):
             raise Stuck(
                 f"the only driver ended for good: exit code {driver.code}, {driver.last_line()}"
             )

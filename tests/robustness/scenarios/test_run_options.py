@@ -6,8 +6,11 @@ import time
 
 import pytest
 
+from sluicegate.settings.restart import Failure, next_restart
 from tests.robustness.scenarios.run_options import (
     CLEAN_UP_S,
+    ENDLESS_RESTARTS,
+    JOBS,
     JUDGMENT_S,
     EndOfRun,
     OutOfTime,
@@ -37,3 +40,11 @@ def test_a_run_that_has_ended_is_not_cut_off() -> None:
     with EndOfRun((CLEAN_UP_S + 0.2) / 60).enforced():
         pass
     time.sleep(0.4)
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_the_supervisor_of_a_run_restarts_its_drivers_without_end(job: str) -> None:
+    """By default that of ip_count gives up after three failures."""
+    settings = JOBS[job].job.settings(**ENDLESS_RESTARTS)
+    delay_s = next_restart(settings, [Failure(0.0, 5.0)] * 1000, lambda: 0.5).delay_s
+    assert delay_s == pytest.approx(2)

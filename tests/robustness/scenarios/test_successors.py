@@ -9,6 +9,7 @@ import pytest
 
 from tests.robustness.scenarios.judgment import Stuck
 from tests.robustness.scenarios.successors import Successors
+from tests.robustness.traffic.long_lived_job import SupervisedDriver
 
 
 def successors_of(code: int, line: str = "the end", age_s: float = 5.0) -> tuple[Successors, Mock]:
@@ -25,6 +26,16 @@ def successors_of(code: int, line: str = "the end", age_s: float = 5.0) -> tuple
 def test_a_driver_that_no_supervisor_restarts_is_stuck(code: int) -> None:
     """Whether the run itself had struck a server before, or not."""
     successors, job = successors_of(code)
+    with pytest.raises(Stuck, match=f"exit code {code}"):
+        successors.replace_ended()
+    job.restart.assert_not_called()
+
+
+@pytest.mark.parametrize("code", [1, 65, 75, 247])
+def test_a_supervisor_that_ends_by_itself_is_stuck(code: int) -> None:
+    """It has crashed or given up: the run must not restart in its place."""
+    successors, job = successors_of(code)
+    job.driver = Mock(spec=SupervisedDriver, **vars(job.driver))
     with pytest.raises(Stuck, match=f"exit code {code}"):
         successors.replace_ended()
     job.restart.assert_not_called()

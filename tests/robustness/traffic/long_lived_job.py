@@ -242,9 +242,10 @@ class SupervisedDriver(Driver):
             self.running.process.wait()
 
     def kill_driver(self) -> None:
-        """Kill the driver that runs, all of its processes; not a standby, which goes on."""
+        """Kill the driver that runs, if one does, all of its processes; not a standby, which goes on."""
         members = self.members()
-        first = next(one for one in self.sessions if any(m.session == one for m in members))
+        alive = {member.session for member in members}
+        first = next((session for session in self.sessions if session in alive), None)
         self.signal(signal.SIGKILL, [member for member in members if member.session == first])
         self.signal(signal.SIGCONT)
 

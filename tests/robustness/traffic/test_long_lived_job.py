@@ -71,7 +71,7 @@ def test_a_driver_at_a_failpoint_is_waited_for_until_it_has_stopped_itself() -> 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[SupervisedDriver]:
     """Yield a supervisor with two drivers, an older one and a newer one."""
-    command = "setsid sleep 60 & sleep 0.2; setsid sleep 60 & wait"
+    command = "setsid sleep 60 & sleep 0.2; setsid sleep 60 & wait; exec sleep 60"
     process = subprocess.Popen(["/bin/sh", "-c", command], start_new_session=True)
     driver = SupervisedDriver(RunningDriver(process, tmp_path / "log"))
     deadline = time.monotonic() + 10
@@ -86,6 +86,16 @@ def test_the_drivers_of_a_killed_supervisor_are_still_known(supervised: Supervis
     supervised.abandon()
     assert supervised.code == -signal.SIGKILL
     assert len(supervised.members()) == 2
+
+
+def test_a_supervisor_that_waits_before_a_restart_has_no_driver_to_kill(
+    supervised: SupervisedDriver,
+) -> None:
+    while supervised.members():
+        supervised.kill_driver()
+        time.sleep(0.05)
+    supervised.kill_driver()
+    assert supervised.code is None
 
 
 def test_the_driver_that_runs_is_killed_and_not_the_standby(supervised: SupervisedDriver) -> None:
