@@ -13,7 +13,7 @@ from sluicegate_operator.api.streaming_job_status import (
     StreamingJobStatus,
 )
 from sluicegate_operator.reconcile.observed import Node
-from tests.unit.operator.builders import BACKOFF, NOW, job, observed, pod
+from tests.unit.operator.builders import BACKOFF, NOW, dead, job, observed, pod
 from tests.unit.operator.rollback_builders import NEW, NO_PROGRESS, terminated, trial
 from tests.unit.operator.rule_cases import action_names, decide, event_reasons
 
@@ -22,9 +22,9 @@ LONG_AGO = NOW - 400
 
 
 def never_appeared(**changes: Any) -> StreamingJobStatus:
-    """Return the status of a trial whose pod was requested just before the operator went down."""
+    """Return the status of a trial whose pod was requested 300 s ago, before the operator went down."""
     driver = DriverStatus(
-        state=REQUESTED, request_time=LONG_AGO, requests=1, spec_hash=NEW.running_hash()
+        state=REQUESTED, request_time=NOW - 300, requests=1, spec_hash=NEW.running_hash()
     )
     return dataclasses.replace(trial(trial_start_time=LONG_AGO), driver=driver, **changes)
 
@@ -46,6 +46,14 @@ def test_a_driver_that_the_api_server_refuses_is_given_up() -> None:
     assert outcome.status.rollback is not None
 
 
+def test_a_driver_that_ran_until_the_deadline_and_failed_is_given_up() -> None:
+    status = trial(trial_start_time=LONG_AGO)
+    driver = dataclasses.replace(status.driver, request_time=LONG_AGO)
+    failed = observed(dead(1, NEW, **NO_PROGRESS))
+    outcome = decide(job(NEW, dataclasses.replace(status, driver=driver)), failed)
+    assert outcome.status.rollback is not None
+
+
 def test_the_time_of_a_pause_does_not_count() -> None:
     """An operator that does nothing restarts no driver either."""
     resumed = Condition(
@@ -55,6 +63,15 @@ def test_the_time_of_a_pause_does_not_count() -> None:
     outcome = decide(job(NEW, status), observed(pod(NEW, **NO_PROGRESS)))
     assert outcome.status.rollback is None
     assert outcome.requeue_at == NOW + 200
+
+
+def test_no_other_condition_that_changes_delays_a_rollback() -> None:
+    starting = Condition(
+        type="Ready", status="False", reason="Starting", last_transition_time=NOW - 100
+    )
+    status = trial(trial_start_time=LONG_AGO, conditions=(starting,))
+    outcome = decide(job(NEW, status), observed(pod(NEW, **NO_PROGRESS)))
+    assert outcome.status.rollback is not None
 
 
 def test_the_time_in_which_the_node_did_not_respond_does_not_count() -> None:
@@ -67,6 +84,13 @@ def test_the_time_in_which_the_node_did_not_respond_does_not_count() -> None:
     assert first.requeue_at == NOW + 360
     later = decide(job(NEW, first.status), observed(back), NOW + 360)
     assert event_reasons(later) == ["RolledBack", "Stopping"]
+
+
+def test_the_time_does_not_begin_again_with_a_driver_that_is_being_stopped() -> None:
+    """It begins with the driver after that, which has the whole time."""
+    stopping = trial(trial_start_time=None, stop_reason="Suspend")
+    outcome = decide(job(NEW, stopping), observed(pod(NEW, terminating=True, **NO_PROGRESS)))
+    assert outcome.status.trial_start_time is None
 
 
 def test_the_driver_after_one_on_a_lost_node_has_the_whole_time() -> None:

@@ -115,19 +115,21 @@ def _failure_reason(context: JobContext) -> str:
 
 def _trial_is_over(context: JobContext, since: float) -> bool:
     """Return whether the drivers of a new spec have had the time in which they should have made an epoch."""
-    limit_s, requested = context.job.spec.rollback.deadline_s, context.driver.request_time or since
+    limit_s, driver = context.job.spec.rollback.deadline_s, context.driver
     # nothing was restarted while the job was paused
     resumed = (one.last_transition_time for one in context.status.conditions if one.type == PAUSED)
     deadline = max((since, *resumed)) + limit_s
     if context.now < deadline:
         context.requeue_at(deadline)
         return False
-    absent = context.driver.state == REQUESTED and context.pod is None
-    if absent and context.status.startup is None and context.now >= requested + limit_s:
-        # the operator was down since it requested the pod, which was not refused: it is requested again
-        context.set(trial_start_time=context.now)
-        return False
-    return True
+    if driver.state != REQUESTED or context.status.startup is not None:
+        return True
+    assert driver.request_time is not None  # `reconcile_job` has set it
+    if context.now < driver.request_time + limit_s:
+        return True
+    # the operator was down since it requested the pod, which was not refused: it is requested again
+    context.set(trial_start_time=context.now)
+    return False
 
 
 def _has_other_cause(context: JobContext) -> bool:
@@ -140,8 +142,8 @@ def _has_other_cause(context: JobContext) -> bool:
 
 def _has_not_reported(context: JobContext) -> bool:
     """Return whether the newest driver exists and has not reported that it lives."""
-    driver, pod = context.driver, context.pod
-    runs = context.driver_active and driver.mode == RUN and not driver.stop_reason
+    pod = context.pod
+    runs = context.driver_active and not context.driver.stop_reason
     return runs and pod is not None and pod.progress is None
 
 
