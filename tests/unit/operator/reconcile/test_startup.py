@@ -34,6 +34,7 @@ from tests.unit.operator.rule_cases import (
 from tests.unit.operator.startup_builders import IMPATIENT, NEVER_RAN, QUOTA
 
 REFUSED = StartupStatus(reason="QuotaExceeded", message=QUOTA.message, since=NOW - 1, tries=1)
+NO_NAMESPACE = dataclasses.replace(REFUSED, reason=NAMESPACE_TERMINATING)
 NO_SECRET: dict[str, Any] = {
     "waiting": "CreateContainerConfigError",
     "waiting_message": 'secret "kafka" not found',
@@ -293,6 +294,21 @@ def test_a_warning_says_that_such_a_job_left_an_epoch(
     actions = decide(given, observed(refusal=refusal)).actions
     events = [one for one in actions if isinstance(one, EmitEvent) and one.warning]
     assert [one.reason for one in events] == [NAMESPACE_TERMINATING, *warnings]
+
+
+def test_the_warning_about_a_job_that_nobody_annotated_names_the_namespace_as_the_cause() -> None:
+    status = requested(phase="Deleting", startup=NO_NAMESPACE, all_epochs_applied=False)
+    outcome = decide(job(status=status, deleted=True), observed())
+    (event,) = [one for one in outcome.actions if isinstance(one, EmitEvent)]
+    assert event.message.startswith("the namespace is being deleted")
+
+
+def test_a_pod_that_was_created_before_its_namespace_was_deleted_is_stopped() -> None:
+    """The request that was refused was a repeated one."""
+    status = requested(phase="Deleting", startup=NO_NAMESPACE, failures=failures("Startup", 1))
+    outcome = decide(job(status=status, deleted=True), observed(pod(**NEVER_RAN)))
+    assert outcome.status.driver.stop_reason == "Delete"
+    assert action_names(outcome) == ["StopDriver"]
 
 
 def test_job_that_is_not_deleted_keeps_trying_in_such_a_namespace() -> None:
