@@ -70,6 +70,13 @@ REQUESTS = (
         requeue_in=5,
     ),
     RuleCase(
+        "a job that has requested no driver has no time of a request",
+        job(spec(suspend=True)),
+        observed(),
+        "Suspended",
+        driver={"request_time": None},
+    ),
+    RuleCase(
         "the status says since when a driver is being stopped",
         job(spec(suspend=True), alive()),
         observed(pod()),
