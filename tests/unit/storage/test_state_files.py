@@ -78,6 +78,8 @@ STATE = {
 def test_the_snapshots_that_an_undecided_attempt_has_written_are_removed(
     store: ObjectStore,
 ) -> None:
+    """As in each running job, the epoch before is decided."""
+    store.create("epochs/4", b"a record")
     remove_undecided_snapshots(store, 5)
     assert set(store.names("state/")) == STATE - {f"{STORE}6.zip"}
 
