@@ -114,7 +114,7 @@ def _run(platform: Platform, options: argparse.Namespace, file: Path) -> dict[st
             victims = _dealt(chance, [one for one in _VICTIMS if one not in _SPARED])
         _kill(platform, chance, next(victims), run, began)
     run["records"] = {job: of_job.stop() for job, of_job in traffic.items()}
-    run["verified"] = {job: _is_exact(platform, job) for job in JOBS}
+    run["verified"] = {job: _is_exact(platform, job, run["records"][job]) for job in JOBS}
     _sample(sampler, run, began, ids=True)
     run["restarts"] = {job: platform.job_when(job, bool, "").get("restarts", 0) for job in JOBS}
     file.write_text(json.dumps(run), encoding="utf-8")
@@ -169,14 +169,14 @@ def _kill_pod(platform: Platform, chance: random.Random, victim: str) -> None:
         cluster.kill(platform.driver(victim.removeprefix("driver of ")))
 
 
-def _is_exact(platform: Platform, job: str) -> bool:
+def _is_exact(platform: Platform, job: str, sent: int) -> bool:
     try:
         said = platform.wait_exact(job.replace("-", "_"), job, within_s=_DRAIN_S)
     except AssertionError as error:
         print(error, flush=True)
         return False
     print(said, flush=True)
-    return report.nothing_late(said)
+    return report.nothing_late(said, sent)
 
 
 if __name__ == "__main__":
