@@ -81,7 +81,11 @@ def mutants_of(path: Path, name: str) -> Iterator[Mutant]:
 
 
 def _line(node: ast.AST) -> int:
-    """Return the first line of a node; some, such as the `for` of a comprehension, have none."""
+    """Return the first line of a node that runs code.
+
+    The `for` of a comprehension has none of its own, and a line with nothing but `if (` runs none.
+    """
+    node = node.test if isinstance(node, ast.If | ast.While) else node
     line: int = min(part.lineno for part in ast.walk(node) if hasattr(part, "lineno"))
     return line
 

@@ -91,6 +91,15 @@ def test_the_line_of_a_comprehension_is_that_of_its_loop(tmp_path: Path) -> None
     assert lines == {4}
 
 
+@pytest.mark.parametrize("word", ["if", "while"])
+def test_the_line_of_a_condition_is_that_of_its_expression(tmp_path: Path, word: str) -> None:
+    """A line with nothing but `if (` runs no code, so no test seems to reach it."""
+    file = tmp_path / "m.py"
+    file.write_text(f"def f(a):\n    {word} (\n        a\n        or b\n    ):\n        c()\n")
+    lines = {one.line for one in mutants_of(file, "m.py") if f": {word} " in one.id}
+    assert lines == {3}
+
+
 def test_a_run_whose_tests_fail_without_a_mutant_is_no_success(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
