@@ -84,6 +84,13 @@ LATE_SAVEPOINTS = (
         events=["Adopted"],
     ),
     RuleCase(
+        "nor while any other driver uses it, even if somebody has edited the status",
+        job(status=alive(failure_reason="Sealed", abandoned_savepoints=(LATE,))),
+        observed(pod(), savepoints={LATE: SavepointState("Ready")}),
+        "Running",
+        status={"attempt": 1, "checkpoint.number": 1},
+    ),
+    RuleCase(
         "a stateless upgrade starts with an empty checkpoint although a savepoint was completed late",
         job(
             STATELESS,

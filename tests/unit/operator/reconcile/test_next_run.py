@@ -112,6 +112,18 @@ REPLACEMENTS = (
         ["RunReplaced"],
     ),
     RuleCase(
+        "a failed run that a new spec continues is replaced by the run that is due",
+        job(
+            dataclasses.replace(REPLACING, image="jobs:2"),
+            ended(REPLACING, last_schedule_time=AN_HOUR_AGO, failure_reason="SettingsRefused"),
+        ),
+        observed(),
+        "Starting",
+        ["CreateDriver"],
+        {"attempt": 2, "last_schedule_time": NOW},
+        events=["RunReplaced"],
+    ),
+    RuleCase(
         "a run that replaces another one does not interrupt the savepoint of an upgrade",
         job(
             spec(trigger="Once", schedule=REPLACE, image="jobs:2", upgrade_mode="Savepoint"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sluicegate_operator.api.streaming_job_status import APPLY_ONLY, UpgradeStatus
-from sluicegate_operator.reconcile.actions import CreateDriver
+from sluicegate_operator.reconcile.actions import CreateDriver, EmitEvent
 from tests.unit.operator.builders import NOW, alive, dead, ended, job, observed, spec
 from tests.unit.operator.rule_cases import condition, decide, event_reasons
 
@@ -36,8 +36,16 @@ def test_an_apply_that_failed_for_good_is_skipped_with_a_warning() -> None:
         job(spec(**STATELESS), waits.status, generation=2, skip_apply=True), observed(), NOW + 60
     )
     assert skipped.status.checkpoint.number == 2
-    assert event_reasons(skipped) == ["ApplySkipped"]
+    (event,) = [one for one in skipped.actions if isinstance(one, EmitEvent)]
+    assert (event.reason, event.warning) == ("ApplySkipped", True)
     assert modes(skipped) == ["Run"]
+
+
+def test_an_apply_that_is_tried_again_is_not_skipped() -> None:
+    failed = ended(mode=APPLY_ONLY, next_start_time=NOW + 9, **UPGRADING)
+    outcome = decide(job(spec(**STATELESS), failed, generation=2, skip_apply=True), observed())
+    assert condition(outcome, "Ready") == ("False", "BackingOff")
+    assert outcome.status.checkpoint.number == 1
 
 
 def test_the_reason_of_a_driver_that_ran_the_job_skips_nothing() -> None:

@@ -100,6 +100,15 @@ WAITING = (
     ),
 )
 
+TAKEN = RuleCase(
+    "the new checkpoint has no epoch to be applied, however the driver ended that sealed the old one",
+    job(BY_SAVEPOINT, upgrading()),
+    observed(dead(137), savepoints=READY),
+    "Starting",
+    ["CreateDriver", "DeletePod"],
+    {"checkpoint.number": 2, "checkpoint.restored_from": NAME, "all_epochs_applied": True},
+)
+
 ABANDONED = (
     RuleCase(
         "a driver that was stuck while its savepoint was queued is replaced by one of the new spec",
@@ -168,7 +177,7 @@ ABANDONED = (
 )
 
 
-@pytest.mark.parametrize("case", [*WAITING, *ABANDONED], ids=lambda case: case.rule)
+@pytest.mark.parametrize("case", [*WAITING, TAKEN, *ABANDONED], ids=lambda case: case.rule)
 def test_rule(case: RuleCase) -> None:
     check(case)
 
@@ -207,6 +216,7 @@ def test_a_driver_that_does_not_exit_after_its_savepoint_is_stopped() -> None:
     late = decide(job(BY_SAVEPOINT, waiting.status), view, waiting.requeue_at)
     assert [type(one).__name__ for one in late.actions] == ["StopDriver"]
     assert late.status.upgrade == UpgradeStatus(mode="Savepoint", savepoint=NAME)
+    assert late.status.driver.stop_time == waiting.requeue_at
 
 
 def test_the_savepoint_of_an_adopted_driver_is_abandoned_in_time_too() -> None:
