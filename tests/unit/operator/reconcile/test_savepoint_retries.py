@@ -88,6 +88,15 @@ RETRIES = (
         events=["SavepointFailed"],
     ),
     RuleCase(
+        "upgrade: a driver that ended without its savepoint is not waited for either",
+        savepoint(STOP, taking(), **OF_AN_UPGRADE),
+        observed(job(UPGRADING), tasks={take(REQUEST): failed_now("NotStopped")}),
+        "Failed",
+        ["ForgetTask"],
+        status={"failure_reason": "NotStopped"},
+        events=["SavepointFailed"],
+    ),
+    RuleCase(
         "a savepoint that failed has no time of a next attempt",
         savepoint(status=taking(attempts=9, failures=9, next_retry_time=NOW - 9)),
         observed(tasks={take(): failed_now()}),

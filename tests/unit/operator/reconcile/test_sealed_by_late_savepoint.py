@@ -98,6 +98,12 @@ RULES = (
         {"failure_reason": "SavepointRefused"},
         events=["SavepointFailed"],
     ),
+    RuleCase(
+        "a savepoint of the same name that a person created stays failed",
+        savepoint(STOP, given_up("StoreUnavailable")),
+        observed(job(ended(**STUCK))),
+        "Failed",
+    ),
     *(
         RuleCase(
             f"it is not wanted by {what}",
@@ -108,6 +114,12 @@ RULES = (
         )
         for what, given, status, changes in (
             ("a job with a driver", OF_AN_UPGRADE, requested(**STUCK), {}),
+            (
+                "a job that another upgrade continues",
+                OF_AN_UPGRADE,
+                ended(**STUCK, upgrade=UpgradeStatus(mode="Stateless")),
+                {},
+            ),
             ("a deleted job", OF_AN_UPGRADE, ended(**STUCK), {"deleted": True}),
             ("a later job", {"attempt": 1, "job_uid": "u-old"}, ended(**STUCK), {}),
             (
