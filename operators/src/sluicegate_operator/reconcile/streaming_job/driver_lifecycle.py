@@ -131,13 +131,14 @@ def retry_request(context: JobContext) -> None:
     again first. If the status that was read is older than another operator's, that write is refused and
     no pod is created.
     """
-    requested = context.driver.request_time
-    if context.driver.state != REQUESTED or context.pod is not None or requested is None:
+    if context.driver.state != REQUESTED or context.pod is not None:
         return
     if context.driver.mode == RUN and context.status.upgrade is not None:
         return  # the upgrade decides with which checkpoint the next one starts
     spec, spec_hash = _spec_to_run(context, context.driver.mode)
     changed = spec_hash != context.driver.spec_hash
+    requested = context.driver.request_time
+    assert requested is not None  # `reconcile_job` has set it
     retry_at = requested + (RETRY_REQUEST_S if changed else backoff(context.driver.requests))
     if context.observed.as_of < retry_at:
         context.requeue_at(retry_at)
@@ -251,11 +252,11 @@ def _replace_unconfirmed(context: JobContext, pod: Pod) -> None:
 
 def _record_end(context: JobContext, pod: Pod, end: failures.DriverEnd) -> None:
     """Record how a driver ended, and when the next one may start."""
-    began = context.driver.start_time
     ended = pod.ended_at if pod.ended_at is not None else context.now
     context.set_driver(state=TERMINATED)
+    # once a driver was seen running, the status says already that it may have decided an epoch
     reported = pod.exit_code is not None or pod.progress is not None
-    if began is not None or pod.lost or reported:
+    if pod.lost or reported:
         # a checkpoint is sealed only when every decided epoch is in every sink
         context.set(all_epochs_applied=pod.exit_code == 0 or end.reason == failures.SEALED)
     if end.message:
