@@ -34,7 +34,7 @@ from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.sinks.contract import BoundSink, PartDecision, PartWriter, Receipt
 from sluicegate.storage.arrow_encoding import decode_batches
 from sluicegate.storage.epoch_log import StoredEpochLog
-from sluicegate.storage.object_store import OUTAGE_S, open_store
+from sluicegate.storage.object_store import open_checkpoint
 from sluicegate.storage.staging_area import StagingArea
 
 log = logging.getLogger("sluicegate.apply")
@@ -70,7 +70,7 @@ class PartOrder:
 
 def apply_part(order: PartOrder) -> Receipt:
     """Apply one part in this process."""
-    area = StagingArea(open_store(order.checkpoint, retry_timeout_s=OUTAGE_S))
+    area = StagingArea(open_checkpoint(order.checkpoint))
     decision = PartDecision(
         lineage=order.lineage,
         this=order.this,
@@ -147,7 +147,7 @@ def _apply_in_task(pickled: bytes) -> bytes:
         if order.delivery == AT_MOST_ONCE:
             # another worker may have fenced a cached writer since; its failure would not be retried
             discard_writer(order.writer_key)
-            epoch_log = StoredEpochLog(open_store(order.checkpoint, retry_timeout_s=OUTAGE_S))
+            epoch_log = StoredEpochLog(open_checkpoint(order.checkpoint))
             # Spark runs a task again if it has lost the first one: only that one may have written
             if not epoch_log.claim(order.this.epoch, order.sink.id, order.part):
                 raise SinkUnavailable(

@@ -54,7 +54,7 @@ from sluicegate.storage.driver_start import (
     write_start,
 )
 from sluicegate.storage.lineage import claim_lineage
-from sluicegate.storage.object_store import OUTAGE_S, open_store
+from sluicegate.storage.object_store import open_checkpoint
 from sluicegate.storage.preflight import verify_conditional_create
 from sluicegate.tracing import Tracing
 
@@ -132,7 +132,7 @@ class EpochsWriter:
         with start_times.part(StartPart.STORE):
             prepare_store(spark, self.checkpoint)
             verify_conditional_create(self.checkpoint)
-            store = open_store(self.checkpoint, retry_timeout_s=OUTAGE_S)
+            store = open_checkpoint(self.checkpoint)
             check_state_backend(store, self.settings.state_backend)
             prepare(spark, self.settings.state_backend)
             lineage = claim_lineage(store, self.name)

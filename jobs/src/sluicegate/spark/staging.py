@@ -32,7 +32,7 @@ from sluicegate.protocol.record import Chunk
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.sinks.reserved_columns import PART, REFUSED
 from sluicegate.storage.arrow_encoding import encode_batches
-from sluicegate.storage.object_store import OUTAGE_S, open_store
+from sluicegate.storage.object_store import open_checkpoint
 from sluicegate.storage.staging_area import StagingArea
 
 CHUNK_BYTES = 16 << 20
@@ -240,7 +240,7 @@ class _PartStager:
         if len(encoded) <= self._inline_bytes_left:
             self._inline_bytes_left -= len(encoded)
         else:
-            area = StagingArea(open_store(self._order.checkpoint, retry_timeout_s=OUTAGE_S))
+            area = StagingArea(open_checkpoint(self._order.checkpoint))
             tail = f"{sink}/{part}-{self._task}-{self._task_attempt}-{sequence}"
             name = area.write(self._order.epoch, self._order.attempt, tail, encoded)
         chunk = Chunk(

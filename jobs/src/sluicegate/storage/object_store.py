@@ -82,7 +82,7 @@ class ObjectStore(Protocol):
         """Delete all that `names` yields; after a StoreUnavailable some of it may remain."""
 
 
-OUTAGE_S = 60.0
+_OUTAGE_S = 60.0
 """How long a running job retries a request to S3: the store's pod may have to start on another node."""
 
 
@@ -103,6 +103,11 @@ def open_store(url: str, *, retry_timeout_s: float = 10.0) -> ObjectStore:
             do="use a path, file:///path or s3://bucket/prefix",
         )
     return LocalObjectStore(path, url)
+
+
+def open_checkpoint(url: str) -> ObjectStore:
+    """Return the store of a running job's checkpoint: as `open_store`, with retries for a minute."""
+    return open_store(url, retry_timeout_s=_OUTAGE_S)
 
 
 def _local_path(url: str) -> Path | None:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from sluicegate.spark.socket.write_ahead_log import OFFSET_KEY, WriteAheadLog, peer_of
-from sluicegate.storage.object_store import OUTAGE_S, open_store
+from sluicegate.storage.object_store import open_checkpoint
 
 _FORMAT = "sluicegate-receipts"
 _CHECKPOINT = "checkpoint"
@@ -92,4 +92,4 @@ class _Reader(DataSourceStreamReader):
             yield pa.RecordBatch.from_pydict(columns)
 
     def _log(self) -> WriteAheadLog:
-        return WriteAheadLog(open_store(self._checkpoint, retry_timeout_s=OUTAGE_S))
+        return WriteAheadLog(open_checkpoint(self._checkpoint))
