@@ -143,9 +143,8 @@ def _sample(sampler: Sampler, run: dict[str, Any], began: float, *, ids: bool) -
 def _kill(
     platform: Platform, chance: random.Random, victim: str, run: dict[str, Any], began: float
 ) -> None:
-    minute = (
-        time.monotonic() - began
-    ) / _MINUTE_S  # the command returns some seconds after the kill
+    # before the command, which returns some seconds after the kill
+    minute = (time.monotonic() - began) / _MINUTE_S
     try:
         _kill_pod(platform, chance, victim)
     except (CommandFailed, IndexError) as error:

@@ -95,8 +95,8 @@ def nothing_late(said: str, sent: int) -> bool:
         sent: how many different rows were sent.
     """
     found = {what: int(number.replace(",", "")) for number, what in _COUNT.findall(said)}
-    # the second number is a part of the first
-    late = max(found.get(what, 0) for what in ("late lines", _BELIEVED))
+    # the letters are a part of the late rows
+    late = max((found[what] for what in found if what.startswith(("late ", _BELIEVED))), default=0)
     return late <= max(0, found.get("source lines", sent) - sent)
 
 
