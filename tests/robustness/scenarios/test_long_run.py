@@ -33,7 +33,7 @@ def test_a_driver_that_never_reaches_a_failpoint_must_show_rows_before_it_is_kil
 def test_a_driver_that_is_killed_does_not_stop_at_the_failpoint_of_its_successor(
     monkeypatch: pytest.MonkeyPatch, actor: Actor
 ) -> None:
-    """The failure of the successor would count as one at that failpoint, wherever it happened."""
+    """The report would say that the successor failed there, although it failed elsewhere."""
     run = LongRun.__new__(LongRun)  # without servers
     parts = Mock()
     parts.strikes.strike.return_value = "still running"

@@ -151,7 +151,7 @@ def begin_session(name: str) -> None:
     _beginning[name] = created
     threading.Thread(target=create, name="session", daemon=True).start()
     # pyspark imports it, and pandas with it, when the JVM has started. If the job imported a submodule
-    # of pandas at that moment, pandas would stay half imported in this process.
+    # of pandas meanwhile, pandas would stay half imported in this process.
     importlib.import_module("pyspark.testing.utils")
 
 
