@@ -151,6 +151,15 @@ class Outputs:
         """Whether the frame of `stream` has only late rows of a LateRows; requested from the JVM once."""
         return drops_timely_rows(frame_of(next(iter(self._outputs.values()))).sparkSession)
 
+    @cached_property
+    def may_be_split(self) -> bool:
+        """Whether an output is of dropped rows only, and the plan of `stream` can run without it."""
+        only = (
+            isinstance(output, LateRows) and output.only_dropped
+            for output in self._outputs.values()
+        )
+        return any(only) and self._plan_drops_timely_rows
+
     def rows_to_stage(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
         """Return an epoch's rows: a struct per sink, `REFUSED` and `SOURCE` if an output has them."""
         if not self._has_late_rows:

@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -30,10 +30,17 @@ from sluicegate.protocol.record import (
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.spark.apply import PartOrder, SinkMarkers, apply_parts
 from sluicegate.spark.errors import stage_failure
+from sluicegate.spark.late_rows import may_have_dropped, split_off_dropped
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import KafkaSource, RunningExecution, check_state
 from sluicegate.spark.source_offsets import SourceOffsets
-from sluicegate.spark.staging import FEW_ROWS, StagedPart, StageOrder, stage_rows
+from sluicegate.spark.staging import (
+    FEW_ROWS,
+    StagedPart,
+    StageOrder,
+    number_of_tasks,
+    stage_rows,
+)
 from sluicegate.spark.start_times import StartTimes
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
 from sluicegate.storage.epoch_report import (
@@ -290,10 +297,8 @@ class BatchPlan:
             sinks=tuple(context.outputs.sinks()),
             dead_letters=context.dead_letters,
         )
-        watermark = self._execution.late_watermark_ms() if self._execution else None
-        rows = context.outputs.rows_to_stage(self._batch, watermark)
         try:
-            parts = stage_rows(rows, order, self._most_tasks())
+            parts = self._stage_outputs(order)
         except (PySparkException, Py4JJavaError) as error:
             raise stage_failure(str(error), epoch) from error
         record = context.tracing.record
@@ -301,6 +306,23 @@ class BatchPlan:
             if (chunk := part.chunk) is not None:
                 ids: dict[str, str | int] = {"sink": chunk.sink, "part": chunk.part}
                 record("stage chunk", part.start_ns, part.end_ns, rows=chunk.rows, **ids)
+        return parts
+
+    def _stage_outputs(self, order: StageOrder) -> list[StagedPart]:
+        """Stage all outputs; those of dropped rows only if another output has dropped a row."""
+        outputs, execution, batch = self._context.outputs, self._execution, self._batch
+        watermark = execution.late_watermark_ms() if execution else None
+        split = (
+            split_off_dropped(batch, execution.plan) if execution and outputs.may_be_split else None
+        )
+        if execution is None or split is None:
+            return stage_rows(outputs.rows_to_stage(batch, watermark), order, self._most_tasks())
+        others, dropped = (outputs.rows_to_stage(half, watermark) for half in split)
+        tasks = number_of_tasks(batch)
+        parts = stage_rows(others, order, self._most_tasks(), tasks)
+        if may_have_dropped(batch.sparkSession, execution.plan):
+            order = replace(order, first_task=tasks)
+            parts += stage_rows(dropped, order, self._most_tasks(), tasks)
         return parts
 
     def _most_tasks(self) -> int | None:

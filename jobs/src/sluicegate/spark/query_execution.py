@@ -86,6 +86,11 @@ class RunningExecution:
         self._context = spark.sparkContext
         self._jvm: JavaObject = spark._jvm  # noqa: SLF001 - no public API
 
+    @property
+    def plan(self) -> JavaObject:
+        """The root of the physical plan."""
+        return self._root
+
     def end_offsets(self) -> tuple[str, ...]:
         """Return up to where each source is read, in the order and the form of Spark's offset log."""
         return tuple("-" if end is None else end for _, end in self._ends())

@@ -66,6 +66,7 @@ class StageOrder:
         inline_bytes: size in bytes of the chunks that all tasks together return in their results.
         sinks: bound, in the order of the struct columns.
         dead_letters: id of the sink for refused rows; None: a refused row fails the epoch.
+        first_task: number of the first task, in the order of an epoch's chunks.
     """
 
     checkpoint: str
@@ -74,6 +75,7 @@ class StageOrder:
     inline_bytes: int
     sinks: tuple[BoundSink, ...]
     dead_letters: str | None
+    first_task: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ Stage = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 def stage_rows(
-    rows: DataFrame, order: StageOrder, most_tasks: int | None = None
+    rows: DataFrame, order: StageOrder, most_tasks: int | None = None, tasks: int | None = None
 ) -> list[StagedPart]:
     """Run the plan of `Outputs.rows_to_stage` once; return the reports of its tasks.
 
@@ -104,15 +106,23 @@ def stage_rows(
         rows: what the plan returns.
         order: what a task needs.
         most_tasks: one task stages several partitions if there are more; None: a task each.
+        tasks: number of tasks that share `inline_bytes`; None: those of these rows.
     """
     if most_tasks is not None:
         rows = rows.coalesce(most_tasks)
     staged = rows.mapInArrow(stage_with(order), RESULT_TYPE)
-    # PySpark's TaskContext does not have the number of tasks. The plan is the one that runs: a
-    # shuffle that adaptive execution starts here is not repeated.
-    tasks = staged._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 - no public API
+    # PySpark's TaskContext does not have the number of tasks
+    tasks = number_of_tasks(staged) if tasks is None else tasks
     rows.sparkSession.sparkContext.setLocalProperty(TASKS_PROPERTY, str(tasks))
     return parse(staged.toArrow())
+
+
+def number_of_tasks(rows: DataFrame) -> int:
+    """Return how many tasks run a plan.
+
+    The plan is the one that runs: a shuffle that adaptive execution starts here is not repeated.
+    """
+    return int(rows._jdf.queryExecution().toRdd().getNumPartitions())  # noqa: SLF001 - no public API
 
 
 def stage_with(order: StageOrder) -> Stage:
@@ -122,7 +132,8 @@ def stage_with(order: StageOrder) -> Stage:
         context = TaskContext.get()
         task, attempt, tasks = 0, 0, 1
         if context is not None:
-            task, attempt = context.partitionId(), context.taskAttemptId()
+            task = order.first_task + context.partitionId()
+            attempt = context.taskAttemptId()
             number = context.getLocalProperty(TASKS_PROPERTY)
             assert number is not None, "stage_rows sets it"
             tasks = int(number)

@@ -80,7 +80,9 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     return epochs(
         {
             "counts": counts,
-            "dead_letters": LateRows(letters, "window_end", F.col("invalid").isNotNull()),
+            "dead_letters": LateRows(
+                letters, "window_end", F.col("invalid").isNotNull(), only_dropped=True
+            ),
         },
         name="ip_count",
         sinks=[

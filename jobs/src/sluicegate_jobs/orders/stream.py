@@ -68,7 +68,9 @@ def build(spark: SparkSession, settings: OrdersStreamSettings) -> EpochsWriter:
     return epochs(
         {
             "windows": spark.sql(QUERY),
-            "dead_letters": LateRows(letters, "window_end", F.col("invalid").isNotNull()),
+            "dead_letters": LateRows(
+                letters, "window_end", F.col("invalid").isNotNull(), only_dropped=True
+            ),
         },
         name="orders_stream",
         sinks=[
