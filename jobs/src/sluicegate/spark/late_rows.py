@@ -85,8 +85,8 @@ def split_off_dropped(batch: DataFrame, plan: JavaObject) -> tuple[DataFrame, Da
         plan: the physical plan of the epoch.
 
     Returns:
-        None if the plan does not have both kinds of outputs, or if they cannot be told apart, as in an
-        epoch without input: then all rows are to be staged together.
+        None if the plan does not have both kinds of outputs, or if it is not known which rows are
+        which, as in an epoch without input: then all rows are to be staged together.
     """
     spark = batch.sparkSession
     halves = _dropped_rows(spark).split(batch._jdf, plan)  # noqa: SLF001 - no public API

@@ -130,10 +130,9 @@ def stage_with(order: StageOrder) -> Stage:
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        task, attempt, tasks = 0, 0, 1
+        task, attempt, tasks = order.first_task, 0, 1
         if context is not None:
-            task = order.first_task + context.partitionId()
-            attempt = context.taskAttemptId()
+            task, attempt = task + context.partitionId(), context.taskAttemptId()
             number = context.getLocalProperty(TASKS_PROPERTY)
             assert number is not None, "stage_rows sets it"
             tasks = int(number)
