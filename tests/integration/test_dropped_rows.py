@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import LateRows
+from sluicegate import DroppedRows, LateRows
 from sluicegate.errors import StageFailed
 from sluicegate.sinks.memory import MemorySink
+from sluicegate.spark.filters import where_computed
 from tests.robustness.traffic.memory_streams import Stream, failing_at
 
 pytestmark = [
@@ -51,20 +52,20 @@ def counted(rows: DataFrame) -> DataFrame:
     return grouped.agg(F.count("*").alias("rows")).select("rows")
 
 
-def dropped(rows: DataFrame, evaluated: Column | None = None) -> LateRows:
+def dropped(rows: DataFrame, evaluated: Column | None = None) -> DroppedRows:
     """Return the late and the broken rows; `evaluated` is evaluated for each row of the source."""
     also = F.col("broken") if evaluated is None else F.col("broken") | evaluated
     windows = rows.select("value", "broken", F.window("at", "5 seconds").end.alias("end"))
-    return LateRows(windows, "end", also, only_dropped=True)
+    return DroppedRows(LateRows(windows, "end", also))
 
 
-def run(stream: Stream, main: DataFrame, letters: LateRows) -> None:
+def run(stream: Stream, main: DataFrame, letters: DroppedRows) -> None:
     """Run one epoch, and apply it."""
     sinks = [MemorySink(stream.store(name), of=name) for name in ("main", "dropped")]
     stream.run({"main": main, "dropped": letters}, sinks)
 
 
-def letters_of(stream: Stream) -> list[object]:
+def letters_of(stream: Stream) -> list[int]:
     """Return the numbers of the rows that reached the store of dropped rows."""
     return sorted(int(str(row["value"])) for row in stream.committed_rows("dropped"))
 
@@ -91,6 +92,30 @@ def test_the_plan_of_dropped_rows_does_not_run_if_no_row_was_dropped(stream: Str
         run(stream, main, dropped(rows, raised))
     assert stream.newest() == 0
     run(stream, main, dropped(rows))
+    assert letters_of(stream) == [BROKEN]
+
+
+def test_broken_rows_need_no_window_and_the_other_output_may_explode_or_parse_in_python(
+    stream: Stream,
+) -> None:
+    """The condition raises an error in each epoch that evaluates it."""
+    rows = numbers(stream, late=BROKEN)
+    raised = F.raise_error(F.lit("evaluated")).cast("boolean")
+    parsed = rows.withColumn("parsed", F.udf(lambda value: [value], "array<bigint>")("value"))
+    good = where_computed(parsed, ~F.col("broken") & F.col("parsed").isNotNull())
+    each = good.select("at", F.explode_outer("parsed").alias("word"))
+    main = counted(each.where("word >= 0"))
+    run(stream, main, DroppedRows(rows.where(F.col("broken") | raised)))
+    run(stream, main, DroppedRows(rows.where("broken")))
+    assert letters_of(stream) == [BROKEN]
+
+
+def test_a_filter_of_exploded_rows_is_counted_too(stream: Stream) -> None:
+    """It drops what the broken row was exploded into."""
+    rows = numbers(stream, late=BROKEN)
+    each = rows.select("at", "broken", F.explode_outer(F.array("value")).alias("word"))
+    for _ in range(2):
+        run(stream, counted(each.where(~F.col("broken"))), DroppedRows(rows.where("broken")))
     assert letters_of(stream) == [BROKEN]
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sluicegate.sinks.kafka import KafkaSink as KafkaSink
     from sluicegate.sinks.mysql import MySQLSink as MySQLSink
     from sluicegate.spark.batch import batch as batch
+    from sluicegate.spark.dropped_rows import DroppedRows as DroppedRows
     from sluicegate.spark.epochs import epochs as epochs
     from sluicegate.spark.late_rows import LateRows as LateRows
     from sluicegate.spark.lookup import lookup as lookup
@@ -31,6 +32,7 @@ _MODULES = {
     "AVAILABLE_NOW": "settings.epoch",
     "AskEach": "lookups.client",
     "Cache": "lookups.settings",
+    "DroppedRows": "spark.dropped_rows",
     "EpochSettings": "settings.epoch",
     "EpochsQuery": "spark.query",
     "JobSettings": "packaged_job",

@@ -7,10 +7,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-KEPT: Final = "__kept"
+_KEPT: Final = "__kept"
 
 
-def where_computed(rows: DataFrame, condition: Column, name: str = KEPT) -> DataFrame:
+def where_computed(rows: DataFrame, condition: Column, name: str = _KEPT) -> DataFrame:
     """Return the rows for which a condition is true, like `where`, but compute its columns once.
 
     Spark moves a filter below the projection that computes its columns. So it computes them in the

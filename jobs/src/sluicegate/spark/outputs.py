@@ -19,6 +19,7 @@ from pyspark.sql.types import DataType, StructType
 from sluicegate.errors import SettingsInvalid
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.sinks.reserved_columns import PART, REFUSED, SOURCE
+from sluicegate.spark.dropped_rows import DroppedRows, can_be_split, marked
 from sluicegate.spark.late_rows import (
     LateRows,
     drops_timely_rows,
@@ -35,7 +36,7 @@ table."""
 
 _LATE_AT = "__late"
 
-Output = DataFrame | LateRows
+Output = DataFrame | LateRows | DroppedRows
 
 
 def refuse(rows: DataFrame, reason: Column) -> DataFrame:
@@ -55,7 +56,12 @@ def refuse(rows: DataFrame, reason: Column) -> DataFrame:
 
 def frame_of(output: Output) -> DataFrame:
     """Return the DataFrame of an output."""
-    return output.rows if isinstance(output, LateRows) else output
+    rows = _rows_of(output)
+    return rows.rows if isinstance(rows, LateRows) else rows
+
+
+def _rows_of(output: Output) -> DataFrame | LateRows:
+    return output.of if isinstance(output, DroppedRows) else output
 
 
 def arrow_schema(output: Output) -> pa.Schema:
@@ -134,17 +140,20 @@ class Outputs:
                 columns.append(_reason(frame).alias(REFUSED))
             if any_source:
                 columns.append(_source(frame).alias(SOURCE))
-            if isinstance(output, LateRows):
-                frame = without_timely_rows(output)  # noqa: PLW2901
-                columns.append(output.late_at().alias(_LATE_AT))
+            rows = _rows_of(output)
+            if isinstance(rows, LateRows):
+                frame = without_timely_rows(rows)  # noqa: PLW2901
+                columns.append(rows.late_at().alias(_LATE_AT))
             elif self._has_late_rows:
                 columns.append(F.lit(None).cast("timestamp").alias(_LATE_AT))
+            if isinstance(output, DroppedRows):
+                frame = marked(frame)  # noqa: PLW2901
             tagged.append(frame.select(*columns))
         return reduce(DataFrame.union, tagged)
 
     @cached_property
     def _has_late_rows(self) -> bool:
-        return any(isinstance(output, LateRows) for output in self._outputs.values())
+        return any(isinstance(_rows_of(output), LateRows) for output in self._outputs.values())
 
     @cached_property
     def _plan_drops_timely_rows(self) -> bool:
@@ -153,12 +162,9 @@ class Outputs:
 
     @cached_property
     def may_be_split(self) -> bool:
-        """Whether an output is of dropped rows only, and the plan of `stream` can run without it."""
-        only = (
-            isinstance(output, LateRows) and output.only_dropped
-            for output in self._outputs.values()
-        )
-        return any(only) and self._plan_drops_timely_rows
+        """Whether an output has only dropped rows, and the session can run the plan without it."""
+        has_any = any(isinstance(output, DroppedRows) for output in self._outputs.values())
+        return has_any and can_be_split(frame_of(next(iter(self._outputs.values()))).sparkSession)
 
     def rows_to_stage(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
         """Return an epoch's rows: a struct per sink, `REFUSED` and `SOURCE` if an output has them."""

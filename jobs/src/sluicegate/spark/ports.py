@@ -29,8 +29,8 @@ from sluicegate.protocol.record import (
 )
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.spark.apply import PartOrder, SinkMarkers, apply_parts
+from sluicegate.spark.dropped_rows import may_have_dropped, split
 from sluicegate.spark.errors import stage_failure
-from sluicegate.spark.late_rows import may_have_dropped, split_off_dropped
 from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import KafkaSource, RunningExecution, check_state
 from sluicegate.spark.source_offsets import SourceOffsets
@@ -312,12 +312,12 @@ class BatchPlan:
         """Stage all outputs; those of dropped rows only if another output has dropped a row."""
         outputs, execution, batch = self._context.outputs, self._execution, self._batch
         watermark = execution.late_watermark_ms() if execution else None
-        split = (
-            split_off_dropped(batch, execution.plan) if execution and outputs.may_be_split else None
-        )
-        if execution is None or split is None:
+        halves = None
+        if execution and outputs.may_be_split:
+            halves = split(batch, execution.plan)
+        if execution is None or halves is None:
             return stage_rows(outputs.rows_to_stage(batch, watermark), order, self._most_tasks())
-        others, dropped = (outputs.rows_to_stage(half, watermark) for half in split)
+        others, dropped = (outputs.rows_to_stage(half, watermark) for half in halves)
         tasks = number_of_tasks(batch)
         parts = stage_rows(others, order, self._most_tasks(), tasks)
         if may_have_dropped(batch.sparkSession, execution.plan):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import KafkaSink, LateRows, MySQLSink, epochs
+from sluicegate import DroppedRows, KafkaSink, LateRows, MySQLSink, epochs
 from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.restart import FIXED
 from sluicegate.settings.schema import option
@@ -80,8 +80,8 @@ def build(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     return epochs(
         {
             "counts": counts,
-            "dead_letters": LateRows(
-                letters, "window_end", F.col("invalid").isNotNull(), only_dropped=True
+            "dead_letters": DroppedRows(
+                LateRows(letters, "window_end", F.col("invalid").isNotNull())
             ),
         },
         name="ip_count",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import KafkaSink, LateRows, MySQLSink, epochs
+from sluicegate import DroppedRows, KafkaSink, LateRows, MySQLSink, epochs
 from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
 from sluicegate.spark.epochs import EpochsWriter
@@ -68,8 +68,8 @@ def build(spark: SparkSession, settings: OrdersStreamSettings) -> EpochsWriter:
     return epochs(
         {
             "windows": spark.sql(QUERY),
-            "dead_letters": LateRows(
-                letters, "window_end", F.col("invalid").isNotNull(), only_dropped=True
+            "dead_letters": DroppedRows(
+                LateRows(letters, "window_end", F.col("invalid").isNotNull())
             ),
         },
         name="orders_stream",

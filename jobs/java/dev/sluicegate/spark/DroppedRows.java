@@ -13,6 +13,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.GenerateExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.UnionExec;
 import scala.Function1;
@@ -22,11 +23,11 @@ import scala.jdk.javaapi.CollectionConverters;
  * Separates the outputs of rows that another output drops, so that they run only if a row was dropped.
  *
  * <p>The outputs of a job are the branches of one union. A branch of dropped rows has a filter by the
- * column {@link #KEPT}. Spark's metrics tell afterwards whether another branch has dropped a row.
+ * column {@link #MARK}. Spark's metrics tell afterwards whether another branch has dropped a row.
  */
 public final class DroppedRows {
-  /** The column by which such an output filters; sluicegate.spark.late_rows gives it that name. */
-  private static final String KEPT = "__kept_if_dropped";
+  /** The column by which such an output filters; sluicegate.spark.dropped_rows gives it that name. */
+  private static final String MARK = "__kept_if_dropped";
 
   private static final String ROWS = "numOutputRows";
   private static final String LATE = "numRowsDroppedByWatermark";
@@ -80,6 +81,8 @@ public final class DroppedRows {
     switch (node.getClass().getSimpleName()) {
       case "StateStoreSaveExec":
         return metric(node, LATE) != 0 || mayHaveDropped(children(node).get(0));
+      case "ArrowEvalPythonExec":
+      case "BatchEvalPythonExec":
       case "EventTimeWatermarkExec":
       case "HashAggregateExec":
       case "InputAdapter":
@@ -92,7 +95,10 @@ public final class DroppedRows {
       case "WholeStageCodegenExec":
         return mayHaveDropped(children(node).get(0));
       case "FilterExec":
-        return metric(node, ROWS) != rowsRead(node);
+        SparkPlan input = counted(children(node).get(0));
+        return input == null || metric(node, ROWS) != metric(input, ROWS) || mayHaveDropped(input);
+      case "GenerateExec": // of an outer one each row stays
+        return !((GenerateExec) node).outer() || mayHaveDropped(children(node).get(0));
       case "MicroBatchScanExec":
         return false;
       default: // for example a join, a limit, or a function that returns fewer rows
@@ -100,23 +106,22 @@ public final class DroppedRows {
     }
   }
 
-  /** Returns how many rows the source of a filter has delivered; -1 if it filters anything else. */
-  private static long rowsRead(SparkPlan filter) {
-    SparkPlan node = filter;
-    while (true) {
-      switch (node.getClass().getSimpleName()) {
-        case "EventTimeWatermarkExec":
-        case "FilterExec":
-        case "InputAdapter":
-        case "ProjectExec":
-        case "WholeStageCodegenExec":
-          node = children(node).get(0);
-          break;
-        case "MicroBatchScanExec":
-          return metric(node, ROWS);
-        default:
-          return -1;
-      }
+  /** Returns the next node that counts the rows it gives to a filter; null if another one is between. */
+  private static SparkPlan counted(SparkPlan node) {
+    switch (node.getClass().getSimpleName()) {
+      case "FilterExec":
+      case "GenerateExec":
+      case "MicroBatchScanExec":
+        return node;
+      case "ArrowEvalPythonExec":
+      case "BatchEvalPythonExec":
+      case "EventTimeWatermarkExec":
+      case "InputAdapter":
+      case "ProjectExec":
+      case "WholeStageCodegenExec":
+        return counted(children(node).get(0));
+      default:
+        return null;
     }
   }
 
@@ -150,7 +155,7 @@ public final class DroppedRows {
   }
 
   private static boolean isOfDropped(SparkPlan node) {
-    return node instanceof FilterExec filter && filter.condition().toString().contains(KEPT)
+    return node instanceof FilterExec filter && filter.condition().toString().contains(MARK)
         || children(node).stream().anyMatch(DroppedRows::isOfDropped);
   }
 
