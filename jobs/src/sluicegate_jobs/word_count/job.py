@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluicegate import DroppedRows, MySQLSink, epochs
+from sluicegate import MySQLSink, epochs
 from sluicegate.packaged_job import JobSettings, with_default
 from sluicegate.settings.schema import option
 from sluicegate.spark.epochs import EpochsWriter
@@ -46,15 +46,14 @@ def build(spark: SparkSession, settings: WordCountSettings) -> EpochsWriter:
     text = F.col("value").cast("string")
     counts = (
         lines.where(F.col("invalid").isNull())
-        # no line is without words; DroppedRows cannot see that of `explode`
-        .select(F.explode_outer(F.split(text, r"\s+")).alias("word"))
+        .select(F.explode(F.split(text, r"\s+")).alias("word"))
         .where(F.col("word") != "")
         .groupBy("word")
         .agg(F.count("*").alias("count"))
     )
     letters = lines.where(F.col("invalid").isNotNull()).select(dead_letter(F.col("invalid")))
     return epochs(
-        {"counts": counts, "dead_letters": DroppedRows(letters)},
+        {"counts": counts, "dead_letters": letters},
         name="word_count",
         sinks=[MySQLSink(settings.table, keys=("word",), of="counts", url=settings.mysql)],
         dead_letters=dead_letter_sink(settings, settings.dead_letters),

@@ -3,6 +3,7 @@ package dev.sluicegate.spark;
 import java.io.Serializable;
 import java.util.BitSet;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.Dependency;
 import org.apache.spark.OneToOneDependency;
 import org.apache.spark.rdd.PartitionPruningRDD;
@@ -13,7 +14,6 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.FilterExec;
-import org.apache.spark.sql.execution.GenerateExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.UnionExec;
 import scala.Function1;
@@ -28,6 +28,27 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class DroppedRows {
   /** The column by which such an output filters; sluicegate.spark.dropped_rows gives it that name. */
   private static final String MARK = "__kept_if_dropped";
+
+  /** Operators that return a row for each row that they receive. */
+  private static final Set<String> ROW_BY_ROW =
+      Set.of(
+          "ArrowEvalPythonExec",
+          "BatchEvalPythonExec",
+          "EventTimeWatermarkExec",
+          "InputAdapter",
+          "ProjectExec",
+          "WholeStageCodegenExec");
+
+  /** Operators of an aggregation: each row is in a group, and late groups are counted. */
+  private static final Set<String> AGGREGATION =
+      Set.of(
+          "HashAggregateExec",
+          "ObjectHashAggregateExec",
+          "ShuffleExchangeExec",
+          "SortAggregateExec",
+          "SortExec",
+          "StateStoreRestoreExec",
+          "StateStoreSaveExec");
 
   private static final String ROWS = "numOutputRows";
   private static final String LATE = "numRowsDroppedByWatermark";
@@ -78,51 +99,31 @@ public final class DroppedRows {
   }
 
   private static boolean mayHaveDropped(SparkPlan node) {
-    switch (node.getClass().getSimpleName()) {
-      case "StateStoreSaveExec":
-        return metric(node, LATE) != 0 || mayHaveDropped(children(node).get(0));
-      case "ArrowEvalPythonExec":
-      case "BatchEvalPythonExec":
-      case "EventTimeWatermarkExec":
-      case "HashAggregateExec":
-      case "InputAdapter":
-      case "ObjectHashAggregateExec":
-      case "ProjectExec":
-      case "ShuffleExchangeExec":
-      case "SortAggregateExec":
-      case "SortExec":
-      case "StateStoreRestoreExec":
-      case "WholeStageCodegenExec":
-        return mayHaveDropped(children(node).get(0));
-      case "FilterExec":
-        SparkPlan input = counted(children(node).get(0));
-        return input == null || metric(node, ROWS) != metric(input, ROWS) || mayHaveDropped(input);
-      case "GenerateExec": // of an outer one each row stays
-        return !((GenerateExec) node).outer() || mayHaveDropped(children(node).get(0));
-      case "MicroBatchScanExec":
-        return false;
-      default: // for example a join, a limit, or a function that returns fewer rows
-        return true;
+    String name = name(node);
+    if (name.equals("MicroBatchScanExec")) {
+      return false;
     }
+    if (name.equals("FilterExec")) {
+      SparkPlan input = counted(children(node).get(0));
+      return input == null || metric(node, ROWS) != metric(input, ROWS) || mayHaveDropped(input);
+    }
+    boolean late = name.equals("StateStoreSaveExec") && metric(node, LATE) != 0;
+    // others are for example a join, a limit, an explode, or a function that returns fewer rows
+    boolean known = ROW_BY_ROW.contains(name) || AGGREGATION.contains(name);
+    return late || !known || mayHaveDropped(children(node).get(0));
   }
 
   /** Returns the next node that counts the rows it gives to a filter; null if another one is between. */
   private static SparkPlan counted(SparkPlan node) {
-    switch (node.getClass().getSimpleName()) {
-      case "FilterExec":
-      case "GenerateExec":
-      case "MicroBatchScanExec":
-        return node;
-      case "ArrowEvalPythonExec":
-      case "BatchEvalPythonExec":
-      case "EventTimeWatermarkExec":
-      case "InputAdapter":
-      case "ProjectExec":
-      case "WholeStageCodegenExec":
-        return counted(children(node).get(0));
-      default:
-        return null;
+    String name = name(node);
+    if (name.equals("FilterExec") || name.equals("MicroBatchScanExec")) {
+      return node;
     }
+    return ROW_BY_ROW.contains(name) ? counted(children(node).get(0)) : null;
+  }
+
+  private static String name(SparkPlan node) {
+    return node.getClass().getSimpleName();
   }
 
   private static long metric(SparkPlan node, String name) {
