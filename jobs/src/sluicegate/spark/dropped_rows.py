@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 from sluicegate.spark.filters import where_computed
 from sluicegate.spark.java_classes import has_class
 from sluicegate.spark.late_rows import LateRows
-
-JavaObject = Any
+from sluicegate.spark.query_execution import JavaObject
 
 _READER: Final = "dev.sluicegate.spark.DroppedRows"
 """Reads the plan of an epoch; source in jobs/java."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StructType
@@ -151,6 +151,10 @@ class Outputs:
             tagged.append(frame.select(*columns))
         return reduce(DataFrame.union, tagged)
 
+    @property
+    def _spark(self) -> SparkSession:
+        return frame_of(next(iter(self._outputs.values()))).sparkSession
+
     @cached_property
     def _has_late_rows(self) -> bool:
         return any(isinstance(_rows_of(output), LateRows) for output in self._outputs.values())
@@ -158,13 +162,13 @@ class Outputs:
     @cached_property
     def _plan_drops_timely_rows(self) -> bool:
         """Whether the frame of `stream` has only late rows of a LateRows; requested from the JVM once."""
-        return drops_timely_rows(frame_of(next(iter(self._outputs.values()))).sparkSession)
+        return drops_timely_rows(self._spark)
 
     @cached_property
     def may_be_split(self) -> bool:
         """Whether an output has only dropped rows, and the session can run the plan without it."""
         has_any = any(isinstance(output, DroppedRows) for output in self._outputs.values())
-        return has_any and can_be_split(frame_of(next(iter(self._outputs.values()))).sparkSession)
+        return has_any and can_be_split(self._spark)
 
     def rows_to_stage(self, batch: DataFrame, late_watermark_ms: int | None) -> DataFrame:
         """Return an epoch's rows: a struct per sink, `REFUSED` and `SOURCE` if an output has them."""

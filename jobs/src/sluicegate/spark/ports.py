@@ -317,12 +317,12 @@ class BatchPlan:
             halves = split(batch, execution.plan)
         if execution is None or halves is None:
             return stage_rows(outputs.rows_to_stage(batch, watermark), order, self._most_tasks())
-        others, dropped = (outputs.rows_to_stage(half, watermark) for half in halves)
-        tasks = number_of_tasks(batch)
-        parts = stage_rows(others, order, self._most_tasks(), tasks)
+        others, dropped = halves
+        most, tasks = self._most_tasks(), number_of_tasks(batch)
+        parts = stage_rows(outputs.rows_to_stage(others, watermark), order, most, tasks)
         if may_have_dropped(batch.sparkSession, execution.plan):
-            order = replace(order, first_task=tasks)
-            parts += stage_rows(dropped, order, self._most_tasks(), tasks)
+            rows = outputs.rows_to_stage(dropped, watermark)
+            parts += stage_rows(rows, replace(order, first_task=tasks), most, tasks)
         return parts
 
     def _most_tasks(self) -> int | None:
