@@ -22,7 +22,10 @@ SERIAL: Final = "sluicegate-serial"
 """The same without `EpochSettings.overlap`: an epoch is staged when the one before is applied."""
 BARE: Final = "sluicegate-bare"
 """The query that the others run too, without the packaged job's dead letters."""
-MEASURED: Final = (SLUICEGATE, SERIAL, BARE)
+HEAP: Final = "sluicegate-heap"
+"""The same with its state on the JVM heap (`state-backend` hdfs), as Flink's is, not in RocksDB."""
+COMMON_QUERY: Final = (BARE, HEAP)
+MEASURED: Final = (SLUICEGATE, SERIAL, *COMMON_QUERY)
 """Our contenders: the report shows their phases and compares them with the rivals."""
 SPARK_JDBC: Final = "spark-jdbc-merge"
 """Spark's JDBC writer into a staging table, then one INSERT ... SELECT ... ON DUPLICATE KEY UPDATE."""
@@ -136,11 +139,11 @@ WORKLOADS: Final = (
         0,
         5_000_000,
         200_000,
-        contenders=(SLUICEGATE, SERIAL, BARE, SPARK, NAIVE, FLINK),
+        contenders=(SLUICEGATE, SERIAL, *COMMON_QUERY, SPARK, NAIVE, FLINK),
         note=(
             f"{SLUICEGATE} is the packaged job, dead letters and trace headers included; {BARE} the same "
-            f"query as the others'. {SPARK} and {FLINK} write Kafka ONLY. A line is appended when its "
-            "window's last count is"
+            f"query as the others', and {HEAP} that with its state on the heap, as {FLINK}'s is. {SPARK} and "
+            f"{FLINK} write Kafka ONLY. A line is appended when its window's last count is"
         ),
     ),
     Workload(
@@ -149,11 +152,12 @@ WORKLOADS: Final = (
         0,
         5_000_000,
         100_000,
-        contenders=(SLUICEGATE, SERIAL, BARE, SPARK, FLINK),
+        contenders=(SLUICEGATE, SERIAL, *COMMON_QUERY, SPARK, FLINK),
         note=(
             f"{SLUICEGATE} is the packaged job, dead letters included, which writes MySQL only; {BARE}, "
-            f"{SPARK} and {FLINK} split lines at each blank and write Kafka only. {FLINK} collects the updates "
-            "of a second (mini-batch), as an epoch does. A line is appended when the counts have 8 words more"
+            f"{HEAP} (its state is on the heap, as {FLINK}'s is), {SPARK} and {FLINK} split lines at each "
+            f"blank and write Kafka only. {FLINK} collects the updates of a second (mini-batch), as an epoch "
+            "does. A line is appended when the counts have 8 words more"
         ),
     ),
     Workload(
@@ -162,12 +166,12 @@ WORKLOADS: Final = (
         0,
         6_000_000,
         200_000,
-        contenders=(SLUICEGATE, SERIAL, BARE, SPARK, FLINK),
+        contenders=(SLUICEGATE, SERIAL, *COMMON_QUERY, SPARK, FLINK),
         note=(
             f"{SLUICEGATE} is the packaged job, which checks each field by a pattern and writes dead letters, "
             f"and {BARE} the same query as the others', which parse JSON with a schema ({BARE} by parse_json); "
-            f"both write Kafka and MySQL. {SPARK} and {FLINK} write Kafka ONLY. An order is appended when its "
-            "window's last row is"
+            f"{HEAP} is that with its state on the heap, as {FLINK}'s is. They write Kafka and MySQL. {SPARK} "
+            f"and {FLINK} write Kafka ONLY. An order is appended when its window's last row is"
         ),
     ),
     Workload(

@@ -24,9 +24,10 @@ from sluicegate_jobs.word_count import job as word_count
 from tests.bench import stage_and_merge
 from tests.bench.plan import (
     ADD,
-    BARE,
+    COMMON_QUERY,
     COMPRESSION,
     EPOCH_TIMEOUT_S,
+    HEAP,
     IP_COUNT,
     MEASURED,
     MYSQL_LATENCY,
@@ -115,7 +116,7 @@ def _triggered(writer: DataStreamWriter, order: Order) -> DataStreamWriter:
 def _sluicegate_query(
     spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, checkpoint: str
 ) -> EpochsWriter:
-    if order.kind in _PACKAGED and order.contender != BARE:
+    if order.kind in _PACKAGED and order.contender not in COMMON_QUERY:
         build, kind = _PACKAGED[order.kind]
         return build(spark, job_settings(kind, order, mysql, checkpoint))
     return epochs(
@@ -128,6 +129,7 @@ def _sluicegate_query(
             min_pause_ms=0,
             timeout_s=EPOCH_TIMEOUT_S,
             overlap=order.contender != SERIAL,
+            state_backend="hdfs" if order.contender == HEAP else "rocksdb",
         ),
     )
 

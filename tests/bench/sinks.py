@@ -14,7 +14,7 @@ from tests.bench import readback
 from tests.bench.inputs import WORDS_PER_LINE
 from tests.bench.plan import (
     ADD,
-    BARE,
+    COMMON_QUERY,
     IP_COUNT,
     KEY_COUNT,
     MYSQL_LATENCY,
@@ -120,7 +120,7 @@ def writes_topic(order: Order) -> bool:
 def writes_table(order: Order) -> bool:
     """Return whether the contender writes a table."""
     kafka_only = order.contender in (SPARK, *OTHER_ENGINES)
-    kafka_only = kafka_only or (order.kind == WORD_COUNT and order.contender == BARE)
+    kafka_only = kafka_only or (order.kind == WORD_COUNT and order.contender in COMMON_QUERY)
     return order.kind in COLUMNS and not kafka_only
 
 
