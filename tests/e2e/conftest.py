@@ -197,9 +197,8 @@ def feed(platform: Platform, lines: Iterator[bytes]) -> Feed:
     seeds = itertools.count(1)
 
     def feed_next() -> None:
-        platform.feed("ip_count_source", list(itertools.islice(lines, LINES)))
-        seed = str(next(seeds))
-        platform.command("generate", "two_sinks", "--records", str(RECORDS), "--seed", seed)
+        platform.feed(list(itertools.islice(lines, LINES)))
+        platform.generate(RECORDS, next(seeds))
 
     return feed_next
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from sluicegate_jobs.generators import indicators
 from tests.e2e.cluster import Cluster, CommandFailed, Object, eventually
 from tests.e2e.ladder import Decided, Ladder
+from tests.e2e.sent import SentRecords
 
 RELEASE = "sluicegate"
 NAMESPACE = "sluicegate"
@@ -39,16 +41,22 @@ CLIENT_POD = "client"
 START_TIMEOUT_S = 240.0
 """A driver, from its creation to its first epoch, on two cores that also run everything else."""
 
+_FED_TOGETHER = 100
+"""Lines after which `feed` waits, so that a job reads all partitions about equally far."""
+
 _FEED = """
 import os, sys
 from confluent_kafka import Producer
 from sluicegate.sinks.kafka.connection import client_settings
-topic, lines = sys.argv[1], sys.stdin.buffer.read().splitlines()
+topic, together = sys.argv[1], int(sys.argv[2])
+lines = sys.stdin.buffer.read().splitlines()
 producer = Producer({**client_settings(), "acks": "all", "enable.idempotence": True})
 for number, line in enumerate(lines):
     producer.produce(topic, line, partition=number % 4)
     producer.poll(0)
-sys.exit(producer.flush(240))  # a broker may be restarted meanwhile
+    last_of_many = (number + 1) % together == 0 or number + 1 == len(lines)
+    if last_of_many and producer.flush(240):  # a broker may be restarted meanwhile
+        sys.exit(1)
 """
 
 _OBJECTS = """
@@ -93,6 +101,7 @@ class Platform:
     cluster: Cluster
     secured: bool = False
     """Installed with tls-scram-values.yaml: clients need passwords and the CA certificate."""
+    sent: SentRecords = field(default_factory=SentRecords, compare=False)
 
     @property
     def operators(self) -> Cluster:
@@ -190,12 +199,19 @@ class Platform:
         """Run `sluicegate WORDS…` in the client pod and return its output."""
         return self.cluster.execute(CLIENT_POD, "sluicegate", *arguments, stdin=stdin)
 
-    def feed(self, topic: str, lines: Sequence[bytes]) -> None:
-        """Send lines to a topic."""
+    def feed(self, lines: Sequence[bytes]) -> None:
+        """Send lines to ip_count."""
         assert lines, "no lines are left to feed"
-        self.cluster.execute(
-            CLIENT_POD, "python", "-c", _FEED, topic, stdin=b"\n".join(lines) + b"\n"
-        )
+        command = ("python", "-c", _FEED, "ip_count_source", str(_FED_TOGETHER))
+        self.cluster.execute(CLIENT_POD, *command, stdin=b"\n".join(lines) + b"\n")
+        for first in range(0, len(lines), _FED_TOGETHER):
+            self.sent.add("ip_count", lines[first : first + _FED_TOGETHER])
+
+    def generate(self, records: int, seed: int) -> None:
+        """Send records to two_sinks."""
+        options = ("--records", str(records), "--seed", str(seed))
+        self.command("generate", "two_sinks", *options)
+        self.sent.add("two_sinks", [message.value or b"" for message in indicators(records, seed)])
 
     def objects(self, address: str) -> list[str]:
         """Return the names of all objects below a URL of the store."""
@@ -295,9 +311,13 @@ class Platform:
         assert job is not None
         return f"{name}-{job['status']['attempt']}-driver"
 
-    def wait_exact(
-        self, job: str, name: str, *options: str, within_s: float = START_TIMEOUT_S
-    ) -> str:
+    def wait_exact(self, job: str, name: str, *, within_s: float = START_TIMEOUT_S) -> None:
+        """Wait until a job is exact, as `wait_verified`; assert that it has what the tests sent."""
+        output = self.wait_verified(job, name, within_s=within_s)
+        contradiction = self.sent.contradiction(job, output)
+        assert contradiction is None, f"{contradiction}: {output}"
+
+    def wait_verified(self, job: str, name: str, *, within_s: float) -> str:
         """Wait until a job has read all input and `sluicegate verify` finds its sinks exact.
 
         Fails at once when a row is repeated, because that cannot go away.
@@ -305,13 +325,15 @@ class Platform:
         Args:
             job: the packaged job.
             name: name of its StreamingJob.
-            options: options of the job that differ from the defaults.
             within_s: seconds in which it must read all input.
+
+        Returns:
+            What it printed, for the caller to judge how many dead letters there are.
 
         Raises:
             AssertionError: the sinks are wrong, or the job did not read all input in time.
         """
-        arguments = ["verify", job, "--checkpoint", self.checkpoint(name), *options]
+        arguments = ["verify", job, "--checkpoint", self.checkpoint(name)]
         output = [""]
 
         def poll() -> str | None:

@@ -208,7 +208,7 @@ def test_a_tenant_sees_neither_roots_secret_nor_the_operators(tenant: Cluster) -
 
 def test_the_neighbor_goes_on(platform: Platform, tenant: Cluster, lines: Iterator[bytes]) -> None:
     assert tenant.namespace == TENANT
-    platform.feed("ip_count_source", list(islice(lines, LINES)))
+    platform.feed(list(islice(lines, LINES)))
     platform.wait_exact("ip_count", "ip-count", within_s=60.0)
     volume = platform.cluster.get("checkpointvolume", "checkpoints") or {}
     assert volume["status"]["phase"] == "Ready"

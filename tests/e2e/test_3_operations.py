@@ -52,7 +52,7 @@ def test_an_upgrade_by_savepoint_continues_from_it(
         "a driver on the next checkpoint",
     )
     assert status["checkpoint"]["restoredFrom"].startswith("ip-count-upgrade-")
-    platform.feed("ip_count_source", list(islice(lines, LINES)))
+    platform.feed(list(islice(lines, LINES)))
     platform.wait_exact("ip_count", "ip-count")
     platform.wait_ladder("ip-count")
 
@@ -67,7 +67,7 @@ def test_a_suspended_job_has_no_pod_and_continues_where_it_stopped(
         "get", "pods", "-l", "sluicegate.dev/job=ip-count", "--field-selector=status.phase=Running"
     )
     assert "ip-count" not in alive
-    platform.feed("ip_count_source", list(islice(lines, LINES)))
+    platform.feed(list(islice(lines, LINES)))
     cluster.patch("streamingjob", "ip-count", {"spec": {"suspend": False}})
     platform.wait_exact("ip_count", "ip-count")
 
@@ -93,7 +93,7 @@ def test_a_job_moves_to_another_by_savepoint_and_is_exact(
     checkpoint = {"volume": "checkpoints", "restoreFrom": "move"}
     cluster.apply(ip_count(platform, "ip-count-2", checkpoint=checkpoint))
     platform.job_when("ip-count-2", lambda status: status.get("phase") == "Running", "to run")
-    platform.feed("ip_count_source", list(islice(lines, LINES)))
+    platform.feed(list(islice(lines, LINES)))
     platform.wait_exact("ip_count", "ip-count-2")
     platform.wait_ladder("ip-count-2")
     path = platform.checkpoint("ip-count").removeprefix("s3://sluicegate/")

@@ -60,11 +60,11 @@ def test_a_job_is_exact_through_a_killed_driver(secured: Platform, tmp_path: Pat
     options = ["--values", str(CHARTS / "job" / "values-small.yaml"), "--values", str(values)]
     lines = log_lines()
     cluster.helm("install", "ip-count", chart, *options, "--timeout", "5m")
-    secured.feed("ip_count_source", list(itertools.islice(lines, LINES)))
+    secured.feed(list(itertools.islice(lines, LINES)))
     before = secured.job_when(
         "ip-count", lambda status: "lastEpoch" in status.get("checkpoint", {}), "an epoch"
     )
-    secured.feed("ip_count_source", list(itertools.islice(lines, LINES)))
+    secured.feed(list(itertools.islice(lines, LINES)))
     cluster.kill(secured.driver("ip-count"))
     secured.job_when(
         "ip-count",
@@ -83,7 +83,7 @@ def test_a_broker_of_three_killed_leaves_the_job_exact(secured: Platform) -> Non
     before = secured.job_when("ip-count", bool, "a status")
     secured.cluster.kill(f"{RELEASE}-kafka-2")
     secured.cluster.run("scale", f"statefulset/{RELEASE}-kafka", "--replicas=2")  # it stays away
-    secured.feed("ip_count_source", lines)
+    secured.feed(lines)
     secured.wait_exact("ip_count", "ip-count")
     secured.wait_ladder("ip-count")
     assert secured.job_when("ip-count", bool, "a status")["attempt"] == before["attempt"]
@@ -92,13 +92,13 @@ def test_a_broker_of_three_killed_leaves_the_job_exact(secured: Platform) -> Non
 def test_a_power_cut_of_the_store_leaves_the_job_exact(secured: Platform) -> None:
     """All that the store has acknowledged is on its disk, or verify would miss decided epochs."""
     lines = list(itertools.islice(log_lines(), 3 * LINES, 4 * LINES))
-    secured.feed("ip_count_source", lines[: LINES // 2])
+    secured.feed(lines[: LINES // 2])
     before = secured.job_when("ip-count", bool, "a status")["checkpoint"]["lastEpoch"]
     secured.job_when(
         "ip-count", lambda status: status["checkpoint"]["lastEpoch"] > before, "another epoch"
     )
     disk.cut_power("versitygw")
     secured.cluster.kill(f"{STORE}-0")
-    secured.feed("ip_count_source", lines[LINES // 2 :])
+    secured.feed(lines[LINES // 2 :])
     secured.wait_exact("ip_count", "ip-count")
     secured.wait_ladder("ip-count")

@@ -170,7 +170,7 @@ def _kill_pod(platform: Platform, chance: random.Random, victim: str) -> None:
 
 def _is_exact(platform: Platform, job: str, sent: int) -> bool:
     try:
-        said = platform.wait_exact(job.replace("-", "_"), job, within_s=_DRAIN_S)
+        said = platform.wait_verified(job.replace("-", "_"), job, within_s=_DRAIN_S)
     except AssertionError as error:
         print(error, flush=True)
         return False

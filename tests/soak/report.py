@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from infra.reference_docs.markdown import paragraph
 from sluicegate.storage.driver_failure import RETAINED
 from tests.bench import charts
 from tests.bench.page_parts import table
+from tests.e2e.sent import counts
 
 GROWN = 1.1
 """A series has grown if the median of its last quarter is so many times the largest value of its second
@@ -20,9 +20,6 @@ quarter. The first quarter is left out: caches fill, and each process is started
 
 _LIMITED = ("starts objects of ", "ends objects of ", "failures objects of ")
 """Series that grow with each kill, up to RETAINED."""
-
-_COUNT = re.compile(r"(?m)^ *([\d,]+)  (.+)$")
-"""A line of `sluicegate verify`."""
 
 _BELIEVED = "dead letters that cannot be judged any more"
 
@@ -94,7 +91,7 @@ def nothing_late(said: str, sent: int) -> bool:
         said: what it printed.
         sent: how many different rows were sent.
     """
-    found = {what: int(number.replace(",", "")) for number, what in _COUNT.findall(said)}
+    found = counts(said)
     # the letters are a part of the late rows
     late = max((found[what] for what in found if what.startswith(("late ", _BELIEVED))), default=0)
     return late <= max(0, found.get("source lines", sent) - sent)

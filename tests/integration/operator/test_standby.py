@@ -23,6 +23,7 @@ from tests.integration.operator.rbac import grant_driver
 from tests.integration.operator.real_jobs import ip_count_spec, kubelet_of
 from tests.integration.operator.rest_client import Object
 from tests.robustness.traffic.ip_count_harness import (
+    EPOCH_LINES,
     LINES,
     UNPARSED,
     access_lines,
@@ -30,6 +31,7 @@ from tests.robustness.traffic.ip_count_harness import (
     feed,
     new_scenario,
 )
+from tests.robustness.traffic.late_lines import possibly_late
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -110,4 +112,5 @@ def test_a_real_standby_goes_on_and_every_line_is_counted_once(
         assert "the standby is not warm" not in log
         api.delete(namespace, "clicks")
         eventually(lambda: not api.exists(namespace, "clicks"), within_s=240.0)
-        on_store.check_exact(2 * LINES, unparsed=UNPARSED + count_unparsed(more), late=None)
+        late = possibly_late(access_lines() + more, epoch_lines=EPOCH_LINES)
+        on_store.check_exact(2 * LINES, unparsed=UNPARSED + count_unparsed(more), late=late)

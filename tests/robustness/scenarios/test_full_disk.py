@@ -13,6 +13,7 @@ import pytest
 from infra.local_services import Services
 from tests.robustness.traffic.ip_count_harness import (
     DRIVER_TIMEOUT_S,
+    EPOCH_LINES,
     LINES,
     access_lines,
     command_of,
@@ -22,6 +23,7 @@ from tests.robustness.traffic.ip_count_harness import (
     new_scenario,
     start,
 )
+from tests.robustness.traffic.late_lines import possibly_late
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -82,7 +84,8 @@ def test_a_job_whose_checkpoint_was_on_a_full_disk_goes_on_and_is_exact(
             assert driver.process.poll() is None, driver.text()
             assert time.monotonic() < deadline, driver.text()
             time.sleep(0.5)
-        found.check_exact(len(lines), unparsed=count_unparsed(lines), late=None)
+        late = possibly_late(lines, epoch_lines=EPOCH_LINES)
+        found.check_exact(len(lines), unparsed=count_unparsed(lines), late=late)
         driver.process.terminate()
         stopped = driver.wait()
         assert stopped.code == 0, stopped.log

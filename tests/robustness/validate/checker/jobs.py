@@ -95,7 +95,7 @@ def check_ip_count(history: History, lateness: Lateness, limits: Limits) -> Repo
     events: dict[Record, int] = {}
     addresses: dict[Record, str] = {}
     for record in history.source:
-        hit = _hit(record.value)
+        hit = parse_hit(record.value)
         if hit is None:
             letters.judge(record, "empty" if record.value is None else "unparsed")
         else:
@@ -118,8 +118,8 @@ def check_ip_count(history: History, lateness: Lateness, limits: Limits) -> Repo
     return report
 
 
-def _hit(line: bytes | None) -> tuple[int, str] | None:
-    """Return time and address of an access-log line."""
+def parse_hit(line: bytes | None) -> tuple[int, str] | None:
+    """Return time (ms since 1970) and address of an access-log line; None if it is invalid."""
     address, _, rest = (line or b"").partition(b" ")
     identity, space, rest = rest.partition(b" ")
     _, bracket, rest = rest.partition(b"[")
@@ -286,7 +286,7 @@ def check_two_sinks(history: History, limits: Limits) -> Report:
     letters = Letters(history, limits, report)
     sums: dict[tuple[Any, ...], int] = defaultdict(int)
     for record in history.source:
-        value = _indicated(record.value)
+        value = parse_indicator(record.value)
         if not letters.judge(
             record, "" if value else "empty" if record.value is None else "unparsed"
         ):
@@ -310,7 +310,8 @@ def check_two_sinks(history: History, limits: Limits) -> Report:
     return report
 
 
-def _indicated(value: bytes | None) -> tuple[tuple[Any, ...], int] | None:
+def parse_indicator(value: bytes | None) -> tuple[tuple[Any, ...], int] | None:
+    """Return the key and the value of a record of two_sinks; None if it is invalid."""
     try:
         row = json.loads(value or b"")
         at_ms = _ms(row["time"])
