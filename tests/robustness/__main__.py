@@ -46,7 +46,7 @@ from tests.robustness.scenarios.run_options import (
 
 def main() -> int:
     """Run, print the report and return the exit code."""
-    given = _arguments()
+    given = read_arguments()
     if given.sum:
         return _print_sum(given.sum)
     if given.page:
@@ -54,7 +54,7 @@ def main() -> int:
         return 0
     if given.network:
         network.in_own_namespace()
-    return _run(_options(given))
+    return _run(run_options(given))
 
 
 def _run(options: RunOptions) -> int:
@@ -92,7 +92,8 @@ def _print_sum(folders: list[Path]) -> int:
     return 0 if all(report.passed for report in reports) else 1
 
 
-def _arguments() -> argparse.Namespace:
+def read_arguments() -> argparse.Namespace:
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.robustness", description=__doc__)
     parser.add_argument("--seed", type=int, help="of the plan and the input (default: a new one)")
     parser.add_argument("--faults", type=int, default=1000, help="at most (default: %(default)s)")
@@ -168,7 +169,8 @@ def _arguments() -> argparse.Namespace:
     return given
 
 
-def _options(given: argparse.Namespace) -> RunOptions:
+def run_options(given: argparse.Namespace) -> RunOptions:
+    """Return what a run does by its arguments."""
     values = {field.name: getattr(given, field.name) for field in dataclasses.fields(RunOptions)}
     if given.seed is None:
         values["seed"] = random.SystemRandom().randrange(1 << 32)

@@ -41,7 +41,7 @@ class RunReport:
     """What a run did and found.
 
     Args:
-        run: its options, with the seed.
+        run: its options, with the seed, and `commit`, which older reports do not have.
         seconds: how long it took.
         cells: where the actors failed, second faults included.
         recovery_s: time until every sink had new rows.

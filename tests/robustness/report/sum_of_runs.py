@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
-from typing import Final
+from typing import Any, Final
 
 from infra.workspace import CHECKOUT
 from tests.robustness.failpoints.fault_plan import Cell, Matrix, cells_of, place_name
 from tests.robustness.report.run_report import Cells, RunReport, Times, cells_table, times_table
 from tests.robustness.scenarios.run_options import KINDS
+
+_HEADS = (
+    *("seed", "job", "faults", "of them double", "minutes", "drivers", "rows judged", "anomalies"),
+    *("commit", "repeated by"),
+)
 
 
 def read_report(folder: Path) -> RunReport:
@@ -68,8 +74,8 @@ def sum_as_markdown(reports: Sequence[RunReport]) -> str:
         lines.append("**No anomaly**: nothing lost, repeated, altered, invented, late or stuck.")
     lines += [
         "",
-        "| seed | job | faults | of them double | minutes | drivers | rows judged | anomalies |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| {' | '.join(_HEADS)} |",
+        "|---" * len(_HEADS) + "|",
         *(_row(report) for report in reports),
         "",
     ]
@@ -106,8 +112,22 @@ def _row(report: RunReport) -> str:
     rows = f"{report.rows:,}" if report.judged else "not judged"
     return (
         f"| {run['seed']} | {', '.join(options)} | {report.faults} | {report.double} "
-        f"| {report.seconds / 60:.1f} | {report.drivers} | {rows} | {len(report.anomalies)} |"
+        f"| {report.seconds / 60:.1f} | {report.drivers} | {rows} | {len(report.anomalies)} "
+        f"| {run.get('commit', '')} | `{command_of(run)}` |"
     )
+
+
+def command_of(run: Mapping[str, Any]) -> str:
+    """Return the command that makes a run with the options of another one, defaults included."""
+    options = [
+        *("--minutes", f"{run['minutes']:g}", "--end-minutes", f"{run['end_minutes']:g}"),
+        *("--rate", f"{run['rate']:g}", "--delivery", run["delivery"]),
+        *(f"--{kind}" for kind in KINDS if run.get(kind)),
+    ]
+    for cell in run["only"]:
+        options += ["--only", cell]
+    names = f"SEED={run['seed']} FAULTS={run['faults']} JOB={run['job']}"
+    return f'make robustness {names} ARGS="{shlex.join(options)}"'
 
 
 def _reasons(report: RunReport) -> list[str]:

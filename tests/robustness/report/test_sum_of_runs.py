@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.workspace import CHECKOUT
+from tests.robustness.__main__ import read_arguments, run_options
 from tests.robustness.report.run_report import ELSEWHERE, RunReport
 from tests.robustness.report.sum_of_runs import (
+    command_of,
     published_reports,
     read_report,
     sum_as_markdown,
@@ -22,9 +27,9 @@ KILLED, PAUSED = "driver killed", "Kafka paused"
 
 def report(seed: int, actor: str, place: str, recovery_s: float, **fields: object) -> RunReport:
     """Return the report of a run with one fault that passed."""
-    run = {"seed": seed, "job": "two_sinks", "delivery": "exactly-once"} | dict.fromkeys(
-        KINDS, False
-    )
+    run: dict[str, Any] = {"seed": seed, "faults": 9, "minutes": 4.0, "end_minutes": 10.5}
+    run |= {"job": "two_sinks", "delivery": "exactly-once", "rate": 40.0, "only": []}
+    run |= dict.fromkeys(KINDS, False)
     values = {
         "seconds": 90.0,
         "cells": {actor: {place: 1}},
@@ -48,7 +53,7 @@ def test_cells_and_times_of_all_runs_are_summed() -> None:
     assert "3 faults, 0 of them double" in page
     assert "| before-stage |  | 2 |" in page
     assert "| driver killed | single | 2 | 15.0 | 20.0 | 20.0 | 0.5 | 0.5 |" in page
-    assert "| 2 | two_sinks, exactly-once | 1 | 0 | 1.5 | 2 | 1,234 | 0 |" in page
+    assert "| 2 | two_sinks, exactly-once | 1 | 0 | 1.5 | 2 | 1,234 | 0 |  | `make " in page
     assert "**No anomaly**" in page
 
 
@@ -86,6 +91,41 @@ def test_the_report_of_a_run_is_read_from_its_folder(tmp_path: Path) -> None:
 def test_a_run_that_was_killed_is_not_left_out_in_silence(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"report\.json"):
         read_report(tmp_path)
+
+
+def test_the_commit_of_a_run_is_in_its_row() -> None:
+    run = report(2, KILLED, "before-stage", 10.0)
+    run.run["commit"] = "0123456789+"
+    assert "| 1,234 | 0 | 0123456789+ | `make " in sum_as_markdown([run])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"minutes": 1440, "faults": 12, "rate": 0.5, "job": "ip_count"},
+        {"store": True, "standby": True, "delivery": "at-least-once"},
+        {"only": ["before-commit:topic:driver killed", "any moment:Kafka killed"]},
+    ],
+)
+def test_the_command_of_a_run_repeats_its_options(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = {**report(5, KILLED, "before-stage", 10.0).run, **changes}
+    make, target, *variables = shlex.split(command_of(run))
+    values = dict(variable.split("=", 1) for variable in variables)
+    arguments = shlex.split(values.pop("ARGS"))
+    arguments += [f"--{name.lower()}={value}" for name, value in values.items()]
+    monkeypatch.setattr("sys.argv", ["robustness", *arguments])
+    assert (make, target) == ("make", "robustness")
+    options = dataclasses.asdict(run_options(read_arguments()))
+    assert {**options, "only": list(options["only"])} == run
+
+
+def test_an_old_report_without_some_options_has_a_command() -> None:
+    run = report(5, KILLED, "before-stage", 10.0).run
+    del run["brokers"]
+    assert command_of(run).startswith("make robustness SEED=5 FAULTS=9 JOB=two_sinks ARGS=")
 
 
 def test_the_published_page_is_the_sum_of_the_kept_reports() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from infra.local_services import Services
 from sluicegate.sinks.kafka import KafkaSink
+from tests.bench.about import commit
 from tests.robustness.failpoints.fault_plan import (
     ANY_MOMENT,
     DRIVER_ACTORS,
@@ -129,7 +130,7 @@ class LongRun:
     def run(self) -> None:
         """Run to the end; the outcome is in the history."""
         options = self._options
-        self._history.add("run", **dataclasses.asdict(options))
+        self._history.add("run", **dataclasses.asdict(options), commit=commit())
         self._traffic.start()
         self._readers.start()
         store = self._proxy.endpoint.environment() if self._proxy else {}
