@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 
 from infra.local_services import Services
 from infra.local_services.kafka import KafkaBroker
@@ -28,8 +28,10 @@ from sluicegate.errors import (
 )
 from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.sinks.contract import PartDecision
+from sluicegate.sinks.kafka.bound_sink import BoundKafka
 from sluicegate.sinks.kafka.connection import Deadline
 from sluicegate.sinks.kafka.errors import is_fenced
+from sluicegate.sinks.kafka.writer import KafkaPartWriter
 from tests.integration.kafka_crashing_writer import first_decision, staged_rows
 from tests.integration.kafka_reader import read_topic
 from tests.integration.kafka_topics import Topic, apply_until_done
@@ -37,6 +39,10 @@ from tests.integration.kafka_topics import Topic, apply_until_done
 pytestmark = pytest.mark.integration
 
 HUNDRED_VALUES = [b"%d" % n for n in range(100)]
+ABORT_INTERVAL_S = 10.0
+"""In which a broker looks for expired transactions: the default of
+transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+
 BEFORE_COMMIT = ("apply-begun", "apply-written", "before-commit")
 
 
@@ -67,16 +73,39 @@ def test_rule_13_kill_9_before_or_after_the_commit_leaves_one_copy(
     assert topic.values() == HUNDRED_VALUES
 
 
-def test_rule_13_an_open_transaction_of_a_dead_writer_does_not_block_readers(topic: Topic) -> None:
-    """Opening the part aborts it, long before the transaction timeout."""
-    sink = topic.sink()
+def open_transaction(sink: BoundKafka) -> KafkaPartWriter:
+    """Return a writer that does nothing more after it has written a row in a transaction."""
     dead = sink.open(0)
     assert dead._producer is not None
     dead._producer.begin()
-    dead._producer.produce(topic.name, iter([(b"never", None)]), Deadline(10))
+    dead._producer.produce(sink.topic.name, iter([(b"never", None)]), Deadline(10))
     dead._producer.flush(Deadline(10))
+    return dead
+
+
+def test_rule_13_an_open_transaction_of_a_dead_writer_does_not_block_readers(topic: Topic) -> None:
+    """Opening the part aborts it, long before the transaction timeout."""
+    sink = topic.sink()
+    dead = open_transaction(sink)
     sink.open(0).close()
     assert topic.values() == []
+    dead.close()
+
+
+@pytest.mark.slow
+def test_without_a_successor_the_broker_aborts_the_transaction_of_a_dead_writer(
+    topic: Topic,
+) -> None:
+    """After its timeout and at most ABORT_INTERVAL_S; a read_committed reader then reads on."""
+    sink = topic.sink()
+    dead = open_transaction(replace(sink, topic=replace(sink.topic, transaction_timeout_ms=2000)))
+    began = time.monotonic()
+    other = Producer({"bootstrap.servers": topic.kafka.bootstrap})
+    other.produce(topic.name, b"later")
+    assert other.flush(10) == 0
+    assert read_topic(topic.kafka.bootstrap, topic.name, stable=False) == []
+    assert topic.values() == [b"later"]
+    assert 1 < time.monotonic() - began < 2 + ABORT_INTERVAL_S + 5
     dead.close()
 
 

@@ -53,7 +53,10 @@ RECOVERY_TIMEOUT_S = 240.0
 
 _STOP_TIMEOUT_S = 120.0
 READER_LIMIT_S = KafkaSink.transaction_timeout_ms / 1000 + 15.0
-"""A dead driver's transaction times out, and Kafka looks for such transactions every 10 s."""
+"""A dead driver's transaction times out, and Kafka looks for such transactions every 10 s.
+
+The jobs of a run have sinks with the default timeout, although their applies may only take 30 s.
+"""
 
 _TICK_S = 0.05
 _STOPPED_S = 20.0
