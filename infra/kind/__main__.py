@@ -1,14 +1,19 @@
-"""`python -m infra.kind up|down|status|unbuilt|load|engine`: the cluster from the command line."""
+"""`python -m infra.kind up|down|status|unbuilt|build|load|engine`: the cluster from the command line."""
 
 import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from infra.kind import cluster, load_images
 from infra.offline.kind_node import docker_engine
+from infra.offline.kind_node.docker_engine import NoContainers
 from infra.toolchain.go_build import BuildError
 from infra.toolchain.host import HostError
+
+NO_CONTAINERS: Final = os.EX_UNAVAILABLE
+"""Exit code 69, by which `.ci/run` knows a machine that cannot run the cluster from one that failed."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -20,6 +25,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("down", help="remove it; the Docker engine stays up")
     verbs.add_parser("status", help="print the state of engine, network and cluster")
     verbs.add_parser("unbuilt", help="print what must be built first; exit 1 if anything must")
+    verbs.add_parser("build", help="build that; it needs no Docker engine")
     load = verbs.add_parser(
         "load", help="load images from archives into the node, unless it has them"
     )
@@ -41,7 +47,10 @@ def _engine(wanted: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; return 1 with the reason on standard error if it fails."""
+    """Run a command; return 1 with the reason on standard error if it fails.
+
+    The code is NO_CONTAINERS if it fails because no container can run on this machine.
+    """
     options = _parser().parse_args(arguments)
     os.umask(0o022)  # files keep their modes in the node, and pods run as other users
     try:
@@ -56,13 +65,15 @@ def main(arguments: list[str] | None = None) -> int:
                 unbuilt = cluster.unbuilt()
                 print(unbuilt or "Nothing must be built.")
                 return 1 if unbuilt else 0
+            case "build":
+                cluster.build()
             case "load":
                 load_images.load(options.archives or load_images.ours())
             case _:
                 _engine(options.wanted)
     except (HostError, BuildError) as error:
         print(error, file=sys.stderr)
-        return 1
+        return NO_CONTAINERS if isinstance(error, NoContainers) else 1
     return 0
 
 

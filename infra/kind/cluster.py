@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from infra.offline.kind_node import docker_engine, network, node_image
+from infra.toolchain.go_build import Program
 from infra.toolchain.go_programs import CLI_TOOLS, NO_CLUSTER, link_tool
 from infra.toolchain.host import HostError, Steps, answers, may_install, run
 from infra.workspace import work_folder
@@ -107,10 +108,20 @@ def unbuilt() -> str:
     """
     if os.environ.get(NO_CLUSTER):
         return f"{NO_CLUSTER} is set"
+    missing = [program.name for program in _missing()]
+    return f"not built yet for the node: {', '.join(missing)}" if missing else ""
+
+
+def build() -> None:
+    """Build the programs of the node, which needs no engine; raises BuildError."""
+    for program in _missing():
+        program.build()
+
+
+def _missing() -> list[Program]:
     named = os.environ.get(NODE_VARIABLE, "")
     own = named == _OWN or (not named and (docker_engine.ours() or not docker_engine.version()))
-    missing = [program.name for program in node_image.missing()] if own else []
-    return f"not built yet for the node: {', '.join(missing)}" if missing else ""
+    return node_image.missing() if own else []
 
 
 def _node_image(steps: Steps) -> str:

@@ -25,6 +25,10 @@ _STOP_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.2
 
 
+class NoContainers(HostError):
+    """No Docker engine answers, and none can be started: this machine runs no containers."""
+
+
 def folder() -> Path:
     """Return where an engine of ours keeps its settings, log, images and containers."""
     return cache_folder() / "engine"
@@ -61,11 +65,16 @@ def ours() -> int | None:
 
 
 def up() -> str:
-    """Return the version of an engine that answers; start one where that is ours to do."""
+    """Return the version of an engine that answers; start one where that is ours to do.
+
+    Raises:
+        NoContainers: none answers and none can be started.
+        HostError: its packages cannot be installed.
+    """
     if found := version():
         return found
     if not (linux() and root()):
-        raise HostError(
+        raise NoContainers(
             "No Docker engine answers (`docker version` fails). Start Docker, or set DOCKER_HOST; as "
             "root on Debian one would be installed and started for you. Nothing was changed."
         )
@@ -77,7 +86,7 @@ def up() -> str:
 
 def _start() -> None:
     if os.environ.get("DOCKER_HOST"):
-        raise HostError("No Docker engine answers at DOCKER_HOST; unset it to have one started.")
+        raise NoContainers("No Docker engine answers at DOCKER_HOST; unset it to have one started.")
     folder().mkdir(parents=True, exist_ok=True)
     _settings_file().write_text(json.dumps(settings(_wrapped()), indent=1), encoding="utf-8")
     # left by a machine that crashed: dockerd would take the process with that pid for itself
@@ -96,7 +105,7 @@ def _start() -> None:
         if process.poll() is not None or time.monotonic() > deadline:
             process.terminate()
             last = tail(_log().read_text(encoding="utf-8", errors="replace"))
-            raise HostError(f"The Docker engine did not start. {_log()} ends with:\n{last}")
+            raise NoContainers(f"The Docker engine did not start. {_log()} ends with:\n{last}")
         time.sleep(_POLL_S)
 
 

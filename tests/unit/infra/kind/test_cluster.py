@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from infra.kind import cluster, load_images
-from infra.kind.__main__ import main
+from infra.kind.__main__ import NO_CONTAINERS, main
 from infra.offline.kind_node import docker_engine, network
 from infra.offline.kind_node.image_archive import ImageName
+from infra.toolchain.go_build import BuildError, Program
 from infra.toolchain.host import HostError, Steps, need
 
 
@@ -116,8 +117,41 @@ def test_without_an_engine_the_error_asks_to_start_one(
 ) -> None:
     assert not list(no_commands.iterdir())
     monkeypatch.setattr("infra.offline.kind_node.docker_engine.root", lambda: False)
-    assert main(["engine", "up"]) == 1
+    assert main(["engine", "up"]) == NO_CONTAINERS
     assert "Start Docker" in capsys.readouterr().err
+
+
+def test_an_engine_that_does_not_start_runs_no_container(
+    no_commands: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("dockerd", "iptables", "docker"):
+        (no_commands / name).write_text("#!/bin/sh\nexit 1\n")
+        (no_commands / name).chmod(0o755)
+    monkeypatch.setattr("infra.offline.kind_node.docker_engine.root", lambda: True)
+    monkeypatch.setattr("infra.offline.kind_node.docker_engine._wrapped", lambda: None)
+    assert main(["engine", "up"]) == NO_CONTAINERS
+
+
+def test_an_engine_that_cannot_be_installed_is_a_failure(
+    no_commands: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not list(no_commands.iterdir())
+    monkeypatch.setattr("infra.offline.kind_node.docker_engine.root", lambda: True)
+    monkeypatch.setattr("infra.toolchain.host.root", lambda: False)
+    assert main(["engine", "up"]) == 1
+
+
+def test_a_node_that_cannot_be_built_is_a_failure_without_an_engine(
+    no_commands: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not list(no_commands.iterdir())
+
+    def fail(program: Program) -> None:
+        raise BuildError(f"{program.name} could not be built")
+
+    monkeypatch.setattr(Program, "build", fail)
+    assert main(["build"]) == 1
+    assert "could not be built" in capsys.readouterr().err
 
 
 def test_a_capable_engine_runs_plain_runc() -> None:
