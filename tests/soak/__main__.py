@@ -26,7 +26,7 @@ from tests.e2e.manifests import ip_count, two_sinks
 from tests.e2e.platform import NAMESPACE, Platform
 from tests.robustness.traffic.steady_traffic import access_lines, indicators
 from tests.soak import report
-from tests.soak.samples import JOBS, SERVERS, Sampler, pod_of
+from tests.soak.samples import JOBS, SERVERS, Sampler, executors, pod_of
 from tests.soak.traffic import Traffic
 
 PAGE = CHECKOUT / "docs" / "reference" / "soak.md"
@@ -59,7 +59,9 @@ def main() -> int:
     platform = install(Cluster(KUBECONFIG, *tools, NAMESPACE))
     for job in ("ip_count", "two_sinks"):
         platform.command("targets", job)
-    platform.cluster.apply(ip_count(platform), two_sinks(platform))
+    staging = two_sinks(platform)
+    staging["spec"]["epochs"]["inlineBytes"] = 0  # so that its staged rows are objects
+    platform.cluster.apply(ip_count(platform), staging)
     folder = work_folder() / "soak"
     folder.mkdir(parents=True, exist_ok=True)
     run = _run(platform, options, folder / f"soak-{options.seed}.json")
@@ -161,9 +163,7 @@ def _kill_pod(platform: Platform, chance: random.Random, victim: str) -> None:
     elif victim == "operator":
         platform.operators.kill(chance.choice(platform.operator_pods())["metadata"]["name"])
     elif victim.startswith("executor"):
-        selector = "sluicegate.dev/job=two-sinks,sluicegate.dev/role=executor"
-        pods = cluster.list_objects("pods", selector)
-        cluster.kill(chance.choice(pods)["metadata"]["name"])
+        cluster.kill(chance.choice(executors(platform)))
     else:
         cluster.kill(platform.driver(victim.removeprefix("driver of ")))
 

@@ -149,6 +149,8 @@ def page(run: Run) -> tuple[str, dict[str, str]]:
             ("files", "Open files", "", "open files of "),
             ("connections", "Established connections", "", "connections of "),
             ("objects", "Objects of the checkpoints", "", "objects of "),
+            ("staging", "Staged objects", "", "staging objects of "),
+            ("epochs", "Size of the epoch log", "bytes", "bytes of epochs of "),
             ("ids", "Transactional ids", "", "transactional ids of "),
         )
     }

@@ -28,25 +28,32 @@ cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "01"' | wc -l
 """
 """Prints resident memory (MiB), open files and established connections of a pod's first container."""
 
-_CHECKPOINT = """
+CHECKPOINT = """
 import collections, json, sys
+import obstore
+from obstore.store import S3Store
 from sluicegate.storage.epoch_report import APPLY, read_report
 from sluicegate.storage.object_store import open_store
+from sluicegate.storage.s3_config import split_s3
 store, since = open_store(sys.argv[1]), int(sys.argv[2])
-names = list(store.names(""))
-applied = {}
-for name in names:
+bucket, prefix = split_s3(sys.argv[1])
+pages = obstore.list(S3Store(bucket, prefix=prefix))  # with sizes, which an ObjectStore does not tell
+sizes = {entry["path"]: entry["size"] for page in pages for entry in page}
+applied, folders, epochs_bytes = {}, collections.Counter(), 0
+for name, size in sizes.items():
     folder, _, rest = name.partition("/")
+    folders[folder] += 1
+    epochs_bytes += size if folder == "epochs" else 0
     number = rest.removesuffix(".report")
     if folder == "epochs" and rest != number and int(number) > since:
         report = read_report(store, int(number))
         ends = [step.start_ms + step.duration_ms for step in report.steps if step.name == APPLY]
         if ends:
             applied[report.epoch] = max(ends) / 1000
-folders = collections.Counter(name.partition("/")[0] for name in names)
-print(json.dumps({"objects": len(names), "folders": folders, "applied": applied}))
+print(json.dumps({"folders": folders, "epochs_bytes": epochs_bytes, "applied": applied}))
 """
-"""Prints the numbers of objects of a checkpoint, and when each epoch after one was in every sink."""
+"""Prints the numbers of objects of a checkpoint by folder, the size of its epoch log, and when each epoch after
+one was in every sink."""
 
 _PATIENCE_S = 30.0
 """For an answer of a pod, which may be killed meanwhile."""
@@ -91,6 +98,9 @@ class Sampler:
         cluster, operators = self.platform.cluster, self.platform.operators
         pods = {f"{job}'s driver": (cluster, self.platform.driver(job)) for job in JOBS}
         pods |= {who: (cluster, pod_of(who)) for who in SERVERS}
+        pods["traffic"] = cluster, CLIENT_POD
+        if found := executors(self.platform):
+            pods["two-sinks's executor"] = cluster, found[0]
         for pod in self.platform.operator_pods():
             if not pod["metadata"].get("deletionTimestamp"):
                 pods["operator"] = operators, pod["metadata"]["name"]
@@ -101,13 +111,22 @@ class Sampler:
         since = str(max(known, default=-1))
         address = self.platform.checkpoint(job)
         answer = json.loads(
-            self.platform.cluster.execute(CLIENT_POD, "python", "-c", _CHECKPOINT, address, since)
+            self.platform.cluster.execute(CLIENT_POD, "python", "-c", CHECKPOINT, address, since)
         )
         known |= {int(epoch): at for epoch, at in answer["applied"].items()}
-        values = {f"objects of {job}": answer["objects"]}
-        return values | {
-            f"{folder} objects of {job}": count for folder, count in answer["folders"].items()
+        folders: dict[str, int] = {"staging": 0, **answer["folders"]}
+        return {
+            f"objects of {job}": sum(folders.values()),
+            f"bytes of epochs of {job}": answer["epochs_bytes"],
+            **{f"{folder} objects of {job}": count for folder, count in folders.items()},
         }
+
+
+def executors(platform: Platform) -> list[str]:
+    """Return the names of the pods of two-sinks' executors that are not being deleted."""
+    selector = "sluicegate.dev/job=two-sinks,sluicegate.dev/role=executor"
+    pods = [pod["metadata"] for pod in platform.cluster.list_objects("pods", selector)]
+    return [pod["name"] for pod in pods if not pod.get("deletionTimestamp")]
 
 
 def pod_of(server: str) -> str:

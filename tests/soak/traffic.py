@@ -19,11 +19,15 @@ from sluicegate.sinks.kafka.producer import ClientLog
 topic, unconfirmed, confirmed, refused = sys.argv[1], {}, 0, ""
 os.dup(2)  # kubectl exec ends stdin when nobody has stderr any more
 os.dup2(os.open(f"/tmp/{topic}.log", os.O_CREAT | os.O_WRONLY), 2)  # the client's log
+producer = None
 def start():
     global producer, log
-    log = ClientLog()
+    former, log = producer, ClientLog()
     settings = {**client_settings(), "acks": "all", "message.timeout.ms": 900_000}
     producer = Producer(settings, logger=log)
+    if former:  # its unconfirmed records refer to it: it would stay with its connections
+        former.purge()
+        former.flush(1)
     for number in unconfirmed:
         send(number)
 def send(number):
