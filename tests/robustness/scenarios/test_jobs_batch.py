@@ -35,6 +35,7 @@ def test_a_killed_batch_is_completed_once_by_the_next_run(
     scenario.run_killed(range(1))
     scenario.finish()
     assert scenario.check_exact(dead_letters=INVALID)["lines"] == RECORDS
+    assert scenario.check_rows() == {"unparsed": INVALID}
     before = contents_of_sinks(services, scenario)
     repeated = scenario.finish()
     assert "is in every sink already" in repeated.log

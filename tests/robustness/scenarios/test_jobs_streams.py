@@ -57,6 +57,7 @@ def test_kafka_to_kafka_preserves_every_part_of_a_record(services: Services, fol
     values = [record.value for record in scenario.records(scenario.settings.topic)]
     assert None in values
     assert any(value and "STRASSE" in value.decode() for value in values)
+    assert scenario.check_rows() == {"unparsed": INVALID}
 
 
 def test_two_sinks_deliver_the_decided_uuids_once(services: Services, folder: Path) -> None:

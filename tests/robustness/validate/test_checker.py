@@ -34,6 +34,19 @@ from tests.robustness.validate.checker.jobs import (
     check_two_sinks,
     check_word_count,
 )
+from tests.robustness.validate.checker.kafka_to_kafka import check_kafka_to_kafka
+from tests.robustness.validate.checker.orders_batch import check_orders_batch
+from tests.robustness.validate.damages import (
+    Damage,
+    again,
+    also,
+    changed,
+    instead,
+    letter,
+    records,
+    refused,
+    without,
+)
 
 FILES = sorted(Path(checker.__path__[0]).glob("*.py"))
 CLIENTS = {"confluent_kafka", "pymysql"}
@@ -53,27 +66,6 @@ def test_the_checker_imports_only_clients_and_the_standard_library(file: Path) -
     assert {name.split(".")[0] for name in others} <= sys.stdlib_module_names | CLIENTS
 
 
-def records(*values: bytes | None) -> tuple[Record, ...]:
-    return tuple(Record(0, offset, None, value) for offset, value in enumerate(values))
-
-
-def letter(reason: str, history: History, offset: int) -> bytes:
-    value = history.source[offset].value
-    fields: dict[str, Any] = {"reason": reason, "source": {"topic": "s", "partition": 0}}
-    fields["source"]["offset"] = offset
-    if value is not None:
-        fields["payload_sha256"] = sha256(value).hexdigest()
-    return json.dumps(fields).encode()
-
-
-def refused(*parts: dict[str, Any], cut: bool = False) -> bytes:
-    payload = json.dumps(parts, ensure_ascii=False)
-    digest = sha256(payload.encode()).hexdigest()
-    fields = {"payload": payload[:50] if cut else payload, "payload_sha256": digest}
-    return json.dumps({"reason": "refused by mysql.t: so", **fields}).encode()
-
-
-Damage = Callable[[History], History]
 CASES: dict[
     str, tuple[Callable[[History], Report], History, dict[str, tuple[Damage, set[str]]]]
 ] = {}
@@ -81,37 +73,6 @@ CASES: dict[
 
 def case(job: str, check: Callable[[History], Report], history: History, **damages: Any) -> None:  # noqa: ANN401 - pairs
     CASES[job] = check, history, damages
-
-
-def changed(h: History, field: str, values: Any) -> History:  # noqa: ANN401 - of any field
-    values_by_field: dict[str, Any] = {field: tuple(values)}
-    return replace(h, **values_by_field)
-
-
-def without(field: str, index: int) -> Damage:
-    def damage(h: History) -> History:
-        values = list(getattr(h, field))
-        del values[index]
-        return changed(h, field, values)
-
-    return damage
-
-
-def again(field: str, index: int) -> Damage:
-    return lambda h: changed(h, field, [*getattr(h, field), getattr(h, field)[index]])
-
-
-def instead(field: str, index: int, value: object) -> Damage:
-    def damage(h: History) -> History:
-        values = list(getattr(h, field))
-        values[index] = value
-        return changed(h, field, values)
-
-    return damage
-
-
-def also(field: str, *values: object) -> Damage:
-    return lambda h: changed(h, field, [*getattr(h, field), *values])
 
 
 # --- ip_count -------------------------------------------------------------------------------
@@ -355,6 +316,98 @@ case(
     a_payment_that_was_too_late=(also("topic", paid("too late")), {INVENTED}),
     other_cents=(instead("topic", 0, paid("in time", 8)), {INVENTED, LOST}),
     a_buried_order=(also("letters", letter("unparsed: so", PAYMENTS, 0)), {LOST, INVENTED}),
+)
+
+
+# --- kafka_to_kafka -------------------------------------------------------------------------
+
+
+def sent(partition: int, offset: int, value: bytes | None, key: bytes | None = b"k") -> Record:
+    return Record(partition, offset, key, value, (("n", b"\xff"), ("n", None)), 7000 + offset)
+
+
+def swapped(h: History) -> History:
+    first, second, *others = h.topic
+    return changed(h, "topic", [second, first, *others])
+
+
+RECORDS = History(
+    "s",
+    (sent(0, 0, b"a"), sent(0, 1, None), sent(0, 2, b"\xff"), sent(1, 0, "ß".encode(), None)),
+    (sent(1, 0, b"A"), sent(1, 1, None), sent(0, 0, b"SS", None)),
+)
+RECORDS = replace(RECORDS, letters=(letter("unparsed: so", RECORDS, 2),))
+
+case(
+    "kafka_to_kafka",
+    check_kafka_to_kafka,
+    RECORDS,
+    a_lost_record=(without("topic", 0), {LOST}),
+    a_lost_tombstone=(without("topic", 1), {LOST}),
+    a_repeated_record=(again("topic", 2), {REPEATED}),
+    an_invented_record=(also("topic", sent(0, 9, b"Z")), {INVENTED, ALTERED}),
+    a_value_that_is_not_transformed=(instead("topic", 0, sent(1, 0, b"a")), {LOST, INVENTED}),
+    another_time=(instead("topic", 0, sent(1, 5, b"A")), {LOST, INVENTED}),
+    no_headers=(instead("topic", 0, sent(1, 0, b"A")._replace(headers=())), {LOST, INVENTED}),
+    another_order=(swapped, {ALTERED}),
+    a_key_in_two_partitions=(
+        instead("topic", 1, sent(2, 1, None)._replace(timestamp_ms=7001)),
+        {ALTERED},
+    ),
+    a_lost_letter=(without("letters", 0), {LOST}),
+    a_buried_record=(
+        lambda h: replace(h, topic=h.topic[1:], letters=(*h.letters, letter("unparsed: so", h, 0))),
+        {LOST},
+    ),
+)
+
+# --- orders_batch ---------------------------------------------------------------------------
+
+
+def lines_of(file: str, *lines: bytes) -> list[Record]:
+    return [Record(0, offset, file.encode(), text) for offset, text in enumerate(lines)]
+
+
+def line_letter(
+    line: bytes, file: str = "file:///in/a%20b.jsonl", reason: str = "unparsed"
+) -> bytes:
+    fields = {"reason": f"{reason}: so", "payload_sha256": sha256(line).hexdigest()}
+    return json.dumps({**fields, "source": {"file": file}}).encode()
+
+
+BATCH = History(
+    "in",
+    (
+        *lines_of("/in/a b.jsonl", order(0, "1"), b"?", order(1, "2.50")),
+        *lines_of("/in/c.jsonl", order(2, "3", "bob"), b"?"),
+    ),
+    table=(
+        ("ann", 2, Decimal("3.50"), Decimal("2.50"), Decimal("1.00")),
+        ("bob", 1, Decimal(3), Decimal(3), Decimal(3)),
+    ),
+    letters=(line_letter(b"?"), line_letter(b"?", "file:///in/c.jsonl")),
+)
+
+case(
+    "orders_batch",
+    check_orders_batch,
+    BATCH,
+    a_lost_user=(without("table", 1), {LOST}),
+    an_order_lost=(instead("table", 0, ("ann", 1, *BATCH.table[0][2:])), {LOST}),
+    an_order_twice=(instead("table", 0, ("ann", 3, *BATCH.table[0][2:])), {REPEATED}),
+    another_total=(instead("table", 1, ("bob", 1, *map(Decimal, (4, 3, 3)))), {ALTERED}),
+    another_minimum=(instead("table", 1, ("bob", 1, *map(Decimal, (3, 3, 2)))), {ALTERED}),
+    an_invented_user=(also("table", ("eve", 1, *map(Decimal, (1, 1, 1)))), {INVENTED}),
+    a_lost_letter=(without("letters", 0), {LOST}),
+    a_repeated_letter=(again("letters", 0), {REPEATED}),
+    a_letter_of_another_file=(instead("letters", 1, line_letter(b"?")), {LOST, REPEATED}),
+    another_reason=(
+        instead("letters", 0, line_letter(b"?", reason="empty")),
+        {LOST, INVENTED},
+    ),
+    another_payload=(instead("letters", 0, line_letter(b"!")), {LOST, INVENTED}),
+    a_buried_order=(also("letters", line_letter(order(0, "1"))), {INVENTED}),
+    no_letter=(instead("letters", 0, b"?"), {LOST, INVENTED}),
 )
 
 

@@ -14,12 +14,14 @@ ALTERED, INVENTED = "altered", "invented"
 
 
 class Record(NamedTuple):
-    """A record of a topic."""
+    """A record of a topic, or a line of a file."""
 
     partition: int
     offset: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = 0
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ def check_orders(history: History, lateness: Lateness) -> Report:
     events: dict[Record, int] = {}
     orders: dict[Record, tuple[str, Decimal]] = {}
     for record in history.source:
-        order = _order(record.value)
+        order = parse_order(record.value)
         if order is None:
             letters.judge(record, "empty" if record.value is None else "unparsed")
         else:
@@ -220,7 +220,8 @@ def check_orders(history: History, lateness: Lateness) -> Report:
     return report
 
 
-def _order(value: bytes | None) -> tuple[int, str, Decimal] | None:
+def parse_order(value: bytes | None) -> tuple[int, str, Decimal] | None:
+    """Return time (ms since 1970), user and amount of an order; None if it is invalid."""
     try:
         row = json.loads(value or b"", parse_int=str, parse_float=str)
         name, user, time, amount = (str(row[field]) for field in _ORDER_FIELDS)

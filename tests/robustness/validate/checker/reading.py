@@ -1,14 +1,22 @@
-"""Reads topics and tables with the clients of Kafka and MySQL, and nothing else."""
+"""Reads topics and tables with the clients of Kafka and MySQL, and files, with nothing else."""
 
 from __future__ import annotations
 
 import time
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pymysql
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from pymysql.connections import Connection
 
 from tests.robustness.validate.checker.history import Record
@@ -46,15 +54,31 @@ def read_topic(bootstrap: str, topic: str) -> tuple[Record, ...]:
             for message in messages:
                 error = message.error()
                 if error is None:
-                    place = message.partition(), message.offset()
-                    assert place[0] is not None
-                    assert place[1] is not None
-                    records.append(Record(place[0], place[1], message.key(), message.value()))
+                    records.append(_record(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(message.partition())
                 else:
                     raise KafkaException(error)
     return tuple(sorted(records, key=lambda record: record[:2]))
+
+
+def _record(message: Message) -> Record:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    time_ms = message.timestamp()[1]
+    return Record(partition, offset, message.key(), message.value(), tuple(headers), time_ms)
+
+
+def read_lines(folder: Path) -> tuple[Record, ...]:
+    """Return the lines of the files of a folder that are not hidden, with the path of the file as key."""
+    files = sorted(file for file in folder.iterdir() if not file.name.startswith("."))
+    return tuple(
+        Record(number, offset, bytes(file.absolute()), line)
+        for number, file in enumerate(files)
+        for offset, line in enumerate(file.read_bytes().splitlines())
+    )
 
 
 def read_table(url: str, table: str, columns: str) -> tuple[tuple[Any, ...], ...]:
