@@ -82,6 +82,15 @@ def test_late_and_broken_rows_reach_their_sink_from_whichever_epoch_they_are_in(
     assert windows == {"{'rows': 10}", "{'rows': 9}"}
 
 
+def test_dropped_rows_that_need_state_run_in_each_epoch(stream: Stream) -> None:
+    """Each of the first two epochs writes its state; the third drops a row that is no duplicate."""
+    rows = numbers(stream, late=BROKEN, broken=LATE)
+    broken = rows.where("broken").dropDuplicates(["value"]).select("value")
+    for _ in range(EPOCHS):
+        run(stream, rows.where(~F.col("broken")).select("value"), DroppedRows(broken))
+    assert letters_of(stream) == [LATE]
+
+
 def test_the_plan_of_dropped_rows_does_not_run_if_no_row_was_dropped(stream: Stream) -> None:
     """Its condition raises an error in each row, and so in each epoch that evaluates it."""
     rows = numbers(stream, late=BROKEN, broken=BROKEN)

@@ -28,6 +28,9 @@ class DroppedRows:
     epochs in which another output may have dropped a row, by Spark's own metrics. A row that no other
     output drops may be lost: in epochs in which nothing else is dropped.
 
+    Rows that need state (`dropDuplicates`, an aggregation, a join of streams), a watermark of their own
+    or a shuffle have a plan that runs in each epoch.
+
     Args:
         of: the rows; each of them is dropped by a filter of another output, or is late there.
     """
@@ -53,8 +56,9 @@ def split(batch: DataFrame, plan: JavaObject) -> tuple[DataFrame, DataFrame] | N
         plan: the physical plan of the epoch.
 
     Returns:
-        None if the plan does not have both kinds of outputs, or if it is not known which rows are
-        which, as in an epoch without input: then all rows are to be staged together.
+        None if the plan does not have both kinds of outputs, if an output of dropped rows has state, a
+        watermark or a shuffle, or if it is not known which rows are which, as in an epoch without input:
+        then all rows are to be staged together.
     """
     spark = batch.sparkSession
     halves = _reader(spark).split(batch._jdf, plan)  # noqa: SLF001 - no public API

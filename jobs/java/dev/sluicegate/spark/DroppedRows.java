@@ -16,6 +16,9 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.FilterExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.UnionExec;
+import org.apache.spark.sql.execution.exchange.Exchange;
+import org.apache.spark.sql.execution.streaming.operators.stateful.EventTimeWatermarkExec;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter;
 import scala.Function1;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -57,7 +60,8 @@ public final class DroppedRows {
 
   /**
    * Returns the rows of an epoch in two: those of the other outputs, and those of the outputs of dropped
-   * rows. Returns an empty list if the plan has not both, or if it is not a plain union.
+   * rows. Returns an empty list if the plan has not both, if it is not a plain union, or if an output
+   * of dropped rows has to run in each epoch.
    *
    * @param batch the rows of foreachBatch
    * @param executed the plan that Spark made for the epoch
@@ -76,6 +80,9 @@ public final class DroppedRows {
     for (int i = 0; i < inputs.size(); i++) {
       int next = partitions + inputs.get(i).getNumPartitions();
       if (isOfDropped(branches.get(i))) {
+        if (runsInEachEpoch(branches.get(i))) {
+          return List.of();
+        }
         dropped.set(partitions, next);
       }
       partitions = next;
@@ -158,6 +165,17 @@ public final class DroppedRows {
   private static boolean isOfDropped(SparkPlan node) {
     return node instanceof FilterExec filter && filter.condition().toString().contains(MARK)
         || children(node).stream().anyMatch(DroppedRows::isOfDropped);
+  }
+
+  /**
+   * Returns whether a plan must run in each epoch: its state must have each version, its watermark each
+   * row, and the input of its shuffle runs with the other outputs anyway.
+   */
+  private static boolean runsInEachEpoch(SparkPlan node) {
+    return node instanceof StateStoreWriter
+        || node instanceof EventTimeWatermarkExec
+        || node instanceof Exchange
+        || children(node).stream().anyMatch(DroppedRows::runsInEachEpoch);
   }
 
   private static List<SparkPlan> children(SparkPlan node) {
