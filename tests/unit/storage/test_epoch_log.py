@@ -151,7 +151,8 @@ def test_a_record_that_another_process_prunes_meanwhile_has_no_chunks_to_keep(
     store = Late(tmp_path)
     log = StoredEpochLog(store)
     log.create(record(4))
-    StagingArea(store).write(4, "a", "s/0-0-0-0", b"1")
+    for attempt in ("a", "b"):
+        StagingArea(store).write(4, attempt, "s/0-0-0-0", b"1")
     log.prune(5)
     assert list(store.names("staging/")) == []
 
@@ -200,13 +201,14 @@ def test_rule_02_a_late_driver_never_prunes_newer_epochs(
 def test_pruning_lists_twice_and_reads_only_what_it_needs(
     store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each call is a request on S3; a record is read only if its epoch has staged chunks."""
+    """Each call is a request on S3; a record is read only if several attempts have staged chunks."""
     log = StoredEpochLog(store, retained=5)
     for epoch in range(12):
         log.create(record(epoch))
         log.discard(epoch, "mysql", "why")
     StagingArea(store).write(9, "loser", "s/0-0-0-0", b"")
     StagingArea(store).write(9, "loser", "s/0-0-1-0", b"")
+    kept = [StagingArea(store).write(epoch, "a", "s/0-0-0-0", b"") for epoch in (8, 9)]
     StagingArea(store).write(1, "pruned", "s/0-0-0-0", b"")
     calls: list[str] = []
     read, names = LocalObjectStore.read, LocalObjectStore.names
@@ -224,9 +226,8 @@ def test_pruning_lists_twice_and_reads_only_what_it_needs(
     log.prune_after(record(11))
     assert calls == ["epochs/", "staging/", "epochs/9"]
     monkeypatch.undo()
-    assert sorted(store.names("")) == sorted(
-        f"epochs/{epoch}{tail}" for epoch in range(7, 12) for tail in ("", ".discard/mysql")
-    )
+    logs = [f"epochs/{epoch}{tail}" for epoch in range(7, 12) for tail in ("", ".discard/mysql")]
+    assert sorted(store.names("")) == sorted(logs + kept)
 
 
 def test_rule_08_pruning_keeps_the_decided_attempt_and_removes_the_losers(
@@ -238,6 +239,33 @@ def test_rule_08_pruning_keeps_the_decided_attempt_and_removes_the_losers(
     log.create(record(4, "winner"))
     log.prune_after(record(4, "winner"))
     assert list(store.names("staging/")) == [winner]
+
+
+def test_rule_08_pruning_reads_no_record_whose_epoch_has_the_chunks_of_one_attempt(
+    store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record may hold megabytes of rows, and a hundred of them are retained."""
+    log, area = StoredEpochLog(store), StagingArea(store)
+    for epoch in (3, 4):
+        log.create(record(epoch, "winner"))
+        area.write(epoch, "winner", "s/0-0-0-0", b"1")
+    read = list[str]()
+    monkeypatch.setattr(LocalObjectStore, "read", lambda _, name: read.append(name))
+    log.prune(4)
+    assert read == []
+
+
+def test_rule_08_pruning_keeps_the_chunks_of_an_epoch_whose_record_cannot_be_read(
+    store: LocalObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only a redo needs them. An error would end the driver, at each start again."""
+    log, area = StoredEpochLog(store), StagingArea(store)
+    staged = [area.write(4, attempt, "s/0-0-0-0", b"1") for attempt in ("a", "b")]
+    store.create("epochs/4", b"damaged")
+    log.create(record(5))
+    log.prune_after(record(5))
+    assert sorted(store.names("staging/")) == staged
+    assert "the staged chunks of epoch 4 stay" in caplog.text
 
 
 def test_rule_08_pruning_leaves_an_undecided_epoch_staged(store: LocalObjectStore) -> None:

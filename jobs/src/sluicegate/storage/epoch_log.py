@@ -146,11 +146,11 @@ class StoredEpochLog:
                 retained.add(epoch)
         for _, name in sorted(old):  # records last
             self._store.delete(name)
-        self._staging.sweep(lambda epoch: self._decided_attempt(epoch, retained), newest=newest)
+        self._staging.sweep(self._decided_attempt, retained=retained, newest=newest)
         return len(old)
 
-    def _decided_attempt(self, epoch: int, retained: set[int]) -> str | None:
-        stored = self.read_any(epoch) if epoch in retained else None
+    def _decided_attempt(self, epoch: int) -> str | None:
+        stored = self.read_any(epoch)
         return stored.attempt if isinstance(stored, EpochRecord) else None
 
 

@@ -6,12 +6,16 @@ created once, and two attempts never share one (rule 8). Executors write them, a
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from sluicegate.errors import EpochLogBroken, StageFailed
 from sluicegate.protocol.record import Chunk
 from sluicegate.storage.object_store import ObjectStore
+
+log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"staging/(\d+)/([^/]+)/.")
 
@@ -47,22 +51,37 @@ class StagingArea:
             )
         return chunk.verify(stored)
 
-    def sweep(self, decided_attempt: Callable[[int], str | None], *, newest: int) -> None:
-        """Remove attempts that lost at a decided epoch, and everything of pruned epochs.
+    def sweep(
+        self,
+        decided_attempt: Callable[[int], str | None],
+        *,
+        retained: AbstractSet[int],
+        newest: int,
+    ) -> None:
+        """Remove everything of pruned epochs, and the attempts that lost at a decided one.
+
+        A record may hold megabytes of rows, so it is read only if several attempts have chunks. The only
+        attempt that has chunks is the decided one, or it stays as long as the record.
 
         Args:
-            decided_attempt: returns the attempt whose chunks stay, None for a pruned epoch.
+            decided_attempt: returns the attempt whose chunks stay; may raise EpochLogBroken, then all stay.
+            retained: the epochs whose record is kept.
             newest: later epochs are not touched: a running driver may be staging them.
         """
-        winners: dict[int, str | None] = {}
+        staged: dict[int, dict[str, list[str]]] = {}
         for name in self._store.names("staging/"):
             found = _NAME.match(name)
-            if found is None:
-                continue  # somebody else's
-            epoch, attempt = int(found[1]), found[2]
-            if epoch > newest:
+            if found is not None and int(found[1]) <= newest:  # other names are somebody else's
+                staged.setdefault(int(found[1]), {}).setdefault(found[2], []).append(name)
+        for epoch, attempts in staged.items():
+            if epoch in retained and len(attempts) == 1:
                 continue
-            if epoch not in winners:
-                winners[epoch] = decided_attempt(epoch)
-            if winners[epoch] != attempt:
-                self._store.delete(name)
+            try:
+                winner = decided_attempt(epoch) if epoch in retained else None
+            except EpochLogBroken as error:
+                log.warning("the staged chunks of epoch %d stay: %s", epoch, error)
+                continue
+            for attempt, names in attempts.items():
+                if attempt != winner:
+                    for name in names:
+                        self._store.delete(name)
