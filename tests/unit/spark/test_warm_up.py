@@ -1,4 +1,4 @@
-"""Python workers that are started before the first epoch."""
+"""What is started before the first epoch, and what a standby survives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from unittest.mock import Mock
 import pytest
 from py4j.protocol import Py4JError
 
-from sluicegate.spark.warm_up import start_workers
+from sluicegate.spark.epochs import EpochsWriter
+from sluicegate.spark.warm_up import prepare_standby, start_workers
 
 STOPPED = """An error occurred while calling o81.range.
 : java.lang.IllegalStateException: LiveListenerBus is stopped.
@@ -32,3 +33,14 @@ def test_workers_that_do_not_start_are_reported_in_one_line(
         "the first epoch has to start the Python workers: "
         "java.lang.IllegalStateException: LiveListenerBus is stopped."
     )
+
+
+def test_no_error_of_a_job_ends_its_standby(caplog: pytest.LogCaptureFixture) -> None:
+    """Such as a full disk; the takeover builds the job again."""
+
+    def build() -> EpochsWriter:
+        raise OSError(28, "No space left on device")
+
+    assert prepare_standby(Mock(), build) is None
+    assert "the standby is not warm" in caplog.text
+    assert "No space left on device" in caplog.text

@@ -120,8 +120,8 @@ def _modules(sinks: Iterable[Sink]) -> list[str]:
 def prepare_standby(spark: SparkSession, build: Callable[[], Built]) -> Built | None:
     """Build a job and warm up the session for it; return the job, None if it cannot be built now.
 
-    A failure does not end the standby: its first epoch then loads what is missing, and an error in
-    the job is raised again when the standby takes over.
+    No failure ends the standby, whatever it is: its first epoch then loads what is missing, and an
+    error in the job is raised again when the standby takes over.
     """
     writer = None
     try:
@@ -129,6 +129,8 @@ def prepare_standby(spark: SparkSession, build: Callable[[], Built]) -> Built | 
         warm_up(spark, writer)
     except (SluicegateError, PySparkException) as error:
         log.warning("the standby is not warm, so a takeover takes longer: %s", error)
+    except Exception:
+        log.exception("the standby is not warm, so a takeover takes longer")
     return writer
 
 
