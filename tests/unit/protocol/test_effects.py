@@ -216,6 +216,16 @@ def test_a_seed_that_succeeds_at_last_is_used() -> None:
     assert created.record.prev["kafka"] == SEEDED
 
 
+def test_a_sink_that_refuses_a_seed_is_said_to_be_so_of_an_undecided_epoch() -> None:
+    """The writer's own error is of an apply: it says that the epoch stays decided."""
+    refused = SinkRejected("topic out: denied", data="the epoch stays decided", do="grant it")
+    played = after(record(), SeedMarkers=refused)
+    assert isinstance(played.error, SinkRejected)
+    assert (played.error.what, played.error.do) == (refused.what, refused.do)
+    assert "undecided" in played.error.data
+    assert not played.only(CreateRecord)
+
+
 @pytest.mark.parametrize("answers", [{CreateRecord: StoreUnavailable("down")}, {ReadRecord: None}])
 def test_a_decision_is_tried_as_often_as_the_job_says(answers: dict[type[object], Any]) -> None:
     played = Played(coordinator._decide(JOB, record()), answers)

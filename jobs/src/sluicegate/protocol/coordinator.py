@@ -176,6 +176,12 @@ def _seed(job: Job, seed: effects.SeedMarkers) -> ApplySteps[Mapping[int, Marker
             if failed == job.apply_tries:
                 raise  # nothing is decided: the next start stages the epoch again
             yield job.pause(failed)
+        except SinkRejected as error:  # the sink tells of an apply, which this is not
+            raise SinkRejected(
+                error.what,
+                data="the epoch is undecided and nothing of it is visible; the next start stages it again",
+                do=error.do,
+            ) from error
         except MarkerMismatch:
             # it may be the marker of another attempt at this epoch, which is decided meanwhile
             yield from no_later_decision(seed.record.epoch - 1, "while this driver staged it")

@@ -159,6 +159,7 @@ class Sinks(Protocol):
 
         Raises:
             SinkUnavailable: the result is unknown; call again.
+            SinkRejected: the sink does not permit it.
             Fenced, SinkRegressed, MarkerMismatch: the record could never be applied; see
                 `markers.compare_marker`.
         """
