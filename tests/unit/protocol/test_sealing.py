@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
 
 from sluicegate.errors import DecisionUnknown, EpochLogBroken, EpochUnfinished, Fenced, Sealed
 from sluicegate.protocol import sealing
@@ -15,7 +13,6 @@ from sluicegate.protocol.effects import LatestEpoch
 from sluicegate.protocol.record import Seal, decode_seal, encode_seal, is_seal
 from tests.robustness.model.protocol.exhaustive_search import everywhere, recover, to_the_end, until
 from tests.robustness.model.protocol.simulated_sealer import start_sealer
-from tests.robustness.model.protocol.test_simulation import MAX_ALIVE, SETTINGS, Machine
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import WorldConfig
 from tests.robustness.validate import invariants
@@ -86,51 +83,6 @@ def test_two_sealers_seal_once() -> None:
     to_the_end(second)
     assert first.error is None
     assert isinstance(second.error, Sealed)
-
-
-# --- random schedules ------------------------------------------------------------------------------
-
-
-class Sealing(Machine):
-    """The protocol machine with sealers; no sink regresses, because a seal cannot detect it."""
-
-    @precondition(lambda self: len(self.world.alive()) < MAX_ALIVE)
-    @rule()
-    def start_sealing(self) -> None:
-        start_sealer(self.world, next(self.names))
-
-    @precondition(lambda self: any(d.seals for d in self.world.alive()))
-    @rule(until=st.sampled_from(["CreateSeal", "IsCommitted", "the end"]))
-    def run_a_sealer(self, until: str) -> None:
-        sealer = next(d for d in self.world.alive() if d.seals)
-        for _ in range(40):
-            if not sealer.alive or sealer.next_step == until:
-                return
-            sealer.step()
-
-    @precondition(lambda self: False)  # noqa: ARG005 - hypothesis's signature
-    @rule()
-    def restore_mysql(self) -> None:
-        """See the class."""
-
-    @precondition(lambda self: False)  # noqa: ARG005 - hypothesis's signature
-    @rule()
-    def markers_expire(self) -> None:
-        """A job whose markers expired with an unapplied epoch cannot be completed: left out here."""
-
-    @precondition(lambda self: "sealed" not in self.world.events and self.world.decided)
-    @rule(sink=st.sampled_from(["kafka", "mysql"]))
-    def discard_newest(self, sink: str) -> None:
-        newest = max(self.world.decided)
-        if self.world.decided[newest].parts_with_rows(sink):
-            self.world.discard(newest, sink)
-
-    def end(self) -> None:
-        completes(self.world)
-
-
-TestSealing = pytest.mark.filterwarnings("error")(Sealing.TestCase)
-TestSealing.settings = SETTINGS
 
 
 # --- directed schedules ------------------------------------------------------------------------------

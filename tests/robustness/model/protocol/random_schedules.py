@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.settings.epoch import EXACTLY_ONCE
 from tests.robustness.model.protocol.drivers import Driver
+from tests.robustness.model.protocol.simulated_sealer import start_sealer
 
 if TYPE_CHECKING:
     from tests.robustness.model.protocol.world import World
@@ -24,8 +25,8 @@ STEPS = 24
 MAX_ALIVE = 3
 
 CRITICAL = (
-    "CreateRecord", "CreateRecord", "LatestEpoch", "ReadRecord", "ReadOffsets", "Stage", "seed",
-    "open", "compare", "write", "commit", "commit", "log offsets", "log commit",
+    "CreateRecord", "CreateRecord", "CreateSeal", "LatestEpoch", "ReadRecord", "ReadOffsets", "Stage",
+    "seed", "open", "compare", "write", "commit", "commit", "log offsets", "log commit",
 )  # fmt: skip
 FAULTS = ("lost", "failed", "late", "glitch")
 
@@ -96,8 +97,12 @@ def _late_request_ends(m: Machine, r: random.Random) -> None:
 
 
 def _is_restored(m: Machine, r: random.Random) -> None:
-    if hasattr(m, "restore_mysql") and len(m.world.sinks["mysql"].history) > 1:
+    if _may_be_restored(m):
         m.restore_mysql(back=r.randint(1, 4))
+
+
+def _may_be_restored(m: Machine) -> bool:
+    return hasattr(m, "restore_mysql") and m.may_be_restored()
 
 
 def _is_discarded(m: Machine, r: random.Random) -> None:
@@ -107,7 +112,7 @@ def _is_discarded(m: Machine, r: random.Random) -> None:
     _until(_picked(m, r), "open")
     for driver in m.world.alive():
         driver.crash()
-    if m.world.decided:
+    if m.world.decided and not m.world.is_sealed:
         m.discard_newest(sink=r.choice(("kafka", "mysql")))
 
 
@@ -129,7 +134,7 @@ def _late_decision(m: Machine, r: random.Random) -> None:
         other.step()
     while m.world.late:
         m.world.end_late_request(0, deliver=True)
-    if hasattr(m, "restore_mysql") and len(m.world.sinks["mysql"].history) > 1:
+    if _may_be_restored(m):
         other.crash()
         m.restore_mysql(back=r.randint(1, 16))
 
@@ -151,8 +156,22 @@ def _offsets_are_overwritten(m: Machine, r: random.Random) -> None:
 
 
 def _markers_expire(m: Machine, _r: random.Random) -> None:
-    if hasattr(m, "markers_expire"):
+    if hasattr(m, "markers_expire") and not m.world.is_sealed:
         m.markers_expire()
+
+
+def _seals(m: Machine, r: random.Random) -> None:
+    """Start a sealer where a driver may have left an epoch unapplied; one of them often sleeps."""
+    driver = _picked(m, r)
+    _until(driver, r.choice(("log offsets", "Stage", "CreateRecord", r.choice(CRITICAL))))
+    if len(m.world.alive()) >= MAX_ALIVE or m.world.has_regressed():
+        return
+    sealer = start_sealer(m.world, next(m.names))
+    if r.random() < 0.5:
+        _until(sealer, r.choice(("CreateSeal", "LatestEpoch")))
+        sealer.step(r.choice((None, *FAULTS)))
+        _steps(driver, r.choice((1, 5, 20, 60)))
+    _steps(sealer, r.choice((1, 3, 40)))
 
 
 _STEPS: tuple[tuple[float, Step], ...] = (
@@ -167,6 +186,7 @@ _STEPS: tuple[tuple[float, Step], ...] = (
     (0.4, _markers_expire),
     (0.5, _late_decision),
     (1, _offsets_are_overwritten),
+    (1, _seals),
 )
 
 

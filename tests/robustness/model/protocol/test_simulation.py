@@ -20,6 +20,7 @@ from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from tests.robustness.model.protocol.drivers import Driver
 from tests.robustness.model.protocol.exhaustive_search import recover
 from tests.robustness.model.protocol.random_schedules import run_schedule
+from tests.robustness.model.protocol.simulated_sealer import start_sealer
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import WorldConfig
 from tests.robustness.validate import invariants
@@ -71,6 +72,14 @@ class Schedules(RuleBasedStateMachine):
         """Start a driver with settings of its own: a user may change them between two."""
         self.world.start(next(self.names), overlap=overlap)
 
+    @precondition(
+        lambda self: len(self.world.alive()) < MAX_ALIVE and not self.world.has_regressed()
+    )
+    @rule()
+    def start_sealing(self) -> None:
+        """Start a sealer. No sink has regressed: a seal cannot detect it."""
+        start_sealer(self.world, next(self.names))
+
     @precondition(lambda self: self.world.alive())
     @rule(index=numbers, steps=st.integers(min_value=1, max_value=40))
     def run(self, index: int, steps: int) -> None:
@@ -90,7 +99,15 @@ class Schedules(RuleBasedStateMachine):
     @rule(
         index=numbers,
         until=st.sampled_from(
-            ["CreateRecord", "LatestEpoch", "commit", "log offsets", "log commit", "Stage"]
+            [
+                "CreateRecord",
+                "CreateSeal",
+                "LatestEpoch",
+                "commit",
+                "log offsets",
+                "log commit",
+                "Stage",
+            ]
         ),
     )
     def run_until_before(self, index: int, until: str) -> None:
@@ -129,7 +146,10 @@ class Schedules(RuleBasedStateMachine):
 class Machine(Schedules):
     """Everything that may happen to a deployment that is operated as documented."""
 
-    @precondition(lambda self: len(self.world.sinks["mysql"].history) > 1)
+    def may_be_restored(self) -> bool:
+        return len(self.world.sinks["mysql"].history) > 1 and not self.world.may_be_sealed()
+
+    @precondition(may_be_restored)
     @rule(back=st.integers(min_value=1, max_value=4))
     def restore_mysql(self, back: int) -> None:
         history = self.world.sinks["mysql"].history
@@ -140,13 +160,14 @@ class Machine(Schedules):
                 driver.crash()
         self.world.restore_sink("mysql", max(0, len(history) - 1 - back))
 
-    @precondition(lambda self: self.world.decided)
+    @precondition(lambda self: self.world.decided and not self.world.is_sealed)
     @rule(sink=st.sampled_from(["kafka", "mysql"]))
     def discard_newest(self, sink: str) -> None:
         newest = max(self.world.decided)
         if self.world.decided[newest].parts_with_rows(sink):
             self.world.discard(newest, sink)
 
+    @precondition(lambda self: not self.world.is_sealed)
     @rule()
     def markers_expire(self) -> None:
         """The job is stopped for longer than Kafka keeps group offsets."""
@@ -171,7 +192,7 @@ class Hazards(Machine):
         drivers_at_step = [d for d in self.world.alive() if d.next_step == "log offsets"]
         drivers_at_step[index % len(drivers_at_step)].step(fault)
 
-    @precondition(lambda self: self.world.decided)
+    @precondition(lambda self: self.world.decided and not self.world.may_be_sealed())
     @rule(sink=st.sampled_from(["kafka", "mysql"]))
     def wipe_markers(self, sink: str) -> None:
         """Everything is stopped, and somebody re-creates the topic or table of the markers."""

@@ -159,6 +159,27 @@ class World:
         self.events.add("expired")
         self.sinks[name].expire_markers()
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether no epoch can be decided any more."""
+        return "sealed" in self.events
+
+    def may_be_sealed(self) -> bool:
+        """Return whether the lineage is sealed, or a sealer or its request may still seal it."""
+        requested = any(late.what.startswith("seal ") for late in self.late)
+        return self.is_sealed or requested or any(driver.seals for driver in self.alive())
+
+    def has_regressed(self) -> bool:
+        """Return whether a sink lacks an epoch that was applied to it."""
+        lacking = {
+            epoch
+            for epoch, record in self.decided.items()
+            for sink in self.sinks.values()
+            if not invariants.has_epoch(sink, record)
+        }
+        unapplied = {max(self.records)} if self.newest_may_be_unapplied() else set()
+        return bool(lacking - unapplied)
+
     def newest_may_be_unapplied(self) -> bool:
         """Return whether the logs do not prove that every sink has the newest decided epoch."""
         if not self.records:
