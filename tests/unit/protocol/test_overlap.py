@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sluicegate.errors import RecordOfAnotherJob
+from sluicegate.errors import Fenced, RecordOfAnotherJob
 from sluicegate.protocol import coordinator, recovery
-from sluicegate.protocol.effects import LatestEpoch, run_effects
-from sluicegate.protocol.record import SinkBinding
+from sluicegate.protocol.effects import LatestEpoch, LogSteps, run_effects
+from sluicegate.protocol.job import Job
+from sluicegate.protocol.record import DecidedEpoch, SinkBinding
+from sluicegate.settings.epoch import AT_LEAST_ONCE
 from tests.robustness.model.protocol.drivers import Driver
 from tests.robustness.model.protocol.exhaustive_search import everywhere, recover, to_the_end, until
 from tests.robustness.model.protocol.simulated_sinks import SimulatedSink
@@ -120,6 +122,41 @@ def test_sinks_may_not_change_while_an_epoch_is_unapplied() -> None:
     world.job = replace(world.job, sinks={"other": SinkBinding("mysql", "table other", 1, "L.o")})
     with pytest.raises(RecordOfAnotherJob):
         find_pending_apply(world)
+
+
+@pytest.mark.parametrize("find", [recovery.pending_apply, recovery.unapplied])
+def test_rule_02_a_start_that_was_paused_applies_no_record_of_a_pruned_epoch(
+    find: Callable[[Job], LogSteps[DecidedEpoch | None]],
+) -> None:
+    """A late request created the record again, of an attempt that was never decided."""
+    world = overlapping(sinks=(KAFKA,), delivery=AT_LEAST_ONCE)
+    late = world.start("L", overlap=True)
+    until(late, "CreateRecord")
+    late.step("late")
+    late.crash()
+    driver = world.start("A", overlap=True)
+    until(driver, "log commit")
+    driver.step()
+    driver.crash()
+
+    ports = Driver(world, "P", -1).ports
+    steps = find(world.job)
+    newest = next(steps).perform(ports)
+    other = world.start("B", overlap=False)
+    while 0 not in world.pruned:
+        other.step()
+    world.end_late_request(0, deliver=True)
+
+    def paused() -> LogSteps[DecidedEpoch | None]:
+        effect = steps.send(newest)
+        while True:
+            try:
+                effect = steps.send((yield effect))
+            except StopIteration as end:
+                return end.value
+
+    with pytest.raises(Fenced, match="epoch 2 is already decided"):
+        run_effects(paused(), ports)
 
 
 def find_pending_apply(world: World) -> object:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from sluicegate.protocol import effects
 from sluicegate.protocol.coordinator import overlapped_apply
 from sluicegate.protocol.effects import LogSteps
-from sluicegate.protocol.job import Job, verify_record
+from sluicegate.protocol.job import Job, no_later_decision, verify_record
 from sluicegate.protocol.record import DecidedEpoch, EpochRecord, Seal
 
 
@@ -51,6 +51,7 @@ def unapplied(job: Job) -> LogSteps[DecidedEpoch | None]:
     record: EpochRecord | None = yield from unapplied_record()
     if record is None:
         return None
+    yield from no_later_decision(record.epoch, "while this driver was paused")
     yield from verify_record(job, record)
     return DecidedEpoch(record, replayed=True)
 
