@@ -255,7 +255,9 @@ def check_death(world: World, driver: Driver, error: BaseException) -> None:
         # that was restored lacks the epoch
         EpochLogBroken: "restored" in world.events
         and any(e in world.pruned for e in world.records),
-        OffsetLogDiverged: "offsets hazard" in world.events,
+        # where offsets were pruned, another driver that was paused may have written its own
+        OffsetLogDiverged: "offsets hazard" in world.events
+        or (driver.rivalled and max(driver.memory, default=-1) in world.pruned),
     }
     if not allowed.get(type(error), False):
         violated("death", f"{driver.name} died of {error!r} without cause")

@@ -153,7 +153,8 @@ def test_rule_02_a_start_that_was_paused_applies_no_record_of_a_pruned_epoch(
             try:
                 effect = steps.send((yield effect))
             except StopIteration as end:
-                return end.value
+                found: DecidedEpoch | None = end.value
+                return found
 
     with pytest.raises(Fenced, match="epoch 2 is already decided"):
         run_effects(paused(), ports)

@@ -17,13 +17,14 @@ from tests.robustness.validate import invariants
 STEPS_TO_THE_END = 3000
 
 
-def recover(world: World, *, deliver: bool = True, epochs: int = 0) -> Driver:
+def recover(world: World, *, deliver: bool = True, epochs: int = 0, name: str = "Z") -> Driver:
     """Kill every driver, deliver or drop what is in the network, and run one more driver to the end.
 
     Args:
         world: the world.
         deliver: whether requests in the network are delivered.
         epochs: number of epochs to run after the decided ones.
+        name: of the driver; attempts are named after it.
 
     Returns:
         The driver; the caller checks its error and calls `check_end`.
@@ -33,7 +34,7 @@ def recover(world: World, *, deliver: bool = True, epochs: int = 0) -> Driver:
     while world.late:
         world.end_late_request(0, deliver=deliver)
     last = max([*world.decided, *world.offsets, -1]) + epochs
-    driver = world.start("Z", last=last)
+    driver = world.start(name, last=last)
     for _ in range(STEPS_TO_THE_END):
         if not driver.alive:
             return driver

@@ -8,9 +8,10 @@ and repeats a schedule.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from sluicegate.protocol.markers import Marker
 from sluicegate.settings.epoch import EXACTLY_ONCE
 from tests.robustness.model.protocol.drivers import Driver
 from tests.robustness.model.protocol.simulated_sealer import start_sealer
@@ -37,9 +38,14 @@ def _picked(m: Machine, r: random.Random) -> Driver:
     """Return a driver that is alive; starts one if there is none, or now and then."""
     alive: list[Driver] = m.world.alive()
     if not alive or (len(alive) < MAX_ALIVE and r.random() < 0.2):
-        m.world.start(next(m.names), overlap=r.random() < 0.4)
-        return m.world.alive()[-1] if m.world.alive() else _picked(m, r)
+        driver = _started(m, r)
+        return driver if driver.alive else _picked(m, r)
     return r.choice(alive)
+
+
+def _started(m: Machine, r: random.Random) -> Driver:
+    driver: Driver = m.world.start(next(m.names), overlap=r.random() < 0.4)
+    return driver
 
 
 def _runs(m: Machine, r: random.Random) -> None:
@@ -77,7 +83,7 @@ def _sleeps(m: Machine, r: random.Random) -> None:
         sleeper.step()
         _until(sleeper, r.choice(CRITICAL))
     if len(m.world.alive()) < MAX_ALIVE:
-        m.world.start(next(m.names), overlap=r.random() < 0.4)
+        _started(m, r)
     others = [driver for driver in m.world.alive() if driver is not sleeper]
     if others:
         _steps(r.choice(others), r.choice((5, 20, 60, 150)))
@@ -106,18 +112,31 @@ def _may_be_restored(m: Machine) -> bool:
 
 
 def _is_discarded(m: Machine, r: random.Random) -> None:
-    """Discard an epoch that a killed driver has decided and not applied."""
+    """Discard an epoch that a killed driver has decided and not applied.
+
+    Sometimes restore a sink, often to before the discard, and seal when the next driver has the epoch.
+    """
     if not hasattr(m, "discard_newest"):
         return
     _until(_picked(m, r), "open")
     for driver in m.world.alive():
         driver.crash()
     if m.world.decided and not m.world.is_sealed:
-        m.discard_newest(sink=r.choice(("kafka", "mysql")))
+        m.discard_newest(sink=r.choice(("kafka", "mysql", "mysql")))
+    if r.random() < 0.3 and _may_be_restored(m):
+        m.restore_mysql(back=1)
+        if r.random() < 0.3 and not m.world.has_regressed():
+            driver, sealer = _started(m, r), start_sealer(m.world, next(m.names))
+            _until(driver, "log commit")
+            driver.step()
+            _steps(sealer, 40)
 
 
 def _late_decision(m: Machine, r: random.Random) -> None:
-    """Deliver a request to decide after its epoch was pruned; then restore a sink from a backup."""
+    """Deliver a request to decide after its epoch was pruned, to a driver that still runs that epoch.
+
+    Then restore a sink from a backup, often the newest one from before that epoch.
+    """
     driver = _picked(m, r)
     _until(driver, "CreateRecord")
     if not driver.alive or driver.next_step != "CreateRecord":
@@ -127,25 +146,46 @@ def _late_decision(m: Machine, r: random.Random) -> None:
     driver.crash()
     for other in m.world.alive():
         other.crash()
-    other = m.world.start(next(m.names))
+    can_discard = hasattr(m, "discard_newest")
+    before = r.choice(("nothing", "discard", "discard") if can_discard else ("nothing", "commit"))
+    if before == "commit":
+        first = m.world.start(next(m.names), overlap=True)
+        _until(first, "log commit")
+        first.step()
+        first.crash()
+    elif before == "discard":
+        _is_discarded(m, r)
+    sleeper, other = _started(m, r), _started(m, r)
+    _until(sleeper, "ReadRecord")
     for _ in range(400):
         if not other.alive or epoch in m.world.pruned:
             break
         other.step()
     while m.world.late:
         m.world.end_late_request(0, deliver=True)
+    _steps(sleeper, r.choice((0, 20)))
     if _may_be_restored(m):
-        other.crash()
-        m.restore_mysql(back=r.randint(1, 16))
+        for driver in (sleeper, other):
+            driver.crash()
+        since = sum(_has(state, epoch) for state in m.world.sinks["mysql"].history)
+        m.restore_mysql(back=r.choice((since, since, since, r.randint(1, 16))))
+
+
+def _has(state: Iterable[tuple[object, Marker | None]], epoch: int) -> bool:
+    """Return whether a state of a sink has an epoch or a later one."""
+    return any(marker is not None and marker.epoch >= epoch for _, marker in state)
 
 
 def _offsets_are_overwritten(m: Machine, r: random.Random) -> None:
     if not hasattr(m, "break_offset_log"):
         return
-    for driver in (_picked(m, r), m.world.start(next(m.names))):
+    first = _picked(m, r)
+    for driver in (first, m.world.start(next(m.names))):
         _until(driver, "log offsets")
-    if alive := m.world.alive():
-        _steps(alive[0], r.choice((1, 15, 30)))
+    first.step()
+    if r.random() < 0.5:
+        _until(first, "log commit")
+    _steps(first, r.choice((0, 1, 15)))
     if any(driver.next_step == "log offsets" for driver in m.world.alive()):
         m.break_offset_log(
             index=r.randrange(6), fault=r.choice(("overwrite", "overwrite", "vanish"))
@@ -160,17 +200,36 @@ def _markers_expire(m: Machine, _r: random.Random) -> None:
         m.markers_expire()
 
 
+def _markers_are_wiped(m: Machine, r: random.Random) -> None:
+    """Remove the markers where a killed driver may have applied an epoch that Spark runs again."""
+    if not hasattr(m, "wipe_markers"):
+        return
+    _until(_picked(m, r), r.choice(("log commit", *CRITICAL)))
+    if m.world.decided and not m.world.may_be_sealed():
+        m.wipe_markers(sink=r.choice(("kafka", "mysql")))
+
+
 def _seals(m: Machine, r: random.Random) -> None:
-    """Start a sealer where a driver may have left an epoch unapplied; one of them often sleeps."""
+    """Start a sealer after a driver or next to it; often one sleeps, or two sealers race."""
     driver = _picked(m, r)
-    _until(driver, r.choice(("log offsets", "Stage", "CreateRecord", r.choice(CRITICAL))))
+    if r.random() < 0.5:
+        driver.last = max(driver.memory, default=0)  # it ends in order after this epoch
+        _steps(driver, 80)
+    else:
+        _until(driver, r.choice(("log offsets", "CreateRecord", r.choice(CRITICAL))))
     if len(m.world.alive()) >= MAX_ALIVE or m.world.has_regressed():
         return
     sealer = start_sealer(m.world, next(m.names))
-    if r.random() < 0.5:
-        _until(sealer, r.choice(("CreateSeal", "LatestEpoch")))
-        sealer.step(r.choice((None, *FAULTS)))
-        _steps(driver, r.choice((1, 5, 20, 60)))
+    if r.random() < 0.7:
+        _until(sealer, r.choice(("CreateSeal", "CreateSeal", "LatestEpoch")))
+        if r.random() < 0.5:
+            sealer.step(r.choice((None, *FAULTS)))
+        other: Driver
+        if r.random() < 0.4:
+            other = start_sealer(m.world, next(m.names))
+        else:
+            other = driver if driver.alive else _started(m, r)
+        _steps(other, r.choice((1, 5, 20, 150, 150)))
     _steps(sealer, r.choice((1, 3, 40)))
 
 
@@ -181,11 +240,12 @@ _STEPS: tuple[tuple[float, Step], ...] = (
     (2, _crashes),
     (2, _late_request_ends),
     (0.5, lambda m, _r: m.server_ends_connections()),
-    (0.8, _is_restored),
+    (1.2, _is_restored),
     (0.8, _is_discarded),
     (0.4, _markers_expire),
-    (0.5, _late_decision),
+    (1.2, _late_decision),
     (1, _offsets_are_overwritten),
+    (0.2, _markers_are_wiped),
     (1, _seals),
 )
 

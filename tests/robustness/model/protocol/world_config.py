@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.protocol import coordinator
+from sluicegate.protocol import coordinator, markers
 from sluicegate.protocol.effects import (
     AwaitApplies,
     BeginAttempt,
@@ -21,7 +21,7 @@ from sluicegate.protocol.effects import (
     StartApply,
 )
 from sluicegate.protocol.job import Job
-from sluicegate.protocol.markers import Marker, Verdict, compare_marker, marker_to_name
+from sluicegate.protocol.markers import Marker, Verdict
 from sluicegate.protocol.ports import EpochPorts
 from sluicegate.settings.epoch import EXACTLY_ONCE
 
@@ -47,6 +47,16 @@ def current_run_epoch(job: Job, epoch: int) -> EpochSteps[Any]:
     return coordinator.run_epoch(job, epoch)
 
 
+def current_compare(found: Marker | None, **markers_of_record: Any) -> Verdict:  # noqa: ANN401 - passed on
+    """Look the comparison up when called, as `current_run_epoch`."""
+    return markers.compare_marker(found, **markers_of_record)
+
+
+def current_seed(found: Marker | None, **how: Any) -> Marker:  # noqa: ANN401 - passed on
+    """Look up when called which marker a record names, as `current_run_epoch`."""
+    return markers.marker_to_name(found, **how)
+
+
 @dataclass(frozen=True)
 class WorldConfig:
     """See the module.
@@ -65,8 +75,8 @@ class WorldConfig:
     """
 
     run_epoch: Callable[[Job, int], EpochSteps[Any]] = current_run_epoch
-    compare: Callable[..., Verdict] = compare_marker
-    seed: Callable[..., Marker] = marker_to_name
+    compare: Callable[..., Verdict] = current_compare
+    seed: Callable[..., Marker] = current_seed
     sinks: tuple[tuple[str, str], ...] = (("kafka", "fencing"), ("mysql", "locking"))
     parts: int = 2
     overlap: bool = False
