@@ -306,7 +306,7 @@ def _operator(joined: Joined) -> Iterator[str]:
         values = [figures[key] for figures in joined.operator if key in figures]
         name = f"spark-submit in cluster mode, {at_once} JVMs at once: pods created a second"
         rows.append((name, shown(Spread.of(values), 2), "", ""))
-    yield from table(("measure", "here", "at least", "aim"), rows)
+    yield from table(("measure", "here", "limit", "aim"), rows)
 
 
 def _console(joined: Joined) -> Iterator[str]:
