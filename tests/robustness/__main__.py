@@ -113,6 +113,12 @@ def read_arguments() -> argparse.Namespace:
         default=EXACTLY_ONCE,
         help="a weaker one shows that the checker finds what it breaks (default: %(default)s)",
     )
+    parser.add_argument(
+        "--state-backend",
+        choices=("rocksdb", "hdfs"),
+        default="rocksdb",
+        help="where the state of ip_count and joined_payments is (default: %(default)s)",
+    )
     parser.add_argument("--rate", type=float, default=40, help="records a second")
     parser.add_argument(
         "--store",

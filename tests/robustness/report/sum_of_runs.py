@@ -109,6 +109,8 @@ def _struck(cells: Cells, cell: Cell) -> bool:
 def _row(report: RunReport) -> str:
     run = report.run
     options = [run["job"], *(kind for kind in KINDS if run.get(kind)), run["delivery"]]
+    if run.get("state_backend") == "hdfs":
+        options.append("state on the heap")
     rows = f"{report.rows:,}" if report.judged else "not judged"
     return (
         f"| {run['seed']} | {', '.join(options)} | {report.faults} | {report.double} "
@@ -122,6 +124,7 @@ def command_of(run: Mapping[str, Any]) -> str:
     options = [
         *("--minutes", f"{run['minutes']:g}", "--end-minutes", f"{run['end_minutes']:g}"),
         *("--rate", f"{run['rate']:g}", "--delivery", run["delivery"]),
+        *(("--state-backend", "hdfs") if run.get("state_backend") == "hdfs" else ()),
         *(f"--{kind}" for kind in KINDS if run.get(kind)),
     ]
     for cell in run["only"]:

@@ -29,6 +29,7 @@ def report(seed: int, actor: str, place: str, recovery_s: float, **fields: objec
     """Return the report of a run with one fault that passed."""
     run: dict[str, Any] = {"seed": seed, "faults": 9, "minutes": 4.0, "end_minutes": 10.5}
     run |= {"job": "two_sinks", "delivery": "exactly-once", "rate": 40.0, "only": []}
+    run["state_backend"] = "rocksdb"
     run |= dict.fromkeys(KINDS, False)
     values = {
         "seconds": 90.0,
@@ -105,6 +106,7 @@ def test_the_commit_of_a_run_is_in_its_row() -> None:
         {},
         {"minutes": 1440, "faults": 12, "rate": 0.5, "job": "ip_count"},
         {"store": True, "standby": True, "delivery": "at-least-once"},
+        {"job": "ip_count", "state_backend": "hdfs"},
         {"only": ["before-commit:topic:driver killed", "any moment:Kafka killed"]},
     ],
 )
@@ -124,7 +126,7 @@ def test_the_command_of_a_run_repeats_its_options(
 
 def test_an_old_report_without_some_options_has_a_command() -> None:
     run = report(5, KILLED, "before-stage", 10.0).run
-    del run["brokers"]
+    del run["brokers"], run["state_backend"]
     assert command_of(run).startswith("make robustness SEED=5 FAULTS=9 JOB=two_sinks ARGS=")
 
 

@@ -103,6 +103,7 @@ class LongRun:
             timeout_s=120.0,
             apply_timeout_s=30.0,
             delivery=options.delivery,
+            state_backend=options.state_backend,
             # otherwise the rows are in the record of the epoch, and no part is uploaded
             **({"checkpoint": f"{proxy.endpoint.url}/run", "inline_bytes": 0} if proxy else {}),
             **(ENDLESS_RESTARTS if options.supervisor else {}),

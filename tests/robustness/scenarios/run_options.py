@@ -60,6 +60,7 @@ class RunOptions:
         end_minutes: after which the run has ended; see `EndOfRun`.
         job: a key of JOBS.
         delivery: another guarantee than exactly-once shows that the checker finds what it breaks.
+        state_backend: where the state is: 'rocksdb', or 'hdfs', which is the JVM heap.
         rate: records per second.
         store: keep the checkpoint in an object store, whose requests fail.
         executors: run executors in processes of their own, which fail.
@@ -76,6 +77,7 @@ class RunOptions:
     end_minutes: float
     job: str
     delivery: str
+    state_backend: str
     rate: float
     store: bool
     executors: bool
