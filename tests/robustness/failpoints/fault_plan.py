@@ -70,14 +70,37 @@ STORE_EFFECTS = {
 }
 """Actors that fail at one request, with the effect of the proxy (`s3_proxy.Fault`)."""
 
+
+@dataclass(frozen=True)
+class StoreRequests:
+    """Requests of a driver to its object store.
+
+    Args:
+        kind: as in `s3_proxy.Request`.
+        name: a regular expression for the name of the object or listing.
+        prunes: whether they delete what is pruned, of which a run has nothing before its 100th epoch.
+        idle: whether a driver sends them only while it finds no input, so that the run must send none.
+    """
+
+    kind: str
+    name: str
+    prunes: bool = False
+    idle: bool = False
+
+
 OBJECTS = {
-    "offset log": r"/offsets/\d+$",
-    "upload of a part": r"/staging/",
-    "decide": r"/epochs/\d+$",
-    "epoch report": r"/epochs/\d+\.report$",
-    "commit log": r"/commits/\d+$",
+    "offset log": StoreRequests("PUT", r"/offsets/\d+$"),
+    "upload of a part": StoreRequests("PUT", r"/staging/"),
+    "decide": StoreRequests("PUT", r"/epochs/\d+$"),
+    "epoch report": StoreRequests("PUT", r"/epochs/\d+\.report$"),
+    "applied marker": StoreRequests("PUT", r"/epochs/\d+\.applied$", idle=True),
+    "commit log": StoreRequests("PUT", r"/commits/\d+$"),
+    "list of the epoch log": StoreRequests("LIST", r"/epochs/\?$"),
+    "list of staged parts": StoreRequests("LIST", r"/staging/\?$"),
+    "deletion from the epoch log": StoreRequests("DELETE", r"/epochs/", prunes=True),
+    "deletion of a staged part": StoreRequests("DELETE", r"/staging/", prunes=True),
 }
-"""Places of these actors: the creation of an object, with the pattern of its name."""
+"""Places of these actors."""
 
 EXECUTOR_ACTORS = (Actor.EXECUTOR, Actor.EXECUTOR_STOPPED)
 """Actors of a run with executors that are processes of their own."""
@@ -301,9 +324,15 @@ def draw_plan(
 
 
 def cells_of(matrix: Matrix) -> list[Cell]:
-    """Return the cells of a matrix: every place with every actor."""
+    """Return the cells of a matrix: every place with every actor that can fail there."""
     if matrix is Matrix.STORE:
-        return [((name, ""), actor) for name in OBJECTS for actor in STORE_EFFECTS]
+        return [
+            ((name, ""), actor)
+            for name, requests in OBJECTS.items()
+            for actor in STORE_EFFECTS
+            # only a creation can find that the object exists
+            if requests.kind == "PUT" or actor is not Actor.STORE_SAYS_EXISTS
+        ]
     by_matrix = {
         Matrix.EXECUTORS: EXECUTOR_ACTORS,
         Matrix.NETWORK: NETWORK_ACTORS,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import unescape
 
 from infra.local_services import S3Endpoint
 
@@ -33,18 +34,21 @@ ERRORS = {
 }
 """Effects that answer with an error, and forward nothing."""
 
+_FIRST_KEY = re.compile(rb"<Key>([^<]*)</Key>")
+
 
 @dataclass(frozen=True)
 class Request:
-    """A received request: its method and its object or listing."""
+    """A received request.
 
-    method: str
+    Args:
+        kind: PUT, GET, HEAD, DELETE or LIST.
+        name: of the object below the bucket; the first one of a deletion of several; the prefix of a
+            listing and '?'.
+    """
+
+    kind: str
     name: str
-
-    @property
-    def kind(self) -> str:
-        """PUT, GET, HEAD, DELETE or LIST."""
-        return "LIST" if self.method == "GET" and self.name.endswith("?") else self.method
 
 
 @dataclass
@@ -144,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        fault = self.proxy.note(_request(self.command, self.path))
+        fault = self.proxy.note(_request(self.command, self.path, body))
         if fault in ERRORS:
             status, code = ERRORS[fault]
             text = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>by the test</Message></Error>'
@@ -199,11 +203,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing, because tests inspect the counted requests."""
 
 
-def _request(method: str, path: str) -> Request:
-    """Return a request with its name below the bucket; a listing's name is its prefix and '?'."""
+def _request(method: str, path: str, body: bytes) -> Request:
+    """Return what a client requests; obstore deletes by a POST with the names in its body."""
     parts = urlsplit(path)
     name = unquote(parts.path).lstrip("/").partition("/")[2]
-    query = parse_qs(parts.query)
+    query = parse_qs(parts.query, keep_blank_values=True)
+    if method == "POST" and "delete" in query and (key := _FIRST_KEY.search(body)):
+        return Request("DELETE", unescape(key[1].decode()))
     if method == "GET" and ("list-type" in query or not name):
-        return Request(method, query.get("prefix", [""])[0] + "?")
+        return Request("LIST", query.get("prefix", [""])[0] + "?")
     return Request(method, name)

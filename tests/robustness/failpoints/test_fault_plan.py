@@ -8,6 +8,9 @@ from tests.robustness.failpoints.fault_plan import (
     ACTORS,
     DRIVER_ACTORS,
     MOVES,
+    OBJECTS,
+    STORE_EFFECTS,
+    Actor,
     Matrix,
     cell_named,
     cells_of,
@@ -36,6 +39,15 @@ def test_every_cell_comes_once_before_one_comes_twice(matrix: Matrix) -> None:
     plan = draw_plan(7, len(cells), matrix)
     dealt = [((f.strike.point, f.strike.sink), f.strike.actor) for f in plan]
     assert sorted(dealt) == sorted(cells)
+
+
+def test_only_a_creation_is_answered_that_the_object_exists() -> None:
+    actors: dict[str, set[Actor]] = {}
+    for (place, _), actor in cells_of(Matrix.STORE):
+        actors.setdefault(OBJECTS[place].kind, set()).add(actor)
+    every = set(STORE_EFFECTS)
+    others = every - {Actor.STORE_SAYS_EXISTS}
+    assert actors == {"PUT": every, "LIST": others, "DELETE": others}
 
 
 def test_double_faults_and_changed_settings_are_drawn() -> None:

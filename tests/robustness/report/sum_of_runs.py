@@ -80,7 +80,9 @@ def sum_as_markdown(reports: Sequence[RunReport]) -> str:
         "",
     ]
     if cells:
-        lines += [*times_table(recovery_s, reader_wait_s), "", *cells_table(cells)]
+        zeros = "0 is a cell of a matrix that no run has struck; an empty one is in no matrix."
+        lines += [*times_table(recovery_s, reader_wait_s), "", zeros, ""]
+        lines += cells_table(_with_zeros(cells))
     return "\n".join(lines) + "\n"
 
 
@@ -148,6 +150,14 @@ def _sum_of_cells(reports: Sequence[RunReport]) -> Cells:
             for place, number in places.items():
                 row[place] = row.get(place, 0) + number
     return total
+
+
+def _with_zeros(cells: Cells) -> Cells:
+    """Return the numbers with those of the cells that no run has struck."""
+    found = {actor: dict(places) for actor, places in cells.items()}
+    for place, actor in (cell for matrix in Matrix for cell in cells_of(matrix)):
+        found.setdefault(actor, {}).setdefault(place_name(*place), 0)
+    return found
 
 
 def _extend(total: Times, more: Times) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from infra.local_services import Services
@@ -47,6 +47,9 @@ from tests.robustness.validate.readers import SinkReaders
 
 REACH_TIMEOUT_S = 60.0
 """How long a failpoint is waited for; then the actor fails wherever the driver is."""
+
+PRUNE_TIMEOUT_S = 300.0
+"""How long a deletion from the log is waited for: a run has a hundred epochs before the first."""
 
 RECOVERY_TIMEOUT_S = 240.0
 """A job whose sinks have no new rows by then is stuck."""
@@ -301,14 +304,16 @@ class LongRun:
         return self._await_stopped(strike)
 
     def _await_request(self, strike: Strike) -> bool:
-        """Let the next creation of an object fail, and wait for it; return whether there was one."""
+        """Let the next request of a kind fail, and wait for it; return whether there was one."""
         assert self._proxy is not None
-        fault = Fault("PUT", OBJECTS[strike.point], STORE_EFFECTS[strike.actor])
+        requests = OBJECTS[strike.point]
+        fault = Fault(requests.kind, requests.name, STORE_EFFECTS[strike.actor])
         self._proxy.faults.append(fault)
-        deadline = self._end.deadline(REACH_TIMEOUT_S)
-        while not fault.met and time.monotonic() < deadline:
-            self._keep_running()
-            time.sleep(_TICK_S)
+        deadline = self._end.deadline(PRUNE_TIMEOUT_S if requests.prunes else REACH_TIMEOUT_S)
+        with self._traffic.paused() if requests.idle else nullcontext():
+            while not fault.met and time.monotonic() < deadline:
+                self._keep_running()
+                time.sleep(_TICK_S)
         self._proxy.faults.remove(fault)
         return bool(fault.met)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 from unittest.mock import Mock, call
 
 import pytest
 
 from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, PlannedFault, Strike
+from tests.robustness.failpoints.s3_proxy import Request
 from tests.robustness.scenarios.long_run import LongRun
 
 
@@ -46,3 +50,31 @@ def test_a_driver_that_is_killed_does_not_stop_at_the_failpoint_of_its_successor
     second = Strike("after-decide", "", Actor.KAFKA_PAUSED, 1.0)
     run._strike(PlannedFault(1, 0.0, first, second, None))
     assert parts.mock_calls[:2] == [call.strikes.strike(first), call.armed.arm(second)]
+
+
+def test_no_input_comes_while_a_run_waits_for_a_request_that_only_an_idle_driver_sends() -> None:
+    """Under steady traffic no epoch is marked as applied, and the fault would not happen."""
+    run, sending = LongRun.__new__(LongRun), [True]  # without servers
+
+    @contextmanager
+    def paused() -> Iterator[None]:
+        sending[:] = [False]
+        yield
+        sending[:] = [True]
+
+    proxy, traffic = Mock(faults=[]), Mock(paused=paused)
+    met: dict[str, bool] = {}
+
+    def send(kind: str, name: str) -> None:
+        met[name] = sending[0]
+        for fault in proxy.faults:
+            fault.meets(Request(kind, name))
+
+    parts = {"_proxy": proxy, "_traffic": traffic, "_end": Mock()}
+    cast("Any", run).__dict__.update(parts)
+    cast("Any", run)._end.deadline.return_value = time.monotonic() + 10
+    for place, name in (("applied marker", "/epochs/7.applied"), ("decide", "/epochs/7")):
+        cast("Any", run)._keep_running = partial(send, "PUT", name)
+        assert run._await_request(Strike(place, "", Actor.STORE_FAILS, 0.0))
+    assert met == {"/epochs/7.applied": False, "/epochs/7": True}
+    assert sending == [True]

@@ -266,7 +266,7 @@ def test_an_epoch_makes_at_most_35_requests(
     commit_indexes = [
         i
         for i, request in enumerate(requests)
-        if request.method == "PUT" and "/commits/" in request.name
+        if request.kind == "PUT" and "/commits/" in request.name
     ]
     measured = requests[commit_indexes[first] + 1 : commit_indexes[last] + 1]
     per_epoch = len(measured) / (last - first)

@@ -162,7 +162,7 @@ def test_an_interrupted_deletion_is_completed_by_the_next(
     proxy: S3Proxy, bucket: S3Endpoint, volume: str, tmp_path: Path
 ) -> None:
     create_checkpoint(tmp_path, f"{volume}/clicks/1")
-    proxy.faults.append(Fault("POST", "", "hang"))
+    proxy.faults.append(Fault("DELETE", "", "hang"))
     task = Delete(f"{volume}/clicks")
     assert failure_of(task, proxy.endpoint.environment(), timeout_s=5.0).kind == "TaskTimeout"
     assert isinstance(run_task(task, bucket.environment()), Deleted)

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -80,7 +81,8 @@ class SteadyTraffic:
         """Records that Kafka has confirmed."""
         self._errors: list[KafkaError] = []
         self._failure: Exception | None = None
-        self._ended = threading.Event()
+        self._ended, self._flows = threading.Event(), threading.Event()
+        self._flows.set()
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
     def start(self) -> None:
@@ -96,6 +98,15 @@ class SteadyTraffic:
         if self._failure is not None:
             reason = f"{type(self._failure).__name__}: {self._failure}"
             raise RuntimeError(f"the traffic ended early: {reason}") from self._failure
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Send nothing while the block runs; what is due then is sent after it."""
+        self._flows.clear()
+        try:
+            yield
+        finally:
+            self._flows.set()
 
     def grow(self, partitions: int) -> None:
         """Send to partitions that were added too, as soon as the producer knows them.
@@ -138,6 +149,8 @@ class SteadyTraffic:
 
     def _send(self) -> None:
         for numbers in due(self._rate, self._ended):
+            while not self._flows.wait(_TICK_S):
+                self._producer.poll(0)
             for number in numbers:
                 self._producer.produce(
                     self._topic,

@@ -11,8 +11,12 @@ import pytest
 from infra.local_services import S3Endpoint
 from sluicegate.errors import StoreUnavailable
 from sluicegate.storage import s3_object_store
+from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import ObjectStore, open_store
+from sluicegate.storage.staging_area import StagingArea
+from tests.robustness.failpoints.fault_plan import OBJECTS
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy, proxied
+from tests.unit.savepoints.builders import record
 
 
 @pytest.fixture
@@ -87,7 +91,27 @@ def test_the_usual_loser_sends_one_request(proxy: S3Proxy, store: ObjectStore) -
     store.create("epochs/0", b"x")
     before = len(proxy.requests)
     assert not store.create("epochs/0", b"y")
-    assert [request.method for request in proxy.since(before)] == ["PUT"]
+    assert [request.kind for request in proxy.since(before)] == ["PUT"]
+
+
+@pytest.mark.parametrize("place", [place for place in OBJECTS if OBJECTS[place].kind != "PUT"])
+def test_pruning_that_a_failed_request_interrupts_is_completed_later(
+    proxy: S3Proxy, store: ObjectStore, place: str
+) -> None:
+    """The requests are those that a long run lets fail."""
+    log, area = StoredEpochLog(store, retained=1), StagingArea(store)
+    old, kept = (record(epoch, "l") for epoch in (4, 15))
+    for each in (old, kept):
+        log.create(each)
+        log.mark_applied(each.epoch)
+        area.write(each.epoch, each.attempt, "s/0-0-0-0", b"1")
+    requests = OBJECTS[place]
+    proxy.faults.append(Fault(requests.kind, requests.name, "refuse"))
+    for _ in range(2):
+        log.prune_after(kept)
+    assert proxy.faults[0].met == 1
+    kept_names = ["epochs/15", "epochs/15.applied", "staging/15/a15/s/0-0-0-0"]
+    assert sorted(store.names("")) == kept_names
 
 
 def test_an_outage_is_waited_for_as_long_as_the_caller_says_however_many_requests_that_takes(
