@@ -43,6 +43,8 @@ class Actor(StrEnum):
     MYSQL_UNREACHABLE = "network to MySQL cut"
     KAFKA_SLOW = "network to Kafka slow"
     MYSQL_SLOW = "network to MySQL slow"
+    KAFKA_REPLIES_LOST = "Kafka's replies lost"
+    MYSQL_REPLIES_LOST = "MySQL's replies lost"
     ISOLATED = "driver cut off until its successor took over"
     LEADER_KILLED = "leader of a sink's topic killed"
     LEADER_PAUSED = "leader of a sink's topic paused"
@@ -105,12 +107,14 @@ OBJECTS = {
 EXECUTOR_ACTORS = (Actor.EXECUTOR, Actor.EXECUTOR_STOPPED)
 """Actors of a run with executors that are processes of their own."""
 
+KAFKA_NETWORK_ACTORS = (Actor.KAFKA_UNREACHABLE, Actor.KAFKA_SLOW, Actor.KAFKA_REPLIES_LOST)
+
 NETWORK_ACTORS = (
-    Actor.KAFKA_UNREACHABLE,
+    *KAFKA_NETWORK_ACTORS,
     Actor.MYSQL_UNREACHABLE,
-    Actor.ISOLATED,
-    Actor.KAFKA_SLOW,
     Actor.MYSQL_SLOW,
+    Actor.MYSQL_REPLIES_LOST,
+    Actor.ISOLATED,
 )
 """Actors of a run with a network namespace of its own: packets of one driver are dropped."""
 

@@ -1,5 +1,6 @@
-"""Drops packets of one driver's connections, which the servers and every other process keep: all, or some.
+"""Drops packets between one driver and its servers: all, some at random, or the replies alone.
 
+Every other process keeps its connections.
 All packets are dropped without a word, so neither side learns of it: unlike the death of a process, after
 which its kernel resets its connections, and unlike a stopped process, whose kernel goes on acknowledging.
 Where some are dropped, TCP sends them again after 0.2 s and more: such a network is slow, and loses nothing.
@@ -68,21 +69,30 @@ class Network:
         """Drop all packets between a driver and some ports, in both directions, while the block runs."""
         return _dropping(driver, ports, "drop")
 
+    def lose_replies(self, driver: Driver, ports: Collection[int]) -> AbstractContextManager[None]:
+        """Drop what some ports send to a driver: its requests arrive, and it does not learn of it.
+
+        TCP sends the replies again after the block, to a driver that still waits for them.
+        """
+        return _dropping(driver, ports, "drop", from_driver="accept")
+
     def slow(self, driver: Driver, ports: Collection[int]) -> AbstractContextManager[None]:
         """Drop some of these packets, at random."""
         return _dropping(driver, ports, f"numgen random mod 100 < {_LOST_PERCENT} drop")
 
 
 @contextmanager
-def _dropping(driver: Driver, ports: Collection[int], verdict: str) -> Iterator[None]:
-    """Judge packets of a driver while the block runs.
+def _dropping(
+    driver: Driver, ports: Collection[int], verdict: str, from_driver: str = ""
+) -> Iterator[None]:
+    """Judge packets of a driver while the block runs; those that it sends by `from_driver`, if given.
 
     What the driver sends marks its connection, by which the replies are known as well.
     """
     group, servers = driver.group, f"{{ {', '.join(map(str, ports))} }}"
     rules = (
         f"leaving tcp dport {servers} meta skgid {group} ct mark set {group}",
-        f"arriving ct mark {group} tcp dport {servers} {verdict}",
+        f"arriving ct mark {group} tcp dport {servers} {from_driver or verdict}",
         f"arriving ct mark {group} tcp sport {servers} {verdict}",
     )
     _nft("".join(f"add rule inet robustness {rule}\n" for rule in rules))

@@ -17,6 +17,7 @@ from infra.local_services.services import start_all
 from tests.robustness.failpoints import brokers
 from tests.robustness.failpoints.fault_plan import (
     DRIVER_ACTORS,
+    KAFKA_NETWORK_ACTORS,
     LETTERS,
     STORE_EFFECTS,
     Actor,
@@ -114,14 +115,16 @@ class Strikes:
     def _impaired(self, actor: Actor, driver: Driver) -> AbstractContextManager[None]:
         """Return a block in which the network between a driver and one server fails."""
         assert self._network is not None
+        impair = {
+            Actor.KAFKA_UNREACHABLE: self._network.cut,
+            Actor.MYSQL_UNREACHABLE: self._network.cut,
+            Actor.KAFKA_SLOW: self._network.slow,
+            Actor.MYSQL_SLOW: self._network.slow,
+            Actor.KAFKA_REPLIES_LOST: self._network.lose_replies,
+            Actor.MYSQL_REPLIES_LOST: self._network.lose_replies,
+        }
         kafka, mysql = self._ports()
-        if actor in (Actor.KAFKA_UNREACHABLE, Actor.KAFKA_SLOW):
-            port = kafka
-        else:
-            assert actor in (Actor.MYSQL_UNREACHABLE, Actor.MYSQL_SLOW)
-            port = mysql
-        slow = actor in (Actor.KAFKA_SLOW, Actor.MYSQL_SLOW)
-        return (self._network.slow if slow else self._network.cut)(driver, [port])
+        return impair[actor](driver, [kafka if actor in KAFKA_NETWORK_ACTORS else mysql])
 
     def _cut_connections(self) -> None:
         """End every connection of the job's user, as an administrator or a proxy does."""

@@ -22,6 +22,9 @@ _QUESTIONS = 50
 _RESENT_S = 0.18
 """TCP sends a packet again after 0.2 s at the earliest."""
 
+_asked: list[bytes] = []
+"""What the server has got."""
+
 _ASKS = """
 import socket, sys
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
@@ -39,7 +42,8 @@ for question in sys.stdin:
 def test_the_network_of_one_driver_alone_is_cut_or_slow() -> None:
     """Cut off it gets no answer and no error, and afterwards the packets that were dropped.
 
-    On a slow network each question is answered, some of them late.
+    On a slow network each question is answered, some of them late. If the replies are lost, the server
+    has the question nevertheless.
     """
     command = [sys.executable, "-m", __name__]
     done = subprocess.run(
@@ -49,7 +53,10 @@ def test_the_network_of_one_driver_alone_is_cut_or_slow() -> None:
     assert json.loads(done.stdout) == {
         "before": ["1", "1"],
         "cut": ["no answer", "2"],
+        "arrived from both": False,
         "after": ["3", "3"],
+        "replies lost": ["no answer", "6"],
+        "arrived": [True, True],
         "late when slow": [True, False],
     }
 
@@ -64,10 +71,16 @@ def _main() -> None:
         found: dict[str, object] = {"before": [_ask(client, 1) for client in clients]}
         with network.cut(Driver(RunningDriver(clients[0], Path())), [port]):
             found["cut"] = [_ask(client, 2) for client in clients]
+            found["arrived from both"] = _asked.count(b"2") == 2
         found["after"] = [_ask(client, 3, until_answered=True) for client in clients]
+        unanswered = stack.enter_context(_client(port, as_driver(2)))
+        _ask(unanswered, 4)
+        with network.lose_replies(Driver(RunningDriver(unanswered, Path())), [port]):
+            found["replies lost"] = [_ask(unanswered, 5), _ask(clients[1], 6)]
+            found["arrived"] = [number in _asked for number in (b"5", b"6")]
         with network.slow(Driver(RunningDriver(clients[0], Path())), [port]):
             found["late when slow"] = [_is_ever_late(client) for client in clients]
-        for client in clients:
+        for client in (*clients, unanswered):
             client.kill()
     print(json.dumps(found))  # noqa: T201 - the test reads it
 
@@ -90,6 +103,7 @@ def _serve(server: socket.socket) -> None:
 
 def _echo(connection: socket.socket) -> None:
     while content := connection.recv(1 << 10):
+        _asked.extend(content.split())
         connection.sendall(content)
 
 
