@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from sluicegate import failpoints
 from sluicegate.failpoints import POINTS, Failpoint, FailpointHit, arm, hook, parse, reach
 
-PROCESSES = {"driver", "executor", "applier", "savepoint", "restore", "receiver", "replay"}
+PROCESSES = {
+    *("driver", "executor", "applier", "pruning", "takeover"),
+    *("savepoint", "restore", "receiver", "replay"),
+}
 
 
 @pytest.fixture(autouse=True)

@@ -216,8 +216,8 @@ class Change:
     Args:
         setting: name of a setting; PARTITIONS, which are added to the source; or SAVEPOINT, by which the
             job is moved to a new checkpoint.
-        value: of the setting; how many partitions; or a failpoint where a command of the move is killed
-            before it is repeated, empty for none.
+        value: of the setting; how many partitions; or a failpoint where a command of the move, or the first
+            driver after it, is killed before it is repeated, empty for none.
     """
 
     setting: str
@@ -265,10 +265,15 @@ CHANGES = (
     Change(PARTITIONS, 1),
 )
 
-_MOVE_POINTS = [p for p, user in POINTS.items() if user.startswith(("savepoint:", "restore:"))]
+_MOVE_POINTS = [
+    p for p, user in POINTS.items() if user.startswith(("savepoint:", "restore:", "takeover:"))
+]
 
 MOVES = tuple(Change(SAVEPOINT, point) for point in ("", *_MOVE_POINTS))
-"""Moves of the job; each of its commands may be killed once."""
+"""Moves of the job; each of its commands, or the first driver after them, may be killed once."""
+
+_PRUNING = "before-sweep"
+"""A driver prunes in its first epoch and then in each tenth; in most of them it deletes nothing."""
 
 _SECOND_ONE_IN = 4
 _CHANGE_ONE_IN = 3
@@ -278,7 +283,7 @@ _MOVE_ONE_IN = 3
 def places() -> list[tuple[str, str]]:
     """Return every place of the matrix: failpoint and sink."""
     points = [point for point, user in POINTS.items() if user.startswith("executor:")]
-    found = [(ANY_MOMENT, ""), *((point, "") for point in points)]
+    found = [(ANY_MOMENT, ""), *((point, "") for point in (*points, _PRUNING))]
     for point in DRIVER_POINTS:
         found += [(point, sink) for sink in (SINKS if point in SINK_POINTS else ("",))]
     return found

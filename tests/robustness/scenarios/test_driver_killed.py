@@ -44,10 +44,12 @@ SAVEPOINT_POINTS = {
 TESTED_ELSEWHERE = {
     "stage-part",
     *SAVEPOINT_POINTS,
+    *("pruning-log", "before-sweep", "before-takeover", "after-takeover"),
     *("before-receipt", "after-receipt"),
     *("replay-begun", "replay-written", "replay-committed"),
 }
-"""Tested in test_executors_killed, test_savepoints, test_socket_to_kafka and test_dead_letters."""
+"""Tested in test_executors_killed, test_savepoints, test_socket_to_kafka and test_dead_letters, and by unit
+tests of the epoch log (pruning) and of the takeover."""
 
 CASES = [
     *((point, "") for point in (*UNDECIDED_POINTS, *DECIDED_POINTS)),

@@ -12,6 +12,7 @@ from sluicegate.failpoints import POINTS, VARIABLE
 from sluicegate.savepoints.catalog import Savepoint
 from sluicegate.savepoints.restore import restore_savepoint
 from sluicegate.savepoints.take import take_savepoint
+from sluicegate.settings.epoch import EXACTLY_ONCE
 from sluicegate.storage.object_store import open_store
 from tests.robustness.traffic.ip_count_harness import new_log_file, start
 from tests.robustness.traffic.packaged_job_harness import JobScenario
@@ -27,25 +28,31 @@ def moved(scenario: JobScenario, checkpoint: str, dies_at: str) -> JobScenario |
     Args:
         scenario: the job.
         checkpoint: address of the new checkpoint; the savepoint is in a folder next to it.
-        dies_at: a failpoint where a command is killed before it is repeated; empty for none.
+        dies_at: a failpoint where a command, or the first driver on the new checkpoint, is killed before
+            it is repeated; empty for none.
 
     Returns:
         The job on its new checkpoint; None if it cannot be sealed, because Spark has not committed its
         newest epoch. Then nothing has changed.
     """
-    restores = POINTS.get(dies_at, "").startswith("restore:")
-    folder, take_dies_at = f"{checkpoint}-savepoints", "" if restores else dies_at
+    killed = POINTS.get(dies_at, "").partition(":")[0]
+    folder, take_dies_at = f"{checkpoint}-savepoints", dies_at if killed == "savepoint" else ""
     savepoint = _sealed(scenario, folder, take_dies_at)
     if savepoint is None:
         _apply_decided(scenario)
         savepoint = _sealed(scenario, folder, take_dies_at)
     if savepoint is None:
         return None
-    if restores:
+    if killed == "restore":
         log = new_log_file(scenario.folder)
         _kill_at(dies_at, log, "restore", savepoint.url, checkpoint)
     restore_savepoint(open_store(savepoint.url), open_store(checkpoint))
-    return scenario.with_settings(checkpoint=checkpoint)
+    successor = scenario.with_settings(checkpoint=checkpoint)
+    # only exactly-once has markers to take over
+    if killed == "takeover" and successor.settings.delivery == EXACTLY_ONCE:
+        result = successor.start(f"{dies_at}=kill-group").wait()
+        assert result.code == -signal.SIGKILL, result.log
+    return successor
 
 
 def _sealed(scenario: JobScenario, folder: str, dies_at: str) -> Savepoint | None:

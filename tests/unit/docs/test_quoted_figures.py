@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from infra.workspace import CHECKOUT
+from tests.robustness.failpoints.fault_plan import ACTORS, places
 
 README: Final = CHECKOUT / "README.md"
 ROBUSTNESS: Final = CHECKOUT / "docs" / "operations" / "robustness.md"
@@ -57,3 +58,10 @@ def test_the_pages_have_the_kills_and_the_records_of_the_soak() -> None:
     records = number(r"both jobs were exact over ([\d,]+) records", ROBUSTNESS)
     assert records == total(SOAK, "records")
     assert set(column(SOAK, "`verify`")) == {"exact"}
+
+
+def test_the_page_of_the_long_run_has_the_numbers_of_its_places_and_actors() -> None:
+    text = words(ROBUSTNESS)
+    assert set(re.findall(r"(\d+) places", text)) == {str(len(places()))}
+    assert number(r"places and (\d+) actors", ROBUSTNESS) == len(ACTORS)
+    assert [place for place, _ in places() if place and f"`{place}`" not in text] == []

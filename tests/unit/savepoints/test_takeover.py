@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sluicegate import failpoints
 from sluicegate.errors import (
     EpochLogBroken,
     Fenced,
@@ -106,6 +107,26 @@ def test_a_takeover_can_be_repeated(sink: MemorySink) -> None:
     take_over_sink(sink)
     take_over_sink(sink)
     assert successor(marker(sink, 0)) == "child"
+
+
+@pytest.mark.parametrize(
+    ("point", "taken"), [("before-takeover", ["", ""]), ("after-takeover", ["child", ""])]
+)
+def test_a_takeover_that_was_interrupted_is_completed_by_the_next_start(
+    sink: MemorySink, point: str, taken: list[str]
+) -> None:
+    """Between two parts the sink has the markers of both lineages."""
+    applied(sink)
+    failpoints.arm(f"{point}:{sink.id}@{AT.epoch + 1}=raise")
+    try:
+        with pytest.raises(failpoints.FailpointHit):
+            take_over_sink(sink)
+    finally:
+        failpoints.arm("")
+    assert [successor(marker(sink, part)) for part in (0, 1)] == taken
+    take_over_sink(sink)
+    assert [successor(marker(sink, part)) for part in (0, 1)] == ["child", "child"]
+    assert committed(sink.name) == [{"id": 4}]
 
 
 def test_a_second_successor_is_rejected(sink: MemorySink) -> None:

@@ -1,5 +1,9 @@
 """Epoch log and Spark's logs on a local disk."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +16,7 @@ from sluicegate.errors import (
     Sealed,
     StoreUnavailable,
 )
+from sluicegate.failpoints import VARIABLE
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, log_ports
 from sluicegate.storage.object_store import LocalObjectStore
@@ -130,6 +135,37 @@ def test_pruning_removes_a_record_after_what_belongs_to_it(
     monkeypatch.setattr(LocalObjectStore, "delete", lambda _self, name: deleted.append(name))
     log.prune(2)
     assert deleted == ["epochs/1.applied", "epochs/1"]
+
+
+@pytest.mark.parametrize(
+    ("point", "left"),
+    [
+        ("pruning-log", ["epochs/4", "epochs/5", "epochs/5.applied", "staging/4/a/s/0-0-0-0"]),
+        ("before-sweep", ["epochs/5", "epochs/5.applied", "staging/4/a/s/0-0-0-0"]),
+    ],
+)
+def test_rule_02_pruning_that_was_killed_is_completed_by_the_next(
+    store: LocalObjectStore, tmp_path: Path, point: str, left: list[str]
+) -> None:
+    log = StoredEpochLog(store, retained=1)
+    for epoch in (4, 5):
+        log.create(record(epoch))
+        log.mark_applied(epoch)
+    StagingArea(store).write(4, "a", "s/0-0-0-0", b"1")
+    program = (
+        "from pathlib import Path\n"
+        "from sluicegate.storage.epoch_log import StoredEpochLog\n"
+        "from sluicegate.storage.object_store import LocalObjectStore\n"
+        f"StoredEpochLog(LocalObjectStore(Path({str(tmp_path)!r})), retained=1).prune(5)\n"
+    )
+    environment = {VARIABLE: f"{point}=kill-self", "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | environment, timeout=60, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert sorted(store.names("")) == left
+    log.prune(5)
+    assert sorted(store.names("")) == ["epochs/5", "epochs/5.applied"]
 
 
 def test_a_file_that_is_not_of_the_log_is_left_alone(store: LocalObjectStore) -> None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from sluicegate import failpoints
 from sluicegate.errors import EpochLogBroken, Fenced, SinksStillOwned
 from sluicegate.protocol.markers import NO_MARKER, Marker, is_seed_of
 from sluicegate.protocol.record import SinkBinding
@@ -143,6 +144,8 @@ def _take_over_part(ancestry: Ancestry, lineage: Lineage, sink: BoundSink, part:
             expected = NO_MARKER
         elif is_seed_of(current, expected):
             expected = current
+        failpoints.reach("before-takeover", epoch=takeover.epoch, sink=sink.id)
         writer.apply(PartDecision(lineage=ancestry.lineage, this=takeover, prev=expected), ())
+        failpoints.reach("after-takeover", epoch=takeover.epoch, sink=sink.id)
     finally:
         writer.close()

@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
+from sluicegate import failpoints
 from sluicegate.errors import OffsetLogDiverged, StoreUnavailable
 from sluicegate.protocol.ports import LogPorts
 from sluicegate.protocol.record import (
@@ -146,6 +147,8 @@ class StoredEpochLog:
                 retained.add(epoch)
         for _, name in sorted(old):  # records last
             self._store.delete(name)
+            failpoints.reach("pruning-log", epoch=newest)
+        failpoints.reach("before-sweep", epoch=newest)
         self._staging.sweep(self._decided_attempt, retained=retained, newest=newest)
         return len(old)
 
