@@ -90,7 +90,7 @@ class StoreRequests:
     idle: bool = False
 
 
-OBJECTS = {
+STORE_REQUESTS = {
     "offset log": StoreRequests("PUT", r"/offsets/\d+$"),
     "upload of a part": StoreRequests("PUT", r"/staging/"),
     "decide": StoreRequests("PUT", r"/epochs/\d+$"),
@@ -188,7 +188,7 @@ class Strike:
     """One failure: a place and an actor.
 
     Args:
-        point: a failpoint, ANY_MOMENT, or a key of OBJECTS.
+        point: a failpoint, ANY_MOMENT, or a key of STORE_REQUESTS.
         sink: one of SINKS if the failpoint is passed once for each sink, otherwise empty.
         actor: what fails.
         length_s: how long a paused server stays paused, and a killed one down.
@@ -337,7 +337,7 @@ def cells_of(matrix: Matrix) -> list[Cell]:
     if matrix is Matrix.STORE:
         return [
             ((name, ""), actor)
-            for name, requests in OBJECTS.items()
+            for name, requests in STORE_REQUESTS.items()
             for actor in STORE_EFFECTS
             # only a creation can find that the object exists
             if requests.kind == "PUT" or actor is not Actor.STORE_SAYS_EXISTS

@@ -8,8 +8,8 @@ from tests.robustness.failpoints.fault_plan import (
     ACTORS,
     DRIVER_ACTORS,
     MOVES,
-    OBJECTS,
     STORE_EFFECTS,
+    STORE_REQUESTS,
     Actor,
     Matrix,
     cell_named,
@@ -44,7 +44,7 @@ def test_every_cell_comes_once_before_one_comes_twice(matrix: Matrix) -> None:
 def test_only_a_creation_is_answered_that_the_object_exists() -> None:
     actors: dict[str, set[Actor]] = {}
     for (place, _), actor in cells_of(Matrix.STORE):
-        actors.setdefault(OBJECTS[place].kind, set()).add(actor)
+        actors.setdefault(STORE_REQUESTS[place].kind, set()).add(actor)
     every = set(STORE_EFFECTS)
     others = every - {Actor.STORE_SAYS_EXISTS}
     assert actors == {"PUT": every, "LIST": others, "DELETE": others}

@@ -16,9 +16,9 @@ from tests.robustness.failpoints.fault_plan import (
     DRIVER_ACTORS,
     ENDING_ACTORS,
     EXECUTOR_ACTORS,
-    OBJECTS,
     OUTLIVED_ACTORS,
     STORE_EFFECTS,
+    STORE_REQUESTS,
     Actor,
     PlannedFault,
     Strike,
@@ -306,7 +306,7 @@ class LongRun:
     def _await_request(self, strike: Strike) -> bool:
         """Let the next request of a kind fail, and wait for it; return whether there was one."""
         assert self._proxy is not None
-        requests = OBJECTS[strike.point]
+        requests = STORE_REQUESTS[strike.point]
         fault = Fault(requests.kind, requests.name, STORE_EFFECTS[strike.actor])
         self._proxy.faults.append(fault)
         deadline = self._end.deadline(PRUNE_TIMEOUT_S if requests.prunes else REACH_TIMEOUT_S)

@@ -14,7 +14,7 @@ from sluicegate.storage import s3_object_store
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import ObjectStore, open_store
 from sluicegate.storage.staging_area import StagingArea
-from tests.robustness.failpoints.fault_plan import OBJECTS
+from tests.robustness.failpoints.fault_plan import STORE_REQUESTS
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy, proxied
 from tests.unit.savepoints.builders import record
 
@@ -94,7 +94,9 @@ def test_the_usual_loser_sends_one_request(proxy: S3Proxy, store: ObjectStore) -
     assert [request.kind for request in proxy.since(before)] == ["PUT"]
 
 
-@pytest.mark.parametrize("place", [place for place in OBJECTS if OBJECTS[place].kind != "PUT"])
+@pytest.mark.parametrize(
+    "place", [place for place in STORE_REQUESTS if STORE_REQUESTS[place].kind != "PUT"]
+)
 def test_pruning_that_a_failed_request_interrupts_is_completed_later(
     proxy: S3Proxy, store: ObjectStore, place: str
 ) -> None:
@@ -105,7 +107,7 @@ def test_pruning_that_a_failed_request_interrupts_is_completed_later(
         log.create(each)
         log.mark_applied(each.epoch)
         area.write(each.epoch, each.attempt, "s/0-0-0-0", b"1")
-    requests = OBJECTS[place]
+    requests = STORE_REQUESTS[place]
     proxy.faults.append(Fault(requests.kind, requests.name, "refuse"))
     for _ in range(2):
         log.prune_after(kept)
