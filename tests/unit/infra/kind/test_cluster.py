@@ -122,8 +122,12 @@ def test_without_an_engine_the_error_asks_to_start_one(
 
 
 def test_an_engine_that_does_not_start_runs_no_container(
-    no_commands: Path, monkeypatch: pytest.MonkeyPatch
+    no_commands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether or not one runs on this machine, whose files stay as they are."""
+    monkeypatch.setenv("PATH", str(no_commands))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr("infra.offline.kind_node.docker_engine.folder", lambda: tmp_path / "engine")
     for name in ("dockerd", "iptables", "docker"):
         (no_commands / name).write_text("#!/bin/sh\nexit 1\n")
         (no_commands / name).chmod(0o755)
