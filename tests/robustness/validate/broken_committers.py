@@ -150,9 +150,12 @@ def apply_before_decide() -> Breaks:
         yield
 
 
-@contextmanager
-def skip_without_record() -> Breaks:
-    """Take an epoch that was begun before, and has no record, for one that is applied."""
+def skipping_begun_epochs(begun: set[int]) -> Callable[[Job, int], EpochSteps[Any]]:
+    """Return a `run_epoch` that takes an epoch that was begun before, and has no record, for applied.
+
+    Args:
+        begun: to it the epochs are added that are begun.
+    """
     run_epoch = coordinator.run_epoch
 
     def run(job: Job, epoch: int) -> EpochSteps[Any]:
@@ -162,6 +165,12 @@ def skip_without_record() -> Breaks:
         begun.add(epoch)
         yield from run_epoch(job, epoch)
 
+    return run
+
+
+@contextmanager
+def skip_without_record() -> Breaks:
+    """Take an epoch that was begun before, and has no record, for one that is applied."""
     begun: set[int] = set()
 
     def forget(world: World) -> None:
@@ -171,7 +180,7 @@ def skip_without_record() -> Breaks:
     created = World.__post_init__
     with (
         patch.object(World, "__post_init__", forget),
-        patch.object(coordinator, "run_epoch", run),
+        patch.object(coordinator, "run_epoch", skipping_begun_epochs(begun)),
         # the next epoch has no record before it to continue from
         patch.object(coordinator, "_previous_record", lambda _job, epoch: read(epoch - 1)),
     ):

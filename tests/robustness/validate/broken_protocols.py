@@ -26,7 +26,6 @@ from sluicegate.protocol.effects import (
     IsMarkedApplied,
     LatestEpoch,
     LogSteps,
-    ReadRecord,
 )
 from sluicegate.protocol.job import Job, fenced
 from sluicegate.protocol.markers import Marker, Verdict
@@ -39,6 +38,7 @@ from tests.robustness.model.protocol.random_schedules import run_schedule
 from tests.robustness.model.protocol.test_simulation import MACHINES, SCHEDULES
 from tests.robustness.model.protocol.world import World
 from tests.robustness.validate import invariants
+from tests.robustness.validate.broken_committers import skipping_begun_epochs
 
 Patch = pytest.MonkeyPatch
 Break = Callable[[Patch], None]
@@ -118,17 +118,7 @@ def writes_rows_of_another_part(patch: Patch) -> None:
 
 def commits_what_ran_before(patch: Patch) -> None:
     """Take an epoch that was staged before for applied."""
-    real = coordinator.run_epoch
-    ran: set[int] = set()
-
-    def run(job: Job, epoch: int) -> EpochSteps[Any]:
-        record = yield ReadRecord(epoch)
-        if record is None and epoch in ran:
-            return
-        ran.add(epoch)
-        yield from real(job, epoch)
-
-    patch.setattr(coordinator, "run_epoch", run)
+    patch.setattr(coordinator, "run_epoch", skipping_begun_epochs(set()))
 
 
 def applies_one_epoch_late(patch: Patch) -> None:

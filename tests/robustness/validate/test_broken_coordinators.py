@@ -23,6 +23,7 @@ from tests.robustness.model.protocol.exhaustive_search import everywhere, recove
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import Call, WorldConfig
 from tests.robustness.validate import invariants
+from tests.robustness.validate.broken_committers import skipping_begun_epochs
 
 KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
 RunEpoch = Callable[[Job, int], EpochSteps[Any]]
@@ -85,16 +86,7 @@ def test_treating_an_epoch_without_a_record_as_applied_is_caught() -> None:
     """A rerun without a record means that nothing is applied, even if the epoch ran before."""
 
     def broken(_world: World) -> RunEpoch:
-        ran: set[int] = set()
-
-        def run(job: Job, epoch: int) -> EpochSteps[Any]:
-            record = yield ReadRecord(epoch)
-            if record is None and epoch in ran:
-                return
-            ran.add(epoch)
-            yield from coordinator.run_epoch(job, epoch)
-
-        return run
+        return skipping_begun_epochs(set())
 
     with pytest.raises(
         invariants.InvariantBroken, match="commit of an undecided epoch: Spark commits epoch 0"

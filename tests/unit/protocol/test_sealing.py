@@ -16,6 +16,7 @@ from tests.robustness.model.protocol.simulated_sealer import start_sealer
 from tests.robustness.model.protocol.world import World
 from tests.robustness.model.protocol.world_config import WorldConfig
 from tests.robustness.validate import invariants
+from tests.robustness.validate.broken_protocols import decides_over_a_seal
 
 KAFKA, MYSQL = ("kafka", "fencing"), ("mysql", "locking")
 
@@ -180,16 +181,7 @@ def test_sealing_an_unapplied_epoch_is_caught(monkeypatch: pytest.MonkeyPatch) -
 def test_a_store_that_overwrites_a_seal_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    put = World.put
-
-    def put_over(world: World, stored: bytes) -> bool:
-        seals, world.seals = world.seals, {}
-        try:
-            return put(world, stored)
-        finally:
-            world.seals = seals
-
-    monkeypatch.setattr(World, "put", put_over)
+    decides_over_a_seal(monkeypatch)
     world = small()
     driver = world.start("A")
     until(driver, "CreateRecord", times=2)
