@@ -330,7 +330,7 @@ EDITS: dict[str, Break] = {
         markers.compare_marker, "found is None or found == NO_MARKER != prev", "found is None"
     ),
     "no look for later decisions before a pending apply": Edit(
-        coordinator.overlapped_apply,
+        coordinator.verified,
         'yield from no_later_decision(record.epoch, "while this driver was paused")',
         _ANY,
     ),

@@ -134,6 +134,11 @@ def overlapped_apply(job: Job, record: EpochRecord) -> LogSteps[DecidedEpoch | N
     """Return an overlapped epoch of another driver, None if it is marked as applied."""
     if not record.overlapped or (yield effects.IsMarkedApplied(record.epoch)):
         return None
+    return (yield from verified(job, record))
+
+
+def verified(job: Job, record: EpochRecord) -> LogSteps[DecidedEpoch]:
+    """Return the epoch of a record that was read to be applied, after verifying that it is of this job."""
     # where the decided record was pruned, a zombie may have created its own too late
     yield from no_later_decision(record.epoch, "while this driver was paused")
     yield from verify_record(job, record)

@@ -9,9 +9,9 @@ is for a run that starts no query.
 from __future__ import annotations
 
 from sluicegate.protocol import effects
-from sluicegate.protocol.coordinator import overlapped_apply
+from sluicegate.protocol.coordinator import overlapped_apply, verified
 from sluicegate.protocol.effects import LogSteps
-from sluicegate.protocol.job import Job, no_later_decision, verify_record
+from sluicegate.protocol.job import Job
 from sluicegate.protocol.record import DecidedEpoch, EpochRecord, Seal
 
 
@@ -49,11 +49,7 @@ def unapplied_record() -> LogSteps[EpochRecord | None]:
 def unapplied(job: Job) -> LogSteps[DecidedEpoch | None]:
     """Return the epoch of `unapplied_record` after verifying that it is of this job."""
     record: EpochRecord | None = yield from unapplied_record()
-    if record is None:
-        return None
-    yield from no_later_decision(record.epoch, "while this driver was paused")
-    yield from verify_record(job, record)
-    return DecidedEpoch(record, replayed=True)
+    return None if record is None else (yield from verified(job, record))
 
 
 def mark_applied(decided: DecidedEpoch) -> LogSteps[None]:
