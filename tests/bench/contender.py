@@ -19,10 +19,10 @@ from infra.local_services import MySQLEndpoint
 from infra.local_services.services import MYSQL_VARIABLE
 from sluicegate import failpoints, session
 from sluicegate.settings.epoch import AVAILABLE_NOW
-from tests.bench.cpu import EVERY_S
 from tests.bench.plan import SESSION, SPARK_JDBC, Order
 from tests.bench.queries import Started, start
 from tests.bench.stage_and_merge import driver_jar
+from tests.bench.usage import EVERY_S
 
 STOP = "stop"
 RESULT = "result.json"

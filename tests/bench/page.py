@@ -196,6 +196,7 @@ def _throughput(joined: Joined, workload: Workload | None, name: str, plot: Plot
             "appended/s",
             "appended/s, 2nd half",
             "CPU µs/record",
+            "memory MiB",
             "epoch p50 ms",
             "runs",
         ),
@@ -209,6 +210,7 @@ def _throughput(joined: Joined, workload: Workload | None, name: str, plot: Plot
                         ("append_records_s", 0),
                         ("warm_records_s", 0),
                         ("cpu_us", 1),
+                        ("memory_mib", 0),
                         ("epoch_p50_ms", 0),
                     )
                 ),

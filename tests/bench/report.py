@@ -123,7 +123,8 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         yield f"  ({workload.note}.)"
     yield (
         f"  {'':<24}{'records/s median (min - max)':>34}{'epoch p50 ms':>14}{'p99 ms':>8}"
-        f"{'CPU us/record':>15}{'whole run s':>13}{'appended/s':>14}{'2nd half':>12}{'sound':>8}"
+        f"{'CPU us/record':>15}{'memory MiB':>12}{'whole run s':>13}{'appended/s':>14}{'2nd half':>12}"
+        f"{'sound':>8}"
     )
     for contender in workload.contenders:
         spreads = {
@@ -135,6 +136,7 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
                 "epoch_p50_ms",
                 "epoch_p99_ms",
                 "cpu_us",
+                "memory_mib",
                 "whole_s",
             )
         }
@@ -143,7 +145,7 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         yield (
             f"  {contender:<24}{rate_text:>34}{_median(spreads['epoch_p50_ms']):>14}"
             f"{_median(spreads['epoch_p99_ms']):>8}{_median(spreads['cpu_us'], 2):>15}"
-            f"{_median(spreads['whole_s'], 1):>13}"
+            f"{_median(spreads['memory_mib']):>12}{_median(spreads['whole_s'], 1):>13}"
             f"{_median(appended):>14}{_median(spreads['warm_records_s']):>12}"
             f"{(rate or appended or _NONE).count:>5}/{results.rounds}"
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from infra.local_services import Services
 from infra.toolchain import maven
 from sluicegate.settings.epoch import AVAILABLE_NOW
-from tests.bench import child, cpu, profiling, sinks
+from tests.bench import child, profiling, sinks, usage
 from tests.bench.child import RunFailed
 from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
 from tests.bench.figures import Run, percentile
@@ -94,7 +94,7 @@ def _measured(turn: Turn, order: Order, expected: Content, services: Services, f
     warm_up = turn.workload.warm_up_epochs
     with (
         child.running("tests.bench.contender", folder, mysql) as process,
-        cpu.sampling(process.pid) as samples,
+        usage.sampling(process.pid) as used,
         _profiled(turn, process.pid, folder),
     ):
         child.await_exit(process, _timeout_s(turn.workload), "the contender")
@@ -118,7 +118,7 @@ def _measured(turn: Turn, order: Order, expected: Content, services: Services, f
         figures={
             "records_s": rate or 0.0,
             "whole_s": whole_s,
-            **_figures(epochs, samples, warm_up),
+            **_figures(epochs, used, warm_up),
             **append_figures(appends),
         },
         phases=phase_times(spans, epochs, warm_up),
@@ -137,19 +137,15 @@ def _timeout_s(workload: Workload) -> float:
     return max(_TIMEOUT_S, workload.records / _LEAST_RECORDS_S)
 
 
-def _figures(
-    epochs: Sequence[Epoch], samples: Sequence[cpu.Sample], warm_up: int
-) -> dict[str, float]:
+def _figures(epochs: Sequence[Epoch], used: usage.Usage, warm_up: int) -> dict[str, float]:
     measured = epochs[warm_up:]
     durations_ms = [epoch.took_ms for epoch in measured]
-    figures = {
+    records = sum(epoch.records for epoch in measured)
+    return {
         "epoch_p50_ms": percentile(durations_ms, 50),
         "epoch_p99_ms": percentile(durations_ms, 99),
+        **used.figures(epochs[warm_up - 1].end_ms, measured[-1].end_ms, records),
     }
-    used_s = cpu.spent_s(samples, epochs[warm_up - 1].end_ms, measured[-1].end_ms)
-    if used_s is not None:
-        figures["cpu_us"] = used_s * 1e6 / sum(epoch.records for epoch in measured)
-    return figures
 
 
 def _engine_measured(
@@ -159,7 +155,7 @@ def _engine_measured(
     start = time.monotonic()
     with (
         child.running_command(command, folder / child.LOG) as process,
-        cpu.sampling(process.pid) as samples,
+        usage.sampling(process.pid) as used,
         _profiled(turn, process.pid, folder),
     ):
         child.await_exit(process, _timeout_s(turn.workload), turn.contender)
@@ -171,11 +167,11 @@ def _engine_measured(
     wrong, appends = sinks.read_back(order, expected, services.mysql)
     if wrong:
         raise RunFailed(wrong)
-    figures = {"whole_s": whole_s, **append_figures(appends)}
-    begin_ms, end_ms, records = _between(appends, 0.1, 0.9)
-    used_s = cpu.spent_s(samples, begin_ms, end_ms)
-    if used_s is not None:
-        figures["cpu_us"] = used_s * 1e6 / records
+    figures = {
+        "whole_s": whole_s,
+        **append_figures(appends),
+        **used.figures(*_between(appends, 0.1, 0.9)),
+    }
     return Run(turn.workload.name, turn.contender, turn.round_, figures=figures)
 
 
