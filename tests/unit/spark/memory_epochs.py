@@ -17,7 +17,7 @@ from sluicegate.protocol.job import Job
 from sluicegate.protocol.record import Chunk
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.apply import close_writers
-from sluicegate.spark.epoch_runner import EpochRunner
+from sluicegate.spark.epoch_runner import EpochRunner, Retry, once
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
 from sluicegate.spark.query_execution import KafkaSource
 from sluicegate.spark.source_offsets import SourceOffsets
@@ -48,6 +48,7 @@ def runner(
     source_offsets: SourceOffsets | None = None,
     sources: Sequence[KafkaSource] = (),
     target: str = "",
+    retry: Retry = once,
 ) -> EpochRunner:
     """Return the runner of a job with one sink, whose store has the name of the test's folder.
 
@@ -74,7 +75,7 @@ def runner(
         timings.sources = tuple(sources)
         return OneChunk(None, context, batch, timings)
 
-    return EpochRunner(cast("Any", None), context, 0.0, plan)
+    return EpochRunner(cast("Any", None), context, 0.0, plan, retry)
 
 
 def run(store: LocalObjectStore, epochs: int = 1, *, overlap: bool = False) -> None:

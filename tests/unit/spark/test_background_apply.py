@@ -7,13 +7,20 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from sluicegate import failpoints
 from sluicegate.errors import StageFailed, Stuck
-from sluicegate.spark import apply
+from sluicegate.protocol.coordinator import apply as apply_epoch
+from sluicegate.protocol.effects import ApplySteps
+from sluicegate.protocol.job import Job
+from sluicegate.protocol.record import DecidedEpoch
+from sluicegate.settings.epoch import EpochSettings
+from sluicegate.spark import apply, epoch_runner, pacing
 from sluicegate.spark.apply import BackgroundApply
+from sluicegate.spark.pacing import Pace
 from sluicegate.storage.object_store import LocalObjectStore
 from tests.unit.spark.memory_epochs import run, runner
 
@@ -60,6 +67,31 @@ def test_an_error_that_is_none_of_ours_ends_the_query_as_one_of_spark_does(
         background.wait()
 
 
+def test_an_apply_in_the_background_is_retried_as_often_as_is_tolerated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not the next epoch that is retried, which runs meanwhile."""
+    failures = [Stuck("the sink is down"), Stuck("the sink is down")]
+
+    def failing(job: Job, decided: DecidedEpoch) -> ApplySteps[None]:
+        if failures:
+            raise failures.pop()
+        return apply_epoch(job, decided)
+
+    monkeypatch.setattr(epoch_runner, "apply", failing)
+    monkeypatch.setattr(pacing, "_RETRY_PAUSE_S", 0.0)
+    pace = Pace(EpochSettings(tolerated_failures=2))
+    store = LocalObjectStore(tmp_path)
+    store.create("offsets/0", b"v1\n{}\n{}")
+    running = runner(
+        store, overlap=True, retry=lambda epoch, work: pace.run(epoch, work, lambda: True)
+    )
+    running.run(cast("Any", None), 0)
+    assert running.background.wait() == 0
+    assert not failures
+    running.background.close()
+
+
 def test_an_error_of_a_sink_in_a_recovery_says_what_it_means_for_the_data(tmp_path: Path) -> None:
     store = LocalObjectStore(tmp_path)
     run(store, overlap=True)
@@ -91,7 +123,9 @@ def test_an_error_is_raised_by_one_wait(background: BackgroundApply) -> None:
     assert background.wait() is None
 
 
-def test_failed_reports_an_error_that_nobody_has_waited_for(background: BackgroundApply) -> None:
+def test_a_failure_is_reported_before_and_after_somebody_waits_for_it(
+    background: BackgroundApply,
+) -> None:
     done = threading.Event()
 
     def work() -> int:
@@ -107,7 +141,7 @@ def test_failed_reports_an_error_that_nobody_has_waited_for(background: Backgrou
     assert isinstance(background.failure(), Stuck)
     with pytest.raises(Stuck):
         background.wait()
-    assert background.failure() is None
+    assert isinstance(background.failure(), Stuck), "the query stops, whoever learns of it first"
 
 
 def test_a_query_that_ends_closes_only_its_own_writers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,6 +183,7 @@ class BackgroundApply:
         self._pool = ThreadPoolExecutor(1, "sluicegate-apply")
         self._running: Future[int] | None = None
         self._last_epoch: int | None = None
+        self._failure: SluicegateError | None = None
 
     def start(self, work: Callable[[], int]) -> None:
         """Wait for the apply that runs, then start work that returns the epoch it has applied."""
@@ -198,8 +199,12 @@ class BackgroundApply:
         """
         running, self._running = self._running, None
         if running is not None:
-            with errors_of_sinks():
-                self._last_epoch = running.result()
+            try:
+                with errors_of_sinks():
+                    self._last_epoch = running.result()
+            except SluicegateError as error:
+                self._failure = error
+                raise
         return self._last_epoch
 
     def is_running(self) -> bool:
@@ -208,15 +213,15 @@ class BackgroundApply:
         return running is not None and not running.done()
 
     def failure(self) -> SluicegateError | None:
-        """Return the error of an apply that has failed, unless somebody has waited for it already."""
+        """Return the error of the last apply that has failed, None if none has."""
         running = self._running
         if running is not None and running.done():
             try:
                 with errors_of_sinks():
                     running.result()
             except SluicegateError as error:
-                return error
-        return None
+                self._failure = error
+        return self._failure
 
     def close(self) -> None:
         """Wait for the running apply and end the thread."""

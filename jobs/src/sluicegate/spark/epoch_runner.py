@@ -41,6 +41,14 @@ from sluicegate.storage.verdict import EPOCHS, STAGE, verdict
 
 log = logging.getLogger("sluicegate.epoch")
 
+Retry = Callable[[int, Callable[[], None]], None]
+"""Calls an attempt at an epoch, whose number is the first argument, until it succeeds or fails for good."""
+
+
+def once(_epoch: int, attempt: Callable[[], None]) -> None:
+    """Call the attempt: a failure is final."""
+    attempt()
+
 
 class EpochRunner:
     """Runs epochs one after another, in the thread of Spark's callback.
@@ -50,6 +58,7 @@ class EpochRunner:
             the process (rule 18). 0: no limit. The limit of an epoch covers its retries, and so is the
             caller's.
         make_plan: returns the plan of an epoch; default: that of the running micro-batch.
+        retry: of an apply in the background. Attempts of `run` are repeated by the caller.
     """
 
     def __init__(
@@ -58,13 +67,14 @@ class EpochRunner:
         context: QueryContext,
         timeout_s: float,
         make_plan: Callable[[DataFrame, EpochTimings], BatchPlan] | None = None,
+        retry: Retry = once,
     ) -> None:
         self._spark, self._context, self._timeout_s = spark, context, timeout_s
         self._log, self._offsets = StoredEpochLog(context.store), StoredOffsets(context.store)
         self._log_ports = LogPorts(self._log, self._offsets, SystemClock())
         self.background = BackgroundApply()
         self._markers = SinkMarkers(context.sinks, context.check_taken_over)
-        self._make_plan = make_plan or self._micro_batch_plan
+        self._make_plan, self._retry = make_plan or self._micro_batch_plan, retry
         self._primed = False
         self._last_applied: DecidedEpoch | None = None
         self._marked: DecidedEpoch | None = None
@@ -200,7 +210,7 @@ class EpochRunner:
     ) -> int:
         epoch = decided.record.epoch
         with deadline(epoch, self._timeout_s), self._context.tracing.within(span):
-            run_effects(apply(self._context.job, decided), ports)
+            self._retry(epoch, lambda: run_effects(apply(self._context.job, decided), ports))
         self._after_apply(decided, timings, span)
         return epoch
 

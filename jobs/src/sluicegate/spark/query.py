@@ -124,7 +124,8 @@ class EpochsQuery(Run):
         services: Sequence[BackgroundService] = (),
     ) -> None:
         self._context, self._settings, self._services = context, settings, services
-        self._spark, self._runner = spark, EpochRunner(spark, context, settings.timeout_s)
+        self._spark = spark
+        self._runner = EpochRunner(spark, context, settings.timeout_s, retry=self._retry)
         self._stop_handler = StopRequestHandler(
             context.checkpoint, context.store, context.job.lineage
         )
@@ -272,14 +273,17 @@ class EpochsQuery(Run):
         self._first_epoch_s = self._first_epoch_s or time.monotonic()
         with self._epoch_slot(), deadline(epoch, self._settings.timeout_s):
             try:
-                run = partial(self._runner.run, batch, epoch)
-                self._pace.run(epoch, run, lambda: not self._stopping)
+                self._retry(epoch, partial(self._runner.run, batch, epoch))
                 self._last_epoch = epoch
             except SluicegateError as error:
                 self._error = self._error or error
                 raise
             finally:
                 self._pace.epoch_ended()
+
+    def _retry(self, epoch: int, attempt: Callable[[], None]) -> None:
+        """Call the attempt, and again after each failure that is tolerated, unless the query stops."""
+        self._pace.run(epoch, attempt, lambda: not self._stopping)
 
     @contextmanager
     def _epoch_slot(self) -> Iterator[None]:
