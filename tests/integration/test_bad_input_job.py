@@ -102,11 +102,12 @@ def test_a_table_whose_columns_do_not_match_is_rejected(
     check_no_epoch_started(scenario)
 
 
-def test_a_transaction_timeout_above_the_brokers_maximum_is_rejected(scenario: Scenario) -> None:
-    """Both values are named. ip_count has no setting for the timeout, so another job runs."""
-    result = scenario.run_job("too_long_transactions")
+def test_an_apply_timeout_above_the_brokers_longest_transaction_is_rejected(
+    scenario: Scenario,
+) -> None:
+    result = scenario.with_settings(apply_timeout_s=86_400.0).run()
     assert_driver_error(
-        result, "TransactionTimeoutInvalid", "transaction.max.timeout.ms", "86400000"
+        result, "TransactionTimeoutInvalid", "transaction.max.timeout.ms", "apply_timeout_s=86400"
     )
     assert result.code == 64
     check_no_epoch_started(scenario)

@@ -25,8 +25,8 @@ from tests.integration.error_messages import assert_message
 ROWS = pa.schema([("ip", pa.string()), ("hits", pa.int64())])
 
 
-def bind(sink: KafkaSink) -> BoundKafka:
-    return sink.bind(ROWS, lineage="lineage", apply_timeout_s=20)
+def bind(sink: KafkaSink, apply_timeout_s: float = 20) -> BoundKafka:
+    return sink.bind(ROWS, lineage="lineage", apply_timeout_s=apply_timeout_s)
 
 
 def new_topic(services: Services, config: dict[str, str] | None = None) -> str:
@@ -73,16 +73,17 @@ def test_missing_topic_names_it_and_the_command_and_is_not_created(services: Ser
 
 
 @pytest.mark.integration
-def test_transaction_timeout_above_the_maximum_names_both_values(services: Services) -> None:
-    sink = KafkaSink(
-        new_topic(services),
-        bootstrap=services.kafka.bootstrap,
-        transaction_timeout_ms=100_000_000,
-    )
+def test_an_apply_timeout_above_the_longest_transaction_names_both_values(
+    services: Services,
+) -> None:
+    sink = KafkaSink(new_topic(services), bootstrap=services.kafka.bootstrap)
     with pytest.raises(TransactionTimeoutInvalid) as error_info:
-        bind(sink)
+        bind(sink, apply_timeout_s=100_000)
     assert_message(
-        error_info.value, "100000000", "transaction.max.timeout.ms=", "transaction_timeout_ms to"
+        error_info.value,
+        "apply_timeout_s=100000",
+        "transaction.max.timeout.ms=900000",
+        "to 900 at most",
     )
 
 
@@ -146,7 +147,6 @@ def test_missing_servers_name_the_variable(monkeypatch: pytest.MonkeyPatch) -> N
         ({"topic": ""}, "topic is empty"),
         ({"parts": 0}, "parts=0"),
         ({"compression": "rar"}, "compression='rar'"),
-        ({"transaction_timeout_ms": 10}, "transaction_timeout_ms=10"),
         ({"config": {"acks": "1"}}, "acks"),
         ({"config": {"transactional.id": "mine"}}, "transactional.id"),
     ],

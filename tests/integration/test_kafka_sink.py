@@ -24,7 +24,6 @@ from sluicegate.errors import (
     SettingsInvalid,
     SinkRejected,
     SinkUnavailable,
-    TransactionTimeoutInvalid,
 )
 from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.sinks.contract import PartDecision
@@ -98,7 +97,7 @@ def test_without_a_successor_the_broker_aborts_the_transaction_of_a_dead_writer(
 ) -> None:
     """After its timeout and at most ABORT_INTERVAL_S; a read_committed reader then reads on."""
     sink = topic.sink()
-    dead = open_transaction(replace(sink, topic=replace(sink.topic, transaction_timeout_ms=2000)))
+    dead = open_transaction(replace(sink, topic=replace(sink.topic, apply_timeout_s=2)))
     began = time.monotonic()
     other = Producer({"bootstrap.servers": topic.kafka.bootstrap})
     other.produce(topic.name, b"later")
@@ -374,13 +373,3 @@ def test_rule_13_a_frozen_broker_fails_the_apply_within_its_timeout(
     writer.close()
     apply_until_done(topic.sink(), first_decision(topic.lineage), HUNDRED_VALUES)
     assert topic.values() == HUNDRED_VALUES
-
-
-def test_rule_13_a_transaction_timeout_above_the_brokers_is_refused(topic: Topic) -> None:
-    with pytest.raises(TransactionTimeoutInvalid, match=r"86400000.*transaction\.max\.timeout\.ms"):
-        topic.sink(transaction_timeout_ms=86_400_000)
-
-
-def test_rule_13_a_transaction_must_outlast_the_apply(topic: Topic) -> None:
-    with pytest.raises(TransactionTimeoutInvalid, match=r"10000.*20000"):
-        topic.sink(transaction_timeout_ms=10_000)

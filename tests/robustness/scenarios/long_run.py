@@ -9,7 +9,6 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from infra.local_services import Services
-from sluicegate.sinks.kafka import KafkaSink
 from tests.bench.about import commit
 from tests.robustness.failpoints.fault_plan import (
     ANY_MOMENT,
@@ -55,11 +54,9 @@ RECOVERY_TIMEOUT_S = 240.0
 """A job whose sinks have no new rows by then is stuck."""
 
 _STOP_TIMEOUT_S = 120.0
-READER_LIMIT_S = KafkaSink.transaction_timeout_ms / 1000 + 15.0
-"""A dead driver's transaction times out, and Kafka looks for such transactions every 10 s.
-
-The jobs of a run have sinks with the default timeout, although their applies may only take 30 s.
-"""
+_APPLY_TIMEOUT_S = 30.0
+READER_LIMIT_S = _APPLY_TIMEOUT_S + 15.0
+"""A dead driver's transaction times out as an apply does, and Kafka looks for such transactions every 10 s."""
 
 _TICK_S = 0.05
 _STOPPED_S = 20.0
@@ -104,7 +101,7 @@ class LongRun:
             interval="500 milliseconds",
             min_pause_ms=100,
             timeout_s=120.0,
-            apply_timeout_s=30.0,
+            apply_timeout_s=_APPLY_TIMEOUT_S,
             delivery=options.delivery,
             state_backend=options.state_backend,
             # otherwise the rows are in the record of the epoch, and no part is uploaded

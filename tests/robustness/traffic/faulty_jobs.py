@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 Build = Callable[["SparkSession", IpCountSettings], "EpochsWriter"]
 
-TOO_LONG_MS = 86_400_000
-"""Exceeds transaction.max.timeout.ms of every broker in these tests."""
-
 DIE_ONCE_VARIABLE = "SLUICEGATE_TESTS_DIE_ONCE"
 """Variable with the marker file by which `shuffled` kills an executor only once."""
 
@@ -59,11 +56,6 @@ def main(name: str, settings: str) -> int:
     job_settings = IpCountSettings(**json.loads(settings))
     job = PackagedJob("ip_count", "", IpCountSettings, _JOBS[name], lambda _: [])
     return drive(job, job_settings)
-
-
-def too_long_transactions(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
-    """ip_count with transactions that no broker allows."""
-    return _with_sinks(ip_count_job.build(spark, settings), transaction_timeout_ms=TOO_LONG_MS)
 
 
 def distributed(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
@@ -96,13 +88,7 @@ def _fill_heap(spark: SparkSession) -> None:
 def copied(spark: SparkSession, settings: IpCountSettings) -> EpochsWriter:
     """Copies each line unchanged, so that lost and repeated lines show."""
     source = kafka_source(spark, settings.source, settings.kafka, settings.max_records)
-    timeout_ms = int(settings.apply_timeout_s * 1000)
-    sink = KafkaSink(
-        settings.topic,
-        value="value",
-        bootstrap=settings.kafka,
-        transaction_timeout_ms=timeout_ms,
-    )
+    sink = KafkaSink(settings.topic, value="value", bootstrap=settings.kafka)
     return epochs(
         source.select("value"),
         name="ip_count",
@@ -178,18 +164,9 @@ def _die_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.select(["id"])
 
 
-def _with_sinks(writer: EpochsWriter, **changes: object) -> EpochsWriter:
-    sinks = [
-        dataclasses.replace(sink, **changes) if isinstance(sink, KafkaSink) else sink  # type: ignore[arg-type]
-        for sink in writer.sinks
-    ]
-    return dataclasses.replace(writer, sinks=tuple(sinks))
-
-
 _JOBS: dict[str, Build] = {
     build.__name__: build
     for build in (
-        too_long_transactions,
         distributed,
         out_of_memory,
         copied,

@@ -38,7 +38,7 @@ def limits(
     )
     monkeypatch.setattr(preflight, "KafkaAdmin", lambda *_: admin)
     check = Preflight(Connection("localhost:1"), "orders")
-    return check.run(parts=1, transaction_timeout_ms=60_000)
+    return check.run(parts=1, apply_timeout_s=60)
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])

@@ -14,6 +14,7 @@ from sluicegate.sinks.kafka import producer
 from sluicegate.sinks.kafka.connection import Connection, Deadline
 from sluicegate.sinks.kafka.marker_reader import MarkerReader
 from sluicegate.sinks.kafka.producer import TransactionalProducer, producer_settings
+from sluicegate.sinks.kafka.topic import transaction_timeout_ms
 
 FORGOTTEN = (
     "%s [%s] %s",
@@ -45,6 +46,14 @@ def test_a_broker_without_an_answer_is_given_up_long_before_an_apply_ends(
     )
     assert settings["socket.timeout.ms"] == answer_ms
     TransactionalProducer(settings).discard(abort=False)
+
+
+@pytest.mark.parametrize(
+    ("apply_s", "transaction_ms"), [(60.0, 60_000), (0.0015, 1000), (2.0001, 2001)]
+)
+def test_a_transaction_times_out_as_its_apply_does(apply_s: float, transaction_ms: int) -> None:
+    """Not before, and readers do not wait longer for a dead writer. librdkafka allows no less than 1 s."""
+    assert transaction_timeout_ms(apply_s) == transaction_ms
 
 
 @pytest.fixture

@@ -89,7 +89,6 @@ def bound(ahead_ms: int, *, cluster: str = "") -> BoundKafka:
         lineage="l",
         limits=limits,
         compression="none",
-        transaction_timeout_ms=60_000,
         apply_timeout_s=60,
     )
     return BoundKafka(topic=topic, parts=1, expressions=(), part_expression=None)

@@ -49,7 +49,7 @@ class EpochSettings:
         max_part_bytes: size in memory, in bytes, of the rows of one part of a sink, which are
             written in one transaction; default 1 GiB. A larger part fails the epoch before its
             decision.
-        apply_timeout_s: time limit of one apply in seconds, default 60.
+        apply_timeout_s: time limit of one apply, and of its Kafka transaction, in seconds, default 60.
         overlap: apply an epoch while the next one is staged; the next one is decided only after
             the apply. On by default; at-least-once, and a batch, which is a single epoch, ignore it.
         metrics_port: port at which the driver serves metrics for Prometheus; default 0: none.
@@ -119,7 +119,9 @@ class EpochSettings:
         at_least=1,
     )
     apply_timeout_s: float = option(
-        60.0, "Time limit in seconds for applying an epoch to a sink.", above=0
+        60.0,
+        "Time limit in seconds for applying an epoch to a sink, and timeout of its Kafka transaction.",
+        above=0,
     )
     overlap: bool = option(
         default=True,

@@ -17,7 +17,7 @@ from sluicegate.sinks.kafka.connection import (
     Connection,
     Deadline,
 )
-from sluicegate.sinks.kafka.topic import NO_LIMIT_MS, TopicLimits
+from sluicegate.sinks.kafka.topic import NO_LIMIT_MS, TopicLimits, transaction_timeout_ms
 
 _TIMEOUT_S = 10.0
 _DAY_MIN = 24 * 60
@@ -34,7 +34,7 @@ class Preflight:
         self._deadline = Deadline(_TIMEOUT_S)
         self._admin = KafkaAdmin(connection, self._deadline)
 
-    def run(self, *, parts: int, transaction_timeout_ms: int, timed: bool = False) -> TopicLimits:
+    def run(self, *, parts: int, apply_timeout_s: float, timed: bool = False) -> TopicLimits:
         """Check everything and return the limits of the topic; timed records carry their own time.
 
         Raises:
@@ -52,13 +52,13 @@ class Preflight:
         topic = self._admin.config(ResourceType.TOPIC, self._topic)
         broker = self._admin.config(ResourceType.BROKER, broker_id)
         allowed_ms = int(broker["transaction.max.timeout.ms"])
-        if transaction_timeout_ms > allowed_ms:
+        if transaction_timeout_ms(apply_timeout_s) > allowed_ms:
             raise TransactionTimeoutInvalid(
-                f"Kafka at {self._address}: transaction_timeout_ms={transaction_timeout_ms} is above the "
-                f"broker's transaction.max.timeout.ms={allowed_ms}",
+                f"Kafka at {self._address}: apply_timeout_s={apply_timeout_s:g} is above the broker's "
+                f"transaction.max.timeout.ms={allowed_ms}, and a transaction is open while an epoch is applied",
                 data="nothing was read or written",
-                do=f"set transaction_timeout_ms to {allowed_ms} at most and the epoch timeout below it, "
-                "or raise the broker's transaction.max.timeout.ms",
+                do=f"set apply-timeout-s to {allowed_ms / 1000:g} at most, or raise the broker's "
+                "transaction.max.timeout.ms",
             )
         retention_min = int(broker["offsets.retention.minutes"])
         self._check_parts(parts)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from sluicegate.errors import SettingsInvalid, TransactionTimeoutInvalid
+from sluicegate.errors import SettingsInvalid
 from sluicegate.sinks.kafka import expressions
 from sluicegate.sinks.kafka.bound_sink import BoundKafka
 from sluicegate.sinks.kafka.connection import RESERVED_SETTINGS, Connection
@@ -17,7 +17,6 @@ from sluicegate.sinks.kafka.preflight import Preflight
 from sluicegate.sinks.kafka.topic import KafkaTopic
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-_MIN_TRANSACTION_MS = 1000
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class KafkaSink:
         id: unique in the job, stable across restarts; default: 'kafka.<topic>'.
         of: the output of the job that it writes, if there are several.
         parts: how many transactions write an epoch in parallel.
-        transaction_timeout_ms: after which the broker aborts; no shorter than an apply may take.
         compression: one of none, gzip, snappy, lz4, zstd.
         config: more librdkafka settings, added to those of the file SLUICEGATE_KAFKA_CONFIG
             (`connection`); settings that exactly-once depends on are refused.
@@ -59,7 +57,6 @@ class KafkaSink:
     id: str = ""
     of: str | None = None
     parts: int = 1
-    transaction_timeout_ms: int = 60_000
     compression: str = "lz4"
     config: Mapping[str, object] = field(default_factory=dict, repr=False, hash=False)
     trace_headers: bool = False
@@ -71,8 +68,6 @@ class KafkaSink:
         for wrong, what in (
             (not self.topic, "topic is empty"),
             (self.parts < 1, f"parts={self.parts} is not 1 or more"),
-            (self.transaction_timeout_ms < _MIN_TRANSACTION_MS,
-             f"transaction_timeout_ms={self.transaction_timeout_ms} is below {_MIN_TRANSACTION_MS}"),
             (self.compression not in COMPRESSIONS,
              f"compression={self.compression!r} is not one of {', '.join(COMPRESSIONS)}"),
             (bool(reserved), f"config= sets {', '.join(reserved)}, which this sink sets itself"),
@@ -85,14 +80,6 @@ class KafkaSink:
                 )
 
     def bind(self, rows: pa.Schema, *, lineage: str, apply_timeout_s: float) -> BoundKafka:
-        if self.transaction_timeout_ms < apply_timeout_s * 1000:
-            # A transaction opens after its apply began, so the apply's timeout is long enough for it.
-            raise TransactionTimeoutInvalid(
-                f"topic {self.topic}: transaction_timeout_ms={self.transaction_timeout_ms} is shorter "
-                f"than an apply may take, {apply_timeout_s * 1000:.0f} ms",
-                data="nothing was read or written; the broker would abort a slow apply half-way",
-                do="raise transaction_timeout_ms, or lower the epoch timeout",
-            )
         row = RowExpressions(rows, self.topic)
         key = None if self.key is None else row.binary(self.key, "key")
         columns = {
@@ -105,7 +92,7 @@ class KafkaSink:
         connection = Connection.of(self.bootstrap or "", self.config, topic=self.topic)
         limits = Preflight(connection, self.topic).run(
             parts=self.parts,
-            transaction_timeout_ms=self.transaction_timeout_ms,
+            apply_timeout_s=apply_timeout_s,
             timed=self.timestamp is not None,
         )
         topic = KafkaTopic(
@@ -115,7 +102,6 @@ class KafkaSink:
             lineage=lineage,
             limits=limits,
             compression=self.compression,
-            transaction_timeout_ms=self.transaction_timeout_ms,
             apply_timeout_s=apply_timeout_s,
             trace_headers=self.trace_headers,
         )

@@ -5,12 +5,24 @@ A module of its own, because the driver's preflight makes it and the executors' 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from sluicegate.sinks.kafka.connection import Connection
 
 NO_LIMIT_MS = 2**63 - 1
 """What Kafka answers where it limits the time of records in neither direction."""
+
+_MIN_TRANSACTION_MS = 1000  # of librdkafka
+
+
+def transaction_timeout_ms(apply_timeout_s: float) -> int:
+    """Return the milliseconds after which the broker aborts a transaction: as long as an apply may take.
+
+    A transaction opens after its apply began, so it outlasts it. With a longer timeout, `read_committed`
+    readers would wait longer for a dead writer (rule 13).
+    """
+    return max(_MIN_TRANSACTION_MS, math.ceil(apply_timeout_s * 1000))
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,5 @@ class KafkaTopic:
     lineage: str
     limits: TopicLimits
     compression: str
-    transaction_timeout_ms: int
     apply_timeout_s: float
     trace_headers: bool = False

@@ -24,7 +24,7 @@ from sluicegate.sinks.kafka.producer import (
     TransactionState,
     producer_settings,
 )
-from sluicegate.sinks.kafka.topic import KafkaTopic
+from sluicegate.sinks.kafka.topic import KafkaTopic, transaction_timeout_ms
 
 _BACKOFF_S = (0.5, 2.0)
 _READ_ONCE_S = 1.0
@@ -225,7 +225,7 @@ class KafkaPartWriter:
             topic.connection,
             kafka_connection.transactional_id(topic.lineage, topic.sink_id, self._part),
             record_bytes=topic.limits.record_limit_bytes,
-            transaction_timeout_ms=topic.transaction_timeout_ms,
+            transaction_timeout_ms=transaction_timeout_ms(topic.apply_timeout_s),
             delivery_timeout_ms=int(topic.apply_timeout_s * 1000),
             compression=topic.compression,
         )
