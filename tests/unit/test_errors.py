@@ -46,6 +46,7 @@ OUTCOMES = {
     "StateIncomplete": (False, 1),
     "RowRefused": (False, 1),
     "PartTooLarge": (False, 64),
+    "ClockSetBack": (False, 75),
     "EpochTimeout": (False, 75),
     "SinkUnavailable": (True, 1),
     "RowsLost": (True, 1),

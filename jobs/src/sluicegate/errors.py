@@ -192,6 +192,10 @@ class PartTooLarge(SluicegateError, exit_code=ExitCode.CANNOT_START):
     """
 
 
+class ClockSetBack(SluicegateError, exit_code=ExitCode.LATE):
+    """Raised when the clock of a running driver is set back: Spark would wait until it has caught up."""
+
+
 class EpochTimeout(SluicegateError, exit_code=ExitCode.LATE):
     """Raised when an epoch exceeds its timeout; the process ends and is restarted (rule 18)."""
 

@@ -1,4 +1,4 @@
-"""Pauses between epochs, and tolerated consecutive failures."""
+"""Pauses between epochs, tolerated consecutive failures, and a clock that is set back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from sluicegate import AVAILABLE_NOW, EpochSettings
 from sluicegate.errors import ExecutorStopping, SchemaMismatch, SluicegateError, StageFailed
-from sluicegate.spark.pacing import Pace
+from sluicegate.spark.pacing import Pace, TriggerClock
 
 
 @pytest.fixture
@@ -115,3 +115,30 @@ def test_a_failed_epoch_is_not_retried_once_the_query_stops(
         Pace(EpochSettings(tolerated_failures=9)).run(7, work, lambda: clock[0] < 100.0 + stopped_s)
     assert len(attempts) == 1
     assert clock[0] == pytest.approx(100.0 + stopped_s, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("jump_s", "interval", "ends"),
+    [
+        (-3600.0, "1 second", True),
+        (-5.0, "1 second", False),
+        (3600.0, "1 second", False),
+        (-3600.0, AVAILABLE_NOW, False),
+    ],
+)
+def test_only_a_clock_that_is_set_back_by_more_than_a_start_takes_ends_a_timed_query(
+    monkeypatch: pytest.MonkeyPatch, jump_s: float, interval: str, *, ends: bool
+) -> None:
+    """Once: the next query starts with the clock as it is."""
+    clocks = {"time": 1000.0, "monotonic": 10.0}
+    monkeypatch.setattr(f"{Pace.__module__}.time.time", lambda: clocks["time"])
+    monkeypatch.setattr(f"{Pace.__module__}.time.monotonic", lambda: clocks["monotonic"])
+    trigger_clock = TriggerClock(EpochSettings(interval=interval))
+    clocks["time"], clocks["monotonic"] = 1030.0, 40.0
+    assert trigger_clock.failure() is None
+    clocks["time"] += jump_s
+    failure = trigger_clock.failure()
+    assert (failure is not None) == ends
+    if failure is not None:
+        assert "set back by 3600 s" in failure.what
+    assert trigger_clock.failure() is None

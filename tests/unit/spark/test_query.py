@@ -17,7 +17,7 @@ from sluicegate.errors import Fenced, SluicegateError, StageFailed, StoreUnavail
 from sluicegate.settings.epoch import EpochSettings
 from sluicegate.spark import pacing, shutdown
 from sluicegate.spark.apply import BackgroundApply
-from sluicegate.spark.pacing import Pace
+from sluicegate.spark.pacing import Pace, TriggerClock
 from sluicegate.spark.query import EpochsQuery
 
 
@@ -65,6 +65,7 @@ class Query:
         self.query = query = EpochsQuery.__new__(EpochsQuery)
         query._query, query._services = self.spark, self.services  # type: ignore[assignment]
         query._epoch_lock, query._error = threading.Lock(), None
+        query._clock = TriggerClock(EpochSettings())
         query._stopping = query._canceled = query._first_idle = False
         query._last_epoch, query._first_epoch_s, query._has_planned = 3, 1.0, True
         query._spark = SimpleNamespace(  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The pace of a query: the timeout of an epoch, the pause between epochs, tolerated failures."""
+"""The pace of a query: an epoch's timeout, the pause between epochs, tolerated failures, its clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sluicegate.deployment import termination
-from sluicegate.errors import EpochTimeout, ExecutorStopping, SluicegateError
+from sluicegate.errors import ClockSetBack, EpochTimeout, ExecutorStopping, SluicegateError
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 
 log = logging.getLogger("sluicegate.epoch")
@@ -21,6 +21,9 @@ _RETRY_PAUSE_S = 1.0
 
 _STOPPING_S = 60.0
 """How long an executor may take to stop. Until then the failures that it causes do not count."""
+
+_TOLERATED_BACK_S = 10.0
+"""By how much the clock may be set back: the start of another driver takes about as long."""
 
 
 @contextmanager
@@ -108,3 +111,29 @@ class Pace:
                     time.sleep(_POLL_S)
                     if not may_retry():
                         raise
+
+
+class TriggerClock:
+    """The wall clock, by which Spark waits for the next trigger: set back by an hour, it waits an hour."""
+
+    def __init__(self, settings: EpochSettings) -> None:
+        self._waits = settings.interval != AVAILABLE_NOW
+        self._ahead_s = _ahead_s()
+
+    def failure(self) -> ClockSetBack | None:
+        """Return an error if the clock was set back, since the last call, by too much to wait."""
+        before_s, self._ahead_s = self._ahead_s, _ahead_s()
+        back_s = before_s - self._ahead_s
+        if not self._waits or back_s <= _TOLERATED_BACK_S:
+            return None
+        return ClockSetBack(
+            f"the clock was set back by {back_s:.0f} s, and Spark would start no epoch for as long",
+            data="nothing is lost or repeated: the driver ends between two epochs",
+            do="restart the driver, unless its supervisor does; let the machine adjust its clock in "
+            "small steps",
+        )
+
+
+def _ahead_s() -> float:
+    """Return how far the wall clock is ahead of the clock that nobody sets, in seconds."""
+    return time.time() - time.monotonic()

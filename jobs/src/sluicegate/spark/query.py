@@ -24,7 +24,7 @@ from sluicegate.spark.checkpoint_files import checkpoint_files
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.errors import refused_query, translate_failure
 from sluicegate.spark.interrupt import first_interrupt
-from sluicegate.spark.pacing import Pace, deadline
+from sluicegate.spark.pacing import Pace, TriggerClock, deadline
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query_execution import committed_sources
 from sluicegate.spark.s3a import spark_url
@@ -130,7 +130,7 @@ class EpochsQuery(Run):
             context.checkpoint, context.store, context.job.lineage
         )
         self._epoch_lock = threading.Lock()
-        self._pace = Pace(settings)
+        self._pace, self._clock = Pace(settings), TriggerClock(settings)
         self._stopping = self._canceled = False
         self._last_epoch: int | None = None
         self._first_epoch_s: float | None = None
@@ -333,8 +333,7 @@ class EpochsQuery(Run):
             return True
 
     def _should_stop(self) -> bool:
-        failure = self._failure() or self._runner.background.failure()
-        # kept, because a retry of the next epoch may apply the failed one in the meantime
+        failure = self._failure() or self._runner.background.failure() or self._clock.failure()
         self._error = self._error or failure
         requested = self._stop_handler.requested()
         if requested:

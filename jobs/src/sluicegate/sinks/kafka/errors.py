@@ -141,11 +141,20 @@ def apply_error(raised: KafkaException | Undelivered, where: str, doing: str) ->
     reason = str(raised) if isinstance(raised, Undelivered) else describe(error)
     what = f"{where}: {doing} failed: {reason}"
     if error.name() in _REJECTED or is_denial(error.name()):
+        do = (
+            "change the topic or the user's rights so that the topic accepts these rows (limit, policy, "
+            "existence)"
+        )
+        if error.name() == "INVALID_TIMESTAMP":
+            do = (
+                "set the clocks of driver, executors and brokers right: the rows have the time of writing, "
+                "which may be ahead of the broker's clock by message.timestamp.after.max.ms (an hour), "
+                "and behind it by message.timestamp.before.max.ms of the topic"
+            )
         return SinkRejected(
             what,
             data="the transaction was aborted: none of its rows is visible; the epoch stays decided",
-            do="change the topic or the user's rights so that the topic accepts these rows (limit, "
-            "policy, existence)",
+            do=do,
         )
     return SinkUnavailable(
         what,
