@@ -24,11 +24,11 @@ from infra.workspace import work_folder
 from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.spark.session import JARS_VARIABLE
 from tests.robustness.failpoints import network
-from tests.robustness.failpoints.fault_plan import cell_named
 from tests.robustness.failpoints.s3_proxy import proxied
 from tests.robustness.history.recorder import read_history
 from tests.robustness.report.run_report import as_markdown, summarize
 from tests.robustness.report.sum_of_runs import (
+    chosen_cells,
     published_reports,
     read_report,
     sum_as_markdown,
@@ -153,7 +153,8 @@ def read_arguments() -> argparse.Namespace:
         action="append",
         default=[],
         metavar="PLACE:ACTOR",
-        help="draw single faults of these cells, such as 'before-commit:topic:driver killed'",
+        help="draw single faults of these cells, such as 'before-commit:topic:driver killed', or of "
+        "those that no published run has struck: 'unstruck'",
     )
     parser.add_argument(
         "--sum", nargs="+", type=Path, metavar="FOLDER", help="sum up the reports of runs"
@@ -168,8 +169,7 @@ def read_arguments() -> argparse.Namespace:
     if given.network and (reason := network.missing()):
         parser.error(f"--network: {reason}")
     try:
-        for name in given.only:
-            cell_named(name, matrix_of(given))
+        chosen_cells(given.only, matrix_of(given))
     except ValueError as error:
         parser.error(str(error))
     return given

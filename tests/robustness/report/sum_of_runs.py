@@ -10,7 +10,7 @@ from textwrap import fill
 from typing import Any, Final
 
 from infra.workspace import CHECKOUT
-from tests.robustness.failpoints.fault_plan import Cell, Matrix, cells_of, place_name
+from tests.robustness.failpoints.fault_plan import Cell, Matrix, cell_named, cells_of, place_name
 from tests.robustness.report.run_report import Cells, RunReport, Times, cells_table, times_table
 from tests.robustness.scenarios.run_options import KINDS
 
@@ -41,6 +41,29 @@ RESULTS: Final = CHECKOUT / "tests" / "robustness" / "results"
 def published_reports() -> list[RunReport]:
     """Return the reports of the published runs."""
     return [read_report(folder) for folder in sorted(RESULTS.iterdir())]
+
+
+UNSTRUCK: Final = "unstruck"
+
+
+def chosen_cells(names: Sequence[str], matrix: Matrix) -> list[Cell]:
+    """Return cells by their names 'place:actor'; UNSTRUCK stands for those that no published run has struck.
+
+    Raises:
+        ValueError: there is no such cell, or none of these.
+    """
+    cells: list[Cell] = []
+    for name in names:
+        cells += _unstruck(matrix) if name == UNSTRUCK else [cell_named(name, matrix)]
+    return cells
+
+
+def _unstruck(matrix: Matrix) -> list[Cell]:
+    struck = _sum_of_cells(published_reports())
+    cells = [c for c in cells_of(matrix) if place_name(*c[0]) not in struck.get(c[1], {})]
+    if not cells:
+        raise ValueError(f"published runs have struck every cell of {matrix}")
+    return cells
 
 
 def sum_as_page(reports: Sequence[RunReport]) -> str:

@@ -12,8 +12,10 @@ import pytest
 
 from infra.workspace import CHECKOUT
 from tests.robustness.__main__ import read_arguments, run_options
+from tests.robustness.failpoints.fault_plan import Matrix, cell_named, cells_of
 from tests.robustness.report.run_report import ELSEWHERE, RunReport
 from tests.robustness.report.sum_of_runs import (
+    chosen_cells,
     command_of,
     published_reports,
     read_report,
@@ -137,6 +139,16 @@ def test_the_command_of_a_run_repeats_its_options(
     assert (make, target) == ("make", "robustness")
     options = dataclasses.asdict(run_options(read_arguments()))
     assert {**options, "only": list(options["only"])} == run
+
+
+def test_cells_that_no_published_run_has_struck_can_be_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = report(5, KILLED, "before-stage", 10.0)
+    monkeypatch.setattr("tests.robustness.report.sum_of_runs.published_reports", lambda: [run])
+    struck = cell_named(f"before-stage:{KILLED}", Matrix.ANY_RUN)
+    chosen = chosen_cells(["unstruck"], Matrix.ANY_RUN)
+    assert sorted([struck, *chosen]) == sorted(cells_of(Matrix.ANY_RUN))
 
 
 def test_an_old_report_without_some_options_has_a_command() -> None:

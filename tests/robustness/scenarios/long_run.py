@@ -21,13 +21,13 @@ from tests.robustness.failpoints.fault_plan import (
     Actor,
     PlannedFault,
     Strike,
-    cell_named,
     draw_plan,
 )
 from tests.robustness.failpoints.network import Network, as_driver
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
 from tests.robustness.failpoints.strikes import Strikes, Violated
 from tests.robustness.history.recorder import Recorder
+from tests.robustness.report.sum_of_runs import chosen_cells
 from tests.robustness.scenarios.judgment import Stuck, judge, read_rest
 from tests.robustness.scenarios.run_options import (
     ENDLESS_RESTARTS,
@@ -176,7 +176,7 @@ class LongRun:
     def _inject_all(self) -> None:
         options = self._options
         matrix = matrix_of(options)
-        only = [cell_named(name, matrix) for name in options.only]
+        only = chosen_cells(options.only, matrix)
         try:
             self._await_rows(time.monotonic())
             for fault in draw_plan(options.seed, options.faults, matrix, only=only):

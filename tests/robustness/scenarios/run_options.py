@@ -68,7 +68,7 @@ class RunOptions:
         brokers: run three brokers, of which one fails.
         supervisor: let `sluicegate run` start and restart the drivers; it fails, or they do.
         standby: keep a standby, which takes over unless its settings are others.
-        only: cells 'place:actor', of which alone faults are drawn; empty for the whole matrix.
+        only: cells, of which alone faults are drawn, as `chosen_cells` takes them; empty for all.
     """
 
     seed: int
