@@ -1,7 +1,7 @@
 """CPU time and memory of all processes of a contender.
 
-Other load on the machine slows a run down but hardly changes its CPU time, so this figure distinguishes
-contenders where wall-clock time cannot. The brokers' and MySQL's are not included. Linux only.
+Other load on the machine slows a run down but hardly changes its CPU time, so that distinguishes contenders
+where wall-clock time cannot. Brokers and MySQL are not included. Linux only.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _PROC = Path("/proc")
 EVERY_S = 0.2
 """Between two samples of the CPU time."""
 
-_MEMORY_EVERY = 5
-"""Samples of the CPU time for one of the memory, which costs the processes more."""
+_MEMORY_EVERY = 25
+"""Samples of the CPU time for one of the memory, for which the kernel walks all pages of a process."""
 
 
 @dataclass

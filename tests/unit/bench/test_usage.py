@@ -38,9 +38,8 @@ def test_memory_that_two_processes_share_counts_once() -> None:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
-        process.stdout.readline()
-        with sampling(process.pid):
-            process.stdout.readline()  # both have begun, and neither ends before it has input
+        for _ in range(2):  # neither ends before it has input
+            process.stdout.readline()
         with sampling(process.pid) as used, pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
         process.stdin.write(b"\n\n")
