@@ -44,11 +44,11 @@ class OneChunk(BatchPlan):
 def runner(
     store: LocalObjectStore,
     *,
-    overlap: bool = False,
     source_offsets: SourceOffsets | None = None,
     sources: Sequence[KafkaSource] = (),
     target: str = "",
     retry: Retry = once,
+    **job: Any,  # noqa: ANN401 - of `Job`
 ) -> EpochRunner:
     """Return the runner of a job with one sink, whose store has the name of the test's folder.
 
@@ -59,7 +59,7 @@ def runner(
     sink = MemorySink(target or lineage, id=f"memory.{lineage}")
     bound = sink.bind(ROWS.schema, lineage=lineage, apply_timeout_s=5.0)
     context = QueryContext(
-        job=Job("j", lineage, {bound.id: bound.binding}, overlap=overlap, backoff_s=0.001),
+        job=Job("j", lineage, {bound.id: bound.binding}, backoff_s=0.001, **job),
         outputs=cast("Any", None),
         sinks={bound.id: bound},
         dead_letters="letters",

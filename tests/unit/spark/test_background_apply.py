@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from sluicegate import failpoints
-from sluicegate.errors import StageFailed, Stuck
-from sluicegate.protocol.coordinator import apply as apply_epoch
-from sluicegate.protocol.effects import ApplySteps
+from sluicegate.errors import SinkUnavailable, StageFailed, Stuck
 from sluicegate.protocol.job import Job
-from sluicegate.protocol.record import DecidedEpoch
-from sluicegate.settings.epoch import EpochSettings
-from sluicegate.spark import apply, epoch_runner, pacing
-from sluicegate.spark.apply import BackgroundApply
+from sluicegate.settings.epoch import AT_MOST_ONCE, EXACTLY_ONCE, EpochSettings
+from sluicegate.sinks.contract import PartDecision, Receipt
+from sluicegate.sinks.memory import MemoryPartWriter, committed
+from sluicegate.spark import apply, pacing
+from sluicegate.spark.apply import BackgroundApply, close_writers
 from sluicegate.spark.pacing import Pace
 from sluicegate.storage.object_store import LocalObjectStore
-from tests.unit.spark.memory_epochs import run, runner
+from tests.unit.spark.memory_epochs import ROWS, run, runner
 
 
 @pytest.fixture
@@ -67,29 +67,45 @@ def test_an_error_that_is_none_of_ours_ends_the_query_as_one_of_spark_does(
         background.wait()
 
 
-def test_an_apply_in_the_background_is_retried_as_often_as_is_tolerated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("delivery", "failures"), [(EXACTLY_ONCE, Job.apply_tries), (AT_MOST_ONCE, 1)]
+)
+def test_a_tolerated_failure_in_the_background_repeats_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, failures: int
 ) -> None:
-    """It is not the next epoch that is retried, which runs meanwhile."""
-    failures = [Stuck("the sink is down"), Stuck("the sink is down")]
-
-    def failing(job: Job, decided: DecidedEpoch) -> ApplySteps[None]:
-        if failures:
-            raise failures.pop()
-        return apply_epoch(job, decided)
-
-    monkeypatch.setattr(epoch_runner, "apply", failing)
-    monkeypatch.setattr(pacing, "_RETRY_PAUSE_S", 0.0)
-    pace = Pace(EpochSettings(tolerated_failures=2))
-    store = LocalObjectStore(tmp_path)
-    store.create("offsets/0", b"v1\n{}\n{}")
-    running = runner(
-        store, overlap=True, retry=lambda epoch, work: pace.run(epoch, work, lambda: True)
+    """The sink commits, and the driver does not learn of it: all its tries fail."""
+    pace, left, write = (
+        Pace(EpochSettings(tolerated_failures=1)),
+        [failures],
+        MemoryPartWriter.apply,
     )
-    running.run(cast("Any", None), 0)
-    assert running.background.wait() == 0
-    assert not failures
+
+    def without_reply(
+        writer: MemoryPartWriter, decision: PartDecision, rows: Iterable[pa.RecordBatch]
+    ) -> Receipt:
+        receipt = write(writer, decision, rows)
+        if left[0]:
+            left[0] -= 1
+            raise SinkUnavailable("the reply was lost")
+        return receipt
+
+    monkeypatch.setattr(MemoryPartWriter, "apply", without_reply)
+    monkeypatch.setattr(pacing, "_RETRY_PAUSE_S", 0.0)
+    store = LocalObjectStore(tmp_path)
+    running = runner(
+        store,
+        overlap=True,
+        delivery=delivery,
+        retry=lambda epoch, attempt: pace.run(epoch, attempt, lambda: True),
+    )
+    for epoch in range(2):
+        store.create(f"offsets/{epoch}", b"v1\n{}\n{}")
+        running.run(cast("Any", None), epoch)
+    assert running.background.wait() == 1
+    assert left == [0]
+    assert len(committed(tmp_path.name)) == 2 * ROWS.num_rows
     running.background.close()
+    close_writers(tmp_path.name)
 
 
 def test_an_error_of_a_sink_in_a_recovery_says_what_it_means_for_the_data(tmp_path: Path) -> None:
@@ -141,7 +157,7 @@ def test_a_failure_is_reported_before_and_after_somebody_waits_for_it(
     assert isinstance(background.failure(), Stuck)
     with pytest.raises(Stuck):
         background.wait()
-    assert isinstance(background.failure(), Stuck), "the query stops, whoever learns of it first"
+    assert isinstance(background.failure(), Stuck), "the query stops, although somebody has waited"
 
 
 def test_a_query_that_ends_closes_only_its_own_writers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,6 +205,49 @@ def test_a_stop_does_not_wait_for_the_retries_of_a_failed_epoch() -> None:
     assert len(tries) == 1
 
 
+def test_a_stop_ends_the_retries_of_an_apply_in_the_background() -> None:
+    seen, tries = Query(), [0]
+    seen.query._pace = Pace(EpochSettings(tolerated_failures=99))
+
+    def attempt() -> None:
+        tries[0] += 1
+        raise Stuck("the sink is down")
+
+    def work() -> int:
+        seen.query._retry(3, attempt)
+        return 3
+
+    seen.background.start(work)
+    while not tries[0]:
+        time.sleep(0.001)
+    seen.query.stop()
+    with pytest.raises(Stuck):
+        seen.background.wait()
+    assert tries == [1]
+
+
+def test_a_stage_ends_when_the_apply_before_it_fails_during_a_stop() -> None:
+    """What holds the apply up may hold up the stage too, for as long as the timeouts of its source."""
+    seen, staging = Query(), threading.Event()
+
+    def work() -> int:
+        while not seen.query._stopping:
+            time.sleep(0.001)
+        raise Stuck("the sink is down")
+
+    def stage() -> None:
+        with seen.query._epoch_lock:
+            staging.set()
+            while "cancel" not in seen.done:
+                time.sleep(0.001)
+
+    seen.background.start(work)
+    threading.Thread(target=stage, daemon=True).start()
+    assert staging.wait(5)
+    seen.query.stop()
+    assert seen.done.count("cancel") == 1
+
+
 def test_rule_18_the_time_limit_of_an_epoch_covers_its_retries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

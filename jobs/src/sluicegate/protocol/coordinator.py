@@ -272,6 +272,13 @@ def apply(job: Job, decided: DecidedEpoch) -> ApplySteps[None]:
     yield effects.HitFailpoint("before-done", record.epoch)
 
 
+def retry_apply(job: Job, record: EpochRecord) -> ApplySteps[DecidedEpoch]:
+    """Apply a decided epoch after this process has failed to, as the next driver would."""
+    decided = yield from verified(job, record)
+    yield from apply(job, decided)
+    return decided
+
+
 def _apply_sink(
     job: Job, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
 ) -> ApplySteps[None]:

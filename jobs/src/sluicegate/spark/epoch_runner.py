@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.deployment.progress import VerdictReport
 from sluicegate.errors import EpochUnfinished, SluicegateError
-from sluicegate.protocol.coordinator import apply, run_epoch
+from sluicegate.protocol.coordinator import apply, retry_apply, run_epoch
 from sluicegate.protocol.effects import run_effects
 from sluicegate.protocol.ports import ApplyPorts, LogPorts
 from sluicegate.protocol.record import DEAD_LETTERS, ROWS_IN, DecidedEpoch
@@ -42,11 +42,11 @@ from sluicegate.storage.verdict import EPOCHS, STAGE, verdict
 log = logging.getLogger("sluicegate.epoch")
 
 Retry = Callable[[int, Callable[[], None]], None]
-"""Calls an attempt at an epoch, whose number is the first argument, until it succeeds or fails for good."""
+"""Calls an attempt at an epoch, by its number, and again after each failure that is tolerated."""
 
 
 def once(_epoch: int, attempt: Callable[[], None]) -> None:
-    """Call the attempt: a failure is final."""
+    """Tolerate no failure."""
     attempt()
 
 
@@ -58,7 +58,7 @@ class EpochRunner:
             the process (rule 18). 0: no limit. The limit of an epoch covers its retries, and so is the
             caller's.
         make_plan: returns the plan of an epoch; default: that of the running micro-batch.
-        retry: of an apply in the background. Attempts of `run` are repeated by the caller.
+        retry: repeats an apply in the background. The caller of `run` repeats that itself.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class EpochRunner:
                 self._failed_stages[epoch] += any(s.name == STAGE for s in timings.timed)
                 raise
         if not job.applies_in_background(decided.record):
-            self._after_apply(decided, timings, span)
+            self._after_apply(decided, timings, span, self._thrown_away(decided))
         self._rows_before = decided.record.counts.get(ROWS_IN)
         self._ended_ns = time.time_ns()
 
@@ -208,10 +208,20 @@ class EpochRunner:
     def _apply_in_background(
         self, decided: DecidedEpoch, ports: ApplyPorts, timings: EpochTimings, span: Span
     ) -> int:
-        epoch = decided.record.epoch
+        job, epoch = self._context.job, decided.record.epoch
+        applied: DecidedEpoch | None = None
+
+        def attempt() -> None:
+            nonlocal applied
+            if applied is None:
+                applied = decided
+                run_effects(apply(job, decided), ports)
+            else:
+                applied = run_effects(retry_apply(job, decided.record), ports)
+
         with deadline(epoch, self._timeout_s), self._context.tracing.within(span):
-            self._retry(epoch, lambda: run_effects(apply(self._context.job, decided), ports))
-        self._after_apply(decided, timings, span)
+            self._retry(epoch, attempt)
+        self._after_apply(applied or decided, timings, span, self._thrown_away(decided))
         return epoch
 
     def _start_apply(self, found: DecidedEpoch) -> None:
@@ -219,7 +229,14 @@ class EpochRunner:
         with self._epoch_span(found.record.epoch) as span:
             self._apply_ports(EpochTimings(), span).sinks.start_apply(found)
 
-    def _after_apply(self, decided: DecidedEpoch, timings: EpochTimings, span: Span) -> None:
+    def _thrown_away(self, decided: DecidedEpoch) -> int:
+        """Return how many stages of the epoch failed in this process and were not decided."""
+        # of a replay in the same driver, the last stage that failed was decided before it did
+        return max(0, self._failed_stages.pop(decided.record.epoch, 0) - decided.replayed)
+
+    def _after_apply(
+        self, decided: DecidedEpoch, timings: EpochTimings, span: Span, thrown_away: int
+    ) -> None:
         """End the epoch's span, report, count and log the epoch, which every sink has."""
         record = decided.record
         span.set_attributes({"attempt": record.attempt, "replayed": decided.replayed})
@@ -227,8 +244,6 @@ class EpochRunner:
         self._last_applied = decided
         metrics = self._context.metrics
         metrics.applied(decided, timings)
-        # of a replay in the same driver, the last stage that failed was decided before it did
-        thrown_away = max(0, self._failed_stages.pop(record.epoch, 0) - decided.replayed)
         report = EpochReport.of(
             decided,
             tuple(timings.timed),

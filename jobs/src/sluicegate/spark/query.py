@@ -130,7 +130,7 @@ class EpochsQuery(Run):
             context.checkpoint, context.store, context.job.lineage
         )
         self._epoch_lock = threading.Lock()
-        self._pace, self._clock = Pace(settings), TriggerClock(settings)
+        self._pace = Pace(settings)
         self._stopping = self._canceled = False
         self._last_epoch: int | None = None
         self._first_epoch_s: float | None = None
@@ -164,12 +164,13 @@ class EpochsQuery(Run):
             if isinstance(error, AnalysisException):
                 raise refused_query(error, output_mode) from error
             raise
-        self._started_s = time.monotonic()
+        self._started_s, self._clock = time.monotonic(), TriggerClock(settings)
         context.metrics.start_took(context.start_times.seconds)
         context.metrics.query_started()
 
     def _abandon_start(self) -> None:
         """Close what was opened for a query that does not start."""
+        self._stopping = True
         shutdown.unregister(self)
         for service in self._services:
             service.stop()
@@ -283,7 +284,11 @@ class EpochsQuery(Run):
 
     def _retry(self, epoch: int, attempt: Callable[[], None]) -> None:
         """Call the attempt, and again after each failure that is tolerated, unless the query stops."""
-        self._pace.run(epoch, attempt, lambda: not self._stopping)
+        self._pace.run(epoch, attempt, self._may_retry)
+
+    def _may_retry(self) -> bool:
+        """Return whether nothing stops the query, as an apply in the background that failed for good does."""
+        return not self._stopping and self._runner.background.failure() is None
 
     @contextmanager
     def _epoch_slot(self) -> Iterator[None]:
@@ -352,11 +357,20 @@ class EpochsQuery(Run):
         self._stopping = True
         for service in self._services:
             service.stop()
-        if self._runner.background.failure() is not None:
-            self._cancel_stage()
-        with self._epoch_lock:
+        self._await_epoch()
+        try:
             self._await_commit()
             self._query.stop()
+        finally:
+            self._epoch_lock.release()
+
+    def _await_epoch(self) -> None:
+        """Take the lock that the running epoch holds; if the apply before it fails, end its stage."""
+        if self._runner.background.failure() is not None:
+            self._cancel_stage()
+        while not self._epoch_lock.acquire(timeout=_POLL_S):
+            if not self._canceled and self._runner.background.failure() is not None:
+                self._cancel_stage()
 
     def _cancel_stage(self) -> None:
         """Cancel the tasks of the epoch after one whose apply failed: it cannot be decided.
