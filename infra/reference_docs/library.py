@@ -28,7 +28,7 @@ _EXIT_CODES: Final[Mapping[ExitCode, str]] = {
     ExitCode.CANNOT_START: "The job cannot start",
     ExitCode.SUPERSEDED: "Another driver, or another checkpoint",
     ExitCode.HISTORY_BROKEN: "The history is broken",
-    ExitCode.LATE: "An epoch is late or stuck",
+    ExitCode.LATE: "An epoch is late or stuck, or the clock was set back",
     ExitCode.FAILED: "Any other failure",
 }
 """Exit codes of a driver, in the order of the page."""

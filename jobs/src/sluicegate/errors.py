@@ -26,7 +26,7 @@ class ExitCode(enum.IntEnum):
     HISTORY_BROKEN = 66
     """Checkpoint, epoch log and sinks contradict each other. A restart cannot help."""
     LATE = 75
-    """An epoch exceeded its timeout or cannot be applied. A restart is the remedy."""
+    """An epoch is late or cannot be applied, or the clock was set back. A restart is the remedy."""
 
 
 FINAL_EXIT_CODES = frozenset({ExitCode.CANNOT_START, ExitCode.SUPERSEDED, ExitCode.HISTORY_BROKEN})

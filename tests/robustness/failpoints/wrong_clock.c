@@ -1,7 +1,7 @@
 /* Makes the wall clock of a process wrong by the seconds in a file, which may change while it runs.
 
-   Preloaded by wrong_clock.py. The monotonic clock is right, as after a step of NTP. Debian's faketime does the
-   same, but its version 0.9.10 fails each time.sleep of Python with EINVAL. */
+   Built and preloaded by scenarios/test_clock.py. The monotonic clock is right, as after a step of NTP. Debian's
+   faketime does the same, but with its version 0.9.10 each time.sleep of Python fails with EINVAL. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,6 +17,13 @@
 
 /* A wait until a later time than this is one by the wall clock: no machine has been up for so long. */
 #define LONGEST_UPTIME_S 1000000000L
+
+/* Before glibc 2.36, dlsym finds a version that does not fit the other functions of a condition. */
+#ifdef __x86_64__
+#define CONDITION_VERSION "GLIBC_2.3.2"
+#else
+#define CONDITION_VERSION "GLIBC_2.17"
+#endif
 
 static long offset_s(void) {
     char text[24] = "";
@@ -60,7 +67,7 @@ int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *
                            const struct timespec *restrict until) {
     static int (*next)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
     struct timespec found = right(until);
-    if (!next) next = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    if (!next) next = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", CONDITION_VERSION);
     return next(condition, mutex, &found);
 }
 

@@ -29,7 +29,9 @@ class Clock:
     file: Path
 
     def set(self, offset_s: int) -> None:
-        self.file.write_text(str(offset_s))
+        written = self.file.with_suffix(".new")
+        written.write_text(str(offset_s))
+        written.replace(self.file)
 
     @property
     def variables(self) -> dict[str, str]:

@@ -9,9 +9,11 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from sluicegate.errors import SinkRejected
 from sluicegate.protocol.markers import Marker
 from sluicegate.sinks.kafka import producer
 from sluicegate.sinks.kafka.connection import Connection, Deadline
+from sluicegate.sinks.kafka.errors import apply_error
 from sluicegate.sinks.kafka.marker_reader import MarkerReader
 from sluicegate.sinks.kafka.producer import TransactionalProducer, producer_settings
 from sluicegate.sinks.kafka.topic import transaction_timeout_ms
@@ -107,3 +109,10 @@ def test_a_marker_is_waited_for_less_long_after_a_broker_has_gone(
     stuck.send_marker(Mock(spec=MarkerReader), Marker(0, "attempt"), Deadline(60))
     assert timeouts == [limit_s]
     stuck.discard(abort=False)
+
+
+def test_a_record_whose_time_the_broker_rejects_says_to_check_the_clocks() -> None:
+    rejected = KafkaException(KafkaError(KafkaError.INVALID_TIMESTAMP))
+    error = apply_error(rejected, "topic t, part 0", "flushing")
+    assert isinstance(error, SinkRejected)
+    assert "check the clocks" in error.do

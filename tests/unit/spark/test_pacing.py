@@ -123,6 +123,7 @@ def test_a_failed_epoch_is_not_retried_once_the_query_stops(
         (-3600.0, "1 second", True),
         (-5.0, "1 second", False),
         (3600.0, "1 second", False),
+        (-3600.0, "0 seconds", False),
         (-3600.0, AVAILABLE_NOW, False),
     ],
 )

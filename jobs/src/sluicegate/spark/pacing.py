@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,9 @@ _RETRY_PAUSE_S = 1.0
 
 _STOPPING_S = 60.0
 """How long an executor may take to stop. Until then the failures that it causes do not count."""
+
+_NO_INTERVAL = re.compile(r"\s*0+\D")
+"""Without an interval Spark does not wait between two triggers."""
 
 _TOLERATED_BACK_S = 10.0
 """By how much the clock may be set back: the start of another driver takes about as long."""
@@ -117,7 +121,9 @@ class TriggerClock:
     """The wall clock, by which Spark waits for the next trigger: set back by an hour, it waits an hour."""
 
     def __init__(self, settings: EpochSettings) -> None:
-        self._waits = settings.interval != AVAILABLE_NOW
+        self._waits = settings.interval != AVAILABLE_NOW and not _NO_INTERVAL.match(
+            settings.interval
+        )
         self._ahead_s = _ahead_s()
 
     def failure(self) -> ClockSetBack | None:
@@ -129,11 +135,11 @@ class TriggerClock:
         return ClockSetBack(
             f"the clock was set back by {back_s:.0f} s, and Spark would start no epoch for as long",
             data="nothing is lost or repeated: the driver ends between two epochs",
-            do="restart the driver, unless its supervisor does; let the machine adjust its clock in "
-            "small steps",
+            do="restart the driver, unless its supervisor does; let the machine slew its clock instead "
+            "of setting it",
         )
 
 
 def _ahead_s() -> float:
-    """Return how far the wall clock is ahead of the clock that nobody sets, in seconds."""
+    """Return how far the wall clock is ahead of the monotonic clock, in seconds."""
     return time.time() - time.monotonic()

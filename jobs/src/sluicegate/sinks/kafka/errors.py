@@ -147,9 +147,9 @@ def apply_error(raised: KafkaException | Undelivered, where: str, doing: str) ->
         )
         if error.name() == "INVALID_TIMESTAMP":
             do = (
-                "set the clocks of driver, executors and brokers right: the rows have the time of writing, "
-                "which may be ahead of the broker's clock by message.timestamp.after.max.ms (an hour), "
-                "and behind it by message.timestamp.before.max.ms of the topic"
+                "check the clocks of driver, executors and brokers, then the topic's limits: a record's "
+                "time may be ahead of the broker's by message.timestamp.after.max.ms, an hour by default, "
+                "and behind it by message.timestamp.before.max.ms"
             )
         return SinkRejected(
             what,
