@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,8 +86,8 @@ def test_a_clock_that_is_set_while_the_job_runs_holds_nothing_up(
             feed(services.kafka.bootstrap, scenario.settings.source, lines[until - 400 : until])
         wait_until(scenario.all_read)
     finally:
-        driver.kill()
-    log = driver.text()
+        driver.signal_group(signal.SIGTERM)
+        log = driver.wait().log
     assert log.count("sluicegate.run: ClockSetBack: the clock was set back by 6600 s") == 1, log
     scenario.check_exact(late=range(LINES))
 
