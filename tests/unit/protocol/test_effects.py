@@ -33,6 +33,7 @@ from sluicegate.protocol.effects import (
     CreateRecord,
     HitFailpoint,
     IsMarkedApplied,
+    LatestEpoch,
     Now,
     Pause,
     ReadDiscarded,
@@ -46,7 +47,7 @@ from sluicegate.protocol.job import Job
 from sluicegate.protocol.markers import Marker
 from sluicegate.protocol.ports import Staged
 from sluicegate.protocol.record import DecidedEpoch, EpochRecord, EventTime
-from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE
+from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from tests.unit.protocol.script import JOB, KAFKA, MYSQL, Played, record
 
 SEEDED = {0: Marker(-1, "seeded.1")}
@@ -338,6 +339,23 @@ def test_at_most_once_one_error_names_all_sinks_that_may_have_lost_rows() -> Non
     for sink in ("kafka", "mysql"):
         assert f"epoch 3 did not reach sink {sink} and is not retried: down" in played.error.what
         assert f"sink {sink} may have lost 1 rows" in played.error.data
+
+
+@pytest.mark.parametrize("delivery", [EXACTLY_ONCE, AT_MOST_ONCE])
+def test_an_apply_that_this_process_repeats_is_a_replay(delivery: str) -> None:
+    """At-most-once writes nothing in it, and a driver that was paused meanwhile finds later decisions."""
+    job, decided = replace(JOB, delivery=delivery), record(delivery=delivery)
+    played = Played(
+        coordinator.retry_apply(job, decided),
+        {LatestEpoch: 3, ReadOffsets: "d3", ReadDiscarded: frozenset()},
+    )
+    assert played.error is None
+    assert played.result == DecidedEpoch(decided, replayed=True)
+    written = [effect.sink for effect in played.only(Apply)]
+    assert written == (["kafka", "mysql"] if delivery == EXACTLY_ONCE else [])
+    later = Played(coordinator.retry_apply(job, decided), {LatestEpoch: 4})
+    assert isinstance(later.error, Fenced)
+    assert not later.only(Apply)
 
 
 def test_a_replay_with_another_delivery_is_rejected() -> None:
