@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from sluicegate.protocol.markers import NO_MARKER, Marker
 from sluicegate.sinks.contract import PartDecision, Reach
 from sluicegate.sinks.mysql import MySQLSink
 from sluicegate.sinks.mysql.writer import BoundMySQL, MySQLPartWriter
+from tests.waiting import wait_until
 
 HITS = pa.schema([("ip", pa.string()), ("hits", pa.int64())])
 HITS_TABLE = "ip VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY, hits BIGINT NOT NULL"
@@ -38,15 +38,6 @@ def hook_at(failpoint: str, action: Callable[[], object]) -> Reach:
             action()
 
     return reach
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"the condition did not hold within {seconds:g} s")
-        time.sleep(0.02)
 
 
 def hits(**counts: int) -> pa.RecordBatch:
@@ -134,7 +125,7 @@ class MySQL:
         assert writer._connection is not None
         session = int(writer._connection.thread_id())  # type: ignore[no-untyped-call]
         self.execute(f"KILL {session}")
-        wait_until(lambda: session not in self.sessions())
+        wait_until(lambda: session not in self.sessions(), seconds=20)
 
     def sessions(self, like: str = "%") -> list[int]:
         """Return the sessions whose current statement matches; '%': all, including idle ones."""

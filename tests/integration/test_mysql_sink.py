@@ -28,7 +28,8 @@ from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.sinks.contract import Receipt
 from sluicegate.sinks.mysql import MySQLSink
 from sluicegate.sinks.mysql.connection import SQL_MODE, Address, connect, prepare
-from tests.integration.mysql_fixtures import HITS, HITS_TABLE, MySQL, hits, hook_at, wait_until
+from tests.integration.mysql_fixtures import HITS, HITS_TABLE, MySQL, hits, hook_at
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.mysql]
 
@@ -57,7 +58,7 @@ def test_rule_12_two_appliers_on_a_missing_marker_row_apply_once(
     bound = mysql.bind(table, **KEYLESS)
 
     def wait_for_other() -> None:
-        wait_until(lambda: bool(mysql.sessions("%sluicegate_markers%")))
+        wait_until(lambda: mysql.sessions("%sluicegate_markers%"), seconds=20)
 
     def apply() -> Verdict:
         decision = mysql.decision(0, hook_at("apply-begun", wait_for_other))

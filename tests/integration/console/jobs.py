@@ -6,8 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from sluicegate_jobs.word_count import job as word_count
 from sluicegate_jobs.word_count.job import WordCountSettings
 from tests.robustness.traffic.ip_count_harness import RunningDriver, command_of, environment
 from tests.robustness.traffic.ip_count_harness import start as start_driver
+from tests.waiting import wait_until
 
 SOON_S = 120.0
 """How long a job may take for what a test waits for, on a machine that is busy with other tests."""
@@ -106,7 +106,7 @@ class Stage:
             newest = self.newest(fault)
             return newest is not None and newest >= number
 
-        wait_until(decided, f"epoch {number} of {fault}")
+        wait_until(decided, f"epoch {number} of {fault}", seconds=SOON_S)
 
     def await_read(self, fault: str, records: int) -> None:
         """Wait until a job has decided an epoch up to which it has read so many records of Kafka."""
@@ -119,20 +119,12 @@ class Stage:
             topics = json.loads(stored.splitlines()[-1])
             return sum(sum(offsets.values()) for offsets in topics.values()) >= records
 
-        wait_until(read, f"record {records} of {fault}")
+        wait_until(read, f"record {records} of {fault}", seconds=SOON_S)
 
     def await_failure(self, fault: str) -> None:
         """Wait until the failure of a driver is recorded."""
         store = self.checkpoint(fault)
-        wait_until(lambda: any(store.entries("failures/")), f"a failure of {fault}")
-
-
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = SOON_S) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come within {seconds:g} s"
-        time.sleep(0.1)
+        wait_until(lambda: any(store.entries("failures/")), f"a failure of {fault}", seconds=SOON_S)
 
 
 @contextmanager

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from infra.local_services import Services
 from infra.toolchain.host import HostError, need, run
 from tests.robustness import failpoints
 from tests.robustness.traffic.ip_count_harness import LINES, access_lines, feed, new_scenario
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
@@ -81,19 +80,12 @@ def test_a_clock_that_is_set_while_the_job_runs_holds_nothing_up(
     driver = scenario.start(supervised=True, env=clock.variables)
     try:
         for until, offset_s in ((800, 50 * MINUTE_S), (LINES, -60 * MINUTE_S)):
-            wait_until(scenario.all_read)
+            wait_until(scenario.all_read, seconds=WAIT_S)
             clock.set(offset_s)
             feed(services.kafka.bootstrap, scenario.settings.source, lines[until - 400 : until])
-        wait_until(scenario.all_read)
+        wait_until(scenario.all_read, seconds=WAIT_S)
     finally:
         driver.signal_group(signal.SIGTERM)
         log = driver.wait().log
     assert log.count("sluicegate.run: ClockSetBack: the clock was set back by 6600 s") == 1, log
     scenario.check_exact(late=range(LINES))
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

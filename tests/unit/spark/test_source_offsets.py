@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from sluicegate.spark.source_offsets import CommitFailed, Partition, SourceOffse
 from sluicegate.storage.lineage import new_lineage_id
 from sluicegate.storage.object_store import LocalObjectStore
 from tests.unit.spark.memory_epochs import runner
+from tests.waiting import wait_until
 
 DEADLINE_S = 10.0
 
@@ -71,13 +72,6 @@ def failures(metrics: DriverMetrics, reason: str) -> float | None:
     return metrics.registry.get_sample_value(name, {"job": "clicks", "reason": reason})
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_only_the_newest_offsets_wait_for_slow_brokers() -> None:
     group = Group(silent=True)
     offsets, _ = offsets_of(group)
@@ -94,7 +88,7 @@ def test_only_changed_and_new_partitions_are_committed() -> None:
     group = Group()
     offsets, _ = offsets_of(group)
     offsets.applied([source(p0=5, p1=7)])
-    wait_until(lambda: group.commits)
+    wait_until(lambda: group.commits, seconds=DEADLINE_S)
     offsets.applied([source(p0=6, p1=7, p2=1)])
     offsets.close()
     assert group.commits == [{"1/t-0": 5, "1/t-1": 7}, {"1/t-0": 6, "1/t-2": 1}]
@@ -117,7 +111,7 @@ def test_the_last_offsets_are_committed_at_the_end_however_long_the_pause() -> N
     group = Group()
     offsets, _ = offsets_of(group, pause_s=3600.0)
     offsets.applied([source(p0=1)])
-    wait_until(lambda: group.commits)
+    wait_until(lambda: group.commits, seconds=DEADLINE_S)
     offsets.applied([source(p0=2)])
     offsets.close()
     assert group.commits == [{"1/t-0": 1}, {"1/t-0": 2}]
@@ -134,7 +128,7 @@ def test_the_end_does_not_wait_for_silent_brokers(caplog: pytest.LogCaptureFixtu
     assert failures(metrics, "NoAnswer") == 1
     assert "no answer within 0.1 s" in caplog.text
     group.answer.set()
-    wait_until(lambda: group.closed)
+    wait_until(lambda: group.closed, seconds=DEADLINE_S)
 
 
 def test_a_refusal_is_one_warning_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
@@ -143,7 +137,7 @@ def test_a_refusal_is_one_warning_for_each_reason(caplog: pytest.LogCaptureFixtu
     offsets, metrics = offsets_of(group)
     with caplog.at_level(logging.WARNING):
         offsets.applied([source(p0=1)])
-        wait_until(lambda: group.commits)
+        wait_until(lambda: group.commits, seconds=DEADLINE_S)
         offsets.close()
     first, second = caplog.messages
     assert "not committed to the group sluicegate.clicks" in first
@@ -160,7 +154,7 @@ def test_an_unexpected_error_neither_ends_the_thread_nor_the_other_sources(
     group = Group(ConnectionRefusedError("the JVM is dead"))
     offsets, metrics = offsets_of(group, retry_s=3600.0)
     offsets.applied([source(1, p0=1), source(2, p0=2)])
-    wait_until(lambda: group.commits)
+    wait_until(lambda: group.commits, seconds=DEADLINE_S)
     assert group.commits == [{"2/t-0": 2}]
     offsets.close()
     assert group.commits == [{"2/t-0": 2}, {"1/t-0": 1}]
@@ -173,7 +167,7 @@ def test_offsets_that_do_not_change_are_committed_again() -> None:
     group = Group()
     offsets, _ = offsets_of(group, repeat_s=0.01)
     offsets.applied([source(p0=1)])
-    wait_until(lambda: len(group.commits) > 2)
+    wait_until(lambda: len(group.commits) > 2, seconds=DEADLINE_S)
     offsets.close()
     assert group.commits[:2] == [{"1/t-0": 1}] * 2
 
