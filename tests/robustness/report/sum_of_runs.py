@@ -60,7 +60,7 @@ def chosen_cells(names: Sequence[str], matrix: Matrix) -> list[Cell]:
 
 def _unstruck(matrix: Matrix) -> list[Cell]:
     struck = _sum_of_cells(published_reports())
-    cells = [c for c in cells_of(matrix) if place_name(*c[0]) not in struck.get(c[1], {})]
+    cells = [cell for cell in cells_of(matrix) if not _struck(struck, cell)]
     if not cells:
         raise ValueError(f"published runs have struck every cell of {matrix}")
     return cells

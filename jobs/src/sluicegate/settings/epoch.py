@@ -145,6 +145,12 @@ class EpochSettings:
         "If empty: sluicegate.NAME with the job's name.",
     )
 
+    @property
+    def waits_for_triggers(self) -> bool:
+        """Whether Spark waits between two epochs: not with AVAILABLE_NOW, nor with an interval of 0."""
+        found = _INTERVAL.fullmatch(self.interval)
+        return found is not None and int(found[1]) > 0
+
     def __post_init__(self) -> None:
         """Reject invalid values."""
         SETTINGS.check_fields(self)

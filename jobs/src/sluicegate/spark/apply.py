@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -199,12 +199,7 @@ class BackgroundApply:
         """
         running, self._running = self._running, None
         if running is not None:
-            try:
-                with errors_of_sinks():
-                    self._last_epoch = running.result()
-            except SluicegateError as error:
-                self._failure = error
-                raise
+            self._last_epoch = self._result(running)
         return self._last_epoch
 
     def is_running(self) -> bool:
@@ -216,12 +211,18 @@ class BackgroundApply:
         """Return the error of the last apply that has failed, None if none has."""
         running = self._running
         if running is not None and running.done():
-            try:
-                with errors_of_sinks():
-                    running.result()
-            except SluicegateError as error:
-                self._failure = error
+            with suppress(SluicegateError):
+                self._result(running)
         return self._failure
+
+    def _result(self, running: Future[int]) -> int:
+        """Wait for an apply and return its epoch; its error is kept."""
+        try:
+            with errors_of_sinks():
+                return running.result()
+        except SluicegateError as error:
+            self._failure = error
+            raise
 
     def close(self) -> None:
         """Wait for the running apply and end the thread."""

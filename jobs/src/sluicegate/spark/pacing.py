@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,9 +21,6 @@ _RETRY_PAUSE_S = 1.0
 
 _STOPPING_S = 60.0
 """How long an executor may take to stop. Until then the failures that it causes do not count."""
-
-_NO_INTERVAL = re.compile(r"\s*0+\D")
-"""Without an interval Spark does not wait between two triggers."""
 
 _TOLERATED_BACK_S = 10.0
 """By how much the clock may be set back: the start of another driver takes about as long."""
@@ -121,9 +117,7 @@ class TriggerClock:
     """The wall clock, by which Spark waits for the next trigger: set back by an hour, it waits an hour."""
 
     def __init__(self, settings: EpochSettings) -> None:
-        self._waits = settings.interval != AVAILABLE_NOW and not _NO_INTERVAL.match(
-            settings.interval
-        )
+        self._waits = settings.waits_for_triggers
         self._ahead_s = _ahead_s()
 
     def failure(self) -> ClockSetBack | None:

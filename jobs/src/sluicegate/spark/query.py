@@ -366,11 +366,11 @@ class EpochsQuery(Run):
 
     def _await_epoch(self) -> None:
         """Take the lock that the running epoch holds; if the apply before it fails, end its stage."""
-        if self._runner.background.failure() is not None:
-            self._cancel_stage()
-        while not self._epoch_lock.acquire(timeout=_POLL_S):
+        while True:
             if not self._canceled and self._runner.background.failure() is not None:
                 self._cancel_stage()
+            if self._epoch_lock.acquire(timeout=_POLL_S):
+                return
 
     def _cancel_stage(self) -> None:
         """Cancel the tasks of the epoch after one whose apply failed: it cannot be decided.
