@@ -1,22 +1,20 @@
 """Epoch log and Spark's logs on a local disk."""
 
-import os
+import multiprocessing
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sluicegate import failpoints
 from sluicegate.errors import (
     EpochLogBroken,
     OffsetLogDiverged,
     Sealed,
     StoreUnavailable,
 )
-from sluicegate.failpoints import VARIABLE
 from sluicegate.protocol.record import EpochRecord, Seal
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, log_ports
 from sluicegate.storage.object_store import LocalObjectStore
@@ -145,24 +143,22 @@ def test_pruning_removes_a_record_after_what_belongs_to_it(
     ],
 )
 def test_rule_02_pruning_that_was_killed_is_completed_by_the_next(
-    store: LocalObjectStore, tmp_path: Path, point: str, left: list[str]
+    store: LocalObjectStore, point: str, left: list[str]
 ) -> None:
     log = StoredEpochLog(store, retained=1)
     for epoch in (4, 5):
         log.create(record(epoch))
         log.mark_applied(epoch)
     StagingArea(store).write(4, "a", "s/0-0-0-0", b"1")
-    program = (
-        "from pathlib import Path\n"
-        "from sluicegate.storage.epoch_log import StoredEpochLog\n"
-        "from sluicegate.storage.object_store import LocalObjectStore\n"
-        f"StoredEpochLog(LocalObjectStore(Path({str(tmp_path)!r})), retained=1).prune(5)\n"
-    )
-    environment = {VARIABLE: f"{point}=kill-self", "PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | environment, timeout=60, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL
+
+    def prune() -> None:
+        failpoints.arm(f"{point}@5=kill-self")
+        log.prune(5)
+
+    process = multiprocessing.get_context("fork").Process(target=prune)
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
     assert sorted(store.names("")) == left
     log.prune(5)
     assert sorted(store.names("")) == ["epochs/5", "epochs/5.applied"]

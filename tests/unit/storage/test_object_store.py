@@ -21,6 +21,7 @@ from sluicegate.storage.object_store import (
     LocalObjectStore,
     ObjectStore,
     absolute,
+    open_checkpoint,
     open_store,
 )
 from sluicegate.storage.s3_object_store import S3ObjectStore
@@ -277,14 +278,16 @@ def test_a_file_url_with_a_query_or_a_fragment_is_refused(tmp_path: Path, tail: 
         open_store(f"file://{tmp_path}{tail}")
 
 
-@pytest.mark.parametrize("url", ["", "file://data/checkpoint", "file://localhost/data"])
+@pytest.mark.parametrize(
+    "url", ["", "file://data/checkpoint", "file://localhost/data", "hdfs:/data"]
+)
 def test_an_address_that_names_no_folder_is_refused(url: str) -> None:
     """One without an address would be the working directory, and one with a host another folder."""
     with pytest.raises(SettingsInvalid, match="is empty, or has an unknown scheme, a host"):
         open_store(url)
 
 
-def test_requests_to_s3_are_retried_as_long_as_the_caller_says(
+def test_requests_to_s3_are_retried_as_long_as_the_caller_says_and_a_minute_for_a_checkpoint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[tuple[str, dict[str, Any]]] = []
@@ -292,9 +295,15 @@ def test_requests_to_s3_are_retried_as_long_as_the_caller_says(
         s3_object_store, "S3Store", lambda bucket, **others: opened.append((bucket, others))
     )
     open_store("s3://b/p/", retry_timeout_s=7)
-    [(bucket, others)] = opened
-    assert (bucket, others["prefix"]) == ("b", "p")
-    assert others["retry_config"]["retry_timeout"] == timedelta(seconds=7)
+    assert open_checkpoint("s3://b/p/").url == "s3://b/p/"
+    assert [(bucket, others["prefix"]) for bucket, others in opened] == [("b", "p")] * 2
+    retries = [others["retry_config"] for _, others in opened]
+    assert [one["retry_timeout"] for one in retries] == [timedelta(seconds=7), timedelta(minutes=1)]
+    assert retries[0]["backoff"] == {
+        "init_backoff": timedelta(seconds=0.1),
+        "max_backoff": timedelta(seconds=2),
+        "base": 2,
+    }
 
 
 def test_a_name_with_a_null_character_is_refused(tmp_path: Path) -> None:
