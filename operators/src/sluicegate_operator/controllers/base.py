@@ -25,7 +25,7 @@ from sluicegate_operator.controllers.resource import Resource
 from sluicegate_operator.kube.client import Api, ApiError
 from sluicegate_operator.kube.events import EventRecorder
 from sluicegate_operator.kube.resource import Key
-from sluicegate_operator.kube.work_queue import WorkQueue
+from sluicegate_operator.kube.work_queue import Priority, WorkQueue
 from sluicegate_operator.kube.writes import write_finalizers, write_status
 from sluicegate_operator.reconcile.actions import AddFinalizer, EmitEvent, RemoveFinalizer
 from sluicegate_operator.reconcile.context import Outcome, reject_spec
@@ -86,7 +86,7 @@ class Controller(ABC, Generic[ResourceT]):
     def enqueue_all(self) -> None:
         """Queue every resource, after this replica became the leader."""
         for key in self._cache:
-            self.queue.add(key, bulk=True)
+            self.queue.add(key, Priority.BULK)
 
     def cancel_tasks(self) -> None:
         """Cancel what runs in worker processes, after this replica stopped being the leader."""

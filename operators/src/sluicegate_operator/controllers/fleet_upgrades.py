@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sluicegate_operator.controllers.resource import JobResource, runnable_spec
 from sluicegate_operator.kube.resource import Key
+from sluicegate_operator.kube.work_queue import Priority
 from sluicegate_operator.reconcile.upgrade_queue import is_under_way, next_in_order, waiting_since
 
 
@@ -76,16 +77,26 @@ class FleetUpgrades:
             self.enqueue(key)
 
 
-def may_be_one_of_many(old: JobResource, new: JobResource) -> bool:
-    """Return whether a change is an edit as of a whole fleet, which must not delay other work.
+def priority_of_change(old: JobResource, new: JobResource) -> Priority:
+    """Return the priority of a job that has changed.
 
-    A new image or setting is. To suspend, restart or delete a job is not, nor is what the operator writes.
+    An edit as of a whole fleet, which must not delay other work, is a new image or setting. To suspend,
+    restart or delete a job is not.
     """
     if old.meta.generation == new.meta.generation or new.meta.deleted:
-        return False
+        return priority_of_step(new)
     before, after = old.valid_spec, new.valid_spec
-    return (
-        before is not None
-        and after is not None
-        and (before.suspend, before.restart_nonce) == (after.suspend, after.restart_nonce)
-    )
+    if before is None or after is None:
+        return Priority.NORMAL
+    same = (before.suspend, before.restart_nonce) == (after.suspend, after.restart_nonce)
+    return Priority.BULK if same else Priority.NORMAL
+
+
+def priority_of_step(job: JobResource | None) -> Priority:
+    """Return the priority of the next step of a job: a low one in an upgrade.
+
+    A fleet whose image changes always has as many upgrades under way as are allowed.
+    """
+    if job is None or job.meta.deleted or job.status.upgrade is None:
+        return Priority.NORMAL
+    return Priority.LOW

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 
 from sluicegate.errors import SettingsInvalid, SluicegateError
@@ -18,7 +19,11 @@ from sluicegate_operator.controllers.checkpoints import referenced_savepoints
 from sluicegate_operator.controllers.credentials import read_access
 from sluicegate_operator.controllers.decode import DriverPod
 from sluicegate_operator.controllers.driver_checks import DriverChecks
-from sluicegate_operator.controllers.fleet_upgrades import FleetUpgrades, may_be_one_of_many
+from sluicegate_operator.controllers.fleet_upgrades import (
+    FleetUpgrades,
+    priority_of_change,
+    priority_of_step,
+)
 from sluicegate_operator.controllers.observer import Observer
 from sluicegate_operator.controllers.refusal import NAME_TAKEN, refusal_of
 from sluicegate_operator.controllers.resource import (
@@ -35,8 +40,10 @@ from sluicegate_operator.controllers.savepoint import (
 from sluicegate_operator.kube.client import ApiError
 from sluicegate_operator.kube.events import MAX_LENGTH
 from sluicegate_operator.kube.resource import NETWORK_POLICIES, PODS, Json, Key
+from sluicegate_operator.kube.work_queue import Priority
 from sluicegate_operator.kube.writes import (
     create_or_get,
+    create_unless_exists,
     delete_object,
     delete_version,
     patch_object,
@@ -80,7 +87,9 @@ class JobController(Controller[JobResource]):
 
     def _register_listeners(self) -> None:
         self.observer = Observer(self.api, self.caches, self.checkpoints)
-        self.upgrades = FleetUpgrades(self.limits.upgrades, self.queue.add)
+        self.upgrades = FleetUpgrades(
+            self.limits.upgrades, partial(self.queue.add, priority=Priority.LOW)
+        )
         self.deletions = CheckpointDeletions(
             self._delete_checkpoint,
             self.observer.checkpoint_deleted,
@@ -102,7 +111,7 @@ class JobController(Controller[JobResource]):
         for key in self.caches.pods:
             pod = self.caches.pods.get(key)
             if pod is not None and pod.job[1]:
-                self.queue.add(pod.job, bulk=True)
+                self.queue.add(pod.job, Priority.BULK)
 
     def cancel_tasks(self) -> None:
         """Cancel all deletions of checkpoints."""
@@ -291,7 +300,7 @@ class JobController(Controller[JobResource]):
             ApiError: the request was refused, or a pod of that name belongs to another job.
         """
         if self.limits.job_network_policies:
-            await create_or_get(self.api, NETWORK_POLICIES, network_policy(job))
+            await create_unless_exists(self.api, NETWORK_POLICIES, network_policy(job))
         created = await create_or_get(self.api, PODS, pod)
         meta, owners = created["metadata"], created["metadata"].get("ownerReferences") or []
         if not any(one["uid"] == job.uid for one in owners):
@@ -344,12 +353,12 @@ class JobController(Controller[JobResource]):
         if old is None or new is None:
             self.queue.add(key)
         elif old.meta.version != new.meta.version:
-            self.queue.add(key, bulk=may_be_one_of_many(old, new))
+            self.queue.add(key, priority_of_change(old, new))
 
     def _pod_changed(self, _key: Key, old: DriverPod | None, new: DriverPod | None) -> None:
         pod = new or old
         if pod is not None and pod.job[1]:
-            self.queue.add(pod.job)
+            self.queue.add(pod.job, priority_of_step(self.caches.jobs.get(pod.job)))
 
     def _volume_changed(
         self, key: Key, old: VolumeResource | None, new: VolumeResource | None

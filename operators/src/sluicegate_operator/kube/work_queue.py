@@ -4,9 +4,9 @@ A key that is added several times is processed once. Only one worker at a time p
 is added while it is processed is processed again. A key whose processing fails is retried after a delay
 that doubles.
 
-Keys that are added in bulk, such as all jobs of a fleet whose image changes, let those that are added later
-go first, as in controller-runtime's priority queue. Unlike there no key starves: each has its place in time,
-one every `BULK_EVERY_S`, as in fair queueing.
+Keys of a lower priority, such as all jobs of a fleet whose image changes, let those that are added later go
+first, as in controller-runtime's priority queue. Unlike there no key starves: each has its place in time, as
+in fair queueing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import count
 from typing import Generic, NamedTuple, TypeVar
 
@@ -30,6 +31,20 @@ _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 30.0
 
 BULK_EVERY_S = 0.05
 """How much earlier than the next one a key that was added in bulk goes before keys that are added later."""
+
+LOW_S = 1.0
+"""Keys that are added within this time go before a key of low priority."""
+
+
+class Priority(IntEnum):
+    """Which keys that are added later go before a key; the smallest counts if it is added several times."""
+
+    NORMAL = 0
+    """None."""
+    LOW = 1
+    """Those that are added within `LOW_S`."""
+    BULK = 2
+    """Those that are added before its place, which is `BULK_EVERY_S` after that of the last such key."""
 
 
 class _Ready(NamedTuple, Generic[K]):
@@ -64,8 +79,8 @@ class WorkQueue(Generic[K]):
     """The place of the last ready key that was added in bulk."""
     _busy: dict[K, float] = field(default_factory=dict)
     """Since when each busy key is processed."""
-    _again: dict[K, bool] = field(default_factory=dict)
-    """Keys that were added while they were processed, and whether only in bulk."""
+    _again: dict[K, Priority] = field(default_factory=dict)
+    """Keys that were added while they were processed."""
     _delayed: dict[K, asyncio.TimerHandle] = field(default_factory=dict)
     _failures: dict[K, int] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
@@ -91,26 +106,30 @@ class WorkQueue(Generic[K]):
         """The longest time, in seconds, for which a key has been processed."""
         return time.monotonic() - min([*self._busy.values()]) if self._busy else 0.0
 
-    def add(self, key: K, *, bulk: bool = False) -> None:
-        """Process a key as soon as possible.
-
-        Args:
-            key: what to process.
-            bulk: keys that are added later may go first, until the place of this one is reached.
-        """
+    def add(self, key: K, priority: Priority = Priority.NORMAL) -> None:
+        """Process a key as soon as its priority allows."""
         if self._stopped:
             return
         if key in self._busy:
-            self._again[key] = bulk and self._again.get(key, True)
+            self._again[key] = min(priority, self._again.get(key, priority))
             return
         now, known = time.monotonic(), self._waiting.get(key)
-        place_s = max(now, self._bulk_s) + BULK_EVERY_S if bulk else now
+        place_s = self._place_s(now, priority)
         if known is None or place_s < known.place_s:
-            if bulk:
+            if priority is Priority.BULK:
                 self._bulk_s = place_s
             since_s = now if known is None else known.since_s
             self._waiting[key] = _Ready(place_s, next(self._numbers), key, since_s)
             self._ready.put_nowait(self._waiting[key])
+
+    def _place_s(self, now: float, priority: Priority) -> float:
+        match priority:
+            case Priority.NORMAL:
+                return now
+            case Priority.LOW:
+                return now + LOW_S
+            case Priority.BULK:
+                return max(now, self._bulk_s) + BULK_EVERY_S
 
     def add_after(self, key: K, seconds: float) -> None:
         """Process a key after a delay; of several delays the earliest counts."""
@@ -175,7 +194,7 @@ class WorkQueue(Generic[K]):
             finally:
                 del self._busy[key]
                 if key in self._again:
-                    self.add(key, bulk=self._again.pop(key))
+                    self.add(key, self._again.pop(key))
             # Work that finds nothing to do waits for nothing: without this, the keys of a fleet would be
             # processed in one go, and the Lease would expire meanwhile.
             await asyncio.sleep(0)

@@ -20,6 +20,15 @@ async def create_or_get(api: Api, resource_type: ResourceType, body: Json) -> Js
         return await api.request("GET", resource_type.path(namespace, name))
 
 
+async def create_unless_exists(api: Api, resource_type: ResourceType, body: Json) -> None:
+    """Create an object; an existing one of that name is left alone, whoever owns it."""
+    try:
+        await api.request("POST", resource_type.path(body["metadata"]["namespace"]), body)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
 async def write_status(api: Api, resource_type: ResourceType, meta: Meta, status: Json) -> Json:
     """Write a status.
 

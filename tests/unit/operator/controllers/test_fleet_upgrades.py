@@ -186,3 +186,31 @@ def test_what_a_person_does_to_one_job_goes_before_bulk_work(
     worked = asyncio.run(fleet.reconciled_after(change))
     assert worked[0] == ("new" if person == "creates" else NAMES[-1])
     assert set(NAMES) <= set(worked)
+
+
+@pytest.mark.parametrize("step", ["the driver's pod changes", "its status changes", "its turn"])
+def test_a_new_job_goes_before_the_steps_of_upgrades(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fleet always has as many upgrades under way as are allowed."""
+    monkeypatch.setattr(work_queue, "LOW_S", 60.0)  # a busy machine may need some of it
+
+    async def scenario() -> list[str]:
+        fleet = Fleet()
+        await fleet.reconcile_all()
+        assert fleet.upgrading() == NAMES[:LIMIT]
+
+        def change() -> None:
+            if step == "the driver's pod changes":
+                pod = pod_of(NAMES[0], fleet.api.version + 1000)
+                pod["status"]["phase"] = "Failed"
+                fleet.caches.pods.put(pod)
+            elif step == "its status changes":
+                fleet.store(NAMES[0])
+            else:
+                fleet.controller.upgrades.enqueue(("shop", NAMES[0]))
+            fleet.put(STREAMING_JOB, "new", spec(), alive())
+
+        return await fleet.reconciled_after(change)
+
+    assert asyncio.run(scenario())[:2] == ["new", NAMES[0]]

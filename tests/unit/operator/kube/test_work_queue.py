@@ -38,7 +38,7 @@ from types import SimpleNamespace
 import pytest
 
 from sluicegate_operator.kube import work_queue
-from sluicegate_operator.kube.work_queue import BULK_EVERY_S, WorkQueue
+from sluicegate_operator.kube.work_queue import BULK_EVERY_S, LOW_S, Priority, WorkQueue
 from tests.unit.operator.clocks import Clock, run_in_skipped_time
 
 Feed = Callable[[WorkQueue[str]], None]
@@ -67,6 +67,11 @@ async def fail(_key: str) -> None:
 async def take_a_second(_key: str) -> None:
     """Process a key for a second."""
     await asyncio.sleep(1)
+
+
+async def take_two_seconds(_key: str) -> None:
+    """Process a key for two seconds."""
+    await asyncio.sleep(2)
 
 
 def play(
@@ -121,7 +126,7 @@ def test_a_key_that_is_added_twice_is_processed_once(clock: Clock) -> None:
 def in_bulk_first(queue: WorkQueue[str]) -> None:
     """Add two keys in bulk, and then another one."""
     for key in "ab":
-        queue.add(key, bulk=True)
+        queue.add(key, Priority.BULK)
     queue.add("c")
 
 
@@ -154,7 +159,7 @@ def test_keys_added_in_bulk_do_not_starve(clock: Clock) -> None:
     async def scene(queue: WorkQueue[str]) -> None:
         queue.add("busy")
         for key in "abc":
-            queue.add(key, bulk=True)
+            queue.add(key, Priority.BULK)
         for number in range(4):  # faster than keys are processed
             await asyncio.sleep(0.8 * BULK_EVERY_S)
             queue.add(str(number))
@@ -164,15 +169,39 @@ def test_keys_added_in_bulk_do_not_starve(clock: Clock) -> None:
     assert started == "busy0a1b2c3"
 
 
+def test_keys_that_are_added_within_a_second_go_before_a_key_of_low_priority(clock: Clock) -> None:
+    async def scene(queue: WorkQueue[str]) -> None:
+        queue.add("busy")
+        queue.add("low", Priority.LOW)
+        await asyncio.sleep(0.9 * LOW_S)
+        queue.add("a")
+        await asyncio.sleep(0.2 * LOW_S)
+        queue.add("b")
+        await asyncio.sleep(100)
+
+    started = [key for key, _ in play(clock, scene, take_two_seconds, workers=1)]
+    assert started == ["busy", "a", "low", "b"]
+
+
+def test_a_key_of_low_priority_does_not_wait_for_all_that_were_added_in_bulk(clock: Clock) -> None:
+    def feed(queue: WorkQueue[str]) -> None:
+        for number in range(100):
+            queue.add(str(number), Priority.BULK)
+        queue.add("low", Priority.LOW)
+
+    started = [key for key, _ in process(clock, feed)]
+    assert started.index("low") <= LOW_S / BULK_EVERY_S
+
+
 def test_keys_added_in_bulk_to_an_empty_queue_do_not_wait_for_the_places_of_former_ones(
     clock: Clock,
 ) -> None:
     async def scene(queue: WorkQueue[str]) -> None:
         for number in range(50):
-            queue.add(f"former {number}", bulk=True)
+            queue.add(f"former {number}", Priority.BULK)
         await asyncio.sleep(1)
         queue.add("busy")
-        queue.add("a", bulk=True)
+        queue.add("a", Priority.BULK)
         await asyncio.sleep(2 * BULK_EVERY_S)
         queue.add("b")
         await asyncio.sleep(100)
@@ -205,10 +234,10 @@ def test_a_key_added_in_bulk_while_it_is_processed_waits_unless_it_is_also_added
         queue.add("a")
         await asyncio.sleep(0.5)
         queue.add("c")
-        queue.add("a", bulk=True)
+        queue.add("a", Priority.BULK)
         if also_otherwise:
             queue.add("a")
-            queue.add("a", bulk=True)
+            queue.add("a", Priority.BULK)
         await asyncio.sleep(0.5 + BULK_EVERY_S / 2)
         queue.add("b")
         await asyncio.sleep(10)
