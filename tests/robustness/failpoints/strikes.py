@@ -24,7 +24,7 @@ from tests.robustness.failpoints.fault_plan import (
     Strike,
 )
 from tests.robustness.failpoints.network import Network
-from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob, SupervisedDriver
+from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob, Process, SupervisedDriver
 
 EXIT_TIMEOUT_S = 120.0
 """A driver that has lost its JVM, its Python or its role must have exited by then, without help."""
@@ -54,8 +54,12 @@ class Strikes:
     ) -> None:
         self._services, self._job, self._network = services, job, network
 
-    def strike(self, strike: Strike) -> str:
+    def strike(self, strike: Strike, at_failpoint: Sequence[Process] = ()) -> str:
         """Let an actor fail; a driver that stands at a failpoint continues, or is replaced.
+
+        Args:
+            strike: what fails.
+            at_failpoint: the processes that stopped there by themselves.
 
         Returns:
             What became of the driver so far: an exit code, or that it still runs.
@@ -69,8 +73,8 @@ class Strikes:
             Actor.PYTHON: _kill_python,
             Actor.JVM: _kill_jvm,
             Actor.WORKERS: _kill_workers,
-            Actor.EXECUTOR: partial(_end_executor, signal.SIGKILL),
-            Actor.EXECUTOR_STOPPED: partial(_end_executor, signal.SIGTERM),
+            Actor.EXECUTOR: partial(_end_executor, signal.SIGKILL, at_failpoint),
+            Actor.EXECUTOR_STOPPED: partial(_end_executor, signal.SIGTERM, at_failpoint),
             Actor.SUPERVISED: _kill_supervised,
         }
         if strike.actor in outcomes:
@@ -254,14 +258,19 @@ def _kill_supervised(driver: Driver) -> None:
     driver.kill_driver()
 
 
-def _end_executor(number: signal.Signals, driver: Driver) -> None:
-    """End one executor by a signal; the driver must go on with another one."""
+def _end_executor(number: signal.Signals, at_failpoint: Sequence[Process], driver: Driver) -> None:
+    """End an executor by a signal: the one whose worker stands at the failpoint, if a worker does.
+
+    The driver must go on with another one.
+    """
     deadline = time.monotonic() + _EXECUTOR_TIMEOUT_S
     while not (executors := driver.executors()):
         if time.monotonic() > deadline:
             raise Violated("the driver has no executor")
         time.sleep(_TICK_S)
-    driver.signal(number, executors[:1])
+    parents = {process.parent for process in at_failpoint}
+    struck = [one for one in executors if one.pid in parents] or executors
+    driver.signal(number, struck[:1])
     driver.signal(signal.SIGCONT)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -36,10 +37,11 @@ from tests.robustness.scenarios.run_options import (
     OutOfTime,
     RunOptions,
     matrix_of,
+    stages_files,
 )
 from tests.robustness.scenarios.successors import Successors
 from tests.robustness.traffic.ip_count_harness import CLUSTER
-from tests.robustness.traffic.long_lived_job import ArmedFailpoints, LongLivedJob
+from tests.robustness.traffic.long_lived_job import ArmedFailpoints, LongLivedJob, Process
 from tests.robustness.traffic.packaged_job_harness import new_job_scenario
 from tests.robustness.traffic.steady_traffic import SteadyTraffic
 from tests.robustness.validate.readers import SinkReaders
@@ -104,8 +106,8 @@ class LongRun:
             apply_timeout_s=_APPLY_TIMEOUT_S,
             delivery=options.delivery,
             state_backend=options.state_backend,
-            # otherwise the rows are in the record of the epoch, and no part is uploaded
-            **({"checkpoint": f"{proxy.endpoint.url}/run", "inline_bytes": 0} if proxy else {}),
+            **({"checkpoint": f"{proxy.endpoint.url}/run"} if proxy else {}),
+            **({"inline_bytes": 0} if stages_files(options) else {}),
             **(ENDLESS_RESTARTS if options.supervisor else {}),
         )
         settings = self._scenario.settings
@@ -130,11 +132,13 @@ class LongRun:
         self._strikes: Strikes
         self._successors: Successors
         self._number = 0  # of the fault that is being injected
+        self._at_failpoint: Sequence[Process] = ()  # what stopped there last
 
     def run(self) -> None:
         """Run to the end; the outcome is in the history."""
         options = self._options
-        self._history.add("run", **dataclasses.asdict(options), commit=commit())
+        staged = stages_files(options)
+        self._history.add("run", **dataclasses.asdict(options), staged=staged, commit=commit())
         self._traffic.start()
         self._readers.start()
         store = self._proxy.endpoint.environment() if self._proxy else {}
@@ -260,7 +264,7 @@ class LongRun:
         ends = fault.strike.actor in ENDING_ACTORS
         if second is not None and not ends:
             self._armed.arm(second)
-        outcome = self._strikes.strike(fault.strike)
+        outcome = self._strikes.strike(fault.strike, self._at_failpoint)
         if second is not None and ends:
             self._armed.arm(second)
         time.sleep(_SETTLE_S if fault.strike.actor in DRIVER_ACTORS else 0)
@@ -268,7 +272,7 @@ class LongRun:
         if second is None:
             return outcome, None
         reached = self._await_stopped(second)
-        outcome += f", then {self._strikes.strike(second)}"
+        outcome += f", then {self._strikes.strike(second, self._at_failpoint)}"
         self._successors.replace_ended()
         return outcome, reached
 
@@ -330,7 +334,7 @@ class LongRun:
                 return False
             self._keep_running()
             time.sleep(_TICK_S)
-        self._job.driver.await_stopped(_STOPPED_S)
+        self._at_failpoint = self._job.driver.await_stopped(_STOPPED_S)
         # the process that was stopped may be a Python worker, and others still run
         self._job.driver.signal(signal.SIGSTOP)
         time.sleep(_SETTLE_S)

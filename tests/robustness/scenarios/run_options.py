@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import time
 from argparse import Namespace
@@ -99,6 +100,19 @@ def matrix_of(options: RunOptions | Namespace) -> Matrix:
     if options.supervisor:
         return Matrix.SUPERVISOR
     return Matrix.EXECUTORS if options.executors else Matrix.ANY_RUN
+
+
+def stages_files(options: RunOptions) -> bool:
+    """Return whether a run stages all rows as files, which tasks upload and apply.
+
+    Otherwise the few rows of an epoch are in its record, and the driver applies them: an executor or a
+    worker that fails meanwhile has no part in it. Half of the other seeds stage files, for the workers.
+    """
+    return (
+        options.store
+        or options.executors
+        or random.Random(f"files of {options.seed}").random() < 0.5
+    )
 
 
 class OutOfTime(Exception):

@@ -42,14 +42,17 @@ def test_a_driver_that_is_killed_does_not_stop_at_the_failpoint_of_its_successor
     parts = Mock()
     parts.strikes.strike.return_value = "still running"
     cast("Any", run).__dict__.update(
-        _armed=parts.armed, _strikes=parts.strikes, _successors=parts.successors
+        _armed=parts.armed,
+        _strikes=parts.strikes,
+        _successors=parts.successors,
+        _at_failpoint=[],
     )
     monkeypatch.setattr(run, "_await_stopped", Mock())
     monkeypatch.setattr("tests.robustness.scenarios.long_run._SETTLE_S", 0)
     first = Strike(ANY_MOMENT, "", actor, 1.0)
     second = Strike("after-decide", "", Actor.KAFKA_PAUSED, 1.0)
     run._strike(PlannedFault(1, 0.0, first, second, None))
-    assert parts.mock_calls[:2] == [call.strikes.strike(first), call.armed.arm(second)]
+    assert parts.mock_calls[:2] == [call.strikes.strike(first, []), call.armed.arm(second)]
 
 
 def test_no_input_comes_while_a_run_waits_for_a_request_that_only_an_idle_driver_sends() -> None:

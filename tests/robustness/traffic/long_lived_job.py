@@ -130,16 +130,18 @@ class Driver:
         """Return its JVM."""
         return [p for p in self.members() if p.name == "java" and p.parent == self.pid]
 
-    def await_stopped(self, timeout_s: float) -> None:
-        """Wait until a process has stopped itself at a failpoint.
+    def await_stopped(self, timeout_s: float) -> list[Process]:
+        """Wait until a process has stopped itself at a failpoint, with its group; return the group.
 
         It creates the file before: a SIGCONT in between would come too early, and it would stop for good.
+        None is returned if it has ended, as a worker does whose task was killed.
         """
         deadline = time.monotonic() + timeout_s
-        while not any(process.stopped for process in self.members()):
+        while not (stopped := [process for process in self.members() if process.stopped]):
             if time.monotonic() > deadline:
-                return  # it has ended, as a worker does whose task was killed
+                break
             time.sleep(_TICK_S)
+        return stopped
 
     def executors(self) -> list[Process]:
         """Return its executors, if they are processes of their own: the JVM has started them."""
