@@ -40,13 +40,18 @@ TARGETS: Final = (
         "simulation",
         tuple(f"{_SIMULATED}/{name}.py" for name in ("coordinator", "job", "recovery", "sealing")),
         ("tests/robustness/model/protocol/test_simulation.py",),
+        min_score=0.0,
     ),
 )
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the mutants of the named packages; return 1 if the list of equivalent mutants is wrong."""
+    """Run the mutants of the named packages.
+
+    Returns:
+        1 if a score is too low, or the list of equivalent mutants is wrong.
+    """
     options = _parser().parse_args(arguments)
     end_s = time.monotonic() + options.seconds
     right = True
@@ -95,13 +100,17 @@ def _run(target: Target, options: argparse.Namespace, end_s: float) -> bool:
             return False
     with EQUIVALENT.open("rb") as stored:
         listed = tomllib.load(stored).get(target.name, {})
-    return _print_report(target.name, [mutant.id for mutant in mutants], results, listed)
+    return report_on(target, [mutant.id for mutant in mutants], results, listed)
 
 
-def _print_report(
-    name: str, mutants: Sequence[str], results: dict[str, str], listed: dict[str, str]
+def report_on(
+    target: Target, mutants: Sequence[str], results: dict[str, str], listed: dict[str, str]
 ) -> bool:
-    """Print the mutants that no test noticed and the score; return whether the list is right."""
+    """Print the mutants that no test noticed and the score.
+
+    Returns:
+        Whether the list of equivalent mutants is right, and the score is high enough if all were run.
+    """
     missed = [m for m in mutants if results.get(m) in (SURVIVED, UNREACHED) and m not in listed]
     for mutant in missed:
         print(f"{results[mutant]} {mutant}")
@@ -110,8 +119,13 @@ def _print_report(
     counts = Counter(results.get(mutant, "not run") for mutant in mutants)
     noticed = counts[KILLED] + counts[TIMEOUT]
     score = noticed / max(1, noticed + len(missed))
-    print(f"{name}: score {score:.3f}, {dict(counts)}, {len(listed)} listed")
-    return not wrong
+    print(f"{target.name}: score {score:.3f}, {dict(counts)}, {len(listed)} listed")
+    low = score < target.min_score and not counts["not run"]
+    if low:
+        print(
+            f"{target.name}: the score is below {target.min_score}: rules without a test, see above"
+        )
+    return not (wrong or low)
 
 
 def problems_of(

@@ -48,11 +48,13 @@ class Target:
         name: for the command.
         sources: folders or files below the root.
         tests: arguments of pytest.
+        min_score: which part of the mutants they must notice.
     """
 
     name: str
     sources: tuple[str, ...]
     tests: tuple[str, ...]
+    min_score: float = 0.95
 
     def mutants(self) -> Iterator[Mutant]:
         """Yield the mutants of all sources."""

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.__main__ import main, problems_of
+from tests.mutation.__main__ import main, problems_of, report_on
 from tests.mutation.mutations import Mutant, mutants_of
-from tests.mutation.runner import KILLED, ROOT, SURVIVED
+from tests.mutation.runner import KILLED, ROOT, SURVIVED, Target
 
 Report = Callable[[Mutant, str], None]
 
@@ -77,6 +77,15 @@ def test_a_mutant_that_a_test_notices_is_not_equivalent(
     results: dict[str, str], problem: list[str]
 ) -> None:
     assert problems_of(["a"], results, {"a": "the reason"}) == problem
+
+
+def test_a_package_whose_tests_miss_more_than_a_twentieth_fails() -> None:
+    def passes(noticed: int) -> bool:
+        mutants = [str(number) for number in range(20)]
+        results = dict.fromkeys(mutants, SURVIVED) | dict.fromkeys(mutants[:noticed], KILLED)
+        return report_on(Target("storage", (), ()), mutants, results, {})
+
+    assert [passes(19), passes(18)] == [True, False]
 
 
 def test_a_listed_mutant_must_exist() -> None:
