@@ -15,6 +15,7 @@ import random
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -63,9 +64,7 @@ def _run(options: RunOptions) -> int:
     # so that `kill` leaves no driver running
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ.setdefault(JARS_VARIABLE, str(jars_folder("spark")))
-    kinds = [kind for kind in KINDS if getattr(options, kind)]
-    name = "-".join([options.job, options.delivery, *kinds, str(options.seed)])
-    folder = work_folder() / "robustness" / name
+    folder = folder_of(options)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print(f"SEED={options.seed} repeats these faults. Writing to {folder}", flush=True)  # noqa: T201
@@ -85,6 +84,13 @@ def _run(options: RunOptions) -> int:
     return 0 if report.passed else 1
 
 
+def folder_of(options: RunOptions) -> Path:
+    """Return where a run writes its report, its history and its logs."""
+    kinds = [kind for kind in KINDS if getattr(options, kind)]
+    name = "-".join([options.job, options.delivery, *kinds, str(options.seed)])
+    return work_folder() / "robustness" / name
+
+
 def _print_sum(folders: list[Path]) -> int:
     """Print the sum of some runs; return the exit code."""
     reports = [read_report(folder) for folder in dict.fromkeys(f.resolve() for f in folders)]
@@ -92,8 +98,8 @@ def _print_sum(folders: list[Path]) -> int:
     return 0 if all(report.passed for report in reports) else 1
 
 
-def read_arguments() -> argparse.Namespace:
-    """Return the arguments of the command line."""
+def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the arguments, by default those of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.robustness", description=__doc__)
     parser.add_argument("--seed", type=int, help="of the plan and the input (default: a new one)")
     parser.add_argument("--faults", type=int, default=1000, help="at most (default: %(default)s)")
@@ -149,6 +155,13 @@ def read_arguments() -> argparse.Namespace:
         help="keep a standby, which takes over unless its settings are others",
     )
     parser.add_argument(
+        "--part",
+        type=_part,
+        default="1/1",
+        metavar="1/4",
+        help="draw the first faults from this part of the cells (default: all of them)",
+    )
+    parser.add_argument(
         "--only",
         action="append",
         default=[],
@@ -162,7 +175,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--page", type=Path, metavar="FILE", help="write the page of the published runs"
     )
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     kinds = [kind for kind in KINDS if kind != "standby"]
     if sum(getattr(given, kind) for kind in kinds) > 1:
         parser.error(f"{', '.join(f'--{kind}' for kind in kinds)} are different runs")
@@ -173,6 +186,18 @@ def read_arguments() -> argparse.Namespace:
     except ValueError as error:
         parser.error(str(error))
     return given
+
+
+def _part(text: str) -> str:
+    """Return which part of how many, such as '1/4'.
+
+    Raises:
+        ValueError: it is none.
+    """
+    number, parts = map(int, text.split("/"))
+    if not 1 <= number <= parts:
+        raise ValueError(text)
+    return text
 
 
 def run_options(given: argparse.Namespace) -> RunOptions:

@@ -313,7 +313,12 @@ def cell_named(name: str, matrix: Matrix) -> Cell:
 
 
 def draw_plan(
-    seed: int, faults: int, matrix: Matrix = Matrix.ANY_RUN, *, only: Sequence[Cell] = ()
+    seed: int,
+    faults: int,
+    matrix: Matrix = Matrix.ANY_RUN,
+    *,
+    part: str = "1/1",
+    only: Sequence[Cell] = (),
 ) -> list[PlannedFault]:
     """Return the faults of a seed; more faults continue the same plan.
 
@@ -321,12 +326,14 @@ def draw_plan(
         seed: any number.
         faults: how many.
         matrix: of the first faults. Second ones are those of any run, or of one with a supervisor.
-        only: draw single faults of these cells alone, and no change; if empty, of the whole matrix.
+        part: which part of the matrix they are of, such as '1/4' for the first quarter.
+        only: draw single faults of these cells alone, and no change; if empty, of the part.
     """
     rng = random.Random(seed)
     # apart, so that the faults of older runs are repeated
     moves = random.Random(f"moves of {seed}")
-    cells = _dealt(rng, only or cells_of(matrix))
+    number, _, parts = part.partition("/")
+    cells = _dealt(rng, only or cells_of(matrix)[int(number) - 1 :: int(parts)])
     seconds = _SUPERVISED_SECOND_ACTORS if matrix is Matrix.SUPERVISOR else SECOND_ACTORS
     plan = [_draw(rng, moves, number, next(cells), seconds) for number in range(1, faults + 1)]
     return [replace(fault, second=None, change=None) for fault in plan] if only else plan

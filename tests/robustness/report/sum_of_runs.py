@@ -152,6 +152,8 @@ def command_of(run: Mapping[str, Any]) -> str:
         *(("--state-backend", "hdfs") if run.get("state_backend") == "hdfs" else ()),
         *(f"--{kind}" for kind in KINDS if run.get(kind)),
     ]
+    if run.get("part", "1/1") != "1/1":
+        options += ["--part", run["part"]]
     for cell in run["only"]:
         options += ["--only", cell]
     names = f"SEED={run['seed']} FAULTS={run['faults']} JOB={run['job']}"

@@ -124,13 +124,14 @@ def test_the_commit_of_a_run_is_in_its_row() -> None:
         {"minutes": 1440, "faults": 12, "rate": 0.5, "job": "ip_count"},
         {"store": True, "standby": True, "delivery": "at-least-once"},
         {"job": "ip_count", "state_backend": "hdfs"},
+        {"part": "2/4"},
         {"only": ["before-commit:topic:driver killed", "any moment:Kafka killed"]},
     ],
 )
 def test_the_command_of_a_run_repeats_its_options(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = {**report(5, KILLED, "before-stage", 10.0).run, **changes}
+    run = {"part": "1/1", **report(5, KILLED, "before-stage", 10.0).run, **changes}
     make, target, *variables = shlex.split(command_of(run))
     values = dict(variable.split("=", 1) for variable in variables)
     arguments = shlex.split(values.pop("ARGS"))

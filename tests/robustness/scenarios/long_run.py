@@ -183,7 +183,9 @@ class LongRun:
         only = chosen_cells(options.only, matrix)
         try:
             self._await_rows(time.monotonic())
-            for fault in draw_plan(options.seed, options.faults, matrix, only=only):
+            for fault in draw_plan(
+                options.seed, options.faults, matrix, part=options.part, only=only
+            ):
                 # a run without any fault would prove nothing
                 if fault.number > 1 and self._history.now_s() > options.minutes * 60:
                     break

@@ -69,6 +69,7 @@ class RunOptions:
         brokers: run three brokers, of which one fails.
         supervisor: let `sluicegate run` start and restart the drivers; it fails, or they do.
         standby: keep a standby, which takes over unless its settings are others.
+        part: of the matrix, such as '1/4': its first faults are of this quarter of the cells.
         only: cells, of which alone faults are drawn, as `chosen_cells` takes them; empty for all.
     """
 
@@ -86,6 +87,7 @@ class RunOptions:
     brokers: bool
     supervisor: bool
     standby: bool
+    part: str
     only: tuple[str, ...]
 
 
