@@ -73,6 +73,9 @@ class ObservedApi(Api):
         number = self._before(method, path)
         try:
             return await super().request(method, path, body, query=query, content_type=content_type)
+        except asyncio.CancelledError:
+            number = 0  # it is not answered, and `Killed` must not replace the cancellation
+            raise
         except ApiError as error:
             self._answers.append(error.status)
             raise

@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +34,15 @@ from tests.integration.operator.operator_thread import RunningOperator, spec_of
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize("kill_after_answer", [False, True], ids=["before", "after"])
-def test_an_operator_killed_at_any_write_is_replaced_without_a_second_driver(
-    api: Api,
-    namespace: str,
-    kubelet: Kubelet,
-    kubeconfig: Path,
-    ready_volume: str,
-    *,
-    kill_after_answer: bool,
+def test_an_operator_killed_before_any_write_is_replaced_without_a_second_driver(
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
 ) -> None:
     """From a job's creation to the replacement of a failed driver, the next operator continues."""
     for write in range(1, 12):
         name = f"clicks{write}"
         kubelet.plan(name, ends(1, "boom", after_s=0.2), then=REPORTS)
         api.create(namespace, name, spec_of(ready_volume))
-        with RunningOperator(
-            kubeconfig, namespace, kill_at_write=write, kill_after_answer=kill_after_answer
-        ) as first:
+        with RunningOperator(kubeconfig, namespace, kill_at_write=write) as first:
             eventually(
                 lambda first=first, name=name: (  # type: ignore[misc]
                     first.killed.is_set() or running(2)(api.get(namespace, name).get("status", {}))
@@ -72,6 +64,50 @@ def test_an_operator_killed_at_any_write_is_replaced_without_a_second_driver(
             assert write > 6, "the operator writes less often than this test assumes"
             return
         api.change(namespace, name, {"spec": {"suspend": True}})
+
+
+def test_operators_that_are_killed_again_and_again_do_together_what_one_does(
+    api: Api, namespace: str, kubelet: Kubelet, kubeconfig: Path, ready_volume: str
+) -> None:
+    """They replace a failed driver, upgrade the job, roll a bad spec back, and release the job.
+
+    Each is killed after two to five writes. One that is killed after its first never requests a driver: the
+    status is written before.
+    """
+    refused = ends(64, "SettingsInvalid: no such topic")
+    kubelet.plan("clicks", ends(1, "boom", after_s=0.2), REPORTS, REPORTS, refused, then=REPORTS)
+    operators = 0
+
+    def go_on_until(done: Callable[[], bool]) -> None:
+        nonlocal operators
+        while not done():
+            api.delete_lease(namespace)
+            with RunningOperator(
+                kubeconfig, namespace, kill_at_write=2 + operators % 4, kill_after_answer=True
+            ) as operator:
+                eventually(lambda: operator.killed.is_set() or done(), within_s=60.0)
+            operators += operator.killed.is_set()
+
+    def stable(attempt: int) -> bool:
+        status = api.get(namespace, "clicks").get("status", {})
+        last = status.get("lastStableSpec", {}).get("specHash")
+        return bool(running(attempt)(status)) and last == status["driver"]["specHash"]
+
+    def image_of(driver: str) -> str:
+        return str(api.get_pod(namespace, driver)["spec"]["containers"][0]["image"])
+
+    rollback = {"enabled": True, "deadlineSeconds": 60}
+    api.create(namespace, "clicks", spec_of(ready_volume, rollback=rollback))
+    go_on_until(lambda: stable(2))
+    for image, attempt, runs in (("jobs:2", 3, "jobs:2"), ("jobs:3", 5, "jobs:2")):
+        api.change(namespace, "clicks", {"spec": {"image": image}})
+        go_on_until(lambda attempt=attempt: stable(attempt))  # type: ignore[misc]
+        assert drivers_alive(api, namespace) == [f"clicks-{attempt}-driver"]
+        assert image_of(f"clicks-{attempt}-driver") == runs
+    api.delete(namespace, "clicks")
+    go_on_until(lambda: not api.exists(namespace, "clicks"))
+    assert drivers_alive(api, namespace) == []
+    assert operators > 6, "the operator writes less often than this test assumes"
 
 
 def test_a_job_edited_before_each_write_causes_conflicts_and_no_action(
