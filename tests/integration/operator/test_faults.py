@@ -94,7 +94,8 @@ def test_operators_that_are_killed_again_and_again_do_together_what_one_does(
         return bool(running(attempt)(status)) and last == status["driver"]["specHash"]
 
     def image_of(driver: str) -> str:
-        return str(api.get_pod(namespace, driver)["spec"]["containers"][0]["image"])
+        path = f"/api/v1/namespaces/{namespace}/pods/{driver}"
+        return str(api.request("GET", path)["spec"]["containers"][0]["image"])
 
     rollback = {"enabled": True, "deadlineSeconds": 60}
     api.create(namespace, "clicks", spec_of(ready_volume, rollback=rollback))

@@ -21,7 +21,7 @@ async def create_or_get(api: Api, resource_type: ResourceType, body: Json) -> Js
 
 
 async def create_unless_exists(api: Api, resource_type: ResourceType, body: Json) -> None:
-    """Create an object; an existing one of that name is left alone, whoever owns it."""
+    """Create an object; one of that name is left alone, also if another job owns it."""
     try:
         await api.request("POST", resource_type.path(body["metadata"]["namespace"]), body)
     except ApiError as error:
