@@ -79,7 +79,7 @@ def measures(jobs: int) -> list[Measure]:
         Measure(UPGRADE_OTHER_P99, "  another job: applied -> pod, p99 ms", "2,000", "150"),
         Measure(SYNC_SAME, "killed, started again in its pod -> in sync, s", "30", "10", 1),
         Measure(
-            SYNC_OTHER, "killed, another is started and takes over -> in sync, s", "30", "10", 1
+            SYNC_OTHER, "killed, another is started and takes over -> in sync, s", "30", "5", 1
         ),
         Measure(LEASE, "killed, the other replica takes over -> leads, s", "30", "5", 1),
         Measure(SYNC_REPLICA, "  -> in sync, s", "30", "5", 1),

@@ -114,4 +114,7 @@ async def _killed(cluster: BenchCluster, jobs: int) -> AsyncIterator[Figure]:
     before = await cluster.versions()
     await asyncio.sleep(_REST_S)
     after = await cluster.versions()
-    yield report.WRITES, len(set(after.items()) ^ set(before.items()))
+    written = {name for name in before | after if before.get(name) != after.get(name)}
+    yield report.WRITES, len(written)
+    if written:
+        print(f"    written: {', '.join(sorted(written))}", flush=True)
