@@ -18,6 +18,8 @@ T = TypeVar("T")
 SLUICEGATE: Final = "sluicegate"
 SPARK: Final = "spark-kafka-sink"
 NAIVE: Final = "naive-foreachBatch"
+NOOP: Final = "spark-noop"
+"""The query that the others run too, without a sink: what reading and computing alone cost."""
 SERIAL: Final = "sluicegate-serial"
 """The same without `EpochSettings.overlap`: an epoch is staged when the one before is applied."""
 BARE: Final = "sluicegate-bare"
@@ -29,7 +31,7 @@ MEASURED: Final = (SLUICEGATE, SERIAL, *COMMON_QUERY)
 """Our contenders: the report shows their phases and compares them with the rivals."""
 SPARK_JDBC: Final = "spark-jdbc-merge"
 """Spark's JDBC writer into a staging table, then one INSERT ... SELECT ... ON DUPLICATE KEY UPDATE."""
-RIVALS: Final = (SPARK, NAIVE, SPARK_JDBC)
+RIVALS: Final = (SPARK, NAIVE, NOOP, SPARK_JDBC)
 FLINK: Final = "flink"
 FLINK_AT_LEAST_ONCE: Final = "flink-at-least-once"
 KAFKA_STREAMS: Final = "kafka-streams"
@@ -128,7 +130,7 @@ _UNITS: Final = {
     KEY_COUNT: "keys",
 }
 
-_PASS_THROUGH: Final = (SLUICEGATE, SERIAL, SPARK, NAIVE, *OTHER_ENGINES)
+_PASS_THROUGH: Final = (SLUICEGATE, SERIAL, SPARK, NAIVE, NOOP, *OTHER_ENGINES)
 
 WORKLOADS: Final = (
     Workload("pass-through-100", PASS_THROUGH, 100, 8_000_000, 200_000, _PASS_THROUGH),
@@ -139,7 +141,7 @@ WORKLOADS: Final = (
         0,
         5_000_000,
         200_000,
-        contenders=(SLUICEGATE, SERIAL, *COMMON_QUERY, SPARK, NAIVE, FLINK),
+        contenders=(SLUICEGATE, SERIAL, *COMMON_QUERY, SPARK, NAIVE, NOOP, FLINK),
         note=(
             f"{SLUICEGATE} is the packaged job, dead letters and trace headers included; {BARE} the same "
             f"query as the others', and {HEAP} that with its state on the heap, as {FLINK}'s is. {SPARK} and "
@@ -152,7 +154,7 @@ WORKLOADS: Final = (
         0,
         5_000_000,
         100_000,
-        contenders=(SLUICEGATE, SERIAL, *COMMON_QUERY, SPARK, FLINK),
+        contenders=(SLUICEGATE, SERIAL, *COMMON_QUERY, SPARK, NOOP, FLINK),
         note=(
             f"{SLUICEGATE} is the packaged job, dead letters included, which writes MySQL only; {BARE}, "
             f"{HEAP} (its state is on the heap, as {FLINK}'s is), {SPARK} and {FLINK} split lines at each "
@@ -166,7 +168,7 @@ WORKLOADS: Final = (
         0,
         6_000_000,
         200_000,
-        contenders=(SLUICEGATE, SERIAL, *COMMON_QUERY, SPARK, FLINK),
+        contenders=(SLUICEGATE, SERIAL, *COMMON_QUERY, SPARK, NOOP, FLINK),
         note=(
             f"{SLUICEGATE} is the packaged job, which checks each field by a pattern and writes dead letters, "
             f"and {BARE} the same query as the others', which parse JSON with a schema ({BARE} by parse_json); "

@@ -33,6 +33,7 @@ from tests.bench.plan import (
     MYSQL_LATENCY,
     MYSQL_ONLY,
     NAIVE,
+    NOOP,
     ORDERS,
     PASS_THROUGH,
     SERIAL,
@@ -91,6 +92,8 @@ def start(spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, folder
     if order.contender == SPARK:
         records = as_records(order, written).writeStream.format("kafka").outputMode("update")
         writer = records.options(**_kafka_options(order))
+    elif order.contender == NOOP:
+        writer = as_records(order, written).writeStream.format("noop").outputMode("update")
     elif order.contender == NAIVE:
         writer = writer.foreachBatch(_naive(order, mysql))
     elif order.contender == SPARK_JDBC:

@@ -19,6 +19,7 @@ from tests.bench.plan import (
     KEY_COUNT,
     MYSQL_LATENCY,
     MYSQL_ONLY,
+    NOOP,
     ORDERS,
     OTHER_ENGINES,
     SERIAL,
@@ -112,16 +113,17 @@ def read_back(order: Order, expected: Content, mysql: MySQLEndpoint) -> tuple[st
 
 
 def writes_topic(order: Order) -> bool:
-    """Return whether the contender writes a topic; the packaged word_count does not."""
+    """Return whether the contender writes a topic; the packaged word_count and NOOP do not."""
     packaged = order.contender in (SLUICEGATE, SERIAL)
-    return order.kind not in MYSQL_ONLY and not (order.kind == WORD_COUNT and packaged)
+    nothing = order.contender == NOOP or (order.kind == WORD_COUNT and packaged)
+    return order.kind not in MYSQL_ONLY and not nothing
 
 
 def writes_table(order: Order) -> bool:
     """Return whether the contender writes a table."""
-    kafka_only = order.contender in (SPARK, *OTHER_ENGINES)
-    kafka_only = kafka_only or (order.kind == WORD_COUNT and order.contender in COMMON_QUERY)
-    return order.kind in COLUMNS and not kafka_only
+    no_table = order.contender in (SPARK, NOOP, *OTHER_ENGINES)
+    no_table = no_table or (order.kind == WORD_COUNT and order.contender in COMMON_QUERY)
+    return order.kind in COLUMNS and not no_table
 
 
 def _topic(order: Order, appends: list[int]) -> Content:
