@@ -41,14 +41,15 @@ pytestmark = [
 TIMEOUT_S = 240.0
 
 
-def spec_with_failpoint(settings: IpCountSettings, failpoint: str) -> Object:
-    """Return the spec of a StreamingJob that runs ip_count and whose driver is killed at a failpoint."""
-    container = {"name": "driver", "env": [{"name": VARIABLE, "value": failpoint}]}
+def spec_with_failpoints(settings: IpCountSettings, failpoints: str) -> Object:
+    """Return the spec of a StreamingJob that runs ip_count, and whose drivers have these failpoints."""
+    container = {"name": "driver", "env": [{"name": VARIABLE, "value": failpoints}]}
     return ip_count_spec(
         settings,
         driver={"template": {"spec": {"containers": [container]}}},
         upgradeMode="Savepoint",
         restart={"strategy": "FixedDelay", "attempts": 3, "delaySeconds": 0.5},
+        terminationGracePeriodSeconds=5,
     )
 
 
@@ -67,17 +68,24 @@ def test_ip_count_is_exact_after_a_crash_a_savepoint_an_upgrade_and_a_deletion(
     bucket: S3Endpoint,
     tmp_path: Path,
 ) -> None:
-    """All of this happens between real epochs; at the end every line is counted once."""
+    """At the end every line is counted once.
+
+    The deletion finds a driver that has decided an epoch and does not go on. It is killed when its grace
+    period ends, and one that only applies must follow.
+    """
     grant_driver(api, namespace)
     make_volume(api, namespace, bucket)
-    crash_marker = tmp_path / "died"
+    crashed, hung = tmp_path / "crashed", tmp_path / "hung"
+    hung.touch()  # without this file the next epoch hangs
     kubelet = kubelet_of(api, namespace, tmp_path)
     scenario = new_scenario(services, tmp_path)
+    more = access_lines(seed=8)
+
     with kubelet, RunningOperator(kubeconfig, namespace):
-        spec = spec_with_failpoint(scenario.settings, f"after-decide@2=kill-group~{crash_marker}")
-        api.create(namespace, "clicks", spec)
+        failpoints = f"after-decide@2=kill-group~{crashed};after-decide=hang~{hung}"
+        api.create(namespace, "clicks", spec_with_failpoints(scenario.settings, failpoints))
         job = job_when(api, namespace, running_with_epoch(2, 3), within_s=TIMEOUT_S)
-        assert crash_marker.exists()
+        assert crashed.exists()
         assert job["status"]["restarts"] == 1
 
         api.create(namespace, "by-hand", {"job": "clicks"}, SAVEPOINT)
@@ -90,11 +98,14 @@ def test_ip_count_is_exact_after_a_crash_a_savepoint_an_upgrade_and_a_deletion(
         name = f"clicks-upgrade-{job['metadata']['uid'][:8]}-2"
         assert job["status"]["checkpoint"]["restoredFrom"] == name
 
-        more = access_lines(seed=8)
-        feed(services.kafka.bootstrap, scenario.settings.source, more)
+        feed(services.kafka.bootstrap, scenario.settings.source, more[:-1])
         moved = scenario.with_settings(checkpoint=f"{bucket.url}/{namespace}/clicks/2")
         eventually(moved.all_read, within_s=TIMEOUT_S)
         _check_start(moved.settings.checkpoint, api.get(namespace, "clicks"))
+
+        hung.unlink()
+        feed(services.kafka.bootstrap, scenario.settings.source, more[-1:])
+        eventually(hung.exists, within_s=TIMEOUT_S)
         api.delete(namespace, "clicks")
         eventually(lambda: not api.exists(namespace, "clicks"), within_s=TIMEOUT_S)
         late = possibly_late(access_lines() + more, epoch_lines=EPOCH_LINES)
