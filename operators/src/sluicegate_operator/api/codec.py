@@ -146,6 +146,12 @@ def rules_of(kind: type[object]) -> tuple[Rule, ...]:
     return rules
 
 
+def rules_of_field(kind: type[object], field: str) -> tuple[Rule, ...]:
+    """Return the validation rules of a field, which only the API server evaluates."""
+    rules: tuple[Rule, ...] = getattr(kind, "FIELD_RULES", {}).get(field, ())
+    return rules
+
+
 def description_of(kind: type[object], field: dataclasses.Field[Any]) -> str:
     """Return the description of a field for `kubectl explain`."""
     settings = LIBRARY_SETTINGS.get(kind)

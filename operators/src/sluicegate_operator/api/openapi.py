@@ -7,11 +7,19 @@ CustomResourceDefinitions" (structural schemas, defaulting, x-kubernetes-validat
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, get_args, get_origin
 
 from sluicegate.settings.formats import notation_of, without_none
 from sluicegate.settings.schema import default_of, is_required
-from sluicegate_operator.api.codec import API, description_of, has_default_in_schema, rules_of
+from sluicegate_operator.api.codec import (
+    API,
+    description_of,
+    has_default_in_schema,
+    rules_of,
+    rules_of_field,
+)
+from sluicegate_operator.api.fields import Rule
 
 Schema = dict[str, Any]
 
@@ -40,10 +48,12 @@ def schema_of(kind: type[object], *, defaults: bool = True) -> Schema:
     schema: Schema = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
-    rules = [{"rule": rule.cel, "message": rule.message} for rule in rules_of(kind)]
-    if rules:
-        schema["x-kubernetes-validations"] = rules
-    return schema
+    return schema | _validations(rules_of(kind))
+
+
+def _validations(rules: Iterable[Rule]) -> Schema:
+    found = [{"rule": rule.cel, "message": rule.message} for rule in rules]
+    return {"x-kubernetes-validations": found} if found else {}
 
 
 def _property(
@@ -70,7 +80,7 @@ def _property(
         # An optional object has the default {}: the API server then fills in its fields' defaults.
         if has_default_in_schema(value):
             schema["default"] = API.render_value(kind, field, hint, value)
-    return schema
+    return schema | _validations(rules_of_field(kind, field.name))
 
 
 def _type(hint: Any, *, defaults: bool) -> Schema:  # noqa: ANN401 - a type hint

@@ -234,8 +234,8 @@ class StreamingJobSpec:
             "delivery and stateBackend belong to the checkpoint: only upgradeMode Stateless, which "
             "starts an empty checkpoint, can change them",
         ),
-        *spark_properties.RULES,
     )
+    FIELD_RULES: ClassVar[Mapping[str, tuple[Rule, ...]]] = {"spark_conf": spark_properties.RULES}
 
     @property
     def finite(self) -> bool:
