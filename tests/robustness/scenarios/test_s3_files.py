@@ -64,8 +64,11 @@ def spark(proxy: S3Proxy) -> Iterator[SparkSession]:
     spark_session = session("s3", shuffle_partitions=PARTITIONS)
     s3a.prepare_store(spark_session, proxy.endpoint.url)
     yield spark_session
-    jvm(spark_session).org.apache.hadoop.fs.FileSystem.closeAll()
+    file_systems = jvm(spark_session).org.apache.hadoop.fs.FileSystem
     stop(spark_session)
+    # after the maintenance of the state stores, which may hang in a closed file system: Spark waits for
+    # it for six minutes
+    file_systems.closeAll()
 
 
 @pytest.fixture
