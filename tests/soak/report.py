@@ -171,6 +171,12 @@ def page(run: Run) -> tuple[str, dict[str, str]]:
         "",
         "## What grew",
         "",
+        paragraph(
+            "A series has grown if the median of its last quarter is more than "
+            f"{GROWN:g} times the largest value of its second quarter. What each kill adds, starts, ends "
+            f"and failures of drivers, may grow up to {RETAINED}."
+        ),
+        "",
         *_trends(run),
         *(f"\n![{name}](soak.plots/{name}.svg)" for name in plots),
     ]
