@@ -33,7 +33,7 @@ BULK_EVERY_S = 0.05
 """How much earlier than the next one a key that was added in bulk goes before keys that are added later."""
 
 LOW_S = 1.0
-"""Keys that are added within this time go before a key of low priority."""
+"""Keys that are added within this time go before a key of low priority, and before those in bulk."""
 
 
 class Priority(IntEnum):
@@ -129,7 +129,7 @@ class WorkQueue(Generic[K]):
             case Priority.LOW:
                 return now + LOW_S
             case Priority.BULK:
-                return max(now, self._bulk_s) + BULK_EVERY_S
+                return max(now + LOW_S, self._bulk_s) + BULK_EVERY_S
 
     def add_after(self, key: K, seconds: float) -> None:
         """Process a key after a delay; of several delays the earliest counts."""
