@@ -17,7 +17,7 @@ import yaml
 
 from sluicegate_operator.api.checkpoint_volume import CheckpointVolumeSpec, CheckpointVolumeStatus
 from sluicegate_operator.api.fields import GROUP, VERSION, Rule
-from sluicegate_operator.api.openapi import schema_of
+from sluicegate_operator.api.openapi import schema_of, validations
 from sluicegate_operator.api.paths import RESERVED_CEL
 from sluicegate_operator.api.savepoint import SavepointSpec, SavepointStatus
 from sluicegate_operator.api.streaming_job import StreamingJobSpec
@@ -97,13 +97,12 @@ class Kind:
         }
 
     def _schema(self) -> dict[str, Any]:
-        rules = [{"rule": rule.cel, "message": rule.message} for rule in self.rules]
         spec, status = f"Desired state of the {self.name}.", f"Observed state of the {self.name}."
         return {
             "type": "object",
             "description": self.description,
             "required": ["spec"],
-            **({"x-kubernetes-validations": rules} if rules else {}),
+            **validations(self.rules),
             "properties": {
                 "apiVersion": {"type": "string"},
                 "kind": {"type": "string"},

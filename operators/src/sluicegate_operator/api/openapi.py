@@ -48,10 +48,11 @@ def schema_of(kind: type[object], *, defaults: bool = True) -> Schema:
     schema: Schema = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
-    return schema | _validations(rules_of(kind))
+    return schema | validations(rules_of(kind))
 
 
-def _validations(rules: Iterable[Rule]) -> Schema:
+def validations(rules: Iterable[Rule]) -> Schema:
+    """Return the part of a schema with validation rules, which is empty without any."""
     found = [{"rule": rule.cel, "message": rule.message} for rule in rules]
     return {"x-kubernetes-validations": found} if found else {}
 
@@ -80,7 +81,7 @@ def _property(
         # An optional object has the default {}: the API server then fills in its fields' defaults.
         if has_default_in_schema(value):
             schema["default"] = API.render_value(kind, field, hint, value)
-    return schema | _validations(rules_of_field(kind, field.name))
+    return schema | validations(rules_of_field(kind, field.name))
 
 
 def _type(hint: Any, *, defaults: bool) -> Schema:  # noqa: ANN401 - a type hint

@@ -9,24 +9,23 @@ from sluicegate_operator.kube.client import Api, ApiError
 from sluicegate_operator.kube.resource import Json, Meta, ResourceType
 
 
+async def create_unless_exists(api: Api, resource_type: ResourceType, body: Json) -> Json | None:
+    """Create an object and return it; None: there is one of that name, perhaps of another job."""
+    try:
+        return await api.request("POST", resource_type.path(body["metadata"]["namespace"]), body)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        return None
+
+
 async def create_or_get(api: Api, resource_type: ResourceType, body: Json) -> Json:
     """Create an object and return it, or the existing one of that name: the caller compares the owners."""
-    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-    try:
-        return await api.request("POST", resource_type.path(namespace), body)
-    except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise
-        return await api.request("GET", resource_type.path(namespace, name))
-
-
-async def create_unless_exists(api: Api, resource_type: ResourceType, body: Json) -> None:
-    """Create an object; one of that name is left alone, also if another job owns it."""
-    try:
-        await api.request("POST", resource_type.path(body["metadata"]["namespace"]), body)
-    except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise
+    created = await create_unless_exists(api, resource_type, body)
+    if created is not None:
+        return created
+    meta = body["metadata"]
+    return await api.request("GET", resource_type.path(meta["namespace"], meta["name"]))
 
 
 async def write_status(api: Api, resource_type: ResourceType, meta: Meta, status: Json) -> Json:
