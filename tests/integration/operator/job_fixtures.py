@@ -57,6 +57,13 @@ def running(attempt: int) -> Status:
     return lambda status: status.get("attempt") == attempt and status.get("phase") == "Running"
 
 
+def image_of(api: Api, namespace: str, attempt: int) -> str:
+    """Return the image of an attempt's driver."""
+    pod = api.get_pod(namespace, f"clicks-{attempt}-driver")
+    assert pod is not None
+    return str(pod["spec"]["containers"][0]["image"])
+
+
 def drivers_alive(api: Api, namespace: str) -> list[str]:
     """Return the names of drivers' pods that have not ended."""
     pods = api.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]

@@ -23,6 +23,7 @@ from tests.integration.operator.freezable_proxy import FreezableProxy
 from tests.integration.operator.job_fixtures import (
     REPORTS,
     drivers_alive,
+    image_of,
     job_when,
     make_volume,
     phase,
@@ -93,10 +94,6 @@ def test_operators_that_are_killed_again_and_again_do_together_what_one_does(
         last = status.get("lastStableSpec", {}).get("specHash")
         return bool(running(attempt)(status)) and last == status["driver"]["specHash"]
 
-    def image_of(driver: str) -> str:
-        path = f"/api/v1/namespaces/{namespace}/pods/{driver}"
-        return str(api.request("GET", path)["spec"]["containers"][0]["image"])
-
     rollback = {"enabled": True, "deadlineSeconds": 60}
     api.create(namespace, "clicks", spec_of(ready_volume, rollback=rollback))
     go_on_until(lambda: stable(2))
@@ -104,7 +101,7 @@ def test_operators_that_are_killed_again_and_again_do_together_what_one_does(
         api.change(namespace, "clicks", {"spec": {"image": image}})
         go_on_until(lambda attempt=attempt: stable(attempt))  # type: ignore[misc]
         assert drivers_alive(api, namespace) == [f"clicks-{attempt}-driver"]
-        assert image_of(f"clicks-{attempt}-driver") == runs
+        assert image_of(api, namespace, attempt) == runs
     api.delete(namespace, "clicks")
     go_on_until(lambda: not api.exists(namespace, "clicks"))
     assert drivers_alive(api, namespace) == []

@@ -8,6 +8,7 @@ from tests.integration.operator.job_fixtures import (
     REPORTS,
     condition,
     drivers_alive,
+    image_of,
     job_when,
     running,
 )
@@ -22,13 +23,6 @@ pytestmark = [
 ]
 
 ROLLBACK = {"enabled": True, "deadlineSeconds": 3}
-
-
-def image_of(api: Api, namespace: str, attempt: int) -> str:
-    """Return the image of an attempt's driver."""
-    pod = api.get_pod(namespace, f"clicks-{attempt}-driver")
-    assert pod is not None
-    return str(pod["spec"]["containers"][0]["image"])
 
 
 def roll_back(api: Api, namespace: str) -> Object:
