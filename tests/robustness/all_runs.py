@@ -76,7 +76,7 @@ class Run:
 
 RUNS = (
     # the longest first, so that no run goes on alone
-    Run("two_sinks", Matrix.NETWORK, "1/2", ("--network",)),
+    Run("two_sinks", Matrix.NETWORK, "1/2", ("--network", "--standby")),
     Run("ip_count", Matrix.NETWORK, "2/2", ("--network",)),
     Run("two_sinks", Matrix.BROKERS, "1/2", ("--brokers",)),
     Run("ip_count", Matrix.BROKERS, "2/2", ("--brokers",)),
@@ -85,7 +85,7 @@ RUNS = (
     Run("ip_count", Matrix.ANY_RUN, "2/4"),
     Run("two_sinks", Matrix.ANY_RUN, "3/4"),
     Run("two_sinks", Matrix.ANY_RUN, "4/4", ("--standby",)),
-    Run("ip_count", Matrix.ANY_RUN, "1/4", ("--standby",)),
+    Run("ip_count", Matrix.ANY_RUN, "1/4", ("--standby", "--state-backend", "hdfs")),
     Run("two_sinks", Matrix.STORE, options=("--store",)),
     Run("two_sinks", Matrix.EXECUTORS, options=("--executors",)),
 )
