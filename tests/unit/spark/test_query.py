@@ -15,10 +15,11 @@ from pyspark.errors import StreamingQueryException
 
 from sluicegate.errors import Fenced, SluicegateError, StageFailed, StoreUnavailable, Stuck
 from sluicegate.settings.epoch import EpochSettings
-from sluicegate.spark import pacing, shutdown
+from sluicegate.spark import pacing, shutdown, watch
 from sluicegate.spark.apply import BackgroundApply
 from sluicegate.spark.pacing import Pace, TriggerClock
 from sluicegate.spark.query import EpochsQuery
+from sluicegate.spark.watch import ProgressLimit
 
 
 @dataclass
@@ -66,6 +67,7 @@ class Query:
         query._query, query._services = self.spark, self.services  # type: ignore[assignment]
         query._epoch_lock, query._error = threading.Lock(), None
         query._clock = TriggerClock(EpochSettings())
+        query._progress_limit = ProgressLimit(0)
         query._stopping = query._canceled = query._first_idle = False
         query._last_epoch, query._first_epoch_s, query._has_planned = 3, 1.0, True
         query._spark = SimpleNamespace(  # type: ignore[assignment]
@@ -252,7 +254,7 @@ def test_rule_18_the_time_limit_of_an_epoch_covers_its_retries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen, expired = Query(), threading.Event()
-    monkeypatch.setattr(pacing, "_expire", lambda *_: expired.set())
+    monkeypatch.setattr(watch, "_end_process", lambda *_: expired.set())
     monkeypatch.setattr(pacing, "_RETRY_PAUSE_S", 0.05)
     tries, callback = failing_epochs(seen, EpochSettings(timeout_s=0.3, tolerated_failures=999))
     assert expired.wait(5), "each attempt is much shorter than the limit"

@@ -34,6 +34,8 @@ class EpochSettings:
             default 500. Ignored with AVAILABLE_NOW.
         timeout_s: an epoch that takes longer ends the process, default 60. After the restart the
             epoch runs again or, if it was decided, is applied (rule 18). 0 disables the timeout.
+        progress_timeout_s: a query that is neither in an epoch nor idle for longer ends the process,
+            default 600: Spark hangs. 0 disables the limit.
         tolerated_failures: how many consecutive failures of an epoch the same driver retries,
             default 0. A timeout is never tolerated, because it ends the driver.
         max_concurrent: must be 1. Spark's state and offsets pass from one epoch to the next.
@@ -84,6 +86,12 @@ class EpochSettings:
         60.0,
         "Time limit of an epoch in seconds. An epoch that exceeds it ends the driver, which is "
         "then restarted. 0 disables the limit.",
+        at_least=0,
+    )
+    progress_timeout_s: float = option(
+        600.0,
+        "Time limit in seconds for Spark to begin the next epoch or to find no input. A driver that "
+        "exceeds it hangs, and is ended and then restarted. 0 disables the limit. Batches ignore it.",
         at_least=0,
     )
     tolerated_failures: int = option(

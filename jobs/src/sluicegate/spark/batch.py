@@ -30,9 +30,10 @@ from sluicegate.spark.apply import close_writers
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.epochs import SINGLE_OUTPUT, EpochsWriter
 from sluicegate.spark.outputs import frame_of
-from sluicegate.spark.pacing import Pace, deadline
+from sluicegate.spark.pacing import Pace
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
 from sluicegate.spark.query import Run
+from sluicegate.spark.watch import deadline
 from sluicegate.storage.lineage import delete_checkpoint
 
 log = logging.getLogger("sluicegate.query")

@@ -31,9 +31,9 @@ from sluicegate.spark.apply import (
     SinkMarkers,
     close_writers,
 )
-from sluicegate.spark.pacing import deadline
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
 from sluicegate.spark.query_execution import RunningExecution
+from sluicegate.spark.watch import deadline
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, SystemClock
 from sluicegate.storage.epoch_report import EpochReport, write_report
 from sluicegate.storage.state_files import remove_undecided_snapshots

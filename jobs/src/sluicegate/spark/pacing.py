@@ -1,16 +1,12 @@
-"""The pace of a query: an epoch's timeout, the pause between epochs, tolerated failures, its clock."""
+"""The pace of a query: the pause between epochs, tolerated failures, its clock."""
 
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from sluicegate.deployment import termination
-from sluicegate.errors import ClockSetBack, EpochTimeout, ExecutorStopping, SluicegateError
+from sluicegate.errors import ClockSetBack, ExecutorStopping, SluicegateError
 from sluicegate.settings.epoch import AVAILABLE_NOW, EpochSettings
 
 log = logging.getLogger("sluicegate.epoch")
@@ -24,38 +20,6 @@ _STOPPING_S = 60.0
 
 _TOLERATED_BACK_S = 10.0
 """By how much the clock may be set back: the start of another driver takes about as long."""
-
-
-@contextmanager
-def deadline(epoch: int, timeout_s: float) -> Iterator[None]:
-    """End the process if the block takes longer; a callback of Spark cannot be canceled (rule 18).
-
-    A timeout of 0 is no limit.
-    """
-    if not timeout_s:
-        yield
-        return
-    timer = threading.Timer(timeout_s, _expire, (epoch, timeout_s))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _expire(epoch: int, timeout_s: float) -> None:
-    error = EpochTimeout(
-        f"epoch {epoch} took longer than its timeout of {timeout_s:g} s; the process ends",
-        data="an undecided epoch runs again, a decided one is applied at the next start; nothing is "
-        "lost, unless the delivery is at-most-once, or repeated, unless it is at-least-once",
-        do="restart the driver; if this continues, raise timeout-s; a lower limit of records makes "
-        "only later epochs smaller",
-    )
-    log.critical("%s", error)
-    termination.write(error)
-    logging.shutdown()
-    os._exit(EpochTimeout.exit_code)
 
 
 class Pace:

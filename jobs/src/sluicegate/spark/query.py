@@ -24,13 +24,14 @@ from sluicegate.spark.checkpoint_files import checkpoint_files
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.errors import refused_query, translate_failure
 from sluicegate.spark.interrupt import first_interrupt
-from sluicegate.spark.pacing import Pace, TriggerClock, deadline
+from sluicegate.spark.pacing import Pace, TriggerClock
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query_execution import committed_sources
 from sluicegate.spark.s3a import spark_url
 from sluicegate.spark.session import jvm_process
 from sluicegate.spark.start_times import StartPart
 from sluicegate.spark.stop_handler import StopRequestHandler
+from sluicegate.spark.watch import ProgressLimit, deadline
 from sluicegate.storage.lineage import delete_checkpoint
 from sluicegate.storage.object_store import ObjectStore
 
@@ -130,7 +131,10 @@ class EpochsQuery(Run):
             context.checkpoint, context.store, context.job.lineage
         )
         self._epoch_lock = threading.Lock()
-        self._pace = Pace(settings)
+        self._pace, self._progress_limit = (
+            Pace(settings),
+            ProgressLimit(settings.progress_timeout_s),
+        )
         self._stopping = self._canceled = False
         self._last_epoch: int | None = None
         self._first_epoch_s: float | None = None
@@ -210,27 +214,37 @@ class EpochsQuery(Run):
 
     def _await_end(self, timeout_s: float | None, interrupted: Callable[[], bool]) -> bool:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self._poll_end(deadline):
-            self._context.metrics.sample(lambda: (is_idle(self._query), self._query.lastProgress))
-            self._report_first_plan()
-            if interrupted():
-                log.info("%s stops at the end of the epoch", self._context.job.name)
-                self.cancel()
-                return True
-            if self._should_stop():
-                self._stop_between_epochs()
-                continue
-            if self._runner.has_unmarked_epoch() and is_idle(self._query):
-                self._mark_applied()
-            elif self._context.progress.due() and is_idle(self._query):
-                self._context.progress.idle()
-            elif self._first_idle and self._is_at_rest():
-                self._first_idle = False
-                self._commit_source_offsets()
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-        self._close()
+        canceled = False
+        with self._progress_limit.watched(lambda: is_idle(self._query)) as note_progress:
+            while not self._poll_end(deadline):
+                note_progress()
+                if interrupted():
+                    log.info("%s stops at the end of the epoch", self._context.job.name)
+                    canceled = True
+                    break
+                if self._should_stop():
+                    self._stop_between_epochs()
+                    continue
+                self._look_after_query()
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+        if canceled:
+            self.cancel()
+        else:
+            self._close()
         return True
+
+    def _look_after_query(self) -> None:
+        """Do what may be due, above all while the query idles."""
+        self._context.metrics.sample(lambda: (is_idle(self._query), self._query.lastProgress))
+        self._report_first_plan()
+        if self._runner.has_unmarked_epoch() and is_idle(self._query):
+            self._mark_applied()
+        elif self._context.progress.due() and is_idle(self._query):
+            self._context.progress.idle()
+        elif self._first_idle and self._is_at_rest():
+            self._first_idle = False
+            self._commit_source_offsets()
 
     def _is_at_rest(self) -> bool:
         """Return whether Spark has found no input, and no apply runs in the background."""
@@ -272,7 +286,11 @@ class EpochsQuery(Run):
     def _run_epoch(self, batch: DataFrame, epoch: int) -> None:
         """The foreachBatch callback."""
         self._first_epoch_s = self._first_epoch_s or time.monotonic()
-        with self._epoch_slot(), deadline(epoch, self._settings.timeout_s):
+        with (
+            self._progress_limit.epoch(),
+            self._epoch_slot(),
+            deadline(epoch, self._settings.timeout_s),
+        ):
             try:
                 self._retry(epoch, partial(self._runner.run, batch, epoch))
                 self._last_epoch = epoch

@@ -51,6 +51,9 @@ EPOCHS = LibrarySettings(
         "timeout_s": "Maximum duration of an epoch. A driver whose epoch takes longer exits and is "
         "restarted by spec.restart; the new driver runs or completes the epoch. 0 disables the "
         "timeout.",
+        "progress_timeout_s": "Maximum time in which Spark neither begins an epoch nor finds no input. A "
+        "driver that exceeds it ends itself and logs where its threads are; spec.progressDeadlineSeconds "
+        "is for a driver that cannot. 0 disables the limit.",
         "tolerated_failures": "Number of consecutive failures of an epoch that the driver retries "
         "itself before it exits. A timeout is never retried by the same driver.",
         "max_concurrent": "Number of epochs that run at the same time. It must be 1: an epoch starts "
