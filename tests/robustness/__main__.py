@@ -24,7 +24,7 @@ from infra.toolchain.maven import folder as jars_folder
 from infra.workspace import work_folder
 from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.spark.session import JARS_VARIABLE
-from tests.robustness.failpoints import network
+from tests.robustness.failpoints import machine, network
 from tests.robustness.failpoints.s3_proxy import proxied
 from tests.robustness.history.recorder import read_history
 from tests.robustness.report.run_report import as_markdown, summarize
@@ -55,6 +55,8 @@ def main() -> int:
         return 0
     if given.network:
         network.in_own_namespace()
+    if given.machine:
+        machine.in_own_namespace()
     return _run(run_options(given))
 
 
@@ -150,6 +152,12 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
         help="let `sluicegate run` restart the drivers; it fails, or they do",
     )
     parser.add_argument(
+        "--machine",
+        action="store_true",
+        help="set the clock of the drivers, fill the disk of the checkpoint, and leave them no more "
+        "memory, in a mount namespace of the run; needs root",
+    )
+    parser.add_argument(
         "--standby",
         action="store_true",
         help="keep a standby, which takes over unless its settings are others",
@@ -181,6 +189,8 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
         parser.error(f"{', '.join(f'--{kind}' for kind in kinds)} are different runs")
     if given.network and (reason := network.missing()):
         parser.error(f"--network: {reason}")
+    if given.machine and (reason := machine.missing()):
+        parser.error(f"--machine: {reason}")
     try:
         chosen_cells(given.only, matrix_of(given))
     except ValueError as error:

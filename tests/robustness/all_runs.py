@@ -21,7 +21,7 @@ from pathlib import Path
 
 from infra.workspace import CHECKOUT
 from tests.robustness.__main__ import folder_of, read_arguments, run_options
-from tests.robustness.failpoints import network
+from tests.robustness.failpoints import machine, network
 from tests.robustness.failpoints.fault_plan import Matrix, cells_of
 from tests.robustness.report.sum_of_runs import (
     RESULTS,
@@ -92,6 +92,8 @@ RUNS = (
     Run("two_sinks", Matrix.ANY_RUN, "3/4"),
     Run("two_sinks", Matrix.ANY_RUN, "4/4", ("--standby",)),
     Run("ip_count", Matrix.ANY_RUN, "1/4", ("--standby", "--state-backend", "hdfs")),
+    Run("two_sinks", Matrix.MACHINE, "1/2", ("--machine",)),
+    Run("ip_count", Matrix.MACHINE, "2/2", ("--machine",)),
     Run("two_sinks", Matrix.STORE, options=("--store",)),
     Run("two_sinks", Matrix.EXECUTORS, options=("--executors",)),
 )
@@ -100,8 +102,8 @@ RUNS = (
 def main(arguments: Sequence[str]) -> int:
     """Make all runs and print their sum; return 1 if one of them failed or could not be made."""
     given = _parser().parse_args(arguments)
-    if reason := network.missing():
-        print(f"the runs with --network cannot be made: {reason}", file=sys.stderr)
+    if reason := network.missing() or machine.missing():
+        print(f"the runs with --network or --machine cannot be made: {reason}", file=sys.stderr)
         return 1
     began = time.monotonic()
     lock = threading.Lock()

@@ -6,15 +6,15 @@ import pytest
 
 from tests.robustness.__main__ import read_arguments, run_options
 from tests.robustness.all_runs import RUNS, Run
-from tests.robustness.failpoints import network
+from tests.robustness.failpoints import namespace
 from tests.robustness.failpoints.fault_plan import Cell, Matrix, cells_of, draw_plan
 from tests.robustness.scenarios.run_options import matrix_of
 
 
 @pytest.fixture(autouse=True)
 def root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Allow a network namespace, which no test of this file makes."""
-    monkeypatch.setattr(network, "missing", lambda: "")
+    """Allow namespaces, of which no test of this file makes any."""
+    monkeypatch.setattr(namespace, "missing", lambda _programs: "")
 
 
 def first_cells(run: Run) -> list[Cell]:

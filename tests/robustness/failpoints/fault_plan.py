@@ -54,6 +54,10 @@ class Actor(StrEnum):
     SUPERVISOR_KILLED = "supervisor killed"
     SUPERVISOR_PAUSED = "supervisor paused"
     SUPERVISED = "driver of a supervisor killed"
+    CLOCK_AHEAD = "clock set ahead"
+    CLOCK_BACK = "clock set back"
+    DISK_FULL = "disk full"
+    NO_MEMORY = "no memory left"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
     STORE_FAILS = "store fails (500)"
@@ -130,12 +134,16 @@ BROKER_ACTORS = (
 SUPERVISOR_ACTORS = (Actor.SUPERVISOR_KILLED, Actor.SUPERVISOR_PAUSED, Actor.SUPERVISED)
 """Actors of a run whose drivers `sluicegate run` starts and restarts."""
 
+MACHINE_ACTORS = (Actor.CLOCK_AHEAD, Actor.CLOCK_BACK, Actor.DISK_FULL, Actor.NO_MEMORY)
+"""Actors of a run whose drivers have a clock, a disk and memory that can fail."""
+
 _OTHERS = {
     *STORE_EFFECTS,
     *NETWORK_ACTORS,
     *BROKER_ACTORS,
     *SUPERVISOR_ACTORS,
     *EXECUTOR_ACTORS,
+    *MACHINE_ACTORS,
 }
 
 ACTORS = tuple(actor for actor in Actor if actor not in _OTHERS)
@@ -181,6 +189,7 @@ class Matrix(StrEnum):
     NETWORK = "the network"
     BROKERS = "one of three brokers"
     SUPERVISOR = "the supervisor"
+    MACHINE = "the machine"
 
 
 @dataclass(frozen=True)
@@ -354,6 +363,7 @@ def cells_of(matrix: Matrix) -> list[Cell]:
         Matrix.NETWORK: NETWORK_ACTORS,
         Matrix.BROKERS: BROKER_ACTORS,
         Matrix.SUPERVISOR: SUPERVISOR_ACTORS,
+        Matrix.MACHINE: MACHINE_ACTORS,
     }
     return [(place, actor) for place in places() for actor in by_matrix.get(matrix, ACTORS)]
 

@@ -9,21 +9,17 @@ A driver is known by its group id. The rules are those of a network namespace th
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
+from tests.robustness.failpoints import namespace
 from tests.robustness.traffic.long_lived_job import Driver
 
 PROGRAMS: Final = ("unshare", "ip", "nft", "setpriv")
-_NEW_NAMESPACE: Final = ("unshare", "--net")
 _LOOPBACK_UP: Final = ("ip", "link", "set", "lo", "up")
 _NFT: Final = ("nft", "-f", "-")
-_INSIDE: Final = "SLUICEGATE_TESTS_NETWORK_NAMESPACE"
 _FIRST_GROUP: Final = 70_000
 """No group of the machine has such an id."""
 
@@ -40,17 +36,12 @@ table inet robustness {
 
 def missing() -> str:
     """Return why this user cannot have a network namespace; empty if nothing is missing."""
-    if os.geteuid() != 0:
-        return "only root can make a network namespace"
-    lacking = [name for name in PROGRAMS if shutil.which(name) is None]
-    return f"{', '.join(lacking)} must be installed" if lacking else ""
+    return namespace.missing(PROGRAMS)
 
 
 def in_own_namespace() -> None:
     """Start this process again in a new network namespace, unless it is in one already."""
-    if _INSIDE not in os.environ:
-        command = [*_NEW_NAMESPACE, *sys.orig_argv]
-        os.execvpe(command[0], command, {**os.environ, _INSIDE: "1"})  # noqa: S606 - no shell is needed
+    namespace.enter("--net")
     subprocess.run(_LOOPBACK_UP, check=True)
 
 

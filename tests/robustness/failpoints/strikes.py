@@ -19,10 +19,12 @@ from tests.robustness.failpoints.fault_plan import (
     DRIVER_ACTORS,
     KAFKA_NETWORK_ACTORS,
     LETTERS,
+    MACHINE_ACTORS,
     STORE_EFFECTS,
     Actor,
     Strike,
 )
+from tests.robustness.failpoints.machine import Machine
 from tests.robustness.failpoints.network import Network
 from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob, Process, SupervisedDriver
 
@@ -47,12 +49,18 @@ class Strikes:
         services: servers of this run alone.
         job: the job whose driver is struck.
         network: where drivers can be cut off; None in a run without such faults.
+        machine: that drivers share; None in a run without its faults.
     """
 
     def __init__(
-        self, services: Services, job: LongLivedJob, network: Network | None = None
+        self,
+        services: Services,
+        job: LongLivedJob,
+        network: Network | None = None,
+        machine: Machine | None = None,
     ) -> None:
         self._services, self._job, self._network = services, job, network
+        self._machine = machine
 
     def strike(self, strike: Strike, at_failpoint: Sequence[Process] = ()) -> str:
         """Let an actor fail; a driver that stands at a failpoint continues, or is replaced.
@@ -117,7 +125,10 @@ class Strikes:
                 return [brokers.leader(self._services.brokers, topic)]
 
     def _impaired(self, actor: Actor, driver: Driver) -> AbstractContextManager[None]:
-        """Return a block in which the network between a driver and one server fails."""
+        """Return a block in which the machine fails, or the network between a driver and one server."""
+        if actor in MACHINE_ACTORS:
+            assert self._machine is not None
+            return self._machine.failing(actor, driver)
         assert self._network is not None
         impair = {
             Actor.KAFKA_UNREACHABLE: self._network.cut,

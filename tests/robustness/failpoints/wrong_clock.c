@@ -1,6 +1,6 @@
 /* Makes the wall clock of a process wrong by the seconds in a file, which may change while it runs.
 
-   Built and preloaded by scenarios/test_clock.py. The monotonic clock is right, as after a step of NTP. Debian's
+   Built by clock.py. The monotonic clock is right, as after a step of NTP. Debian's
    faketime does the same, but with its version 0.9.10 each time.sleep of Python fails with EINVAL. */
 
 #define _GNU_SOURCE

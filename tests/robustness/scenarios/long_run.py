@@ -24,6 +24,7 @@ from tests.robustness.failpoints.fault_plan import (
     Strike,
     draw_plan,
 )
+from tests.robustness.failpoints.machine import Machine
 from tests.robustness.failpoints.network import Network, as_driver
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
 from tests.robustness.failpoints.strikes import Strikes, Violated
@@ -93,6 +94,7 @@ class LongRun:
     ) -> None:
         self._proxy, self._end = proxy, end
         self._network = Network() if options.network else None
+        self._machine = Machine(folder) if options.machine else None
         self._options, self._services = options, services
         run_job = JOBS[options.job]
         self._scenario = new_job_scenario(
@@ -103,10 +105,12 @@ class LongRun:
             interval="500 milliseconds",
             min_pause_ms=100,
             timeout_s=120.0,
+            progress_timeout_s=90.0,
             apply_timeout_s=_APPLY_TIMEOUT_S,
             delivery=options.delivery,
             state_backend=options.state_backend,
             **({"checkpoint": f"{proxy.endpoint.url}/run"} if proxy else {}),
+            **({"checkpoint": str(self._machine.disk / "checkpoint")} if self._machine else {}),
             **({"inline_bytes": 0} if stages_files(options) else {}),
             **(ENDLESS_RESTARTS if options.supervisor else {}),
         )
@@ -143,6 +147,7 @@ class LongRun:
         self._readers.start()
         store = self._proxy.endpoint.environment() if self._proxy else {}
         variables = {**store, **(CLUSTER if options.executors else {})}
+        variables |= self._machine.variables if self._machine else {}
         within = {"within": as_driver} if options.network else {}
         supervisor = ["--standby"] if options.standby else []
         self._job = LongLivedJob(
@@ -152,7 +157,7 @@ class LongRun:
             supervisor=supervisor if options.supervisor else None,
             **within,
         )
-        self._strikes = Strikes(self._services, self._job, self._network)
+        self._strikes = Strikes(self._services, self._job, self._network, self._machine)
         self._successors = Successors(self._job, self._traffic, self._services)
         try:
             with self._end.enforced():

@@ -46,7 +46,7 @@ JOBS = {
 ENDLESS_RESTARTS: Mapping[str, Any] = {"restart": EXPONENTIAL, "restart_max_delay_s": 2.0}
 """Settings with which a supervisor restarts drivers without end, whatever the defaults of its job."""
 
-KINDS = ("store", "executors", "network", "brokers", "supervisor", "standby")
+KINDS = ("store", "executors", "network", "brokers", "supervisor", "machine", "standby")
 """The options that make a run one of another kind."""
 
 
@@ -68,6 +68,7 @@ class RunOptions:
         network: run in a network namespace, where a driver is cut off.
         brokers: run three brokers, of which one fails.
         supervisor: let `sluicegate run` start and restart the drivers; it fails, or they do.
+        machine: let the clock, the disk and the memory of the drivers fail.
         standby: keep a standby, which takes over unless its settings are others.
         part: of the matrix, such as '1/4': its first faults are of this quarter of the cells.
         only: cells, of which alone faults are drawn, as `chosen_cells` takes them; empty for all.
@@ -86,6 +87,7 @@ class RunOptions:
     network: bool
     brokers: bool
     supervisor: bool
+    machine: bool
     standby: bool
     part: str
     only: tuple[str, ...]
@@ -101,6 +103,8 @@ def matrix_of(options: RunOptions | Namespace) -> Matrix:
         return Matrix.BROKERS
     if options.supervisor:
         return Matrix.SUPERVISOR
+    if options.machine:
+        return Matrix.MACHINE
     return Matrix.EXECUTORS if options.executors else Matrix.ANY_RUN
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 import time
@@ -12,6 +11,7 @@ import pytest
 
 from infra.local_services import Services
 from infra.local_services.s3 import S3Server
+from tests.robustness.failpoints.machine import full_disk
 from tests.robustness.traffic.ip_count_harness import (
     DRIVER_TIMEOUT_S,
     EPOCH_LINES,
@@ -63,14 +63,6 @@ def _seen(pid: int, folder: Path) -> Path:
     return Path(f"/proc/{pid}/root") / folder.relative_to("/")
 
 
-def _fill(file: Path) -> None:
-    """Write a file until its disk is full."""
-    with contextlib.suppress(OSError), file.open("wb", buffering=0) as content:
-        while content.write(bytes(4096)):
-            pass
-    assert shutil.disk_usage(file.parent).free == 0
-
-
 class _StoreOnSmallDisk(S3Server):
     """A store whose objects are on a small disk."""
 
@@ -116,11 +108,10 @@ def test_a_job_whose_checkpoint_was_on_a_full_disk_goes_on_and_is_exact(
     try:
         driver.wait_for("epoch 1 committed")
         seen = _seen(driver.process.pid, disk)
-        _fill(seen / "filler")
-        feed(scenario.settings.kafka, scenario.settings.source, ALL_LINES[LINES:])
-        driver.wait_for("No space left on device")
-        time.sleep(_FULL_S)
-        (seen / "filler").unlink()
+        with full_disk(seen / "filler"):
+            feed(scenario.settings.kafka, scenario.settings.source, ALL_LINES[LINES:])
+            driver.wait_for("No space left on device")
+            time.sleep(_FULL_S)
         _finish(driver, scenario.with_settings(checkpoint=str(seen / "checkpoint")))
     finally:
         driver.kill()
@@ -140,11 +131,10 @@ def test_a_job_whose_store_had_a_full_disk_goes_on_and_is_exact(
             driver.wait_for("epoch 1 committed")
             assert store.pid is not None
             filler = _seen(store.pid, tmp_path) / "store" / "s3" / "filler"
-            _fill(filler)
-            feed(scenario.settings.kafka, scenario.settings.source, ALL_LINES[LINES:])
-            time.sleep(_FULL_S)
-            assert not scenario.all_read()
-            filler.unlink()
+            with full_disk(filler):
+                feed(scenario.settings.kafka, scenario.settings.source, ALL_LINES[LINES:])
+                time.sleep(_FULL_S)
+                assert not scenario.all_read()
             _finish(driver, scenario)
         finally:
             driver.kill()
