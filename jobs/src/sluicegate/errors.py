@@ -200,6 +200,10 @@ class EpochTimeout(SluicegateError, exit_code=ExitCode.LATE):
     """Raised when an epoch exceeds its timeout; the process ends and is restarted (rule 18)."""
 
 
+class OutOfMemory(SluicegateError, exit_code=ExitCode.LATE):
+    """Raised when a thread failed as it began, for lack of memory; the process ends and is restarted."""
+
+
 class SinkUnavailable(SluicegateError, retryable=True):
     """Raised when a sink gives no clear answer; the apply is retried from the marker."""
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sluicegate.errors import EpochTimeout
+from sluicegate.errors import EpochTimeout, OutOfMemory
 
 _HEAD = """
 import logging, threading, time
@@ -85,6 +85,25 @@ with limit.watched(lambda: False) as note:
 def test_what_takes_no_longer_than_it_may_goes_on(code: str) -> None:
     done = run(code)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_thread_that_fails_as_it_begins_ends_the_process_that_waits_for_it() -> None:
+    done = run(
+        """
+from sluicegate.spark import watch
+
+watch._BEGIN_POLLS = 3
+
+class Failing(threading.Thread):
+    def _bootstrap(self):
+        pass
+
+with deadline(3, 60):
+    Failing(name="mine").start()
+"""
+    )
+    assert done.returncode == OutOfMemory.exit_code, done.stderr
+    assert "the thread mine has not begun" in done.stderr
 
 
 def test_a_limit_holds_where_no_more_threads_can_be_started() -> None:

@@ -1,8 +1,7 @@
-"""Ends a driver in which something takes too long: an epoch, or what Spark does between two epochs.
+"""Ends a driver that hangs: in an epoch, in what Spark does between two epochs, or in the start of a thread.
 
-One thread watches, which is started before the first limit is set. A thread for each limit would not do:
-where a process can have no more memory or threads, Thread.start may never return (CPython waits for the new
-thread, which has failed), and that is one of the hangs that a limit is for.
+Where a process can have no more memory, a thread may fail before it tells the one that has started it, which
+waits for ever (CPython issue 140746). So one thread watches, and no limit needs a thread of its own.
 """
 
 from __future__ import annotations
@@ -17,11 +16,14 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from sluicegate.deployment import termination
-from sluicegate.errors import EpochTimeout
+from sluicegate.errors import EpochTimeout, OutOfMemory, SluicegateError
 
 log = logging.getLogger("sluicegate.epoch")
 
 _POLL_S = 0.2
+_BEGIN_POLLS = 50
+"""How often a thread may be found that has not begun; polls, because a process that was stopped has none."""
+
 _DATA = (
     "an undecided epoch runs again, a decided one is applied at the next start; nothing is lost, "
     "unless the delivery is at-most-once, or repeated, unless it is at-least-once"
@@ -35,6 +37,7 @@ class _Watcher:
         self._lock = threading.Lock()
         self._checks: list[Callable[[], None]] = []
         self._thread: threading.Thread | None = None
+        self._not_begun: dict[threading.Thread, int] = {}  # how often it was found
 
     def add(self, check: Callable[[], None]) -> None:
         """Make a check until it is removed."""
@@ -58,6 +61,21 @@ class _Watcher:
                     checks = tuple(self._checks)
                 for check in checks:
                     check()
+                self._check_threads()
+
+    def _check_threads(self) -> None:
+        """End the process if a thread has failed as it began."""
+        waiting = [thread for thread in threading.enumerate() if not thread.is_alive()]
+        self._not_begun = {thread: self._not_begun.get(thread, 0) + 1 for thread in waiting}
+        for thread, polls in self._not_begun.items():
+            if polls >= _BEGIN_POLLS:
+                _end_process(
+                    OutOfMemory(
+                        f"the thread {thread.name} has not begun, for lack of memory; the process ends",
+                        data=_DATA,
+                        do="restart the driver; if this continues, give it more memory",
+                    )
+                )
 
 
 _WATCHER = _Watcher()
@@ -86,9 +104,12 @@ def deadline(epoch: int, timeout_s: float) -> Iterator[None]:
     def check() -> None:
         if time.monotonic() >= end_s:
             _end_process(
-                f"epoch {epoch} took longer than its timeout of {timeout_s:g} s; the process ends",
-                "restart the driver; if this continues, raise timeout-s; a lower limit of records makes "
-                "only later epochs smaller",
+                EpochTimeout(
+                    f"epoch {epoch} took longer than its timeout of {timeout_s:g} s; the process ends",
+                    data=_DATA,
+                    do="restart the driver; if this continues, raise timeout-s; a lower limit of records "
+                    "makes only later epochs smaller",
+                )
             )
 
     with _watched(check):
@@ -147,18 +168,21 @@ class ProgressLimit:
     def _check(self) -> None:
         if not self._in_epoch and self._left_s() <= 0:
             _end_process(
-                f"Spark began no epoch for {self._limit_s:g} s, although it was not idle; the process ends",
-                "restart the driver; if this continues, the threads that were printed show what it waits "
-                "for; raise progress-timeout-s if Spark needs longer to plan an epoch",
+                EpochTimeout(
+                    f"Spark began no epoch for {self._limit_s:g} s, although it was not idle; the process "
+                    "ends",
+                    data=_DATA,
+                    do="restart the driver; if this continues, the threads that were printed show what it "
+                    "waits for; raise progress-timeout-s if Spark needs longer to plan an epoch",
+                )
             )
 
 
-def _end_process(what: str, do: str) -> NoReturn:
+def _end_process(error: SluicegateError) -> NoReturn:
     try:
-        error = EpochTimeout(what, data=_DATA, do=do)
         log.critical("%s", error)
         termination.write(error)
         logging.shutdown()
         faulthandler.dump_traceback()
     finally:
-        os._exit(EpochTimeout.exit_code)
+        os._exit(error.exit_code)
