@@ -197,7 +197,10 @@ class ClockSetBack(SluicegateError, exit_code=ExitCode.LATE):
 
 
 class EpochTimeout(SluicegateError, exit_code=ExitCode.LATE):
-    """Raised when an epoch exceeds its timeout; the process ends and is restarted (rule 18)."""
+    """Raised when an epoch exceeds its timeout, or Spark begins none for progress-timeout-s.
+
+    The process ends and is restarted (rule 18).
+    """
 
 
 class OutOfMemory(SluicegateError, exit_code=ExitCode.LATE):
