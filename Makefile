@@ -102,7 +102,7 @@ mutants: environment ## Change the packages that decide over data, and report wh
 model: environment ## Search the Promela model of the commit protocol, with Spin (about a minute)
 	@$(PY) -m tests.robustness.model.promela.check
 
-robustness: environment classes ## Inject the faults of a seed into a running job (SEED=7, FAULTS=100, JOB=ip_count or joined_payments, QUICK=1: below 10 minutes; ALL=1: every cell, two hours; SUM="FOLDER...": sum up reports; PAGE=FILE: write the page of published runs)
+robustness: environment classes ## Inject the faults of a seed into a running job (SEED=7, FAULTS=100, JOB=ip_count or joined_payments, QUICK=1: below 10 minutes; ALL=1: every cell, some hours; SUM="FOLDER...": sum up reports; PAGE=FILE: write the page of published runs)
 ifdef ALL
 	@$(PY) -m tests.robustness.all_runs --seed $(or $(SEED),$(shell date +%y%m%d)) $(ARGS)
 else
