@@ -182,7 +182,7 @@ def _chain(world: World, sink: SimulatedSink, number: int, part: Part) -> None:
     expected = [
         row
         for epoch in sorted(world.decided)
-        if epoch <= marker.epoch and (epoch, sink.name) not in world.discards
+        if epoch <= max(marker.epoch, part.lost_marker) and (epoch, sink.name) not in world.discards
         for row in world.watch.rows.get((epoch, sink.name, number), ())
     ]
     if [row for row in part.rows if (row.epoch, sink.name) not in world.discards] != expected:
@@ -219,7 +219,7 @@ def has_epoch(sink: SimulatedSink, record: EpochRecord) -> bool:
 
 def check_commit(world: World, epoch: int) -> None:
     """Check that Spark commits an epoch only when every sink has it, or, overlapped, the previous one."""
-    if world.events & {"restored", "wiped", "checkpoint restored"}:
+    if world.events & {"restored", "markers lost", "wiped", "checkpoint restored"}:
         return
     if epoch not in world.decided:
         violated("commit of an undecided epoch", f"Spark commits epoch {epoch}")
@@ -248,7 +248,9 @@ def check_death(world: World, driver: Driver, error: BaseException) -> None:
         StoreUnavailable: driver.faulted,
         DecisionUnknown: driver.faulted,
         StageFailed: driver.faulted,
-        SinkRegressed: "restored" in world.events,
+        # a sink without any epoch is not older: its first record names a seed that it does not have
+        SinkRegressed: "markers lost" in world.events
+        or ("restored" in world.events and "emptied" not in world.events),
         MarkerMismatch: bool(world.events & {"restored", "wiped", "checkpoint restored"}),
         SinkUnavailable: driver.faulted or contended,
         # the rows of a pruned epoch are removed: a late request created its record again, and a sink
@@ -284,14 +286,16 @@ def check_recovery(world: World, driver: Driver) -> None:
         raise driver.error
     elif "wiped" in world.events and isinstance(driver.error, MarkerMismatch):
         return  # nothing tells what the sink has
-    elif not redo_gap(world, world.sinks["mysql"]):
+    elif not any(redo_gap(world, sink) for sink in world.sinks.values()):
         violated(
             "redo", "the records exist, but the epochs that the sink lacks were not applied again"
         )
 
 
 def redo_gap(world: World, sink: SimulatedSink) -> bool:
-    """Return whether a sink that regressed needs a pruned decision, or has no marker at all."""
+    """Return whether a sink that regressed needs a pruned decision, has no marker, or is not redoable."""
+    if sink.name not in world.job.redoable:
+        return "markers lost" in world.events
     for number, part in enumerate(sink.parts):
         epoch = max(
             (

@@ -8,7 +8,7 @@ ones wait. The contract and integration tests check what the real servers do.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -79,6 +79,8 @@ class Part:
     """Epochs that were committed; used only by the invariants."""
     discarded: set[int] = field(default_factory=set)
     """Epochs that were discarded before they were committed; used only by the invariants."""
+    lost_marker: int = NO_MARKER.epoch
+    """The epoch of the newest marker that it lost without its rows; used only by the invariants."""
     generation: int = 0
     txn: Txn | None = None
 
@@ -180,7 +182,9 @@ class SimulatedSink:
             part, expected = self.parts[number], effect.record.prev_of(self.name, number)
             if self.kind == "locking":  # its markers never expire, and reading them locks nothing
                 if part.marker is not None or expected != NO_MARKER:
-                    markers[number] = self._name(effect, number, expected)
+                    markers[number] = before = self._name(effect, number, expected)
+                    if before not in (part.marker, expected):
+                        part.move(before)
                 continue
             fault = yield "seed"
             if fault not in ("failed", "late"):
@@ -306,6 +310,25 @@ class SimulatedSink:
         """Remove the markers but not the rows: their topic or table is re-created."""
         for part in self.parts:
             part.move(None)
+        self.end_connections()
+        self.version += 1
+
+    def lose_markers(self, older: Mapping[int, Marker]) -> None:
+        """Replace markers by older ones and keep the rows, which are in another topic."""
+        for number, marker in older.items():
+            part = self.parts[number]
+            if newest := part.marker or part.durable:
+                part.lost_marker = max(part.lost_marker, newest.epoch)
+                part.move(marker)
+        self.end_connections()
+        self.version += 1
+
+    def restore_before_seeds(self) -> None:
+        """Restore a backup that was made when the marker rows existed and their seeds did not."""
+        for part in self.parts:
+            part.rows = []
+            part.move(NO_MARKER)
+        self.history = [self.backup()]
         self.end_connections()
         self.version += 1
 

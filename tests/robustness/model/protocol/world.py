@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sluicegate.protocol.job import Job
+from sluicegate.protocol.markers import NO_MARKER
 from sluicegate.protocol.record import EpochRecord, Seal, SinkBinding
 from tests.robustness.model.protocol.drivers import Driver
 from tests.robustness.model.protocol.simulated_sinks import (
@@ -152,6 +153,32 @@ class World:
         """Restore a sink from a backup."""
         self.events.add("restored")
         self.sinks[name].restore(index)
+        invariants.check(self)
+
+    def restore_before_seeds(self, name: str) -> None:
+        """Restore a sink from a backup that is older than its first epoch, which no redo can follow."""
+        self.events |= {"restored", "emptied"}
+        self.sinks[name].restore_before_seeds()
+        invariants.check(self)
+
+    def lose_markers(self, name: str, back: int) -> None:
+        """Let each part of a sink lose the markers of its last epochs, but not their rows.
+
+        Args:
+            name: of the sink.
+            back: number of epochs that lose their markers before the newest decided one. If only that
+                one lost its marker, a replay would take it for unapplied and repeat its rows.
+        """
+        self.events.add("markers lost")
+        newest, older = self.decided[max(self.decided)], {}
+        for part in range(self.config.parts):
+            marker = last = newest.prev_of(name, part)
+            for _ in range(back):
+                if marker.epoch > NO_MARKER.epoch:
+                    marker = self.decided[marker.epoch].prev_of(name, part)
+            if marker != last:
+                older[part] = marker
+        self.sinks[name].lose_markers(older)
         invariants.check(self)
 
     def expire_markers(self, name: str) -> None:
