@@ -346,13 +346,6 @@ EDITS: dict[str, Break] = {
 }  # fmt: skip
 """Mutants that a review of the tests wrote, and one for a mistake that a schedule found."""
 
-NOT_FOUND = {
-    "redo of a sink that may not be redone": "only MySQL is restored, and it may be redone",
-    "marker of no epoch taken for an older one": "no sink has the marker of no epoch: they start "
-    "with a seed, or with none",
-}
-"""Those that no schedule can find: what shows them does not happen in the simulation."""
-
 BROKEN: dict[str, Break] = {f"law: {law}": one for law, one in BY_LAW.items()} | EDITS
 
 
@@ -389,8 +382,6 @@ def first_schedule(broken: Break) -> Found | None:
 
 def table_row(name: str) -> str:
     """Return the row of a broken protocol in the table of the documentation."""
-    if name in NOT_FOUND:
-        return f"| {name} | none | {NOT_FOUND[name]} |"
     found = first_schedule(BROKEN[name])
     if found is None:
         return f"| {name} | not found | |"
