@@ -102,7 +102,7 @@ def await_ready(
     """
     end = time.monotonic() + timeout_s
     while not ready():
-        if process.poll() is not None:
+        if process.poll() is not None and not ready():
             raise RunFailed(
                 f"the process exited (exit code {process.returncode}): {_error(folder)}"
             )

@@ -18,7 +18,7 @@ from typing import Any
 
 from infra.local_services import MySQLEndpoint, Services
 from infra.toolchain import maven
-from tests.bench import child, reader, sinks
+from tests.bench import child, paced, reader, sinks
 from tests.bench.alongside import alongside
 from tests.bench.child import RunFailed
 from tests.bench.contender import STOP
@@ -36,7 +36,7 @@ from tests.bench.plan import (
     Order,
     Pace,
 )
-from tests.bench.produce import paced
+from tests.bench.usage import cpu_s
 
 WARM_EPOCHS = 5
 """Committed epochs after which the measured records are sent."""
@@ -89,25 +89,35 @@ def _measured(
         with _unmeasured(order, pace):
             child.await_ready(lambda: _is_warm(order, folder), folder, process, _START_S)
         begin_ms = time.time() * 1000
-        took_s = paced(order.bootstrap, order.source, pace, reader.MEASURED)
+        before_s = cpu_s(process.pid), cpu_s(reader_process.pid)
+        sent = paced.send(order.bootstrap, order.source, pace, paced.MEASURED)
+        after_s = cpu_s(process.pid), cpu_s(reader_process.pid)
         end_ms = time.time() * 1000
         with _unmeasured(order, pace):
             (folder / reader.SENT).touch()
-            child.await_exit(reader_process, _READ_S, "the reader")
+            child.await_ready((folder / reader.ALL_SEEN).exists, folder, reader_process, _READ_S)
         if order.contender != FLINK:  # which reads its topic until it is killed
             (folder / STOP).touch()
             child.await_exit(process, _START_S, "the contender")
+        child.await_exit(reader_process, _READ_S, "the reader")
     summary: dict[str, Any] = json.loads((folder / reader.SEEN).read_text(encoding="utf-8"))
-    late = took_s > pace.seconds * _SLIPPED
+    late = sent.took_s > pace.seconds * _SLIPPED
     for anomaly in (
         f"{summary['missing']:,} records are missing" if summary["missing"] else "",
         f"{summary['repeated']:,} records arrived twice" if summary["repeated"] else "",
-        f"sending took {took_s:.1f} s instead of {pace.seconds:.0f}" if late else "",
+        f"sending took {sent.took_s:.1f} s instead of {pace.seconds:.0f}" if late else "",
     ):
         if anomaly:
             raise RunFailed(anomaly)
     phases = {} if order.contender == FLINK else _phases(folder, begin_ms, end_ms)
-    figures = {name: float(summary[name]) for name in ("p50_ms", "p99_ms", "max_ms")}
+    cores = [(end - begin) / sent.took_s for begin, end in zip(before_s, after_s, strict=True)]
+    figures = {
+        **{name: float(summary[name]) for name in ("p50_ms", "p99_ms", "max_ms")},
+        "cores": cores[0],
+        "reader_cores": cores[1],
+        "sender_cores": sent.cores,
+        "sender_behind_ms": sent.behind_ms,
+    }
     return Run(pace.name, order.contender, round_, figures=figures, phases=phases)
 
 
@@ -143,4 +153,4 @@ def _phases(folder: Path, begin_ms: float, end_ms: float) -> dict[str, list[floa
 
 def _unmeasured(order: Order, pace: Pace) -> AbstractContextManager[None]:
     """Send records that are not measured at the same pace while the block runs."""
-    return alongside(partial(paced, order.bootstrap, order.source, pace, reader.WARM_UP))
+    return alongside(partial(paced.send, order.bootstrap, order.source, pace, paced.WARM_UP))

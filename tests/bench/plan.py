@@ -261,6 +261,10 @@ class Pace:
         """The number of measured records."""
         return int(self.records_s * self.seconds)
 
+    def due_after_ns(self, number: int) -> int:
+        """Return when a record is due, in nanoseconds after the start."""
+        return number * 1_000_000_000 // self.records_s
+
 
 LATENCY_CONTENDERS: Final = (SLUICEGATE, SERIAL, SPARK, NAIVE, FLINK)
 _MYSQL_LATENCY: Final = (SLUICEGATE, SERIAL, SPARK_JDBC)

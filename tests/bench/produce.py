@@ -6,14 +6,12 @@ The same seed gives the same records.
 from __future__ import annotations
 
 import random
-import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
-from threading import Event
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -23,12 +21,10 @@ from tests.bench.plan import (
     COMPRESSION,
     IP_COUNT,
     KEY_COUNT,
-    LATENCY_PARTITIONS,
     ORDERS,
     PASS_THROUGH,
     UPSERT,
     WORD_COUNT,
-    Pace,
     Workload,
 )
 from tests.bench.readback import Content
@@ -40,8 +36,8 @@ WINDOW_S = 5
 
 _ADDRESSES = 50_000
 _BEGIN = datetime(2026, 5, 17, 10, 5, tzinfo=UTC)
-_BURST_S = 0.01
 _TEXT_BYTES = 1 << 20
+_CONNECT_S = 30.0
 
 _Send = Callable[[bytes], None]
 
@@ -80,7 +76,7 @@ def access_lines(count: int, seed: int = 1) -> Iterator[tuple[tuple[int, bytes],
 
 def fill(bootstrap: str, topic: str, workload: Workload) -> Content:
     """Fill a topic and return the expected content of the sinks."""
-    with _Sender(bootstrap, topic, workload.partitions) as sender:
+    with Sender(bootstrap, topic, workload.partitions) as sender:
         return _FILL[workload.kind](sender.send, workload)
 
 
@@ -146,36 +142,7 @@ _FILL: Mapping[str, Callable[[_Send, Workload], Content]] = {
 }
 
 
-def paced(bootstrap: str, topic: str, pace: Pace, kind: bytes, until: Event | None = None) -> float:
-    """Send records at a steady pace, each with its number and the time at which it was due.
-
-    A record that is sent late, because the broker or this process is slow, is still due at its time:
-    otherwise the slowest moments would count least (coordinated omission).
-
-    Args:
-        bootstrap: Kafka's bootstrap servers.
-        topic: destination topic.
-        pace: rate and duration.
-        kind: one byte that distinguishes measured records from warm-up records.
-        until: send until this is set; None: send `pace.records`.
-
-    Returns:
-        The duration in seconds.
-    """
-    padding, start, start_ns, sent = b"." * 100, time.monotonic(), time.time_ns(), 0
-    with _Sender(bootstrap, topic, LATENCY_PARTITIONS) as sender:
-        while not until.is_set() if until else sent < pace.records:
-            due = int((time.monotonic() - start) * pace.records_s)
-            for number in range(sent, due if until else min(due, pace.records)):
-                due_ns = start_ns + number * 1_000_000_000 // pace.records_s
-                head = b"%s %09d %020d " % (kind, number, due_ns)
-                sender.send(head + padding[len(head) :])
-                sent = number + 1
-            time.sleep(_BURST_S)
-    return time.monotonic() - start
-
-
-class _Sender:
+class Sender:
     """A producer that spreads records evenly and raises if one was lost."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -190,6 +157,7 @@ class _Sender:
                 "linger.ms": 5,
                 "log_level": 0,
                 "on_delivery": self._on_delivery,
+                "delivery.report.only.error": True,  # a call for each record costs as much as sending it
             }
         )
 
@@ -208,8 +176,26 @@ class _Sender:
         if self._sent % 1000 == 0:
             self._producer.poll(0)
 
+    def send_all(self, values: Sequence[bytes], partition: int) -> None:
+        """Send to one partition, in one call for all values unless the queue is full."""
+        messages: list[dict[str, Any]] = [{"value": value} for value in values]
+        while messages:
+            self._producer.produce_batch(self._topic, messages, partition)
+            refused = [message for message in messages if "_error" in message]
+            for message in refused:
+                if message.pop("_error").code() != KafkaError._QUEUE_FULL:
+                    raise ValueError(f"a value of {len(message['value'])} B cannot be sent")
+            self._producer.poll(0.1 if refused else 0)
+            messages = refused
+
+    @property
+    def pending(self) -> int:
+        """The number of records that the broker has not acknowledged."""
+        return len(self._producer)
+
     def __enter__(self) -> Self:
-        """Begin."""
+        """Connect, so that the first records do not wait for it."""
+        self._producer.list_topics(self._topic, timeout=_CONNECT_S)
         return self
 
     def __exit__(self, *_error: object) -> None:

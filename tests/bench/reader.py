@@ -1,8 +1,8 @@
 """A reader of a sink in its own process: `python -m tests.bench.reader FOLDER`.
 
-It reads a topic as a read_committed consumer, or polls a table for rows that were added. Compares
-the time at which a record is seen with the time in it at which it was due, and counts missing and repeated
-records. Exits when all measured records were seen, or when no more arrive.
+It reads a topic as a read_committed consumer, or watches a table (`table_watch`). Compares the time at
+which a record is seen with the time in it at which it was due, and counts missing and repeated records.
+Exits when all measured records were seen, or when no more arrive.
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from infra.local_services import MySQLEndpoint
 from infra.local_services.services import MYSQL_VARIABLE
-from tests.bench.figures import percentile
+from tests.bench import table_watch
+from tests.bench.paced import Arrived, arrived
 
-MEASURED, WARM_UP = b"m", b"w"
-"""The kinds of records; those of the second are also sent after the measured ones."""
 READY = "reader-ready"
 ORDER = "reader.json"
 SENT = "sent"
 """Created when all records are sent; only after that does silence mean that none will come."""
+ALL_SEEN = "all-seen"
+"""Created when no more records need to be sent."""
 SEEN = "seen.json"
 
 _SILENCE_S = 30.0
 """Without a measured record, after all were sent."""
 _POLL_S = 0.05
-_TABLE_POLL_S = 0.01
+_BATCH = 10_000
 _AFTER_S = 2.0
 """Seconds to wait for repeated records after all were seen."""
 
@@ -61,29 +63,73 @@ class ReaderOrder:
         (folder / ORDER).write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
-Arrived = tuple[bytes, int, int]
-"""Kind and number of a record, and when it was due, in nanoseconds since 1970."""
-
-Poll = Callable[[], Sequence[Arrived]]
+Poll = Callable[[], Arrived]
 """Returns what has arrived since the last call, waits 50 ms at most."""
+
+
+class Seen:
+    """The measured records that were seen, with their latencies.
+
+    Attributes:
+        missing: the number of records that were not seen yet.
+        repeated: how often a record was seen again.
+    """
+
+    def __init__(self, records: int) -> None:
+        self._seen = np.zeros(records, dtype=np.bool_)
+        self._latencies_ms = np.zeros(records)
+        self.missing = records
+        self.repeated = 0
+
+    def add(self, of: Arrived) -> None:
+        """Add records."""
+        unseen = np.sort(of.numbers[~self._seen[of.numbers]])
+        new = int(np.count_nonzero(np.diff(unseen, prepend=-1)))
+        self._seen[of.numbers] = True
+        self._latencies_ms[of.numbers] = (of.seen_ns - of.due_ns) / 1e6
+        self.missing -= new
+        self.repeated += of.numbers.size - new
+
+    def summary(self) -> dict[str, float | None]:
+        """Return the result; percentiles as `figures.percentile`, which is slow with millions."""
+        latencies_ms = self._latencies_ms[self._seen]
+
+        def percentile(percent: float) -> float | None:
+            if not latencies_ms.size:
+                return None
+            return float(np.percentile(latencies_ms, percent, method="inverted_cdf"))
+
+        return {
+            "missing": self.missing,
+            "repeated": self.repeated,
+            "p50_ms": percentile(50),
+            "p99_ms": percentile(99),
+            "max_ms": percentile(100),
+        }
 
 
 def main() -> int:
     """Read to the end, then write the result."""
     folder = Path(sys.argv[1])
     order = ReaderOrder(**json.loads((folder / ORDER).read_text(encoding="utf-8")))
-    with closing(_table(order) if order.table else _topic(order)) as polls:
-        poll = partial(next, polls)
-        poll()  # connects
-        (folder / READY).touch()
-        seen = read(poll, order.records, folder / SENT)
+    seen = _read_table(order, folder) if order.table else _read_topic(order, folder)
     partial_file = folder / f"{SEEN}.part"
-    partial_file.write_text(json.dumps(_summary(seen, order.records)), encoding="utf-8")
+    partial_file.write_text(json.dumps(seen.summary()), encoding="utf-8")
     partial_file.rename(folder / SEEN)
     return 0
 
 
-def _topic(order: ReaderOrder) -> Generator[Sequence[Arrived]]:
+def _read_topic(order: ReaderOrder, folder: Path) -> Seen:
+    with closing(_topic(order)) as polls:
+        poll = partial(next, polls)
+        poll()  # connects
+        (folder / READY).touch()
+        seen = read(poll, order.records, folder / SENT)
+    (folder / ALL_SEEN).touch()
+    return seen
+
+
+def _topic(order: ReaderOrder) -> Generator[Arrived]:
     consumer = Consumer(
         {
             "bootstrap.servers": order.bootstrap,
@@ -97,60 +143,42 @@ def _topic(order: ReaderOrder) -> Generator[Sequence[Arrived]]:
         partitions = consumer.list_topics(order.topic, timeout=30).topics[order.topic].partitions
         consumer.assign([TopicPartition(order.topic, number, 0) for number in partitions])
         while True:
-            arrived: list[Arrived] = []
-            for message in consumer.consume(10_000, _POLL_S):
+            # One call for many would wait 50 ms for a full batch, and those that are there would age.
+            messages = consumer.consume(1, _POLL_S)
+            messages += consumer.consume(_BATCH, 0) if messages else []
+            seen_ns = time.time_ns()
+            for message in messages:
                 if message.error() is not None:
                     raise KafkaException(message.error())
-                kind, number, due_ns, _ = (message.value() or b"").split(b" ", 3)
-                arrived.append((kind, int(number), int(due_ns)))
-            yield arrived
+            yield arrived([message.value() or b"" for message in messages], seen_ns)
     finally:
         consumer.close()
 
 
-def _table(order: ReaderOrder) -> Generator[Sequence[Arrived]]:
-    """Poll every 10 ms; a row that is written again does not arrive again."""
-    newest = 0
-    connection = MySQLEndpoint.parse(os.environ[MYSQL_VARIABLE]).connect(autocommit=True)
-    query = f"SELECT record, due, seq FROM `{order.table}` WHERE seq > %s ORDER BY seq"
-    with closing(connection), connection.cursor() as cursor:
-        while True:
-            cursor.execute(query, (newest,))
-            rows = cursor.fetchall()
-            newest = rows[-1][2] if rows else newest
-            yield [(record[:1].encode(), int(record[2:]), due) for record, due, _ in rows]
-            time.sleep(_TABLE_POLL_S)
-
-
-def read(poll: Poll, records: int, sent: Path) -> list[tuple[int, float]]:
-    """Return number and latency in milliseconds of each measured record, repeats included."""
-    seen: list[tuple[int, float]] = []
-    numbers: set[int] = set()
+def read(poll: Poll, records: int, sent: Path) -> Seen:
+    """Return what was seen of the measured records."""
+    seen = Seen(records)
     last_arrival_s = time.monotonic()
     end = float("inf")
     while time.monotonic() < min(last_arrival_s + _SILENCE_S, end):
-        arrived = [record for record in poll() if record[0] == MEASURED]
-        now_ns = time.time_ns()
-        if arrived or (end == float("inf") and not sent.exists()):
+        found = poll()
+        seen.add(found)
+        if found.numbers.size or (end == float("inf") and not sent.exists()):
             last_arrival_s = time.monotonic()
-        for _, number, due_ns in arrived:
-            seen.append((number, (now_ns - due_ns) / 1e6))
-            numbers.add(number)
-        if len(numbers) == records:
+        if found.numbers.size and not seen.missing:
             end = min(end, time.monotonic() + _AFTER_S)
     return seen
 
 
-def _summary(seen: list[tuple[int, float]], records: int) -> dict[str, object]:
-    latencies_ms = [ms for _, ms in seen]
-    numbers = {number for number, _ in seen}
-    return {
-        "missing": records - len(numbers),
-        "repeated": len(seen) - len(numbers),
-        "p50_ms": percentile(latencies_ms, 50) if latencies_ms else None,
-        "p99_ms": percentile(latencies_ms, 99) if latencies_ms else None,
-        "max_ms": max(latencies_ms, default=None),
-    }
+def _read_table(order: ReaderOrder, folder: Path) -> Seen:
+    mysql = MySQLEndpoint.parse(os.environ[MYSQL_VARIABLE])
+    with table_watch.watch(mysql, order.table, order.records) as watch:
+        (folder / READY).touch()
+        watch.until_visible(folder / SENT, _SILENCE_S)
+        (folder / ALL_SEEN).touch()
+        seen = Seen(order.records)
+        seen.add(watch.rows())
+    return seen
 
 
 if __name__ == "__main__":

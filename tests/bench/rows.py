@@ -145,7 +145,7 @@ def _integers(source: DataFrame) -> DataFrame:
 
 
 def _due(source: DataFrame) -> DataFrame:
-    """Return kind and number of a paced record as its key, and when it was due; see `produce.paced`."""
+    """Return kind and number of a paced record as its key, and when it was due; see `paced.value`."""
     text = F.col("value").cast("string")
     return source.select(
         F.substring(text, 1, 11).alias("record"),

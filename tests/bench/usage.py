@@ -10,7 +10,7 @@ import os
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +72,7 @@ def sampling(session: int) -> Iterator[Usage]:
             now_ms = time.time() * 1000
             processes = dict(_processes(session))
             # The sum falls when a process exits and its parent does not count it: the run is over.
-            used_s = sum(processes.values()) / os.sysconf("SC_CLK_TCK")
+            used_s = _seconds(processes.values())
             if processes and (not usage.cpu or used_s >= usage.cpu[-1][1]):
                 usage.cpu.append((now_ms, used_s))
             if turns % _MEMORY_EVERY == 0:
@@ -81,6 +81,15 @@ def sampling(session: int) -> Iterator[Usage]:
 
     with alongside(watch):
         yield usage
+
+
+def cpu_s(session: int) -> float:
+    """Return the CPU time that the processes of a session have used so far, in seconds."""
+    return _seconds(ticks for _, ticks in _processes(session))
+
+
+def _seconds(ticks: Iterable[int]) -> float:
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def _processes(session: int) -> Iterator[tuple[Path, int]]:
