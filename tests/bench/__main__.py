@@ -42,10 +42,7 @@ from tests.bench.growth import Start
 from tests.bench.operator import rounds
 from tests.bench.plan import (
     KILLS,
-    LATENCY,
-    MYSQL_LATENCY,
     PACES,
-    PASS_THROUGH,
     RECOVERY,
     RECOVERY_CONTENDERS,
     WORKLOADS,
@@ -214,13 +211,13 @@ def _selected(options: argparse.Namespace, arguments: Sequence[str]) -> Results:
     if options.only in (None, growth.START):
         lengths = _QUICK_LENGTHS if options.quick else growth.LOG_LENGTHS
         starts = [Start(length) for length in lengths]
-    kinds = {LATENCY: PASS_THROUGH, MYSQL_LATENCY: MYSQL_LATENCY}
     paces: Sequence[Pace] = [
-        pace for pace in PACES if options.only is None or kinds.get(options.only) == pace.kind
+        replace(pace, only=options.contenders, records_s=options.records_s or pace.records_s)
+        for pace in PACES
+        if options.only in (None, pace.workload)
     ]
-    paces = [replace(pace, only=options.contenders) for pace in paces]
     if options.quick:
-        paces = [replace(pace, seconds=_QUICK_SECONDS) for pace in paces]
+        paces = [replace(pace, seconds=_QUICK_SECONDS, warm_s=0.0) for pace in paces]
     jobs = _QUICK_JOBS if options.quick else options.jobs
     kills = 1 if options.quick else KILLS
     return Results(
@@ -241,9 +238,15 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="make bench ARGS=...", description="Compare Sluicegate with its peers."
     )
     names = [w.name for w in WORKLOADS]
-    names += [*growth.NAMES, RECOVERY, LATENCY, MYSQL_LATENCY, _OPERATOR, _CONSOLE]
+    names += [*growth.NAMES, RECOVERY, *dict.fromkeys(pace.workload for pace in PACES)]
+    names += [_OPERATOR, _CONSOLE]
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
     parser.add_argument("--records", type=int, help="records per source topic; default by workload")
+    parser.add_argument(
+        "--records-s",
+        type=int,
+        help="records per second of a latency workload; default by workload",
+    )
     parser.add_argument(
         "--jobs", type=int, default=_JOBS, help=f"jobs for operator and console; default {_JOBS}"
     )
@@ -291,8 +294,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.profile and (options.json or options.page):
         parser.error("--profile slows the runs down: use it without --json and --page")
-    if options.rounds < 1 or (options.records is not None and options.records < 100):
-        parser.error("--rounds must be 1 or more, --records 100 or more")
+    sizes = (options.records, options.records_s)
+    if options.rounds < 1 or any(size is not None and size < 100 for size in sizes):
+        parser.error("--rounds must be 1 or more, --records and --records-s 100 or more")
     return options
 
 
@@ -302,9 +306,8 @@ def _cores(text: str) -> tuple[int, ...]:
 
 def _page_file(options: argparse.Namespace) -> Path | None:
     """Return where the report page is written; None: nowhere."""
-    partial = (
-        options.only or options.quick or options.records or options.contenders or options.profile
-    )
+    sizes = options.quick or options.records or options.records_s
+    partial = options.only or sizes or options.contenders or options.profile
     return options.page or (None if partial else page.PAGE)
 
 

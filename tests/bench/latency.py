@@ -29,7 +29,6 @@ from tests.bench.flink import program as flink_program
 from tests.bench.phases import phase_times, repeated
 from tests.bench.plan import (
     FLINK,
-    LATENCY_EPOCH_RECORDS,
     LATENCY_PARTITIONS,
     MYSQL_LATENCY,
     SPARK_JDBC,
@@ -60,7 +59,7 @@ def run(contender: str, round_: int, pace: Pace, services: Services, base: Path)
         sink=f"{stem}-sink",
         dead_letters="",
         table=stem.replace("-", "_")[-50:] if pace.kind == MYSQL_LATENCY else "",
-        epoch_records=LATENCY_EPOCH_RECORDS,
+        epoch_records=pace.epoch_records,
         trigger=pace.trigger,
     )
     order.write(folder)
@@ -87,6 +86,7 @@ def _measured(
     ):
         child.await_ready((folder / reader.READY).exists, folder, reader_process, _START_S)
         with _unmeasured(order, pace):
+            time.sleep(pace.warm_s)
             child.await_ready(lambda: _is_warm(order, folder), folder, process, _START_S)
         begin_ms = time.time() * 1000
         before_s = cpu_s(process.pid), cpu_s(reader_process.pid)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from infra.reference_docs.markdown import paragraph
 from infra.workspace import CHECKOUT
-from tests.bench import charts, flame_graph, page_growth
+from tests.bench import charts, flame_graph, page_growth, page_latency
 from tests.bench.console import report as console_report
 from tests.bench.console.rounds import VIEWERS
 from tests.bench.figures import Spread, anomalies, ratios, shown, spread
@@ -39,7 +39,6 @@ from tests.bench.plan import (
     FLINK,
     LATENCY,
     MEASURED,
-    MYSQL_LATENCY,
     OTHER_ENGINES,
     PACES,
     RECOVERY,
@@ -47,10 +46,9 @@ from tests.bench.plan import (
     SERIAL,
     SLUICEGATE,
     WORKLOADS,
-    Pace,
     Workload,
 )
-from tests.bench.report import describe, seen_by
+from tests.bench.report import describe
 
 PAGE: Final = CHECKOUT / "docs" / "reference" / "performance.md"
 RESULTS: Final = Path(__file__).parent / "results"
@@ -107,7 +105,7 @@ def _lines(joined: Joined, plot: Plot) -> Iterator[str]:
         yield from _throughput(joined, joined.workloads.get(workload.name), workload.name, plot)
     yield from ("", "## Latency")
     for pace in PACES:
-        yield from _latency(joined, joined.paces.get(pace.name, pace), plot)
+        yield from page_latency.latency(joined, joined.paces.get(pace.name, pace), plot)
     yield from _recoveries(joined)
     yield from ("", "## Growth")
     yield from page_growth.partitions(joined, plot)
@@ -232,41 +230,6 @@ def _throughput(joined: Joined, workload: Workload | None, name: str, plot: Plot
     if set(workload.contenders) == {SLUICEGATE, SERIAL}:
         values = ratios(joined.runs, name, "records_s", SLUICEGATE, SERIAL)
         yield from ("", f"{capital(SLUICEGATE)} / {SERIAL}: {shown(values, 2)}.")
-
-
-def _latency(joined: Joined, pace: Pace, plot: Plot) -> Iterator[str]:
-    only = MYSQL_LATENCY if pace.kind == MYSQL_LATENCY else LATENCY
-    yield from ("", f"### {capital(pace.name)}", "", command(only), "")
-    yield paragraph(
-        f"From when a record was due to be sent until it is {seen_by(pace)}: {pace.records_s:,} records/s "
-        f"for {pace.seconds:.0f} s, with more before and after them."
-    )
-    yield ""
-    if pace.name not in joined.paces:
-        yield NOT_MEASURED
-        return
-    figures = ("p50_ms", "p99_ms", "max_ms")
-    yield from table(
-        ("", "p50 ms", "p99 ms", "largest ms", "runs"),
-        [
-            (
-                contender,
-                *(cell(joined, pace.name, contender, figure, 0) for figure in figures),
-                joined.sound(pace.name, contender),
-            )
-            for contender in pace.contenders
-        ],
-    )
-    for figure in figures[:2]:
-        medians = {
-            contender: value
-            for contender in pace.contenders
-            if (value := spread(joined.runs, pace.name, contender, figure)) is not None
-        }
-        title = f"{pace.name}: {figure.removesuffix('_ms')}, ms"
-        name = f"{only}-{pace.trigger}-{figure}".replace(" ", "-")
-        if medians:
-            yield from ("", plot(name, title, charts.bars(title, medians)))
 
 
 def _recoveries(joined: Joined) -> Iterator[str]:

@@ -49,6 +49,7 @@ KEY_COUNT: Final = "key-count"
 """A running count of each key."""
 MYSQL_LATENCY: Final = "mysql-latency"
 LATENCY: Final = "latency"
+HALF_LOAD: Final = "half-load"
 RECOVERY: Final = "recovery"
 
 WARM_UP_EPOCHS: Final = 2
@@ -237,6 +238,9 @@ class Pace:
         records_s: records per second.
         seconds: duration of the measured part.
         only: contenders that are measured; empty: all.
+        half_load: whether the rate is half of what Sluicegate reached in `full_load`.
+        warm_s: how long records are sent before the measured ones, at least: a high rate needs what the JVM
+            compiles in that time, and the records that waited for its start must have been read.
     """
 
     trigger: str
@@ -244,11 +248,24 @@ class Pace:
     records_s: int = 5000
     seconds: float = 60.0
     only: Sequence[str] = ()
+    half_load: bool = False
+    warm_s: float = 0.0
+
+    @property
+    def workload(self) -> str:
+        """The value of `--only`."""
+        name = MYSQL_LATENCY if self.kind == MYSQL_LATENCY else LATENCY
+        return f"{name}-{HALF_LOAD}" if self.half_load else name
 
     @property
     def name(self) -> str:
-        """The name of the workload."""
-        return f"{MYSQL_LATENCY if self.kind == MYSQL_LATENCY else LATENCY}, {self.trigger}"
+        """The name in results."""
+        return f"{self.workload}, {self.trigger}"
+
+    @property
+    def full_load(self) -> str:
+        """The throughput workload whose rate is full load."""
+        return UPSERT if self.kind == MYSQL_LATENCY else "pass-through-100"
 
     @property
     def contenders(self) -> tuple[str, ...]:
@@ -261,6 +278,11 @@ class Pace:
         """The number of measured records."""
         return int(self.records_s * self.seconds)
 
+    @property
+    def epoch_records(self) -> int:
+        """The most records of an epoch: what arrives in two seconds, or more."""
+        return max(200_000, 2 * self.records_s)
+
     def due_after_ns(self, number: int) -> int:
         """Return when a record is due, in nanoseconds after the start."""
         return number * 1_000_000_000 // self.records_s
@@ -269,13 +291,18 @@ class Pace:
 LATENCY_CONTENDERS: Final = (SLUICEGATE, SERIAL, SPARK, NAIVE, FLINK)
 _MYSQL_LATENCY: Final = (SLUICEGATE, SERIAL, SPARK_JDBC)
 _TRIGGERS: Final = ("1 second", "200 milliseconds")
-PACES: Final[tuple[Pace, ...]] = (
-    *map(Pace, _TRIGGERS),
-    *(Pace(trigger, MYSQL_LATENCY) for trigger in _TRIGGERS),
+_HALF_LOADS: Final = {PASS_THROUGH: 130_000, MYSQL_LATENCY: 58_000}
+"""Half of the published rates of Sluicegate in `Pace.full_load`, in records per second."""
+_WARM_S: Final = 60.0
+
+PACES: Final[tuple[Pace, ...]] = tuple(
+    Pace(trigger, kind, records_s, half_load=half_load, warm_s=_WARM_S if half_load else 0.0)
+    for kind, half_load_records_s in _HALF_LOADS.items()
+    for half_load, records_s in ((False, Pace.records_s), (True, half_load_records_s))
+    for trigger in _TRIGGERS
 )
 LATENCY_VALUE_BYTES: Final = 100
 LATENCY_PARTITIONS: Final = 4
-LATENCY_EPOCH_RECORDS: Final = 200_000
 
 COLD: Final = "cold-start"
 STANDBY: Final = "standby"

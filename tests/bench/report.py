@@ -202,12 +202,27 @@ def _latency(results: Results, pace: Pace) -> Iterator[str]:
         f"{pace.name}: due -> {seen_by(pace)}; {pace.records_s:,} records/s of "
         f"{LATENCY_VALUE_BYTES} B for {pace.seconds:.0f} s"
     )
-    yield f"  {'':<24}{'p50 ms median (min - max)':>30}{'p99 ms median (min - max)':>30}{'sound':>8}"
+    yield (
+        f"  {'':<24}{'p50 ms median (min - max)':>30}{'p99 ms median (min - max)':>30}{'cores':>8}"
+        f"{'sender':>8}{'reader':>8}{'sender behind ms':>18}{'sound':>8}"
+    )
     for contender in pace.contenders:
-        p50 = spread(results.runs, pace.name, contender, "p50_ms")
-        p99 = spread(results.runs, pace.name, contender, "p99_ms")
+        p50, p99, cores, sender, reader, behind = (
+            spread(results.runs, pace.name, contender, name)
+            for name in (
+                "p50_ms",
+                "p99_ms",
+                "cores",
+                "sender_cores",
+                "reader_cores",
+                "sender_behind_ms",
+            )
+        )
         sound = f"{p50.count if p50 else 0}/{results.rounds}"
-        yield f"  {contender:<24}{_rate(p50):>30}{_rate(p99):>30}{sound:>8}"
+        yield (
+            f"  {contender:<24}{_rate(p50):>30}{_rate(p99):>30}{_median(cores, 2):>8}"
+            f"{_median(sender, 2):>8}{_median(reader, 2):>8}{_median(behind):>18}{sound:>8}"
+        )
     rivals = [name for name in pace.contenders if name not in MEASURED]
     pairs = [*itertools.product((SLUICEGATE, SERIAL), rivals)]
     yield from _ratios(results, pace.name, "p50_ms", pairs, "p50, less is better")

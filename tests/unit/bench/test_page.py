@@ -66,6 +66,19 @@ def test_a_lower_latency_is_ahead(tmp_path: Path) -> None:
     assert "| latency, p99 | 1.00 (1.00 - 1.00) | equal | at most 1: met |" in text
 
 
+def test_the_rate_of_a_latency_is_compared_with_full_load(tmp_path: Path) -> None:
+    latency = Run(PACES[0].name, SLUICEGATE, 1, figures={"p50_ms": 100.0})
+    text = written(tmp_path, results(rate(SLUICEGATE, 4 * PACES[0].records_s), latency))
+    assert f"That is 0.25 of the rate of {SLUICEGATE} in {COPY.name}." in text.replace("\n", " ")
+
+
+def test_a_sender_that_was_late_is_on_the_page(tmp_path: Path) -> None:
+    figures = {"p50_ms": 100.0, "sender_cores": 0.25, "sender_behind_ms": 1234.0}
+    text = written(tmp_path, results(Run(PACES[0].name, SLUICEGATE, 1, figures=figures)))
+    assert "| cores of the sender | sender behind, ms |" in text
+    assert "| 0.25 (0.25 - 0.25) | 1,234 (1,234 - 1,234) |" in text
+
+
 def test_recoveries_have_a_row_for_each_way_to_recover(tmp_path: Path) -> None:
     figures = {"recovery_p50_s": 1.8, "recovery_max_s": 2.1}
     result = {**results(Run(RECOVERY, STANDBY, 1, figures=figures)), "kills": 5}
@@ -100,8 +113,7 @@ def test_a_page_without_files_names_the_command_of_each_part(tmp_path: Path) -> 
         *NAMED,
         *growth.NAMES,
         RECOVERY,
-        "latency",
-        "mysql-latency",
+        *(pace.workload for pace in PACES),
         "operator",
         "console",
     ):

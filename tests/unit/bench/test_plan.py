@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.bench import __main__
+from tests.bench.figures import spread
+from tests.bench.joined import Joined, join
+from tests.bench.page import RESULTS
 from tests.bench.plan import (
     FLINK,
+    HALF_LOAD,
     KEY_COUNT,
     PACES,
     SLUICEGATE,
     WARM_UP_EPOCHS,
     WORKLOADS,
     Order,
+    Pace,
     Workload,
     shuffled,
 )
@@ -75,6 +81,49 @@ def test_epochs_that_fill_a_state_are_not_measured() -> None:
 def test_a_latency_is_measured_long_enough_for_a_p99() -> None:
     """100 records and 60 epochs are above it."""
     assert min(pace.seconds for pace in PACES) >= 60
+
+
+@pytest.fixture(scope="module")
+def published() -> Joined:
+    """Return the published results."""
+    return join(json.loads(file.read_text(encoding="utf-8")) for file in RESULTS.glob("*.json"))
+
+
+def test_published_results_have_the_names_of_workloads(published: Joined) -> None:
+    assert published.paces.keys() <= {pace.name for pace in PACES}
+    assert {workload.name for workload in WORKLOADS} >= {
+        name for name in published.workloads if not name.startswith("growth-")
+    }
+
+
+@pytest.mark.parametrize("pace", [pace for pace in PACES if pace.half_load], ids=lambda p: p.name)
+def test_half_load_is_about_half_of_the_published_rate(published: Joined, pace: Pace) -> None:
+    full = spread(published.runs, pace.full_load, SLUICEGATE, "records_s")
+    assert full
+    assert 0.4 <= pace.records_s / full.median <= 0.6
+
+
+@pytest.mark.parametrize("pace", PACES, ids=lambda p: p.name)
+def test_an_epoch_has_room_for_a_second_that_is_late(pace: Pace) -> None:
+    assert pace.epoch_records >= 2 * pace.records_s
+
+
+def test_records_are_due_at_equal_distances() -> None:
+    pace = Pace("1 second", records_s=400)
+    assert [pace.due_after_ns(number) for number in (0, 1, 400)] == [0, 2_500_000, 1_000_000_000]
+
+
+def test_the_rate_of_a_latency_can_be_given() -> None:
+    name = f"latency-{HALF_LOAD}"
+    arguments = ["--only", name, "--records-s", "90000"]
+    paces = __main__._selected(__main__._parse(arguments), []).paces
+    assert [(pace.workload, pace.records_s) for pace in paces] == [(name, 90_000)] * 2
+
+
+def test_each_latency_is_selected_alone() -> None:
+    for only in {pace.workload for pace in PACES}:
+        paces = __main__._selected(__main__._parse(["--only", only]), []).paces
+        assert [pace.trigger for pace in paces] == ["1 second", "200 milliseconds"]
 
 
 def test_only_the_selected_contenders_are_measured() -> None:
