@@ -20,7 +20,7 @@ from infra.workspace import CHECKOUT
 from tests.bench import charts, flame_graph, page_growth, page_latency
 from tests.bench.console import report as console_report
 from tests.bench.console.rounds import VIEWERS
-from tests.bench.figures import Spread, anomalies, ratios, shown, spread
+from tests.bench.figures import Spread, anomalies, percentile, pooled, ratios, shown, spread
 from tests.bench.flame_graph import Stacks
 from tests.bench.joined import Joined, join
 from tests.bench.operator import report as operator_report
@@ -227,9 +227,31 @@ def _throughput(joined: Joined, workload: Workload | None, name: str, plot: Plot
     if medians:
         title = f"{name}: {'appended' if engines else 'records'} a second"
         yield from ("", plot(name, title, charts.bars(title, medians)))
-    if set(workload.contenders) == {SLUICEGATE, SERIAL}:
-        values = ratios(joined.runs, name, "records_s", SLUICEGATE, SERIAL)
-        yield from ("", f"{capital(SLUICEGATE)} / {SERIAL}: {shown(values, 2)}.")
+    yield from _overlap(joined, workload)
+
+
+def _overlap(joined: Joined, workload: Workload) -> Iterator[str]:
+    """Yield what overlap changes, if the workload was measured with and without it."""
+    rates = ratios(joined.runs, workload.name, "records_s", SLUICEGATE, SERIAL)
+    phases = pooled(joined.runs, workload.name, SERIAL)
+    serial, overlapping = (
+        spread(joined.runs, workload.name, contender, "epoch_p50_ms")
+        for contender in (SERIAL, SLUICEGATE)
+    )
+    if rates is None or serial is None or overlapping is None:
+        return
+    wait = [f"another wait of {workload.apply_wait_s:.1f} s"] if workload.apply_wait_s else []
+    times = [
+        f"{phase} {percentile(times_ms, 50):,.0f} ms"
+        for phase, times_ms in phases.items()
+        if phase == "stage" or (phase.startswith("apply ") and ": " not in phase)
+    ]
+    yield ""
+    yield paragraph(
+        f"{capital(SLUICEGATE)} / {SERIAL}: {shown(rates, 2)}. Without overlap an epoch has, p50: "
+        f"{', '.join((*times, *wait))}. With it the epoch is {serial.median - overlapping.median:,.0f} ms "
+        "shorter."
+    )
 
 
 def _recoveries(joined: Joined) -> Iterator[str]:

@@ -151,7 +151,9 @@ def _throughput(results: Results, workload: Workload) -> Iterator[str]:
         )
     own_contenders = [name for name in workload.contenders if name in MEASURED]
     rivals = [name for name in workload.contenders if name in RIVALS]
-    pairs = list(itertools.product(own_contenders, rivals)) or [(SLUICEGATE, SERIAL)]
+    pairs = list(itertools.product(own_contenders, rivals))
+    if {SLUICEGATE, SERIAL} <= set(own_contenders):
+        pairs.append((SLUICEGATE, SERIAL))
     yield from _ratios(results, workload.name, "records_s", pairs, "records/s, more is better")
     yield from _ratios(results, workload.name, "cpu_us", pairs, "CPU, less is better")
     engines = [name for name in workload.contenders if name in OTHER_ENGINES]
@@ -233,7 +235,8 @@ def _latency(results: Results, pace: Pace) -> Iterator[str]:
 def _ratios(
     results: Results, workload: str, figure: str, pairs: Sequence[tuple[str, str]], meaning: str
 ) -> Iterator[str]:
-    yield f"  ratios, pair by pair in the same round ({meaning}):"
+    if pairs:
+        yield f"  ratios, pair by pair in the same round ({meaning}):"
     for contender, rival in pairs:
         values = ratios(results.runs, workload, figure, contender, rival)
         alone = rival in (SPARK, *OTHER_ENGINES) and workload in (IP_COUNT, ORDERS)

@@ -13,6 +13,7 @@ from tests.bench.plan import (
     FLINK,
     PACES,
     RECOVERY,
+    SERIAL,
     SLUICEGATE,
     SPARK,
     STANDBY,
@@ -64,6 +65,27 @@ def test_a_lower_latency_is_ahead(tmp_path: Path) -> None:
     text = written(tmp_path, results(*runs))
     assert "| latency, p50 | 0.50 (0.50 - 0.50) | ahead | at most 1: met |" in text
     assert "| latency, p99 | 1.00 (1.00 - 1.00) | equal | at most 1: met |" in text
+
+
+def test_what_overlap_changes_is_on_the_page_next_to_rivals(tmp_path: Path) -> None:
+    runs = [
+        Run(COPY.name, SPARK, 1, {"records_s": 100.0}),
+        Run(COPY.name, SLUICEGATE, 1, {"records_s": 120.0, "epoch_p50_ms": 500.0}),
+        Run(
+            COPY.name,
+            SERIAL,
+            1,
+            {"records_s": 100.0, "epoch_p50_ms": 590.0},
+            phases={"stage": [400.0], "apply kafka": [90.0], "apply kafka: write": [70.0]},
+        ),
+    ]
+    text = written(tmp_path, results(*runs)).replace("\n", " ")
+    assert f"Sluicegate / {SERIAL}: 1.20 (1.20 - 1.20)." in text
+    assert "stage 400 ms, apply kafka 90 ms. With it the epoch is 90 ms shorter." in text
+
+
+def test_overlap_that_was_not_compared_has_no_sentence(tmp_path: Path) -> None:
+    assert "Without overlap" not in written(tmp_path, results(rate(SLUICEGATE, 100.0)))
 
 
 def test_the_rate_of_a_latency_is_compared_with_full_load(tmp_path: Path) -> None:
