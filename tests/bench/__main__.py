@@ -14,7 +14,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -37,6 +38,7 @@ from tests.bench import (
 )
 from tests.bench.about import about
 from tests.bench.console import rounds as console_rounds
+from tests.bench.distant_broker import DistantBroker, DistantServers
 from tests.bench.figures import Run, anomalies
 from tests.bench.growth import Start
 from tests.bench.operator import rounds
@@ -52,6 +54,7 @@ from tests.bench.plan import (
 )
 from tests.bench.profiling import Profilers
 from tests.bench.report import Results
+from tests.bench.sinks import Servers
 from tests.bench.throughput import Source, Turn
 
 _BEGAN = time.monotonic()
@@ -78,6 +81,7 @@ class Bench:
         self._results, self._services, self._folder = results, services, folder
         self._profilers = profilers
         self._sources: dict[str, Source] = {}
+        self._distant: dict[str, DistantBroker] = {}
 
     def run(self) -> None:
         """Fill the topics, then run all rounds."""
@@ -87,15 +91,34 @@ class Bench:
             for round_ in range(1, self._results.rounds + 1):
                 self._round(round_)
         finally:
-            for source in self._sources.values():
-                self._services.kafka.delete_topic(source.topic)
+            for name, source in self._sources.items():
+                if name in self._distant:
+                    shutil.rmtree(self._broker_folder(name))
+                else:
+                    self._services.kafka.delete_topic(source.topic)
 
     def _fill(self, workload: Workload) -> None:
         _print(f"Filling the source of {workload.name}: {workload.records:,} records")
         topic = f"{self._folder.name}-{workload.name}"
-        self._services.kafka.create_topic(topic, workload.partitions)
-        expected = produce.fill(self._services.kafka.bootstrap, topic, workload)
+        with self._servers(workload) as servers:
+            servers.kafka.create_topic(topic, workload.partitions)
+            expected = produce.fill(servers.kafka.bootstrap, topic, workload)
         self._sources[workload.name] = Source(topic, expected)
+
+    @contextmanager
+    def _servers(self, workload: Workload) -> Iterator[Servers]:
+        """Yield the servers of a workload; a distant broker only runs meanwhile."""
+        if not workload.round_trip_ms:
+            yield self._services
+            return
+        if workload.name not in self._distant:
+            folder = self._broker_folder(workload.name)
+            self._distant[workload.name] = DistantBroker(folder, workload.round_trip_ms)
+        with self._distant[workload.name].running() as kafka:
+            yield DistantServers(kafka, self._services.mysql)
+
+    def _broker_folder(self, workload: str) -> Path:
+        return self._folder / f"{workload}-kafka"
 
     def _round(self, round_: int) -> None:
         _sample_machine(self._results, f"Round {round_}")
@@ -107,11 +130,9 @@ class Bench:
                 _print(f"  round {round_}: {workload.name}, {contender} ...")
                 turn = Turn(workload, contender, round_, self._profilers)
                 source = self._sources[workload.name]
-                self._add_run(
-                    throughput.run(turn, source, self._services, self._folder),
-                    "records_s",
-                    "append_records_s",
-                )
+                with self._servers(workload) as servers:
+                    run = throughput.run(turn, source, servers, self._folder)
+                self._add_run(run, "records_s", "append_records_s")
         for start in shuffled(self._results.starts, seed=seed, round_=round_, workload="starts"):
             _print(f"  round {round_}: {start.name} ...")
             self._add_run(

@@ -86,6 +86,7 @@ class Workload:
         cores: threads of Spark's session, and the parallelism of other engines.
         keys: different keys of KEY_COUNT, each of which is once in the first `keys` records.
         executors: processes that run the tasks, `cores` threads each; 0: Spark's driver runs them.
+        round_trip_ms: from clients to the broker and back, in milliseconds; 0: it is on this machine.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Workload:
     cores: int = 2
     keys: int = 0
     executors: int = 0
+    round_trip_ms: float = 0.0
 
     def of_size(self, records: int) -> Workload:
         """Return the workload with another number of records, in at least ten epochs."""
@@ -210,6 +212,19 @@ WORKLOADS: Final = (
         contenders=(SLUICEGATE, SERIAL),
         note="each apply waits another second, as for a database on a distant or busy server",
         apply_wait_s=1.0,
+    ),
+    Workload(
+        "distant-broker",
+        PASS_THROUGH,
+        100,
+        4_000_000,
+        50_000,
+        contenders=(SLUICEGATE, SERIAL),
+        note=(
+            "source and sink are on a broker that is 5 ms away: a proxy delays what is sent over each "
+            "connection by 2.5 ms in both directions"
+        ),
+        round_trip_ms=5.0,
     ),
 )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from infra.local_services import MySQLEndpoint, Services
+from infra.local_services import KafkaEndpoint, MySQLEndpoint
 from sluicegate_jobs.ip_count.job import TABLE_COLUMNS as IP_COUNT_COLUMNS
 from sluicegate_jobs.orders.stream import TABLE_COLUMNS as ORDERS_COLUMNS
 from sluicegate_jobs.targets import table_ddl
@@ -70,7 +70,21 @@ _TABLE_ROWS: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-def create(order: Order, services: Services, partitions: int) -> None:
+class Servers(Protocol):
+    """The servers of a workload."""
+
+    @property
+    def kafka(self) -> KafkaEndpoint:
+        """The address of Kafka."""
+        ...
+
+    @property
+    def mysql(self) -> MySQLEndpoint:
+        """The address of MySQL."""
+        ...
+
+
+def create(order: Order, services: Servers, partitions: int) -> None:
     """Create the topics and tables of an order."""
     if order.kind not in MYSQL_ONLY:
         appended = {"message.timestamp.type": "LogAppendTime"}
@@ -81,7 +95,7 @@ def create(order: Order, services: Services, partitions: int) -> None:
         _execute(services.mysql, table_ddl(table, columns))
 
 
-def drop(order: Order, services: Services) -> None:
+def drop(order: Order, services: Servers) -> None:
     """Delete the topics and tables of an order, also on servers that are not ours."""
     if order.kind not in MYSQL_ONLY:
         services.kafka.delete_topic(order.sink)

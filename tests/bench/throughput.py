@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from infra.local_services import Services
 from infra.toolchain import maven
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from tests.bench import child, profiling, sinks, usage
@@ -22,6 +21,7 @@ from tests.bench.phases import phase_times, repeated
 from tests.bench.plan import KAFKA_STREAMS, OTHER_ENGINES, SPARK_JDBC, Order, Workload
 from tests.bench.profiling import Profilers
 from tests.bench.readback import Content
+from tests.bench.sinks import Servers
 
 _TIMEOUT_S = 900.0
 _LEAST_RECORDS_S = 2000.0
@@ -52,7 +52,7 @@ class Turn:
         return f"{self.workload.name}-{self.contender}-{self.round_}".replace("_", "-")
 
 
-def run(turn: Turn, source: Source, services: Services, base: Path) -> Run:
+def run(turn: Turn, source: Source, services: Servers, base: Path) -> Run:
     """Run a contender once; report any error as the run's anomaly."""
     folder = base / turn.name
     folder.mkdir(parents=True)
@@ -70,7 +70,7 @@ def run(turn: Turn, source: Source, services: Services, base: Path) -> Run:
         sinks.drop(order, services)
 
 
-def _order(turn: Turn, source: Source, services: Services) -> Order:
+def _order(turn: Turn, source: Source, services: Servers) -> Order:
     stem = f"{source.topic}-{turn.contender}-{turn.round_}"
     return Order(
         kind=turn.workload.kind,
@@ -88,7 +88,7 @@ def _order(turn: Turn, source: Source, services: Services) -> Order:
     )
 
 
-def _measured(turn: Turn, order: Order, expected: Content, services: Services, folder: Path) -> Run:
+def _measured(turn: Turn, order: Order, expected: Content, services: Servers, folder: Path) -> Run:
     start = time.monotonic()
     mysql = services.mysql if turn.workload.kind in sinks.COLUMNS else None
     warm_up = turn.workload.warm_up_epochs
@@ -149,7 +149,7 @@ def _figures(epochs: Sequence[Epoch], used: usage.Usage, warm_up: int) -> dict[s
 
 
 def _engine_measured(
-    turn: Turn, order: Order, expected: Content, services: Services, folder: Path
+    turn: Turn, order: Order, expected: Content, services: Servers, folder: Path
 ) -> Run:
     command = _engine_command(order, folder)
     start = time.monotonic()
