@@ -48,6 +48,7 @@ OUTCOMES = {
     "PartTooLarge": (False, 64),
     "ClockSetBack": (False, 75),
     "EpochTimeout": (False, 75),
+    "OutOfMemory": (False, 75),
     "SinkUnavailable": (True, 1),
     "RowsLost": (True, 1),
     "LookupUnanswered": (True, 1),

@@ -1,7 +1,7 @@
 """Ends a driver that hangs: in an epoch, in what Spark does between two epochs, or in the start of a thread.
 
 Where a process can have no more memory, a thread may fail before it tells the one that has started it, which
-waits for ever (CPython issue 140746). So one thread watches, and no limit needs a thread of its own.
+waits forever (CPython issue 140746). So one thread watches, and no limit needs a thread of its own.
 """
 
 from __future__ import annotations
