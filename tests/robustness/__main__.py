@@ -44,6 +44,9 @@ from tests.robustness.scenarios.run_options import (
     matrix_of,
 )
 
+_IN_NAMESPACE = {"network": network, "machine": machine}
+"""The kinds of runs that are in a namespace of their own."""
+
 
 def main() -> int:
     """Run, print the report and return the exit code."""
@@ -53,10 +56,9 @@ def main() -> int:
     if given.page:
         given.page.write_text(sum_as_page(published_reports()), encoding="utf-8")
         return 0
-    if given.network:
-        network.in_own_namespace()
-    if given.machine:
-        machine.in_own_namespace()
+    for kind, failing in _IN_NAMESPACE.items():
+        if getattr(given, kind):
+            failing.in_own_namespace()
     return _run(run_options(given))
 
 
@@ -187,10 +189,9 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
     kinds = [kind for kind in KINDS if kind != "standby"]
     if sum(getattr(given, kind) for kind in kinds) > 1:
         parser.error(f"{', '.join(f'--{kind}' for kind in kinds)} are different runs")
-    if given.network and (reason := network.missing()):
-        parser.error(f"--network: {reason}")
-    if given.machine and (reason := machine.missing()):
-        parser.error(f"--machine: {reason}")
+    for kind, failing in _IN_NAMESPACE.items():
+        if getattr(given, kind) and (reason := failing.missing()):
+            parser.error(f"--{kind}: {reason}")
     try:
         chosen_cells(given.only, matrix_of(given))
     except ValueError as error:

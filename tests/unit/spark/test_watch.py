@@ -107,7 +107,7 @@ with deadline(3, 60):
 
 
 def test_a_limit_holds_where_no_more_threads_can_be_started() -> None:
-    """A thread that begins without memory fails before it tells the one that started it, which waits."""
+    """Thread.start never returns if the new thread fails for lack of memory."""
     done = run(
         """
 with deadline(2, 60):

@@ -131,10 +131,8 @@ class EpochsQuery(Run):
             context.checkpoint, context.store, context.job.lineage
         )
         self._epoch_lock = threading.Lock()
-        self._pace, self._progress_limit = (
-            Pace(settings),
-            ProgressLimit(settings.progress_timeout_s),
-        )
+        self._pace = Pace(settings)
+        self._progress_limit = ProgressLimit(settings.progress_timeout_s)
         self._stopping = self._canceled = False
         self._last_epoch: int | None = None
         self._first_epoch_s: float | None = None

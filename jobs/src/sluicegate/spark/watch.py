@@ -1,13 +1,14 @@
 """Ends a driver that hangs: in an epoch, in what Spark does between two epochs, or in the start of a thread.
 
-Where a process can have no more memory, a thread may fail before it tells the one that has started it, which
-waits forever (CPython issue 140746). So one thread watches, and no limit needs a thread of its own.
+Where a process can have no more memory, a new thread may fail as it begins, and then Thread.start never
+returns (CPython issue 140746). So one thread watches, and no limit needs a thread of its own.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import logging
+import math
 import os
 import threading
 import time
@@ -127,7 +128,7 @@ class ProgressLimit:
     """
 
     def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+        self._limit_s = limit_s or math.inf
         self._last_s = time.monotonic()
         self._in_epoch = False
 
@@ -147,9 +148,6 @@ class ProgressLimit:
                 self._last_s = time.monotonic()
 
         self._last_s = time.monotonic()
-        if not self._limit_s:
-            yield lambda: None
-            return
         with _watched(self._check):
             yield note
 
