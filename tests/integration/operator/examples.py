@@ -42,6 +42,7 @@ FULL_JOB: Final[Object] = {
         "delivery": "AtLeastOnce",
         "minPauseMilliseconds": 100,
         "timeoutSeconds": 120,
+        "progressTimeoutSeconds": 900,
         "toleratedFailures": 2,
         "maxConcurrent": 1,
         "onCancel": "Delete",
