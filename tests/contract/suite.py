@@ -21,7 +21,7 @@ from sluicegate.protocol.markers import NO_MARKER, Marker, Verdict
 from sluicegate.sinks.contract import BoundSink, PartDecision, PartWriter
 
 ROWS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("data", pa.binary())])
-BEFORE_COMMIT = ("apply-begun", "apply-written", "before-commit")
+BEFORE_COMMIT = ("apply-begun", "apply-written", "apply-flushed", "before-commit")
 POINTS = (*BEFORE_COMMIT, "after-commit")
 
 

@@ -42,7 +42,7 @@ ABORT_INTERVAL_S = 10.0
 """In which a broker looks for expired transactions: the default of
 transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 
-BEFORE_COMMIT = ("apply-begun", "apply-written", "before-commit")
+BEFORE_COMMIT = ("apply-begun", "apply-written", "apply-flushed", "before-commit")
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_cells_and_times_of_all_runs_are_summed() -> None:
 def test_a_cell_counts_as_struck_once_and_only_at_its_failpoint() -> None:
     runs = [report(n, KILLED, "before-stage", 10.0) for n in (1, 2)]
     page = sum_as_markdown([*runs, report(3, PAUSED, ELSEWHERE, 5.0)])
-    assert "Struck were 1 of 260 cells of any run, 0 of 56 cells of the object store" in page
+    assert "Struck were 1 of 290 cells of any run, 0 of 56 cells of the object store" in page
 
 
 def test_a_cell_that_no_run_has_struck_is_a_zero_and_one_that_cannot_be_is_empty() -> None:

@@ -28,6 +28,7 @@ APPLY_POINTS = (
     "before-apply",
     "apply-begun",
     "apply-written",
+    "apply-flushed",
     "before-commit",
     "after-commit",
     "after-apply",

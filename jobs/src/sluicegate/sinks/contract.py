@@ -26,7 +26,7 @@ from sluicegate.protocol.markers import Marker, Verdict, compare_marker
 from sluicegate.protocol.record import SinkBinding
 
 Reach = Callable[[str], None]
-"""Failpoint hook; a writer calls it at 'apply-begun', 'apply-written', 'before-commit', 'after-commit'."""
+"""Failpoint hook; a writer calls it at each point of an applier (`failpoints.POINTS`)."""
 
 
 @dataclass(frozen=True)

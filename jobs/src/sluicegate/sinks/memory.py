@@ -171,6 +171,7 @@ class MemoryPartWriter:
             rows += batch.to_pylist()
             size += batch.nbytes
         decision.reach("apply-written")
+        decision.reach("apply-flushed")
         times_ns += [time.time_ns()] * 2  # nothing to flush
         decision.reach("before-commit")
         self._commit(decision, rows)

@@ -177,6 +177,7 @@ class KafkaPartWriter:
         decision.reach("apply-written")
         times_ns.append(time.time_ns())
         producer.flush(deadline)
+        decision.reach("apply-flushed")
         times_ns.append(time.time_ns())
         if decision.markers:
             producer.send_marker(self._reader, decision.this, deadline)

@@ -159,6 +159,7 @@ class MySQLPartWriter:
             connection.query(statement.sql)
             rows, size = rows + statement.rows, size + len(statement.sql)
         decision.reach("apply-written")
+        decision.reach("apply-flushed")  # the server has answered each statement
         times_ns.append(time.time_ns())
         if decision.markers:
             self._step = "advancing the marker"
