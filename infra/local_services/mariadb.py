@@ -54,6 +54,7 @@ class MariaDB(Server):
         (port,) = free_ports(1)
         user, admin = self._stored_secrets("passwords", 16, 16)
         self.endpoint: Final = MySQLEndpoint("127.0.0.1", port, "sluicegate", user, _DATABASE)
+        self.data: Final = folder / "mariadb"
         self.admin: Final = MySQLEndpoint("127.0.0.1", port, "root", admin, _DATABASE)
 
     def _ready(self) -> bool:
@@ -72,7 +73,7 @@ class MariaDB(Server):
         server = binaries / "bin" / "mariadbd"
         require_libraries(server)
         share = next(binaries.rglob("mariadb_system_tables.sql")).parent
-        data = self._folder / "mariadb"
+        data = self.data
         common = [str(server), "--no-defaults", f"--datadir={data}", f"--basedir={binaries}"]
         # a starting server removes the temporary tables of every other server with the same folder
         scratch = self._folder / "tmp"

@@ -39,6 +39,7 @@ from tests.robustness.scenarios.long_run import LongRun
 from tests.robustness.scenarios.run_options import (
     JOBS,
     KINDS,
+    MATRICES,
     EndOfRun,
     RunOptions,
     matrix_of,
@@ -160,6 +161,11 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
         "memory, in a mount namespace of the run; needs root",
     )
     parser.add_argument(
+        "--replica",
+        action="store_true",
+        help="let MySQL fail over to a replica that has not got the last epochs",
+    )
+    parser.add_argument(
         "--standby",
         action="store_true",
         help="keep a standby, which takes over unless its settings are others",
@@ -186,9 +192,8 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
         "--page", type=Path, metavar="FILE", help="write the page of the published runs"
     )
     given = parser.parse_args(arguments)
-    kinds = [kind for kind in KINDS if kind != "standby"]
-    if sum(getattr(given, kind) for kind in kinds) > 1:
-        parser.error(f"{', '.join(f'--{kind}' for kind in kinds)} are different runs")
+    if sum(getattr(given, kind) for kind in MATRICES) > 1:
+        parser.error(f"{', '.join(f'--{kind}' for kind in MATRICES)} are different runs")
     for kind, failing in _IN_NAMESPACE.items():
         if getattr(given, kind) and (reason := failing.missing()):
             parser.error(f"--{kind}: {reason}")

@@ -94,6 +94,7 @@ RUNS = (
     Run("ip_count", Matrix.ANY_RUN, "1/4", ("--standby", "--state-backend", "hdfs")),
     Run("two_sinks", Matrix.MACHINE, "1/2", ("--machine",)),
     Run("ip_count", Matrix.MACHINE, "2/2", ("--machine",)),
+    Run("two_sinks", Matrix.REPLICA, options=("--replica",)),
     Run("two_sinks", Matrix.STORE, options=("--store",)),
     Run("two_sinks", Matrix.EXECUTORS, options=("--executors",)),
 )

@@ -58,6 +58,7 @@ class Actor(StrEnum):
     CLOCK_BACK = "clock set back"
     DISK_FULL = "disk full"
     NO_MEMORY = "no memory left"
+    FAILED_OVER = "MySQL failed over to a replica without the last epochs"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
     STORE_FAILS = "store fails (500)"
@@ -137,6 +138,9 @@ SUPERVISOR_ACTORS = (Actor.SUPERVISOR_KILLED, Actor.SUPERVISOR_PAUSED, Actor.SUP
 MACHINE_ACTORS = (Actor.CLOCK_AHEAD, Actor.CLOCK_BACK, Actor.DISK_FULL, Actor.NO_MEMORY)
 """Actors of a run whose drivers have a clock, a disk and memory that can fail."""
 
+REPLICA_ACTORS = (Actor.FAILED_OVER,)
+"""Actors of a run whose MySQL has a replica, which takes its place."""
+
 _OTHERS = {
     *STORE_EFFECTS,
     *NETWORK_ACTORS,
@@ -144,6 +148,7 @@ _OTHERS = {
     *SUPERVISOR_ACTORS,
     *EXECUTOR_ACTORS,
     *MACHINE_ACTORS,
+    *REPLICA_ACTORS,
 }
 
 ACTORS = tuple(actor for actor in Actor if actor not in _OTHERS)
@@ -190,6 +195,7 @@ class Matrix(StrEnum):
     BROKERS = "one of three brokers"
     SUPERVISOR = "the supervisor"
     MACHINE = "the machine"
+    REPLICA = "a replica of MySQL"
 
 
 @dataclass(frozen=True)
@@ -364,6 +370,7 @@ def cells_of(matrix: Matrix) -> list[Cell]:
         Matrix.BROKERS: BROKER_ACTORS,
         Matrix.SUPERVISOR: SUPERVISOR_ACTORS,
         Matrix.MACHINE: MACHINE_ACTORS,
+        Matrix.REPLICA: REPLICA_ACTORS,
     }
     return [(place, actor) for place in places() for actor in by_matrix.get(matrix, ACTORS)]
 

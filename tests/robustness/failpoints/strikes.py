@@ -20,12 +20,14 @@ from tests.robustness.failpoints.fault_plan import (
     KAFKA_NETWORK_ACTORS,
     LETTERS,
     MACHINE_ACTORS,
+    REPLICA_ACTORS,
     STORE_EFFECTS,
     Actor,
     Strike,
 )
 from tests.robustness.failpoints.machine import Machine
 from tests.robustness.failpoints.network import Network
+from tests.robustness.failpoints.replica import Replica
 from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob, Process, SupervisedDriver
 
 EXIT_TIMEOUT_S = 120.0
@@ -50,6 +52,7 @@ class Strikes:
         job: the job whose driver is struck.
         network: where drivers can be cut off; None in a run without such faults.
         machine: that drivers share; None in a run without its faults.
+        replica: of MySQL; None in a run without such faults.
     """
 
     def __init__(
@@ -58,9 +61,10 @@ class Strikes:
         job: LongLivedJob,
         network: Network | None = None,
         machine: Machine | None = None,
+        replica: Replica | None = None,
     ) -> None:
         self._services, self._job, self._network = services, job, network
-        self._machine = machine
+        self._machine, self._replica = machine, replica
 
     def strike(self, strike: Strike, at_failpoint: Sequence[Process] = ()) -> str:
         """Let an actor fail; a driver that stands at a failpoint continues, or is replaced.
@@ -125,7 +129,10 @@ class Strikes:
                 return [brokers.leader(self._services.brokers, topic)]
 
     def _impaired(self, actor: Actor, driver: Driver) -> AbstractContextManager[None]:
-        """Return a block in which the machine fails, or the network between a driver and one server."""
+        """Return a block in which the machine fails, or the network to a server, or MySQL fails over."""
+        if actor in REPLICA_ACTORS:
+            assert self._replica is not None
+            return self._replica.promoted()
         if actor in MACHINE_ACTORS:
             assert self._machine is not None
             return self._machine.failing(actor, driver)

@@ -17,6 +17,7 @@ from tests.robustness.failpoints.fault_plan import (
     ENDING_ACTORS,
     EXECUTOR_ACTORS,
     OUTLIVED_ACTORS,
+    REPLICA_ACTORS,
     STORE_EFFECTS,
     STORE_REQUESTS,
     Actor,
@@ -26,6 +27,7 @@ from tests.robustness.failpoints.fault_plan import (
 )
 from tests.robustness.failpoints.machine import Machine
 from tests.robustness.failpoints.network import Network, as_driver
+from tests.robustness.failpoints.replica import Replica
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
 from tests.robustness.failpoints.strikes import Strikes, Violated
 from tests.robustness.history.recorder import Recorder
@@ -95,6 +97,7 @@ class LongRun:
         self._proxy, self._end = proxy, end
         self._network = Network() if options.network else None
         self._machine = Machine(folder) if options.machine else None
+        self._replica = Replica(services.database) if options.replica else None
         self._options, self._services = options, services
         run_job = JOBS[options.job]
         self._scenario = new_job_scenario(
@@ -157,7 +160,9 @@ class LongRun:
             supervisor=supervisor if options.supervisor else None,
             **within,
         )
-        self._strikes = Strikes(self._services, self._job, self._network, self._machine)
+        self._strikes = Strikes(
+            self._services, self._job, self._network, self._machine, self._replica
+        )
         self._successors = Successors(self._job, self._traffic, self._services)
         try:
             with self._end.enforced():
@@ -304,6 +309,10 @@ class LongRun:
 
     def _reach(self, strike: Strike) -> bool:
         """Wait until the driver is stopped at the place of a strike; return whether it is."""
+        if strike.actor in REPLICA_ACTORS:
+            assert self._replica is not None
+            self._replica.catch_up()
+            self._await_rows(time.monotonic())  # which it has not got
         if strike.point == ANY_MOMENT:
             return True
         if strike.actor in STORE_EFFECTS:

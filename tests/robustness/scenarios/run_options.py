@@ -27,7 +27,7 @@ CLEAN_UP_S = 60.0
 
 @dataclass(frozen=True)
 class RunJob:
-    """A job of the run: its input, and an SQL expression that changes with each of its rows."""
+    """A job of the run: its input, and an SQL expression that grows with the rows of an epoch."""
 
     job: PackagedJob
     records: Callable[[int], Iterator[bytes]]
@@ -45,9 +45,6 @@ JOBS = {
 
 ENDLESS_RESTARTS: Mapping[str, Any] = {"restart": EXPONENTIAL, "restart_max_delay_s": 2.0}
 """Settings with which a supervisor restarts drivers without end, whatever the defaults of its job."""
-
-KINDS = ("store", "executors", "network", "brokers", "supervisor", "machine", "standby")
-"""The options that make a run one of another kind."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +66,7 @@ class RunOptions:
         brokers: run three brokers, of which one fails.
         supervisor: let `sluicegate run` start and restart the drivers; it fails, or they do.
         machine: let the clock, the disk and the memory of the drivers fail.
+        replica: let MySQL fail over to a replica that has not got the last epochs.
         standby: keep a standby, which takes over unless its settings are others.
         part: of the matrix, such as '1/4': its first faults are of this quarter of the cells.
         only: cells, of which alone faults are drawn, as `chosen_cells` takes them; empty for all.
@@ -88,24 +86,31 @@ class RunOptions:
     brokers: bool
     supervisor: bool
     machine: bool
+    replica: bool
     standby: bool
     part: str
     only: tuple[str, ...]
 
 
+MATRICES: Mapping[str, Matrix] = {
+    "store": Matrix.STORE,
+    "executors": Matrix.EXECUTORS,
+    "network": Matrix.NETWORK,
+    "brokers": Matrix.BROKERS,
+    "supervisor": Matrix.SUPERVISOR,
+    "machine": Matrix.MACHINE,
+    "replica": Matrix.REPLICA,
+}
+"""What the faults of a kind of runs are drawn from."""
+
+KINDS = (*MATRICES, "standby")
+"""The options that make a run one of another kind."""
+
+
 def matrix_of(options: RunOptions | Namespace) -> Matrix:
     """Return what the faults of a run are drawn from."""
-    if options.store:
-        return Matrix.STORE
-    if options.network:
-        return Matrix.NETWORK
-    if options.brokers:
-        return Matrix.BROKERS
-    if options.supervisor:
-        return Matrix.SUPERVISOR
-    if options.machine:
-        return Matrix.MACHINE
-    return Matrix.EXECUTORS if options.executors else Matrix.ANY_RUN
+    kinds = (matrix for kind, matrix in MATRICES.items() if getattr(options, kind))
+    return next(kinds, Matrix.ANY_RUN)
 
 
 def stages_files(options: RunOptions) -> bool:

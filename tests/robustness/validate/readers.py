@@ -39,8 +39,9 @@ class Seen:
     """What has been seen of a sink.
 
     Args:
-        amount: grows or changes whenever rows become visible.
-        changed: times of the changes, by time.monotonic().
+        amount: the largest so far; it grows when rows become visible, and not when a server that has failed
+            over gets again what it had.
+        changed: when it grew, by time.monotonic().
     """
 
     amount: int = 0
@@ -48,7 +49,7 @@ class Seen:
 
     def see(self, amount: int, now: float) -> None:
         """Note what is visible now."""
-        if amount != self.amount:
+        if amount > self.amount:
             self.amount = amount
             self.changed.append(now)
 
@@ -109,7 +110,7 @@ class SinkReaders:
         bootstrap: brokers.
         url: mysql://user:password@host:port/database.
         topics: topics whose readers are measured; the first is the sink whose rows are watched.
-        table: the table, and an SQL expression that changes with every row that is written.
+        table: the table, and an SQL expression that grows with the rows of an epoch.
     """
 
     def __init__(

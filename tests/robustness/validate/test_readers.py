@@ -37,11 +37,18 @@ def test_waits_of_another_time_and_partition_do_not_count() -> None:
     assert waits.longest(4, 10) == 0
 
 
-def test_rows_appear_when_the_amount_changes() -> None:
+def test_rows_appear_when_the_amount_grows() -> None:
     seen = Seen()
     for now, amount in ((1, 10), (2, 10), (3, 12)):
         seen.see(amount, now)
     assert (seen.first_after(0), seen.first_after(1), seen.first_after(3)) == (1, 3, None)
+
+
+def test_rows_that_a_replica_gets_again_are_not_new() -> None:
+    seen = Seen()
+    for now, amount in ((1, 10), (2, 7), (3, 9), (4, 10), (5, 11)):
+        seen.see(amount, now)
+    assert seen.first_after(1) == 5
 
 
 def test_what_a_wait_lasted_before_a_time_span_does_not_count() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
-from sluicegate.errors import StageFailed
-from sluicegate.spark.apply import close_writers
+from sluicegate.errors import SinkRegressed, StageFailed
+from sluicegate.sinks.contract import Receipt
+from sluicegate.sinks.memory import committed
+from sluicegate.spark import ports
+from sluicegate.spark.apply import PartOrder, apply_parts, close_writers
 from sluicegate.spark.ports import BatchPlan
 from sluicegate.storage.object_store import LocalObjectStore
-from tests.unit.spark.memory_epochs import run, runner
+from tests.unit.spark.memory_epochs import ROWS, run, runner
 
 CHANGES, SNAPSHOT = "state/0/0/2.changelog", "state/0/0/2.zip"
 
@@ -61,3 +66,27 @@ def test_a_driver_removes_the_snapshots_of_its_own_failed_attempt(
     running.background.close()
     close_writers(tmp_path.name)
     assert list(store.names("state/")) == [CHANGES]
+
+
+def test_the_log_says_once_that_a_sink_gets_again_what_it_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A job that repairs a failed-over MySQL by itself must not do so in silence."""
+    older = iter([True, True])  # at the apply, and when it is tried again by the repair
+
+    def regressed(spark: SparkSession, orders: list[PartOrder]) -> Iterator[tuple[int, Receipt]]:
+        if next(older, False):
+            raise SinkRegressed("the marker is older")
+        return apply_parts(spark, orders)
+
+    store, name = LocalObjectStore(tmp_path), tmp_path.name
+    run(store)
+    store.create("offsets/1", b"v1\n{}\n{}")
+    running = runner(store, redoable=frozenset({f"memory.{name}"}))
+    monkeypatch.setattr(ports, "apply_parts", regressed)
+    with caplog.at_level(logging.WARNING, "sluicegate.apply"):
+        running.run(cast("Any", None), 1)
+    running.background.close()
+    close_writers(name)
+    assert len(committed(name)) == 2 * ROWS.num_rows
+    assert caplog.messages == ["the marker is older: the epochs that it lost are applied again"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections import Counter
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluicegate.deployment.executors import ExecutorsReporter
 from sluicegate.deployment.progress import ProgressReporter
-from sluicegate.errors import PartTooLarge, RowRefused
+from sluicegate.errors import PartTooLarge, RowRefused, SinkRegressed
 from sluicegate.metrics import DriverMetrics
 from sluicegate.protocol.job import Job
 from sluicegate.protocol.ports import Staged
@@ -54,6 +55,8 @@ from sluicegate.storage.epoch_report import (
 )
 from sluicegate.storage.object_store import ObjectStore
 from sluicegate.tracing import Tracing
+
+log = logging.getLogger("sluicegate.apply")
 
 _BEFORE_AN_EPOCH = {
     PLANNING: ("queryPlanning",),
@@ -200,6 +203,7 @@ class TracedSinks:
         self._spark, self._context, self._timings = spark, context, timings
         self.start_apply, self.await_applies = start_apply, await_applies
         self.seed_markers, self.refresh_markers = markers.seed, markers.refresh
+        self._regressed: set[str] = set()
 
     def apply(
         self, record: EpochRecord, sink: str, parts: tuple[int, ...], *, discard: bool
@@ -224,12 +228,23 @@ class TracedSinks:
             for part in parts
         ]
         span = tracing.span("apply", epoch=record.epoch, sink=sink, rows=record.rows(sink))
-        with self._timings.step(APPLY, sink), span:
+        with self._timings.step(APPLY, sink), span, self._regression_logged(sink):
             for part, receipt in apply_parts(self._spark, orders):
                 for step in receipt.steps:
                     tracing.record(step.name, step.start_ns, step.end_ns, sink=sink, part=part)
                     timed = TimedStep.of_ns(step.name, step.start_ns, step.end_ns, sink, part)
                     self._timings.timed.append(timed)
+
+    @contextmanager
+    def _regression_logged(self, sink: str) -> Iterator[None]:
+        """Log that a sink has lost epochs which are applied again, once, not for each of them."""
+        try:
+            yield
+        except SinkRegressed as error:
+            if sink in self._context.job.redoable and sink not in self._regressed:
+                self._regressed.add(sink)
+                log.warning("%s: the epochs that it lost are applied again", error.what)
+            raise
 
 
 class BatchPlan:
