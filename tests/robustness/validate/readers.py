@@ -17,16 +17,15 @@ import pymysql
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    IsolationLevel,
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.robustness.validate.checker.reading import connect
 
 _TICK_S = 0.2
 _DOWN_S = 1.0
+_ASK_S = 2.0
 _QUIET = {"log_level": 0}
 _MYSQL = {"autocommit": True, "connect_timeout": 2, "read_timeout": 30}
 
@@ -176,26 +175,37 @@ class SinkReaders:
             self.seen["table"].see(int(row[0] or 0) if row else 0, time.monotonic())
 
     def _read_offsets(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap, **_QUIET})
-        found = admin.list_topics(timeout=30).topics
-        partitions = [(t, p) for t in self._topics for p in found[t].partitions]
-        while not self._ended.wait(_TICK_S):
-            try:
-                # rows that are committed between the two look like an open transaction until the next poll
-                stable = _offsets(admin, partitions, IsolationLevel.READ_COMMITTED)
-                end = _offsets(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
-            except KafkaException:
-                # the broker is down: nobody reads; meanwhile librdkafka uses a core for such a request
-                self._ended.wait(_DOWN_S)
-                continue
-            for partition in partitions:
-                self.waits.see(partition, stable[partition], end[partition], time.monotonic())
+        with (
+            closing(_offsets_reader(self._bootstrap, "read_committed")) as committed,
+            closing(_offsets_reader(self._bootstrap, "read_uncommitted")) as every,
+        ):
+            found = every.list_topics(timeout=30).topics
+            partitions = [(t, p) for t in self._topics for p in found[t].partitions]
+            while not self._ended.wait(_TICK_S):
+                try:
+                    # rows that are committed between the two look like an open transaction until the next poll
+                    stable = {partition: _end(committed, partition) for partition in partitions}
+                    end = {partition: _end(every, partition) for partition in partitions}
+                except KafkaException:
+                    self._ended.wait(_DOWN_S)  # the broker is down: nobody reads
+                    continue
+                for partition in partitions:
+                    self.waits.see(partition, stable[partition], end[partition], time.monotonic())
 
 
-def _offsets(
-    admin: AdminClient, partitions: list[Partition], isolation: IsolationLevel
-) -> dict[Partition, int]:
-    latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = {TopicPartition(t, p): latest for t, p in partitions}
-    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=2.0)
-    return {(at.topic, at.partition): answer.result().offset for at, answer in answers.items()}
+def _offsets_reader(bootstrap: str, isolation: str) -> Consumer:
+    """Return a client for the ends of partitions; an AdminClient uses half a core while a broker is down."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "offsets",  # required, never joined
+            "isolation.level": isolation,
+            **_QUIET,
+        }
+    )
+
+
+def _end(of: Consumer, partition: Partition) -> int:
+    """Return the end of a partition: for a read_committed client its last stable offset."""
+    _, end = of.get_watermark_offsets(TopicPartition(*partition), timeout=_ASK_S)
+    return end
