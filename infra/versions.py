@@ -66,8 +66,11 @@ OTELCOL_SUM: Final = "eeb18badb7604ae93a3ba27dd32cf524e4239a128584e95f16988f1a0a
 # The operator whose CRDs charts/kafka renders objects for (tests/integration/charts/strimzi_crds.py).
 STRIMZI: Final = "1.2.0"
 
-# The Kafka connector of Flink, a peer in `make bench` (requirements/flink.in).
+# The connectors of Flink, a peer in `make bench` (requirements/flink.in). That for JDBC needs a dialect of
+# MySQL, of which the release for Flink 1.20 is the newest that can be had everywhere; it works.
 FLINK_KAFKA: Final = "5.0.0-2.2"
+FLINK_JDBC: Final = "4.0.0-2.0"
+FLINK_JDBC_MYSQL: Final = "3.3.0-1.20"
 # Kafka Streams, another peer; its own release, because a peer runs on what its users have.
 KAFKA_STREAMS: Final = "4.3.1"
 # The JDBC driver with which Spark writes MySQL there, for measurements only. LGPL, so nothing else has it.

@@ -123,9 +123,13 @@ SETS: Final = {
             f"io.strimzi:crd-generator:{versions.STRIMZI}",
         ),
     ),
-    # Flink's connector; its own jars are in a Python package (requirements/flink.txt).
+    # Flink's connectors; its own jars are in a Python package (requirements/flink.txt).
     "flink": JarSet(
-        alone=_jars(f"org.apache.flink:flink-sql-connector-kafka:{versions.FLINK_KAFKA}"),
+        alone=_jars(
+            f"org.apache.flink:flink-sql-connector-kafka:{versions.FLINK_KAFKA}",
+            f"org.apache.flink:flink-connector-jdbc-core:{versions.FLINK_JDBC}",
+            f"org.apache.flink:flink-connector-jdbc-mysql:{versions.FLINK_JDBC_MYSQL}",
+        ),
     ),
     "kafka-streams": JarSet(
         roots=_jars(
@@ -134,7 +138,8 @@ SETS: Final = {
         ),
         exclude=("rocksdbjni",),  # 70 MB of state stores that a copy does not open
     ),
-    # For Spark's JDBC writer, a peer of the MySQL sink. Its dependencies are for Windows and for logging.
+    # For the JDBC writers of Spark and Flink, peers of the MySQL sink. Its dependencies are for Windows and
+    # for logging.
     "jdbc": JarSet(alone=_jars(f"org.mariadb.jdbc:mariadb-java-client:{versions.MARIADB_JDBC}")),
     # Its jar contains the agents for Linux and macOS.
     "profiler": JarSet(alone=_jars(f"tools.profiler:async-profiler:{versions.ASYNC_PROFILER}")),

@@ -125,7 +125,7 @@ def _contender(
     order: Order, folder: Path, mysql: MySQLEndpoint | None
 ) -> AbstractContextManager[subprocess.Popen[bytes]]:
     if order.contender == FLINK:
-        command = flink.command(flink_program.install(), order, folder)
+        command = flink.command(flink_program.install(), order, folder, mysql)
         return child.running_command(command, folder / child.LOG)
     return child.running("tests.bench.contender", folder, mysql)
 

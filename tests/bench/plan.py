@@ -304,7 +304,7 @@ class Pace:
 
 
 LATENCY_CONTENDERS: Final = (SLUICEGATE, SERIAL, SPARK, NAIVE, FLINK)
-_MYSQL_LATENCY: Final = (SLUICEGATE, SERIAL, SPARK_JDBC)
+_MYSQL_LATENCY: Final = (SLUICEGATE, SERIAL, SPARK_JDBC, FLINK)
 _TRIGGERS: Final = ("1 second", "200 milliseconds")
 _HALF_LOADS: Final = {PASS_THROUGH: 130_000, MYSQL_LATENCY: 58_000}
 """Half of the published rates of Sluicegate in `Pace.full_load`, in records per second."""

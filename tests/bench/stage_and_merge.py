@@ -17,8 +17,8 @@ from infra.local_services import MySQLEndpoint
 from infra.toolchain import maven
 from tests.bench.plan import ADD, MYSQL_LATENCY, Order
 
-_BATCH_ROWS: Final = 10_000
-_DRIVER: Final = "org.mariadb.jdbc.Driver"
+BATCH_ROWS: Final = 10_000
+DRIVER: Final = "org.mariadb.jdbc.Driver"
 
 _COLUMNS: Final = {MYSQL_LATENCY: ("record", "due")}
 _ROW: Final = ("id", "amount", "quantity")
@@ -59,12 +59,12 @@ def writer(order: Order, mysql: MySQLEndpoint | None) -> Callable[[DataFrame, in
         raise ValueError(f"{order.kind} needs a MySQL")
     options = {
         "url": url(mysql),
-        "driver": _DRIVER,
+        "driver": DRIVER,
         "user": mysql.user,
         "password": mysql.password,
         "dbtable": order.staging_table,
         "truncate": "true",
-        "batchsize": str(_BATCH_ROWS),
+        "batchsize": str(BATCH_ROWS),
     }
     connection = mysql.connect()
 

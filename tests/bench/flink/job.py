@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Final
 
+from infra.local_services import MySQLEndpoint
 from infra.preflight import java_command
 from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate_jobs.ip_count.job import LINE, TIME, IpCountSettings
@@ -19,11 +20,13 @@ from tests.bench.plan import (
     COMPRESSION,
     FLINK_AT_LEAST_ONCE,
     IP_COUNT,
+    MYSQL_LATENCY,
     ORDERS,
     SESSION,
     WORD_COUNT,
     Order,
 )
+from tests.bench.stage_and_merge import BATCH_ROWS, DRIVER, url
 
 _CHECKPOINT_INTERVAL: Final = "1 s"
 """If the order names none."""
@@ -35,8 +38,10 @@ _ORDERS_FORMAT: Final = {"format": "json", "json.timestamp-format.standard": "IS
 _OPEN_PACKAGES: Final = ("java.base/java.lang", "java.base/java.util")
 
 
-def command(flink: Flink, order: Order, folder: Path) -> list[str]:
-    """Return the command line that runs an order and ends with its input."""
+def command(
+    flink: Flink, order: Order, folder: Path, mysql: MySQLEndpoint | None = None
+) -> list[str]:
+    """Return the command line that runs an order and ends with its input, if that has an end."""
     settings = {
         "parallelism.default": order.cores,
         "execution.checkpointing.interval": order.trigger
@@ -56,7 +61,8 @@ def command(flink: Flink, order: Order, folder: Path) -> list[str]:
     jvm = [f"-Xmx{SESSION['spark.driver.memory']}"]
     jvm += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPEN_PACKAGES]
     pairs = [f"{key}={value}" for key, value in settings.items()]
-    return [java_command(), *jvm, "-cp", flink.class_path, MAIN, *pairs, "--", *statements(order)]
+    sql = statements(order, mysql)
+    return [java_command(), *jvm, "-cp", flink.class_path, MAIN, *pairs, "--", *sql]
 
 
 def endless(order: Order) -> bool:
@@ -64,8 +70,13 @@ def endless(order: Order) -> bool:
     return order.trigger != AVAILABLE_NOW
 
 
-def statements(order: Order) -> list[str]:
-    """Return the SQL of the order's workload."""
+def statements(order: Order, mysql: MySQLEndpoint | None = None) -> list[str]:
+    """Return the SQL of the order's workload.
+
+    Args:
+        order: of a workload.
+        mysql: where its table is, if it has one.
+    """
     guarantee = "at-least-once" if order.contender == FLINK_AT_LEAST_ONCE else "exactly-once"
     common = {
         "connector": "kafka",
@@ -87,6 +98,9 @@ def statements(order: Order) -> list[str]:
         "properties.compression.type": COMPRESSION,
         "properties.acks": "all",
     }
+    if order.kind == MYSQL_LATENCY:
+        assert mysql is not None
+        return _due(source, _table(order, mysql))
     if order.kind == IP_COUNT:
         return _ip_count(source, sink | {"key.format": "raw", "key.fields": "ip", "format": "json"})
     if order.kind == WORD_COUNT:
@@ -98,6 +112,36 @@ def statements(order: Order) -> list[str]:
         f"CREATE TABLE source_topic (v BYTES) WITH ({_options(source)})",
         f"CREATE TABLE sink_topic (v BYTES) WITH ({_options(sink | {'format': 'raw'})})",
         "INSERT INTO sink_topic SELECT v FROM source_topic",
+    ]
+
+
+def _table(order: Order, mysql: MySQLEndpoint) -> dict[str, str]:
+    """Return the options of a table that is written by upserts, at the latest at each checkpoint.
+
+    At-least-once: a repeated upsert changes nothing. One task writes, in batches as large as those of
+    `stage_and_merge`, by the same driver.
+    """
+    return {
+        "connector": "jdbc",
+        "url": url(mysql),
+        "driver": DRIVER,
+        "table-name": order.table,
+        "username": mysql.user,
+        "password": mysql.password,
+        "sink.buffer-flush.max-rows": str(BATCH_ROWS),
+        "sink.buffer-flush.interval": order.trigger,
+        "sink.parallelism": "1",
+    }
+
+
+def _due(source: dict[str, str], table: dict[str, str]) -> list[str]:
+    """Return the SQL that writes kind and number of each paced record, and when it was due."""
+    columns = "record STRING, due BIGINT, PRIMARY KEY (record) NOT ENFORCED"
+    row = "SUBSTRING(line, 1, 11), CAST(SUBSTRING(line, 13, 20) AS BIGINT)"
+    return [
+        f"CREATE TABLE source_topic (line STRING) WITH ({_options(source)})",
+        f"CREATE TABLE sink_table ({columns}) WITH ({_options(table)})",
+        f"INSERT INTO sink_table SELECT {row} FROM source_topic",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Installs Flink into the work folder: its jars from PyPI, its Kafka connector from Maven, and RunSql."""
+"""Installs Flink into the work folder: jars from PyPI, connectors and a JDBC driver from Maven, and RunSql."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Flink:
     """An installed Flink.
 
     Args:
-        class_path: of its jars, the connector and RunSql.
+        class_path: of its jars, the connectors, the JDBC driver and RunSql.
     """
 
     class_path: str
@@ -35,7 +35,7 @@ def install() -> Flink:
     Raises:
         JarError: a package registry did not give it, or RunSql does not compile.
     """
-    connector = maven.fetch("flink")
+    fetched = [maven.fetch(name) for name in ("flink", "jdbc")]
     identity = hashlib.sha256(_PINS.read_bytes() + _SOURCE.read_bytes()).hexdigest()[:12]
     target = work_folder() / f"flink-{identity}"
     if not target.is_dir():
@@ -47,9 +47,8 @@ def install() -> Flink:
             jars.rename(made / "lib")
             javac.compile_files([_SOURCE], (made / "lib").glob("*.jar"), made / "classes")
             made.rename(target)
-    return Flink(
-        os.pathsep.join([str(target / "classes"), f"{target / 'lib'}/*", f"{connector}/*"])
-    )
+    jars = [f"{folder}/*" for folder in (target / "lib", *fetched)]
+    return Flink(os.pathsep.join([str(target / "classes"), *jars]))
 
 
 def _jars(folder: Path) -> Path:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from infra.local_services import MySQLEndpoint
+from tests.bench import paced
 from tests.bench.flink import job
 from tests.bench.flink.program import Flink
 from tests.bench.plan import (
     FLINK,
     FLINK_AT_LEAST_ONCE,
+    MYSQL_LATENCY,
     ORDERS,
     PASS_THROUGH,
     SESSION,
@@ -72,3 +75,17 @@ def test_orders_have_the_window_and_the_lateness_of_the_packaged_job() -> None:
     source, _, insert = job.statements(replace(_order(FLINK), kind=ORDERS))
     assert "INTERVAL '2' SECOND" in source
     assert "INTERVAL '5' SECOND" in insert
+
+
+def test_a_table_is_written_at_least_as_often_as_checkpoints_are_made(tmp_path: Path) -> None:
+    """Otherwise its rows would become visible later than those of the other contenders."""
+    mysql = MySQLEndpoint("127.0.0.1", 3306, "me", "secret", "shop")
+    order = replace(_order(FLINK), kind=MYSQL_LATENCY, table="seen", trigger="200 milliseconds")
+    command = job.command(Flink("jars/*"), order, tmp_path, mysql)
+    assert "execution.checkpointing.interval=200 milliseconds" in command
+    _, table, insert = job.statements(order, mysql)
+    assert "'sink.buffer-flush.interval' = '200 milliseconds'" in table
+    assert "'table-name' = 'seen'" in table
+    value = paced.value(paced.MEASURED, 7, 123).decode()
+    assert (value[:11].strip(), int(value[12:32])) == ("m 000000007", 123)
+    assert "SUBSTRING(line, 1, 11), CAST(SUBSTRING(line, 13, 20) AS BIGINT)" in insert
