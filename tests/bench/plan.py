@@ -253,7 +253,7 @@ class Pace:
         records_s: records per second.
         seconds: duration of the measured part.
         only: contenders that are measured; empty: all.
-        half_load: whether the rate is half of what Sluicegate reached in `full_load`.
+        half_load: whether the rate is that of _HALF_LOADS.
         warm_s: how long records are sent before the measured ones, at least: a high rate needs what the JVM
             compiles in that time, and the records that waited for its start must have been read.
     """
@@ -306,8 +306,9 @@ class Pace:
 LATENCY_CONTENDERS: Final = (SLUICEGATE, SERIAL, SPARK, NAIVE, FLINK)
 _MYSQL_LATENCY: Final = (SLUICEGATE, SERIAL, SPARK_JDBC, FLINK)
 _TRIGGERS: Final = ("1 second", "200 milliseconds")
-_HALF_LOADS: Final = {PASS_THROUGH: 130_000, MYSQL_LATENCY: 58_000}
-"""Half of the published rates of Sluicegate in `Pace.full_load`, in records per second."""
+_HALF_LOADS: Final = {PASS_THROUGH: 60_000, MYSQL_LATENCY: 30_000}
+"""About half of what Sluicegate keeps up with while sender, reader and servers share its two cores, in
+records per second: a quarter of its rates in `Pace.full_load`, where they do not."""
 _WARM_S: Final = 60.0
 
 PACES: Final[tuple[Pace, ...]] = tuple(
