@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shutil
 import signal
 import sys
@@ -85,6 +86,8 @@ class Bench:
 
     def run(self) -> None:
         """Fill the topics, then run all rounds."""
+        if any(workload.store for workload in self._results.workloads):
+            os.environ.update(self._services.store.endpoint.environment())
         try:
             for workload in self._results.workloads:
                 self._fill(workload)
@@ -128,7 +131,8 @@ class Bench:
                 workload.contenders, seed=seed, round_=round_, workload=workload.name
             ):
                 _print(f"  round {round_}: {workload.name}, {contender} ...")
-                turn = Turn(workload, contender, round_, self._profilers)
+                checkpoints = self._services.store.endpoint.url if workload.store else ""
+                turn = Turn(workload, contender, round_, self._profilers, checkpoints)
                 source = self._sources[workload.name]
                 with self._servers(workload) as servers:
                     run = throughput.run(turn, source, servers, self._folder)
@@ -364,7 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(
                 "Starting Kafka and MariaDB (or using the servers from the environment)", flush=True
             )
-            with Services() as services:
+            with Services(s3=any(w.store for w in results.workloads)) as services:
                 profilers = profiling.install(options.profile) if options.profile else None
                 Bench(results, services, folder, profilers).run()
         for round_ in range(1, results.rounds + 1 if results.jobs else 1):

@@ -135,7 +135,8 @@ def _is_warm(order: Order, folder: Path) -> bool:
     if order.contender == FLINK:
         made = (folder / "checkpoint").glob("*/chk-*")
         return any(int(path.name.removeprefix("chk-")) >= WARM_EPOCHS for path in made)
-    return (folder / "checkpoint" / "commits" / str(WARM_EPOCHS - 1)).exists()
+    commits = (folder / "checkpoint" / "commits").glob("[0-9]*")  # Spark deletes old ones
+    return any(int(path.name) >= WARM_EPOCHS - 1 for path in commits)
 
 
 def _phases(folder: Path, begin_ms: float, end_ms: float) -> dict[str, list[float]]:

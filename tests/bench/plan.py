@@ -87,6 +87,7 @@ class Workload:
         keys: different keys of KEY_COUNT, each of which is once in the first `keys` records.
         executors: processes that run the tasks, `cores` threads each; 0: Spark's driver runs them.
         round_trip_ms: from clients to the broker and back, in milliseconds; 0: it is on this machine.
+        store: whether the checkpoint is in an S3 server of this machine, not in a folder.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Workload:
     keys: int = 0
     executors: int = 0
     round_trip_ms: float = 0.0
+    store: bool = False
 
     def of_size(self, records: int) -> Workload:
         """Return the workload with another number of records, in at least ten epochs."""
@@ -226,6 +228,19 @@ WORKLOADS: Final = (
         ),
         round_trip_ms=5.0,
     ),
+    Workload(
+        "s3-checkpoint",
+        PASS_THROUGH,
+        100,
+        4_000_000,
+        200_000,
+        contenders=(SLUICEGATE, SERIAL),
+        note=(
+            "the checkpoint is in an S3 server on this machine: tasks upload the staged rows to it, and read "
+            "them back to apply them"
+        ),
+        store=True,
+    ),
 )
 
 
@@ -349,6 +364,7 @@ class Order:
         apply_wait_s: as in the workload.
         cores: as in the workload.
         executors: as in the workload.
+        checkpoint: its address; empty: it is in the folder.
     """
 
     kind: str
@@ -363,6 +379,7 @@ class Order:
     apply_wait_s: float = 0.0
     cores: int = 2
     executors: int = 0
+    checkpoint: str = ""
 
     @property
     def spark_master(self) -> str:

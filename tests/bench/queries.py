@@ -83,7 +83,7 @@ class Started:
 
 def start(spark: SparkSession, order: Order, mysql: MySQLEndpoint | None, folder: Path) -> Started:
     """Start the contender of an order."""
-    checkpoint = str(folder / "checkpoint")
+    checkpoint = order.checkpoint or str(folder / "checkpoint")
     if order.contender in MEASURED:
         epochs_query = _sluicegate_query(spark, order, mysql, checkpoint).start()
         return Started(epochs_query._query, epochs_query.await_end, epochs_query.stop)

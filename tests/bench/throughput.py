@@ -45,6 +45,8 @@ class Turn:
     round_: int
     profilers: Profilers | None = None
     """None: the run is not profiled."""
+    checkpoints: str = ""
+    """An address for the checkpoints of all runs; empty: each is in the folder of its run."""
 
     @property
     def name(self) -> str:
@@ -85,6 +87,7 @@ def _order(turn: Turn, source: Source, services: Servers) -> Order:
         apply_wait_s=turn.workload.apply_wait_s,
         cores=turn.workload.cores,
         executors=turn.workload.executors,
+        checkpoint=turn.checkpoints and f"{turn.checkpoints}/{stem}",
     )
 
 
