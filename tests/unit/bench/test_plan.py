@@ -97,10 +97,11 @@ def test_published_results_have_the_names_of_workloads(published: Joined) -> Non
 
 
 @pytest.mark.parametrize("pace", [pace for pace in PACES if pace.half_load], ids=lambda p: p.name)
-def test_half_load_is_about_half_of_the_published_rate(published: Joined, pace: Pace) -> None:
+def test_half_load_is_about_a_quarter_of_the_published_rate(published: Joined, pace: Pace) -> None:
+    """That was measured without a sender and a reader, which share the cores at half load."""
     full = spread(published.runs, pace.full_load, SLUICEGATE, "records_s")
     assert full
-    assert 0.4 <= pace.records_s / full.median <= 0.6
+    assert 0.2 <= pace.records_s / full.median <= 0.3
 
 
 @pytest.mark.parametrize("pace", PACES, ids=lambda p: p.name)
