@@ -47,8 +47,8 @@ def install() -> Flink:
             jars.rename(made / "lib")
             javac.compile_files([_SOURCE], (made / "lib").glob("*.jar"), made / "classes")
             made.rename(target)
-    jars = [f"{folder}/*" for folder in (target / "lib", *fetched)]
-    return Flink(os.pathsep.join([str(target / "classes"), *jars]))
+    class_path = [f"{folder}/*" for folder in (target / "lib", *fetched)]
+    return Flink(os.pathsep.join([str(target / "classes"), *class_path]))
 
 
 def _jars(folder: Path) -> Path:
