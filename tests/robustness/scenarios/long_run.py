@@ -33,6 +33,7 @@ from tests.robustness.failpoints.strikes import Strikes, Violated
 from tests.robustness.history.recorder import Recorder
 from tests.robustness.report.sum_of_runs import chosen_cells
 from tests.robustness.scenarios.judgment import Stuck, judge, read_rest
+from tests.robustness.scenarios.progress import Progress, TooLate
 from tests.robustness.scenarios.run_options import (
     ENDLESS_RESTARTS,
     JOBS,
@@ -55,9 +56,6 @@ REACH_TIMEOUT_S = 60.0
 PRUNE_TIMEOUT_S = 300.0
 """How long a deletion from the log is waited for: a run has a hundred epochs before the first."""
 
-RECOVERY_TIMEOUT_S = 240.0
-"""A job whose sinks have no new rows by then is stuck."""
-
 _STOP_TIMEOUT_S = 120.0
 _APPLY_TIMEOUT_S = 30.0
 READER_LIMIT_S = _APPLY_TIMEOUT_S + 15.0
@@ -69,10 +67,6 @@ _SETTLE_S = 0.5
 
 LAST_ROWS_S = 90.0
 """How long a driver may take to show rows when the time for faults is over: half of the judgment's time."""
-
-
-class TooLate(Exception):
-    """The run has no time to wait for the end of a fault; its rows are still judged."""
 
 
 class LongRun:
@@ -138,6 +132,7 @@ class LongRun:
         self._job: LongLivedJob
         self._strikes: Strikes
         self._successors: Successors
+        self._progress: Progress
         self._number = 0  # of the fault that is being injected
         self._at_failpoint: Sequence[Process] = ()  # what stopped there last
 
@@ -164,6 +159,9 @@ class LongRun:
             self._services, self._job, self._network, self._machine, self._replica
         )
         self._successors = Successors(self._job, self._traffic, self._services)
+        self._progress = Progress(
+            self._traffic, self._successors, self._readers.seen, self._history, self._end
+        )
         try:
             with self._end.enforced():
                 self._inject_all()
@@ -192,7 +190,7 @@ class LongRun:
         matrix = matrix_of(options)
         only = chosen_cells(options.only, matrix)
         try:
-            self._await_rows(time.monotonic())
+            self._progress.await_rows(time.monotonic())
             for fault in draw_plan(
                 options.seed, options.faults, matrix, part=options.part, only=only
             ):
@@ -214,7 +212,7 @@ class LongRun:
         Raises:
             TooLate: the time does not suffice for that.
         """
-        self._run_for(fault.delay_s)
+        self._progress.run_for(fault.delay_s)
         drivers, moves, began = self._job.started, self._successors.moves, time.monotonic()
         reached = self._reach(fault.strike)
         if not reached and fault.strike.actor in STORE_EFFECTS:
@@ -241,7 +239,7 @@ class LongRun:
         baseline = time.monotonic()
         recovered: dict[str, float] = {}
         try:
-            recovered = self._await_rows(baseline if second else struck + _SETTLE_S)
+            recovered = self._progress.await_rows(baseline if second else struck + _SETTLE_S)
         finally:
             self._successors.forget_plan()
             wait_s = self._readers.waits.longest(began, time.monotonic())
@@ -301,8 +299,8 @@ class LongRun:
                 time.sleep(_SETTLE_S)
                 began = time.monotonic()
                 self._successors.start()
-                found = self._await_rows(began)
-                self._await_rows(max(found.values()) + _SETTLE_S)
+                found = self._progress.await_rows(began)
+                self._progress.await_rows(max(found.values()) + _SETTLE_S)
             return self._strikes.await_superseded(zombie)
         finally:
             zombie.kill()
@@ -312,7 +310,7 @@ class LongRun:
         if strike.actor in REPLICA_ACTORS:
             assert self._replica is not None
             self._replica.catch_up()
-            self._await_rows(time.monotonic())  # which it has not got
+            self._progress.await_rows(time.monotonic())  # which it lacks
         if strike.point == ANY_MOMENT:
             return True
         if strike.actor in STORE_EFFECTS:
@@ -328,11 +326,9 @@ class LongRun:
         self._proxy.faults.append(fault)
         deadline = self._end.deadline(PRUNE_TIMEOUT_S if requests.prunes else REACH_TIMEOUT_S)
         with self._traffic.paused() if requests.idle else nullcontext():
-            while not fault.met and time.monotonic() < deadline:
-                self._keep_running()
-                time.sleep(_TICK_S)
+            met = self._progress.until(lambda: bool(fault.met), deadline)
         self._proxy.faults.remove(fault)
-        return bool(fault.met)
+        return met
 
     def _await_stopped(self, strike: Strike) -> bool:
         """Wait until a process is stopped at a failpoint; return whether one is.
@@ -342,55 +338,16 @@ class LongRun:
                 the strike.
         """
         deadline = self._end.deadline(REACH_TIMEOUT_S)
-        while not self._armed.reached(strike):
-            if time.monotonic() > deadline:
-                self._armed.disarm(strike)
-                with suppress(TooLate):  # the end of the run waits for rows too
-                    self._await_rows(time.monotonic())
-                return False
-            self._keep_running()
-            time.sleep(_TICK_S)
+        if not self._progress.until(lambda: self._armed.reached(strike), deadline):
+            self._armed.disarm(strike)
+            with suppress(TooLate):  # the end of the run waits for rows too
+                self._progress.await_rows(time.monotonic())
+            return False
         self._at_failpoint = self._job.driver.await_stopped(_STOPPED_S)
         # the process that was stopped may be a Python worker, and others still run
         self._job.driver.signal(signal.SIGSTOP)
         time.sleep(_SETTLE_S)
         return True
-
-    # --- progress ---------------------------------------------------------------------------
-
-    def _await_rows(self, start: float) -> dict[str, float]:
-        """Wait until every sink has shown rows that it did not show at a time; return when it did.
-
-        Raises:
-            Stuck: one shows none.
-            TooLate: the run has no time left in which one would have to.
-        """
-        deadline = time.monotonic() + RECOVERY_TIMEOUT_S
-        while True:
-            found = {sink: seen.first_after(start) for sink, seen in self._readers.seen.items()}
-            times = {sink: at for sink, at in found.items() if at is not None}
-            if len(times) == len(found):
-                return times
-            if time.monotonic() > deadline:
-                missing = ", ".join(found.keys() - times.keys())
-                raise Stuck(f"no new rows in {missing} for {RECOVERY_TIMEOUT_S:g} s")
-            if self._end.faults_over():
-                raise TooLate
-            self._keep_running()
-            time.sleep(_TICK_S)
-
-    def _run_for(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            self._keep_running()
-            time.sleep(_TICK_S)
-
-    def _keep_running(self) -> None:
-        """Restart a driver that has exited, as its supervisor would."""
-        self._traffic.check()
-        if self._job.driver.code is not None:
-            self._history.add("restart", code=self._job.driver.code)
-            self._successors.replace_ended()
 
     # --- judgment ---------------------------------------------------------------------------
 
@@ -412,7 +369,7 @@ class LongRun:
         """Stop the traffic and the driver, which must exit at SIGTERM if it has recovered."""
         began = time.monotonic()
         try:
-            self._await_rows(began)
+            self._progress.await_rows(began)
             recovered = True
         except TooLate:
             recovered = self._await_last_rows(began)
@@ -431,11 +388,8 @@ class LongRun:
 
         A driver that hangs would otherwise be replaced by the one that reads the rest.
         """
-        while time.monotonic() < start + LAST_ROWS_S:
-            if all(seen.first_after(start) is not None for seen in self._readers.seen.values()):
-                return True
-            self._keep_running()
-            time.sleep(_TICK_S)
+        if self._progress.until(lambda: self._progress.rows_since(start), start + LAST_ROWS_S):
+            return True
         self._anomaly(f"stuck: no new rows in some sink in the last {LAST_ROWS_S:g} s of the run")
         return False
 

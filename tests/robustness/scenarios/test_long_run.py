@@ -14,6 +14,7 @@ import pytest
 from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, PlannedFault, Strike
 from tests.robustness.failpoints.s3_proxy import Request
 from tests.robustness.scenarios.long_run import LongRun
+from tests.robustness.scenarios.progress import Progress
 
 
 def test_a_driver_that_never_reaches_a_failpoint_must_show_rows_before_it_is_killed(
@@ -25,9 +26,10 @@ def test_a_driver_that_never_reaches_a_failpoint_must_show_rows_before_it_is_kil
     armed, end = Mock(), Mock()
     armed.reached.return_value = False
     end.deadline.return_value = over
-    cast("Any", run).__dict__.update(_armed=armed, _end=end)
+    progress = Progress(Mock(), Mock(), {}, Mock(), end)
+    cast("Any", run).__dict__.update(_armed=armed, _end=end, _progress=progress)
     waits: list[float] = []
-    monkeypatch.setattr(run, "_await_rows", waits.append)
+    monkeypatch.setattr(Progress, "await_rows", lambda _progress, start: waits.append(start))
     assert not run._await_stopped(Strike("before-stage", "", Actor.DRIVER, 0.0))
     assert len(waits) == 1
     assert waits[0] >= over
@@ -73,11 +75,13 @@ def test_no_input_comes_while_a_run_waits_for_a_request_that_only_an_idle_driver
         for fault in proxy.faults:
             fault.meets(Request(kind, name))
 
-    parts = {"_proxy": proxy, "_traffic": traffic, "_end": Mock()}
+    end = Mock()
+    end.deadline.return_value = time.monotonic() + 10
+    progress = Progress(traffic, Mock(), {}, Mock(), end)
+    parts = {"_proxy": proxy, "_traffic": traffic, "_end": end, "_progress": progress}
     cast("Any", run).__dict__.update(parts)
-    cast("Any", run)._end.deadline.return_value = time.monotonic() + 10
     for place, name in (("applied marker", "/epochs/7.applied"), ("decide", "/epochs/7")):
-        cast("Any", run)._keep_running = partial(send, "PUT", name)
+        traffic.check.side_effect = partial(send, "PUT", name)
         assert run._await_request(Strike(place, "", Actor.STORE_FAILS, 0.0))
     assert met == {"/epochs/7.applied": False, "/epochs/7": True}
     assert sending == [True]
