@@ -86,8 +86,6 @@ class Bench:
 
     def run(self) -> None:
         """Fill the topics, then run all rounds."""
-        if any(workload.store for workload in self._results.workloads):
-            os.environ.update(self._services.store.endpoint.environment())
         try:
             for workload in self._results.workloads:
                 self._fill(workload)
@@ -368,7 +366,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(
                 "Starting Kafka and MariaDB (or using the servers from the environment)", flush=True
             )
-            with Services(s3=any(w.store for w in results.workloads)) as services:
+            store = any(workload.store for workload in results.workloads)
+            with Services(s3=store) as services:
+                if store:  # for contenders, which inherit it
+                    os.environ.update(services.store.endpoint.environment())
                 profilers = profiling.install(options.profile) if options.profile else None
                 Bench(results, services, folder, profilers).run()
         for round_ in range(1, results.rounds + 1 if results.jobs else 1):

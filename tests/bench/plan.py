@@ -268,7 +268,7 @@ class Pace:
         records_s: records per second.
         seconds: duration of the measured part.
         only: contenders that are measured; empty: all.
-        half_load: whether the rate is that of _HALF_LOADS.
+        half_load: whether the rate is about half of what Sluicegate keeps up with.
         warm_s: how long records are sent before the measured ones, at least: a high rate needs what the JVM
             compiles in that time, and the records that waited for its start must have been read.
     """

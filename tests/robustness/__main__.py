@@ -163,7 +163,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
     parser.add_argument(
         "--replica",
         action="store_true",
-        help="let MySQL fail over to a replica that has not got the last epochs",
+        help="let MySQL fail over to a replica that lacks the last epochs",
     )
     parser.add_argument(
         "--standby",

@@ -8,7 +8,7 @@ cards: each cell of the matrix comes once before one comes twice.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -141,15 +141,32 @@ MACHINE_ACTORS = (Actor.CLOCK_AHEAD, Actor.CLOCK_BACK, Actor.DISK_FULL, Actor.NO
 REPLICA_ACTORS = (Actor.FAILED_OVER,)
 """Actors of a run whose MySQL has a replica, which takes its place."""
 
-_OTHERS = {
-    *STORE_EFFECTS,
-    *NETWORK_ACTORS,
-    *BROKER_ACTORS,
-    *SUPERVISOR_ACTORS,
-    *EXECUTOR_ACTORS,
-    *MACHINE_ACTORS,
-    *REPLICA_ACTORS,
+
+class Matrix(StrEnum):
+    """What the first fault of each pair is drawn from."""
+
+    ANY_RUN = "any run"
+    STORE = "the object store"
+    EXECUTORS = "the executors"
+    NETWORK = "the network"
+    BROKERS = "one of three brokers"
+    SUPERVISOR = "the supervisor"
+    MACHINE = "the machine"
+    REPLICA = "a replica of MySQL"
+
+
+_ACTORS_OF: Mapping[Matrix, Sequence[Actor]] = {
+    Matrix.STORE: tuple(STORE_EFFECTS),
+    Matrix.EXECUTORS: EXECUTOR_ACTORS,
+    Matrix.NETWORK: NETWORK_ACTORS,
+    Matrix.BROKERS: BROKER_ACTORS,
+    Matrix.SUPERVISOR: SUPERVISOR_ACTORS,
+    Matrix.MACHINE: MACHINE_ACTORS,
+    Matrix.REPLICA: REPLICA_ACTORS,
 }
+"""Actors that need a run of their kind."""
+
+_OTHERS = {actor for actors in _ACTORS_OF.values() for actor in actors}
 
 ACTORS = tuple(actor for actor in Actor if actor not in _OTHERS)
 """Actors that fail at a failpoint or at any moment of any run."""
@@ -183,19 +200,6 @@ _SUPERVISED_SECOND_ACTORS = (
 
 Cell = tuple[tuple[str, str], Actor]
 """A cell of a matrix: failpoint and sink, and the actor that fails there."""
-
-
-class Matrix(StrEnum):
-    """What the first fault of each pair is drawn from."""
-
-    ANY_RUN = "any run"
-    STORE = "the object store"
-    EXECUTORS = "the executors"
-    NETWORK = "the network"
-    BROKERS = "one of three brokers"
-    SUPERVISOR = "the supervisor"
-    MACHINE = "the machine"
-    REPLICA = "a replica of MySQL"
 
 
 @dataclass(frozen=True)
@@ -364,15 +368,7 @@ def cells_of(matrix: Matrix) -> list[Cell]:
             # only a creation can find that the object exists
             if requests.kind == "PUT" or actor is not Actor.STORE_SAYS_EXISTS
         ]
-    by_matrix = {
-        Matrix.EXECUTORS: EXECUTOR_ACTORS,
-        Matrix.NETWORK: NETWORK_ACTORS,
-        Matrix.BROKERS: BROKER_ACTORS,
-        Matrix.SUPERVISOR: SUPERVISOR_ACTORS,
-        Matrix.MACHINE: MACHINE_ACTORS,
-        Matrix.REPLICA: REPLICA_ACTORS,
-    }
-    return [(place, actor) for place in places() for actor in by_matrix.get(matrix, ACTORS)]
+    return [(place, actor) for place in places() for actor in _ACTORS_OF.get(matrix, ACTORS)]
 
 
 def _dealt(rng: random.Random, cells: Sequence[Cell]) -> Iterator[Cell]:

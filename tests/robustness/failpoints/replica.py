@@ -1,8 +1,7 @@
-"""A replica of MySQL that has not got the last epochs: a copy of the server's files.
+"""A replica of MySQL that lacks the last epochs: a copy of the server's files.
 
-The server stands still while they are copied, so they are what a crash would leave at that moment, and a
-server that is started on them recovers from it. A replica to which a snapshot of the primary's disk is
-shipped is the same; one that replays the binary log ends at a transaction too.
+The server is paused while they are copied, so the copy is consistent, as after a crash, and a server that
+starts on it recovers. A replica that applies the binary log ends at a transaction too.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class RunOptions:
         brokers: run three brokers, of which one fails.
         supervisor: let `sluicegate run` start and restart the drivers; it fails, or they do.
         machine: let the clock, the disk and the memory of the drivers fail.
-        replica: let MySQL fail over to a replica that has not got the last epochs.
+        replica: let MySQL fail over to a replica that lacks the last epochs.
         standby: keep a standby, which takes over unless its settings are others.
         part: of the matrix, such as '1/4': its first faults are of this quarter of the cells.
         only: cells, of which alone faults are drawn, as `chosen_cells` takes them; empty for all.

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
 
 import pymysql
 from confluent_kafka import (
@@ -144,15 +143,7 @@ class SinkReaders:
 
     def _read_topic(self) -> None:
         topic, total = self._topics[0], 0
-        settings: dict[str, Any] = {
-            "bootstrap.servers": self._bootstrap,
-            "group.id": "progress",  # required, never joined
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "reconnect.backoff.max.ms": 500,
-            **_QUIET,
-        }
-        with closing(Consumer(settings)) as consumer:
+        with closing(_consumer(self._bootstrap, "read_committed")) as consumer:
             partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
             consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
             while not self._ended.is_set():
@@ -176,8 +167,8 @@ class SinkReaders:
 
     def _read_offsets(self) -> None:
         with (
-            closing(_offsets_reader(self._bootstrap, "read_committed")) as committed,
-            closing(_offsets_reader(self._bootstrap, "read_uncommitted")) as every,
+            closing(_consumer(self._bootstrap, "read_committed")) as committed,
+            closing(_consumer(self._bootstrap, "read_uncommitted")) as every,
         ):
             found = every.list_topics(timeout=30).topics
             partitions = [(t, p) for t in self._topics for p in found[t].partitions]
@@ -193,13 +184,15 @@ class SinkReaders:
                     self.waits.see(partition, stable[partition], end[partition], time.monotonic())
 
 
-def _offsets_reader(bootstrap: str, isolation: str) -> Consumer:
-    """Return a client for the ends of partitions; an AdminClient uses half a core while a broker is down."""
+def _consumer(bootstrap: str, isolation: str) -> Consumer:
+    """Return a client for records and offsets; an AdminClient uses half a core while a broker is down."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "offsets",  # required, never joined
+            "group.id": "progress",  # required, never joined
+            "enable.auto.commit": False,
             "isolation.level": isolation,
+            "reconnect.backoff.max.ms": 500,
             **_QUIET,
         }
     )
