@@ -75,6 +75,7 @@ def _run(options: RunOptions) -> int:
     print(f"SEED={options.seed} repeats these faults. Writing to {folder}", flush=True)  # noqa: T201
     brokers = 3 if options.brokers else 1
     with Services(s3=options.store, brokers=brokers) as services, ExitStack() as stack:
+        stack.callback(_keep_logs, services, folder)
         proxy = None
         if options.store:
             endpoint = services.store.endpoint
@@ -87,6 +88,12 @@ def _run(options: RunOptions) -> int:
     (folder / "report.json").write_text(json.dumps(report.as_json(), indent=1), encoding="utf-8")
     print(page)  # noqa: T201
     return 0 if report.passed else 1
+
+
+def _keep_logs(services: Services, folder: Path) -> None:
+    """Copy the logs of the servers, whose folders are removed with them."""
+    for number, server in enumerate((services.database, *services.brokers)):
+        shutil.copy(server.log, folder / f"server-{number}-{server.log.name}")
 
 
 def folder_of(options: RunOptions) -> Path:

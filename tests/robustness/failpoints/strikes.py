@@ -15,6 +15,7 @@ from infra.local_services import Services
 from infra.local_services.process import Server
 from infra.local_services.services import start_all
 from tests.robustness.failpoints import brokers
+from tests.robustness.failpoints.database import Crash, LostCommits
 from tests.robustness.failpoints.fault_plan import (
     DRIVER_ACTORS,
     KAFKA_NETWORK_ACTORS,
@@ -41,7 +42,7 @@ _TICK_S = 0.05
 
 
 class Violated(Exception):
-    """The product broke a promise: the message is an anomaly of the report."""
+    """A promise is broken, of the product or of a server: the message is an anomaly of the report."""
 
 
 class Strikes:
@@ -107,15 +108,30 @@ class Strikes:
                 driver.signal(signal.SIGCONT)
                 time.sleep(strike.length_s)
             return
+        if strike.actor is Actor.MYSQL_KILLED:
+            self._kill_database(strike, driver)
+            return
         fail = _SERVER_ACTORS.get(strike.actor)
         with fail(self._servers(strike)) if fail else self._impaired(strike.actor, driver):
             driver.signal(signal.SIGCONT)
             time.sleep(strike.length_s)
 
+    def _kill_database(self, strike: Strike, driver: Driver) -> None:
+        crash = Crash(self._services.database)
+        driver.signal(signal.SIGCONT)
+        time.sleep(strike.length_s)
+        driver.signal(signal.SIGSTOP)  # it must not write before the server is checked
+        try:
+            crash.recover(self._job.scenario.folder / "mysql-killed")
+        except LostCommits as error:
+            raise Violated(str(error)) from error
+        finally:
+            driver.signal(signal.SIGCONT)
+
     def _servers(self, strike: Strike) -> Sequence[Server]:
         """Return the servers that a strike is at."""
         match strike.actor:
-            case Actor.MYSQL_KILLED | Actor.MYSQL_PAUSED:
+            case Actor.MYSQL_PAUSED:
                 return [self._services.database]
             case Actor.KAFKA_KILLED | Actor.KAFKA_PAUSED:
                 return self._services.brokers
@@ -241,7 +257,6 @@ def _restarted(servers: Sequence[Server]) -> Iterator[None]:
 _SERVER_ACTORS: Mapping[Actor, Callable[[Sequence[Server]], AbstractContextManager[None]]] = {
     Actor.KAFKA_KILLED: _killed,
     Actor.KAFKA_PAUSED: _paused,
-    Actor.MYSQL_KILLED: _killed,
     Actor.MYSQL_PAUSED: _paused,
     Actor.LEADER_KILLED: _killed,
     Actor.LEADER_PAUSED: _paused,

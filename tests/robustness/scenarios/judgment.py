@@ -55,6 +55,8 @@ def judge(scenario: JobScenario, history: Recorder) -> Iterator[str]:
     report = check_job(scenario.job.name, scenario.settings, skew=_SKEW)
     for (kind, where), rows in sorted(report.anomalies.items()):
         yield f"{kind}: {rows} in {where}"
+    if report.anomalies:
+        history.add("differences", of_keys=report.differences)
     if report.letters.get("late"):
         yield f"late: {report.letters['late']} rows, but the input has none"
     checked = {}

@@ -51,11 +51,13 @@ class Report:
         anomalies: kind and place -> how many rows.
         letters: kind of dead letter -> how many; each test pins them.
         rows: how many rows of the source were judged.
+        differences: each key whose number of rows is wrong, with that number and the expected one.
     """
 
     anomalies: Counter[tuple[str, str]] = field(default_factory=Counter)
     letters: Counter[str] = field(default_factory=Counter)
     rows: int = 0
+    differences: list[str] = field(default_factory=list)
 
     def add(self, kind: str, where: str, count: int = 1) -> None:
         """Add an anomaly."""
@@ -180,7 +182,8 @@ def compare_counts(
     excused = set(excused)
     for key in expected.keys() | found.keys():
         right, there = expected.get(key, 0), found.get(key, 0)
-        if there < right and key not in excused:
-            report.add(LOST, where, right - there)
-        elif there > right:
-            report.add(REPEATED if key in expected else INVENTED, where, there - right)
+        if there == right or (there < right and key in excused):
+            continue
+        more = REPEATED if key in expected else INVENTED
+        report.add(LOST if there < right else more, where, abs(there - right))
+        report.differences.append(f"{where}: {key} has {there}, expected {right}")

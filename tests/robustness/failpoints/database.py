@@ -1,0 +1,105 @@
+"""A crash of MySQL, after which the server must have every commit that it has acknowledged.
+
+What a job does with a server that has lost commits is another promise than exactly-once with one that has
+not. The judgment at the end of a run cannot tell them apart, so the server is checked at once.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from infra.local_services.mariadb import MariaDB
+from sluicegate.sinks.mysql.writer import MARKERS
+
+_EXAMPLES: Final = 5
+
+Rows = frozenset[tuple[Any, ...]]
+
+
+class LostCommits(Exception):
+    """The server has started without commits that it had acknowledged, or with a part of one."""
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a server has: its markers, and the rows of all other tables."""
+
+    markers: Mapping[tuple[str, str, int], int]
+    tables: Mapping[str, Rows]
+
+    @classmethod
+    def of(cls, database: MariaDB) -> _Content:
+        """Read all tables in one transaction."""
+        tables: dict[str, Rows] = {}
+        with closing(database.endpoint.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW TABLES")
+            names = [str(name) for (name,) in cursor.fetchall()]
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            for name in names:
+                cursor.execute(f"SELECT * FROM `{name}`")
+                tables[name] = frozenset(cursor.fetchall())
+        markers = {row[:3]: row[3] for row in tables.pop(MARKERS, ())}
+        return cls(markers, tables)
+
+    def lost(self, later: _Content) -> list[str]:
+        """Return what a later content lacks, though nothing was removed meanwhile.
+
+        Rows can be compared only if no epoch was committed in between, which the markers show.
+        """
+        older = [
+            f"the marker of {' '.join(map(str, key))} was {epoch} and is {later.markers.get(key)}"
+            for key, epoch in self.markers.items()
+            if later.markers.get(key, -1) < epoch
+        ]
+        if older or not self.markers or self.markers != later.markers:
+            return older
+        return [
+            f"table {name} {verb} {row}"
+            for name, rows in self.tables.items()
+            for verb, changed in (
+                ("lacks", rows - later.tables.get(name, frozenset())),
+                ("got", later.tables.get(name, frozenset()) - rows),
+            )
+            for row in changed
+        ]
+
+
+class Crash:
+    """A server that was killed, and starts again.
+
+    Args:
+        database: the server, which is killed at once.
+    """
+
+    def __init__(self, database: MariaDB) -> None:
+        self._database = database
+        self._before = _Content.of(database)
+        database.kill()
+        self._killed = database.data.with_name("killed")
+        shutil.rmtree(self._killed, ignore_errors=True)
+        shutil.copytree(database.data, self._killed, ignore=shutil.ignore_patterns("*.sock"))
+
+    def recover(self, keep: Path) -> None:
+        """Start the server and check what it has; nobody may write before this returns.
+
+        Args:
+            keep: folder for the server's files as the kill left them, if they lack something.
+
+        Raises:
+            LostCommits: what the server acknowledged is not there, or only in part.
+        """
+        self._database.start()
+        lost = self._before.lost(_Content.of(self._database))
+        if not lost:
+            shutil.rmtree(self._killed)
+            return
+        shutil.move(self._killed, keep)
+        raise LostCommits(
+            f"MySQL has lost acknowledged commits; its files are in {keep}: "
+            + "; ".join(lost[:_EXAMPLES])
+        )
