@@ -23,9 +23,11 @@ from types import FrameType
 from typing import NoReturn
 
 from infra.local_services import ServiceError, Services
+from infra.local_services.process import free_ports
 from infra.toolchain.maven import JarError
 from infra.workspace import work_folder
 from tests.bench import (
+    delaying_proxy,
     growth,
     latency,
     machine,
@@ -118,6 +120,27 @@ class Bench:
         with self._distant[workload.name].running() as kafka:
             yield DistantServers(kafka, self._services.mysql)
 
+    @contextmanager
+    def _checkpoints(self, workload: Workload) -> Iterator[str]:
+        """Yield the address of checkpoints; empty for a folder of the run."""
+        if not workload.store:
+            yield ""
+            return
+        store = self._services.store.endpoint
+        if not workload.store_round_trip_ms:
+            yield store.url
+            return
+        (port,) = free_ports(1)
+        target_port = int(store.endpoint.rpartition(":")[2])
+        log = self._folder / f"{workload.name}-proxy.log"
+        with delaying_proxy.running(port, target_port, workload.store_round_trip_ms, log):
+            distant = store.through_proxy(f"http://127.0.0.1:{port}")
+            os.environ.update(distant.environment())  # for contenders, which inherit it
+            try:
+                yield store.url
+            finally:
+                os.environ.update(store.environment())
+
     def _broker_folder(self, workload: str) -> Path:
         return self._folder / f"{workload}-kafka"
 
@@ -129,10 +152,9 @@ class Bench:
                 workload.contenders, seed=seed, round_=round_, workload=workload.name
             ):
                 _print(f"  round {round_}: {workload.name}, {contender} ...")
-                checkpoints = self._services.store.endpoint.url if workload.store else ""
-                turn = Turn(workload, contender, round_, self._profilers, checkpoints)
                 source = self._sources[workload.name]
-                with self._servers(workload) as servers:
+                with self._servers(workload) as servers, self._checkpoints(workload) as folder:
+                    turn = Turn(workload, contender, round_, self._profilers, folder)
                     run = throughput.run(turn, source, servers, self._folder)
                 self._add_run(run, "records_s", "append_records_s")
         for start in shuffled(self._results.starts, seed=seed, round_=round_, workload="starts"):

@@ -10,16 +10,49 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from queue import Queue
 from threading import Thread
 from typing import Final
+
+from infra.local_services.process import ServiceError, accepts
+from tests.bench.child import running_command
 
 _CHUNK_BYTES: Final = 1 << 16
 _CHUNKS: Final = 1024
 """On their way in one direction of a connection; the sender waits while there are more."""
 
+_START_TIMEOUT_S: Final = 30.0
+
 _Chunks = Queue[tuple[float, bytes]]
+
+
+@contextmanager
+def running(port: int, target_port: int, round_trip_ms: float, log: Path) -> Iterator[None]:
+    """Run a proxy while the block runs, which starts when the proxy accepts connections.
+
+    Args:
+        port: of the proxy, on the loopback address.
+        target_port: of the server.
+        round_trip_ms: how long a request and its response are on their way, in milliseconds.
+        log: file for its output.
+
+    Raises:
+        ServiceError: it did not start.
+    """
+    arguments = map(str, (port, target_port, round_trip_ms / 2))
+    with running_command([sys.executable, "-m", "tests.bench.delaying_proxy", *arguments], log):
+        end = time.monotonic() + _START_TIMEOUT_S
+        while not accepts(port):
+            if time.monotonic() > end:
+                raise ServiceError(
+                    f"The proxy of a distant server was not ready after {_START_TIMEOUT_S:.0f} s, so "
+                    f"nothing was measured. Read {log}."
+                )
+            time.sleep(0.05)
+        yield
 
 
 def serve(listener: socket.socket, target_port: int, delay_s: float) -> None:

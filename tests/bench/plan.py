@@ -87,7 +87,8 @@ class Workload:
         keys: different keys of KEY_COUNT, each of which is once in the first `keys` records.
         executors: processes that run the tasks, `cores` threads each; 0: Spark's driver runs them.
         round_trip_ms: from clients to the broker and back, in milliseconds; 0: it is on this machine.
-        store: whether the checkpoint is in an S3 server of this machine, not in a folder.
+        store: whether the checkpoint is in an S3 server, not in a folder.
+        store_round_trip_ms: from clients to that server and back; 0: it is on this machine.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Workload:
     executors: int = 0
     round_trip_ms: float = 0.0
     store: bool = False
+    store_round_trip_ms: float = 0.0
 
     def of_size(self, records: int) -> Workload:
         """Return the workload with another number of records, in at least ten epochs."""
@@ -240,6 +242,20 @@ WORKLOADS: Final = (
             "them back to apply them"
         ),
         store=True,
+    ),
+    Workload(
+        "distant-s3",
+        PASS_THROUGH,
+        100,
+        4_000_000,
+        200_000,
+        contenders=(SLUICEGATE, SERIAL),
+        note=(
+            "the same with an S3 server that is 20 ms away, as a cloud's: a proxy delays what is sent over "
+            "each connection by 10 ms in both directions"
+        ),
+        store=True,
+        store_round_trip_ms=20.0,
     ),
 )
 

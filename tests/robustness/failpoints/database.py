@@ -91,7 +91,7 @@ class Crash:
             keep: folder for the server's files as the kill left them, if they lack something.
 
         Raises:
-            LostCommits: what the server acknowledged is not there, or only in part.
+            LostCommits: the server lacks what it has acknowledged, or a part of it.
         """
         self._database.start()
         lost = self._before.lost(_Content.of(self._database))
