@@ -246,11 +246,12 @@ def _overlap(joined: Joined, workload: Workload) -> Iterator[str]:
         for phase, times_ms in phases.items()
         if phase == "stage" or (phase.startswith("apply ") and ": " not in phase)
     ]
+    saved_ms = serial.median - overlapping.median
     yield ""
     yield paragraph(
         f"{capital(SLUICEGATE)} / {SERIAL}: {shown(rates, 2)}. Without overlap an epoch has, p50: "
-        f"{', '.join((*times, *wait))}. With it the epoch is {serial.median - overlapping.median:,.0f} ms "
-        "shorter."
+        f"{', '.join((*times, *wait))}. With it the epoch is {abs(saved_ms):,.0f} ms "
+        f"{'longer' if saved_ms < 0 else 'shorter'}."
     )
 
 
