@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -127,19 +127,17 @@ class Bench:
             yield ""
             return
         store = self._services.store.endpoint
-        if not workload.store_round_trip_ms:
+        with ExitStack() as stack:
+            if workload.store_round_trip_ms:
+                (port,) = free_ports(1)
+                target_port = int(store.endpoint.rpartition(":")[2])
+                log = self._folder / f"{workload.name}-proxy.log"
+                stack.enter_context(
+                    delaying_proxy.running(port, target_port, workload.store_round_trip_ms, log)
+                )
+                store = store.through_proxy(f"http://127.0.0.1:{port}")
+            os.environ.update(store.environment())  # for contenders, which inherit it
             yield store.url
-            return
-        (port,) = free_ports(1)
-        target_port = int(store.endpoint.rpartition(":")[2])
-        log = self._folder / f"{workload.name}-proxy.log"
-        with delaying_proxy.running(port, target_port, workload.store_round_trip_ms, log):
-            distant = store.through_proxy(f"http://127.0.0.1:{port}")
-            os.environ.update(distant.environment())  # for contenders, which inherit it
-            try:
-                yield store.url
-            finally:
-                os.environ.update(store.environment())
 
     def _broker_folder(self, workload: str) -> Path:
         return self._folder / f"{workload}-kafka"
@@ -390,8 +388,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             store = any(workload.store for workload in results.workloads)
             with Services(s3=store) as services:
-                if store:  # for contenders, which inherit it
-                    os.environ.update(services.store.endpoint.environment())
                 profilers = profiling.install(options.profile) if options.profile else None
                 Bench(results, services, folder, profilers).run()
         for round_ in range(1, results.rounds + 1 if results.jobs else 1):

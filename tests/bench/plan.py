@@ -139,6 +139,20 @@ _UNITS: Final = {
 
 _PASS_THROUGH: Final = (SLUICEGATE, SERIAL, SPARK, NAIVE, NOOP, *OTHER_ENGINES)
 
+_S3_CHECKPOINT: Final = Workload(
+    "s3-checkpoint",
+    PASS_THROUGH,
+    100,
+    4_000_000,
+    200_000,
+    contenders=(SLUICEGATE, SERIAL),
+    note=(
+        "the checkpoint is in an S3 server on this machine: tasks upload the staged rows to it, and read "
+        "them back to apply them"
+    ),
+    store=True,
+)
+
 WORKLOADS: Final = (
     Workload("pass-through-100", PASS_THROUGH, 100, 8_000_000, 200_000, _PASS_THROUGH),
     Workload("pass-through-1k", PASS_THROUGH, 1000, 3_000_000, 100_000, _PASS_THROUGH),
@@ -230,31 +244,14 @@ WORKLOADS: Final = (
         ),
         round_trip_ms=5.0,
     ),
-    Workload(
-        "s3-checkpoint",
-        PASS_THROUGH,
-        100,
-        4_000_000,
-        200_000,
-        contenders=(SLUICEGATE, SERIAL),
-        note=(
-            "the checkpoint is in an S3 server on this machine: tasks upload the staged rows to it, and read "
-            "them back to apply them"
-        ),
-        store=True,
-    ),
-    Workload(
-        "distant-s3",
-        PASS_THROUGH,
-        100,
-        4_000_000,
-        200_000,
-        contenders=(SLUICEGATE, SERIAL),
+    _S3_CHECKPOINT,
+    replace(
+        _S3_CHECKPOINT,
+        name="distant-s3",
         note=(
             "the same with an S3 server that is 20 ms away, as a cloud's: a proxy delays what is sent over "
             "each connection by 10 ms in both directions"
         ),
-        store=True,
         store_round_trip_ms=20.0,
     ),
 )
