@@ -7,8 +7,9 @@ not. The judgment at the end of a run cannot tell them apart, so the server is c
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from contextlib import closing
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -69,37 +70,33 @@ class _Content:
         ]
 
 
-class Crash:
-    """A server that was killed, and starts again.
+def copy_files(database: MariaDB, folder: Path) -> None:
+    """Copy the files of a server that is paused or killed; the folder may exist, empty."""
+    ignore = shutil.ignore_patterns("*.sock")
+    shutil.copytree(database.data, folder, ignore=ignore, dirs_exist_ok=True)
+
+
+@contextmanager
+def killed(database: MariaDB, folder: Path) -> Iterator[None]:
+    """Kill a server, start it again at the end of the block, and check what it has.
 
     Args:
-        database: the server, which is killed at once.
+        database: the server; nobody may write to it after the block before it is checked.
+        folder: where a folder with the server's files as the kill left them is kept if it lacks something.
+
+    Raises:
+        LostCommits: the server lacks what it has acknowledged, or a part of it.
     """
-
-    def __init__(self, database: MariaDB) -> None:
-        self._database = database
-        self._before = _Content.of(database)
-        database.kill()
-        self._killed = database.data.with_name("killed")
-        shutil.rmtree(self._killed, ignore_errors=True)
-        shutil.copytree(database.data, self._killed, ignore=shutil.ignore_patterns("*.sock"))
-
-    def recover(self, keep: Path) -> None:
-        """Start the server and check what it has; nobody may write before this returns.
-
-        Args:
-            keep: folder for the server's files as the kill left them, if they lack something.
-
-        Raises:
-            LostCommits: the server lacks what it has acknowledged, or a part of it.
-        """
-        self._database.start()
-        lost = self._before.lost(_Content.of(self._database))
-        if not lost:
-            shutil.rmtree(self._killed)
-            return
-        shutil.move(self._killed, keep)
+    before = _Content.of(database)
+    database.kill()
+    kept = Path(tempfile.mkdtemp(prefix="mysql-killed-", dir=folder))
+    copy_files(database, kept)
+    yield
+    database.start()
+    lost = before.lost(_Content.of(database))
+    if lost:
         raise LostCommits(
-            f"MySQL has lost acknowledged commits; its files are in {keep}: "
+            f"MySQL has lost acknowledged commits; its files are in {kept}: "
             + "; ".join(lost[:_EXAMPLES])
         )
+    shutil.rmtree(kept)

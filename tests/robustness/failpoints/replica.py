@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from infra.local_services.mariadb import MariaDB
+from tests.robustness.failpoints.database import copy_files
 
 _IN_FLIGHT_S: Final = 0.2
 """In which the kernel completes what the server has written."""
@@ -39,7 +40,7 @@ class Replica:
         os.kill(pid, signal.SIGSTOP)
         try:
             time.sleep(_IN_FLIGHT_S)
-            shutil.copytree(self._primary.data, self._data, ignore=shutil.ignore_patterns("*.sock"))
+            copy_files(self._primary, self._data)
         finally:
             os.kill(pid, signal.SIGCONT)
 
@@ -48,6 +49,10 @@ class Replica:
         """Kill the server; at the end of the block the replica is the server, and there is none any more."""
         self._primary.kill()
         yield
+        self.take_place()
+        self._primary.start()
+
+    def take_place(self) -> None:
+        """Replace the files of the server, which is killed."""
         shutil.rmtree(self._primary.data)
         self._data.rename(self._primary.data)
-        self._primary.start()

@@ -15,7 +15,7 @@ from infra.local_services import Services
 from infra.local_services.process import Server
 from infra.local_services.services import start_all
 from tests.robustness.failpoints import brokers
-from tests.robustness.failpoints.database import Crash, LostCommits
+from tests.robustness.failpoints.database import LostCommits, killed
 from tests.robustness.failpoints.fault_plan import (
     DRIVER_ACTORS,
     KAFKA_NETWORK_ACTORS,
@@ -108,25 +108,10 @@ class Strikes:
                 driver.signal(signal.SIGCONT)
                 time.sleep(strike.length_s)
             return
-        if strike.actor is Actor.MYSQL_KILLED:
-            self._kill_database(strike, driver)
-            return
         fail = _SERVER_ACTORS.get(strike.actor)
         with fail(self._servers(strike)) if fail else self._impaired(strike.actor, driver):
             driver.signal(signal.SIGCONT)
             time.sleep(strike.length_s)
-
-    def _kill_database(self, strike: Strike, driver: Driver) -> None:
-        crash = Crash(self._services.database)
-        driver.signal(signal.SIGCONT)
-        time.sleep(strike.length_s)
-        driver.signal(signal.SIGSTOP)  # it must not write before the server is checked
-        try:
-            crash.recover(self._job.scenario.folder / "mysql-killed")
-        except LostCommits as error:
-            raise Violated(str(error)) from error
-        finally:
-            driver.signal(signal.SIGCONT)
 
     def _servers(self, strike: Strike) -> Sequence[Server]:
         """Return the servers that a strike is at."""
@@ -145,7 +130,9 @@ class Strikes:
                 return [brokers.leader(self._services.brokers, topic)]
 
     def _impaired(self, actor: Actor, driver: Driver) -> AbstractContextManager[None]:
-        """Return a block in which the machine fails, or the network to a server, or MySQL fails over."""
+        """Return a block in which MySQL is killed or fails over, or the machine or the network fails."""
+        if actor is Actor.MYSQL_KILLED:
+            return self._database_killed(driver)
         if actor in REPLICA_ACTORS:
             assert self._replica is not None
             return self._replica.promoted()
@@ -163,6 +150,17 @@ class Strikes:
         }
         kafka, mysql = self._ports()
         return impair[actor](driver, [kafka if actor in KAFKA_NETWORK_ACTORS else mysql])
+
+    @contextmanager
+    def _database_killed(self, driver: Driver) -> Iterator[None]:
+        try:
+            with killed(self._services.database, self._job.scenario.folder):
+                yield
+                driver.signal(signal.SIGSTOP)  # it must not write before the server is checked
+        except LostCommits as error:
+            raise Violated(str(error)) from error
+        finally:
+            driver.signal(signal.SIGCONT)
 
     def _cut_connections(self) -> None:
         """End every connection of the job's user, as an administrator or a proxy does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from infra.local_services.mariadb import MariaDB
 from sluicegate.sinks.mysql.writer import MARKERS
-from tests.robustness.failpoints.database import Crash, LostCommits
+from tests.robustness.failpoints.database import LostCommits, killed
 from tests.robustness.failpoints.replica import Replica
 
 
@@ -38,8 +37,9 @@ def execute(server: MariaDB, *statements: str) -> None:
 
 
 def test_a_server_that_recovers_has_lost_nothing(database: MariaDB, tmp_path: Path) -> None:
-    Crash(database).recover(tmp_path / "kept")
-    assert not (tmp_path / "kept").exists()
+    with killed(database, tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,10 @@ def test_a_server_that_recovers_has_lost_nothing(database: MariaDB, tmp_path: Pa
 def test_a_server_that_lost_a_commit_is_reported_and_its_files_are_kept(
     database: MariaDB, tmp_path: Path, commit: str, lost: str
 ) -> None:
-    Replica(database).catch_up()
+    replica = Replica(database)
+    replica.catch_up()
     execute(database, commit)
-    crash = Crash(database)
-    shutil.rmtree(database.data)
-    database.data.with_name("replica").rename(database.data)
-    with pytest.raises(LostCommits, match=lost):
-        crash.recover(tmp_path / "kept")
-    assert (tmp_path / "kept" / "ib_logfile0").exists()
+    with pytest.raises(LostCommits, match=lost), killed(database, tmp_path):
+        replica.take_place()
+    (kept,) = tmp_path.iterdir()
+    assert (kept / "ib_logfile0").exists()
