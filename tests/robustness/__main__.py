@@ -188,9 +188,9 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
         "--only",
         action="append",
         default=[],
-        metavar="PLACE:ACTOR",
+        metavar="FAILPOINT:ACTOR",
         help="draw single faults of these cells, such as 'before-commit:topic:driver killed', or of "
-        "those that no published run has struck: 'unstruck'",
+        "those of no published run: 'uncovered'",
     )
     parser.add_argument(
         "--sum", nargs="+", type=Path, metavar="FOLDER", help="sum up the reports of runs"

@@ -1,6 +1,6 @@
-"""`make robustness ALL=1`: the runs that together strike every cell of every matrix, some at a time.
+"""`make robustness ALL=1`: the runs that together cover every cell of every matrix, some at a time.
 
-Each run deals the cells of its part of a matrix once, so all of them have the same commit and their page
+Each run draws each cell of its part of a matrix once, so all of them have the same commit and their page
 is that of one state of the code. With --publish their reports replace the published ones, if none failed.
 """
 
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def weight(self) -> int:
-        """How many other runs it takes the place of: three brokers are a load of their own."""
+        """How many other runs it replaces: three brokers are a load of their own."""
         return 2 if self.matrix is Matrix.BROKERS else 1
 
     @property

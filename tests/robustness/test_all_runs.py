@@ -1,4 +1,4 @@
-"""The runs that together strike every cell."""
+"""The runs that together cover every cell."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Draws the faults of a long run from its seed. Pure: a seed draws the same plan on every machine.
 
-A fault is a place (a failpoint, or any moment), an actor that fails there, and sometimes a second fault
-during the recovery and a setting that the next driver starts with. The places and actors are dealt like
-cards: each cell of the matrix comes once before one comes twice.
+A fault is a failpoint (or any moment), an actor that fails there, and sometimes a second fault during the
+recovery and a setting that the next driver starts with. Failpoints and actors are drawn without
+replacement: each cell of the matrix comes once before one comes twice.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from sluicegate.failpoints import POINTS
 from tests.robustness.failpoints.random_failpoint import DRIVER_POINTS, SINK_POINTS
 
-LETTERS = "letters"
-SINKS = ("topic", "table", LETTERS)
+DEAD_LETTERS = "dead-letters"
+SINKS = ("topic", "table", DEAD_LETTERS)
 """The sinks of a job of the run: a Kafka topic, a MySQL table, the topic of dead letters."""
 
 ANY_MOMENT = ""
-"""The place of a fault that does not wait for a failpoint."""
+"""The failpoint of a fault that waits for none."""
 
 
 class Actor(StrEnum):
@@ -107,7 +107,7 @@ STORE_REQUESTS = {
     "deletion from the epoch log": StoreRequests("DELETE", r"/epochs/", prunes=True),
     "deletion of a staged part": StoreRequests("DELETE", r"/staging/", prunes=True),
 }
-"""Places of these actors."""
+"""The failpoints of these actors."""
 
 EXECUTOR_ACTORS = (Actor.EXECUTOR, Actor.EXECUTOR_STOPPED)
 """Actors of a run with executors that are processes of their own."""
@@ -139,7 +139,7 @@ MACHINE_ACTORS = (Actor.CLOCK_AHEAD, Actor.CLOCK_BACK, Actor.DISK_FULL, Actor.NO
 """Actors of a run whose drivers have a clock, a disk and memory that can fail."""
 
 REPLICA_ACTORS = (Actor.FAILED_OVER,)
-"""Actors of a run whose MySQL has a replica, which takes its place."""
+"""Actors of a run in which MySQL fails over to a replica."""
 
 
 class Matrix(StrEnum):
@@ -204,7 +204,7 @@ Cell = tuple[tuple[str, str], Actor]
 
 @dataclass(frozen=True)
 class Strike:
-    """One failure: a place and an actor.
+    """One failure: a failpoint and an actor.
 
     Args:
         point: a failpoint, ANY_MOMENT, or a key of STORE_REQUESTS.
@@ -219,13 +219,13 @@ class Strike:
     length_s: float
 
     @property
-    def place(self) -> str:
-        """The place as a row of the report."""
-        return place_name(self.point, self.sink)
+    def failpoint(self) -> str:
+        """The failpoint, as a row of the report."""
+        return failpoint_name(self.point, self.sink)
 
     def described(self) -> dict[str, str]:
         """Return the failure for the history."""
-        return {"place": self.place, "actor": self.actor}
+        return {"failpoint": self.failpoint, "actor": self.actor}
 
 
 @dataclass(frozen=True)
@@ -299,8 +299,8 @@ _CHANGE_ONE_IN = 3
 _MOVE_ONE_IN = 3
 
 
-def places() -> list[tuple[str, str]]:
-    """Return every place of the matrix: failpoint and sink."""
+def all_failpoints() -> list[tuple[str, str]]:
+    """Return every failpoint of the matrix, with its sink or an empty one."""
     points = [point for point, user in POINTS.items() if user.startswith("executor:")]
     found = [(ANY_MOMENT, ""), *((point, "") for point in (*points, _PRUNING))]
     for point in DRIVER_POINTS:
@@ -308,26 +308,26 @@ def places() -> list[tuple[str, str]]:
     return found
 
 
-def place_name(point: str, sink: str) -> str:
-    """Return a place as a row of the report."""
+def failpoint_name(point: str, sink: str) -> str:
+    """Return a failpoint as a row of the report."""
     if point == ANY_MOMENT:
         return "any moment"
     return f"{point}:{sink}" if sink else point
 
 
 def cell_named(name: str, matrix: Matrix) -> Cell:
-    """Return the cell 'place:actor' of a matrix, in the words of the report.
+    """Return the cell 'failpoint:actor' of a matrix, in the words of the report.
 
     Raises:
         ValueError: there is none.
     """
-    place, _, actor = name.rpartition(":")
+    failpoint, _, actor = name.rpartition(":")
     cells = cells_of(matrix)
-    found = [c for c in cells if (place_name(*c[0]), c[1]) == (place, actor)]
+    found = [c for c in cells if (failpoint_name(*c[0]), c[1]) == (failpoint, actor)]
     if not found:
-        places_ = ", ".join(dict.fromkeys(place_name(*c[0]) for c in cells))
+        names = ", ".join(dict.fromkeys(failpoint_name(*c[0]) for c in cells))
         actors = ", ".join(dict.fromkeys(c[1] for c in cells))
-        raise ValueError(f"no cell {name!r}; places: {places_}; actors: {actors}")
+        raise ValueError(f"no cell {name!r}; failpoints: {names}; actors: {actors}")
     return found[0]
 
 
@@ -352,14 +352,14 @@ def draw_plan(
     # apart, so that the faults of older runs are repeated
     moves = random.Random(f"moves of {seed}")
     number, _, parts = part.partition("/")
-    cells = _dealt(rng, only or cells_of(matrix)[int(number) - 1 :: int(parts)])
+    cells = _shuffled(rng, only or cells_of(matrix)[int(number) - 1 :: int(parts)])
     seconds = _SUPERVISED_SECOND_ACTORS if matrix is Matrix.SUPERVISOR else SECOND_ACTORS
     plan = [_draw(rng, moves, number, next(cells), seconds) for number in range(1, faults + 1)]
     return [replace(fault, second=None, change=None) for fault in plan] if only else plan
 
 
 def cells_of(matrix: Matrix) -> list[Cell]:
-    """Return the cells of a matrix: every place with every actor that can fail there."""
+    """Return the cells of a matrix: every failpoint with every actor that can fail there."""
     if matrix is Matrix.STORE:
         return [
             ((name, ""), actor)
@@ -368,10 +368,14 @@ def cells_of(matrix: Matrix) -> list[Cell]:
             # only a creation can find that the object exists
             if requests.kind == "PUT" or actor is not Actor.STORE_SAYS_EXISTS
         ]
-    return [(place, actor) for place in places() for actor in _ACTORS_OF.get(matrix, ACTORS)]
+    return [
+        (failpoint, actor)
+        for failpoint in all_failpoints()
+        for actor in _ACTORS_OF.get(matrix, ACTORS)
+    ]
 
 
-def _dealt(rng: random.Random, cells: Sequence[Cell]) -> Iterator[Cell]:
+def _shuffled(rng: random.Random, cells: Sequence[Cell]) -> Iterator[Cell]:
     """Yield every cell in a random order, then again in another one."""
     while True:
         yield from rng.sample(cells, len(cells))
@@ -380,11 +384,11 @@ def _dealt(rng: random.Random, cells: Sequence[Cell]) -> Iterator[Cell]:
 def _draw(
     rng: random.Random, moves: random.Random, number: int, cell: Cell, seconds: Sequence[Actor]
 ) -> PlannedFault:
-    place, actor = cell
-    strike = Strike(*place, actor, round(rng.uniform(0.5, 8), 1))
+    failpoint, actor = cell
+    strike = Strike(*failpoint, actor, round(rng.uniform(0.5, 8), 1))
     delay_s = round(rng.uniform(0, 3), 1)
-    second_place, second_actor = rng.choice(places()[1:]), rng.choice(seconds)
-    second = Strike(*second_place, second_actor, round(rng.uniform(0.5, 8), 1))
+    second_point, second_actor = rng.choice(all_failpoints()[1:]), rng.choice(seconds)
+    second = Strike(*second_point, second_actor, round(rng.uniform(0.5, 8), 1))
     doubled = rng.randrange(_SECOND_ONE_IN) == 0 and actor not in OUTLIVED_ACTORS
     change = rng.choice(CHANGES)
     changed = rng.randrange(_CHANGE_ONE_IN) == 0 and actor in _REPLACED_BY_RUN

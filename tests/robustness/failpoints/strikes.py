@@ -17,9 +17,9 @@ from infra.local_services.services import start_all
 from tests.robustness.failpoints import brokers
 from tests.robustness.failpoints.database import LostCommits, killed
 from tests.robustness.failpoints.fault_plan import (
+    DEAD_LETTERS,
     DRIVER_ACTORS,
     KAFKA_NETWORK_ACTORS,
-    LETTERS,
     MACHINE_ACTORS,
     REPLICA_ACTORS,
     STORE_EFFECTS,
@@ -126,7 +126,7 @@ class Strikes:
                 return [brokers.controller(self._services.brokers)]
             case _:
                 settings = self._job.scenario.settings
-                topic = settings.dead_letters if strike.sink == LETTERS else settings.topic
+                topic = settings.dead_letters if strike.sink == DEAD_LETTERS else settings.topic
                 return [brokers.leader(self._services.brokers, topic)]
 
     def _impaired(self, actor: Actor, driver: Driver) -> AbstractContextManager[None]:

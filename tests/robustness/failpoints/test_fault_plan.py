@@ -37,14 +37,14 @@ def test_more_faults_continue_the_plan_of_the_seed() -> None:
 def test_every_cell_comes_once_before_one_comes_twice(matrix: Matrix) -> None:
     cells = cells_of(matrix)
     plan = draw_plan(7, len(cells), matrix)
-    dealt = [((f.strike.point, f.strike.sink), f.strike.actor) for f in plan]
-    assert sorted(dealt) == sorted(cells)
+    drawn = [((f.strike.point, f.strike.sink), f.strike.actor) for f in plan]
+    assert sorted(drawn) == sorted(cells)
 
 
 def test_only_a_creation_is_answered_that_the_object_exists() -> None:
     actors: dict[str, set[Actor]] = {}
-    for (place, _), actor in cells_of(Matrix.STORE):
-        actors.setdefault(STORE_REQUESTS[place].kind, set()).add(actor)
+    for (request, _), actor in cells_of(Matrix.STORE):
+        actors.setdefault(STORE_REQUESTS[request].kind, set()).add(actor)
     every = set(STORE_EFFECTS)
     others = every - {Actor.STORE_SAYS_EXISTS}
     assert actors == {"PUT": every, "LIST": others, "DELETE": others}
@@ -65,7 +65,7 @@ def test_the_job_is_moved_and_each_command_of_a_move_is_killed_at_each_failpoint
 def test_a_plan_of_given_cells_has_single_faults_of_these_alone() -> None:
     names = ["before-commit:topic:driver killed", "any moment:Kafka paused"]
     plan = draw_plan(7, 20, only=[cell_named(name, Matrix.ANY_RUN) for name in names])
-    assert {f"{fault.strike.place}:{fault.strike.actor}" for fault in plan} == set(names)
+    assert {f"{fault.strike.failpoint}:{fault.strike.actor}" for fault in plan} == set(names)
     assert not any(fault.second or fault.change for fault in plan)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 from tests.robustness.history.recorder import Event
 
 ELSEWHERE = "not at its failpoint"
-"""The place of a failure whose failpoint was not passed in time: the actor failed at another moment."""
+"""The failpoint of a failure whose own was not passed in time: the actor failed at another moment."""
 
 Times = dict[str, dict[str, list[float]]]
 """Actor -> 'single' or 'double' -> seconds, one value a fault; of a double fault the actor is the first."""
 
 Cells = dict[str, dict[str, int]]
-"""Actor -> place -> number of failures; a double fault has two."""
+"""Actor -> failpoint -> number of failures; a double fault has two."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ def _count(report: RunReport, event: Event) -> None:
     """Count a fault where it happened, not where it was planned."""
     second, actor = event["second"], event["actor"]
     for failure in (event, second) if second else (event,):
-        place = failure["place"] if failure["reached"] else ELSEWHERE
+        failpoint = failure["failpoint"] if failure["reached"] else ELSEWHERE
         cells = report.cells.setdefault(failure["actor"], {})
-        cells[place] = cells.get(place, 0) + 1
+        cells[failpoint] = cells.get(failpoint, 0) + 1
         report.missed += not failure["reached"]
     kind = "double" if second else "single"
     report.double += bool(second)
@@ -188,13 +188,13 @@ def times_table(recovery_s: Times, reader_wait_s: Times) -> list[str]:
 
 
 def cells_table(cells: Cells) -> list[str]:
-    """Return the lines of a table of failures by place and actor."""
+    """Return the lines of a table of failures by failpoint and actor."""
     actors = sorted(cells)
-    places = sorted({place for row in cells.values() for place in row})
-    lines = [f"| place | {' | '.join(actors)} |", "|---|" + "---|" * len(actors)]
+    failpoints = sorted({failpoint for row in cells.values() for failpoint in row})
+    lines = [f"| failpoint | {' | '.join(actors)} |", "|---|" + "---|" * len(actors)]
     return lines + [
-        f"| {place} | {' | '.join(str(cells[actor].get(place, '')) for actor in actors)} |"
-        for place in places
+        f"| {failpoint} | {' | '.join(str(cells[actor].get(failpoint, '')) for actor in actors)} |"
+        for failpoint in failpoints
     ]
 
 

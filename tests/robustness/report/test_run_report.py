@@ -28,7 +28,7 @@ def fault(number: int, recovery_s: float, **fields: object) -> Event:
         "at_s": number * 10.0,
         "event": "fault",
         "number": number,
-        "place": "after-commit:topic",
+        "failpoint": "after-commit:topic",
         "actor": "driver killed",
         "second": None,
         "changed": False,
@@ -69,7 +69,7 @@ def test_the_recovery_of_a_fault_is_that_of_its_slowest_sink() -> None:
 
 
 def test_a_double_fault_counts_in_both_of_its_cells_and_its_recovery_apart() -> None:
-    second = {"place": "before-stage", "actor": "JVM killed", "reached": True}
+    second = {"failpoint": "before-stage", "actor": "JVM killed", "reached": True}
     report = summarize([RUN, fault(1, 3.0), fault(2, 5.0, second=second), JUDGED, END])
     assert report.cells == {
         "driver killed": {"after-commit:topic": 2},
@@ -81,7 +81,7 @@ def test_a_double_fault_counts_in_both_of_its_cells_and_its_recovery_apart() -> 
 
 
 def test_a_failure_elsewhere_does_not_count_in_the_cell_that_was_planned() -> None:
-    second = {"place": "before-stage", "actor": "JVM killed", "reached": False}
+    second = {"failpoint": "before-stage", "actor": "JVM killed", "reached": False}
     report = summarize([RUN, fault(1, 3.0, reached=False, second=second), JUDGED, END])
     assert report.cells == {"driver killed": {ELSEWHERE: 1}, "JVM killed": {ELSEWHERE: 1}}
     assert report.missed == 2
@@ -93,7 +93,7 @@ def test_only_a_changed_setting_that_a_driver_got_counts() -> None:
 
 
 def test_a_planned_fault_that_did_not_happen_is_no_fault() -> None:
-    skipped = {"at_s": 5.0, "event": "skipped", "place": "decide", "actor": "store slow"}
+    skipped = {"at_s": 5.0, "event": "skipped", "failpoint": "decide", "actor": "store slow"}
     report = summarize([RUN, skipped, JUDGED, END])
     assert (report.faults, report.skipped, report.cells) == (0, 1, {})
     assert not report.passed

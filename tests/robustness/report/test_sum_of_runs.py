@@ -27,7 +27,7 @@ from tests.robustness.scenarios.run_options import KINDS
 KILLED, PAUSED = "driver killed", "Kafka paused"
 
 
-def report(seed: int, actor: str, place: str, recovery_s: float, **fields: object) -> RunReport:
+def report(seed: int, actor: str, failpoint: str, recovery_s: float, **fields: object) -> RunReport:
     """Return the report of a run with one fault that passed."""
     run: dict[str, Any] = {"seed": seed, "faults": 9, "minutes": 4.0, "end_minutes": 10.5}
     run |= {"job": "two_sinks", "delivery": "exactly-once", "rate": 40.0, "only": []}
@@ -35,7 +35,7 @@ def report(seed: int, actor: str, place: str, recovery_s: float, **fields: objec
     run |= dict.fromkeys(KINDS, False)
     values = {
         "seconds": 90.0,
-        "cells": {actor: {place: 1}},
+        "cells": {actor: {failpoint: 1}},
         "recovery_s": {actor: {"single": [recovery_s]}},
         "reader_wait_s": {actor: {"single": [0.5]}},
         "single": 1,
@@ -46,11 +46,11 @@ def report(seed: int, actor: str, place: str, recovery_s: float, **fields: objec
     return RunReport(run, **{**values, **fields})  # type: ignore[arg-type]
 
 
-def number_in(page: str, place: str, actor: str) -> str:
-    """Return what the table of cells has of a place and an actor."""
+def number_in(page: str, failpoint: str, actor: str) -> str:
+    """Return what the table of cells has of a failpoint and an actor."""
     rows = [[cell.strip() for cell in line.split("|")] for line in page.splitlines()]
-    (head,) = (row for row in rows if row[1:2] == ["place"])
-    (found,) = (row for row in rows if row[1:2] == [place])
+    (head,) = (row for row in rows if row[1:2] == ["failpoint"])
+    (found,) = (row for row in rows if row[1:2] == [failpoint])
     return found[head.index(actor)]
 
 
@@ -65,16 +65,16 @@ def test_cells_and_times_of_all_runs_are_summed() -> None:
     assert number_in(page, "before-stage", KILLED) == "2"
     assert "| driver killed | single | 2 | 15.0 | 20.0 | 20.0 | 0.5 | 0.5 |" in page
     assert "| 2 | two_sinks, exactly-once | 1 | 0 | 1.5 | 2 | 1,234 | 0 |  | `make " in page
-    assert "**No anomaly**" in page
+    assert "**No anomaly in these runs**: of 3,702 records" in page
 
 
-def test_a_cell_counts_as_struck_once_and_only_at_its_failpoint() -> None:
+def test_a_cell_counts_as_covered_once_and_only_at_its_failpoint() -> None:
     runs = [report(n, KILLED, "before-stage", 10.0) for n in (1, 2)]
     page = sum_as_markdown([*runs, report(3, PAUSED, ELSEWHERE, 5.0)])
-    assert "Struck were 1 of 290 cells of any run, 0 of 56 cells of the object store" in page
+    assert "Covered: 1 of 290 cells of any run, 0 of 56 cells of the object store" in page
 
 
-def test_a_cell_that_no_run_has_struck_is_a_zero_and_one_that_cannot_be_is_empty() -> None:
+def test_a_cell_of_no_run_is_a_zero_and_one_that_cannot_be_is_empty() -> None:
     page = sum_as_markdown([report(1, KILLED, "before-stage", 10.0)])
     assert number_in(page, "after-stage", KILLED) == "0"
     assert number_in(page, "decide", "store slow") == "0"
@@ -142,14 +142,14 @@ def test_the_command_of_a_run_repeats_its_options(
     assert {**options, "only": list(options["only"])} == run
 
 
-def test_cells_that_no_published_run_has_struck_can_be_chosen(
+def test_cells_of_no_published_run_can_be_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = report(5, KILLED, "before-stage", 10.0)
     monkeypatch.setattr("tests.robustness.report.sum_of_runs.published_reports", lambda: [run])
-    struck = cell_named(f"before-stage:{KILLED}", Matrix.ANY_RUN)
-    chosen = chosen_cells(["unstruck"], Matrix.ANY_RUN)
-    assert sorted([struck, *chosen]) == sorted(cells_of(Matrix.ANY_RUN))
+    covered = cell_named(f"before-stage:{KILLED}", Matrix.ANY_RUN)
+    chosen = chosen_cells(["uncovered"], Matrix.ANY_RUN)
+    assert sorted([covered, *chosen]) == sorted(cells_of(Matrix.ANY_RUN))
 
 
 def test_an_old_report_without_some_options_has_a_command() -> None:

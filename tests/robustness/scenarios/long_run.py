@@ -115,7 +115,7 @@ class LongRun:
         sinks = {
             "topic": f"kafka.{settings.topic}",
             "table": f"mysql.{settings.table}",
-            "letters": f"kafka.{settings.dead_letters}",
+            "dead-letters": f"kafka.{settings.dead_letters}",
         }
         _await_topics(services, settings.source, settings.topic, settings.dead_letters)
         self._history = Recorder(folder / "history.jsonl")
@@ -306,7 +306,7 @@ class LongRun:
             zombie.kill()
 
     def _reach(self, strike: Strike) -> bool:
-        """Wait until the driver is stopped at the place of a strike; return whether it is."""
+        """Wait until the driver is stopped at the failpoint of a strike; return whether it is."""
         if strike.actor in REPLICA_ACTORS:
             assert self._replica is not None
             self._replica.catch_up()

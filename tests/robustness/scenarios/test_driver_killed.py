@@ -55,7 +55,7 @@ tests of the epoch log (pruning) and of the takeover."""
 CASES = [
     *((point, "") for point in (*UNDECIDED_POINTS, *DECIDED_POINTS)),
     *((point, sink) for point in APPLY_POINTS for sink in ("kafka", "mysql")),
-    *((point, "letters") for point in ("before-commit", "after-commit")),
+    *((point, "dead-letters") for point in ("before-commit", "after-commit")),
 ]
 
 DEFAULT_CASES = [("after-stage", ""), ("after-commit", "kafka")]
@@ -171,7 +171,7 @@ SUPERVISED_POINTS = [
     *UNDECIDED_POINTS,
     "after-decide",
     *(f"{point}:{sink}" for sink in ("kafka", "mysql") for point in APPLY_POINTS),
-    "before-commit:letters",
+    "before-commit:dead-letters",
     "before-done",
 ]
 """The points of an epoch in the order of a driver's life, which ends at each of them once."""

@@ -80,8 +80,8 @@ def test_no_input_comes_while_a_run_waits_for_a_request_that_only_an_idle_driver
     progress = Progress(traffic, Mock(), {}, Mock(), end)
     parts = {"_proxy": proxy, "_traffic": traffic, "_end": end, "_progress": progress}
     cast("Any", run).__dict__.update(parts)
-    for place, name in (("applied marker", "/epochs/7.applied"), ("decide", "/epochs/7")):
+    for point, name in (("applied marker", "/epochs/7.applied"), ("decide", "/epochs/7")):
         traffic.check.side_effect = partial(send, "PUT", name)
-        assert run._await_request(Strike(place, "", Actor.STORE_FAILS, 0.0))
+        assert run._await_request(Strike(point, "", Actor.STORE_FAILS, 0.0))
     assert met == {"/epochs/7.applied": False, "/epochs/7": True}
     assert sending == [True]

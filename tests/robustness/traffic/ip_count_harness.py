@@ -270,7 +270,7 @@ class Scenario:
         return {
             "kafka": f"kafka.{self.settings.topic}",
             "mysql": f"mysql.{self.settings.table}",
-            "letters": f"kafka.{self.settings.dead_letters}",
+            "dead-letters": f"kafka.{self.settings.dead_letters}",
         }
 
     @property

@@ -13,7 +13,7 @@ from pathlib import Path
 from sluicegate.deployment.environment import DriverVariable
 from sluicegate.failpoints import VARIABLE
 from sluicegate.packaged_job import JobSettings
-from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Strike, places
+from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Strike, all_failpoints
 from tests.robustness.traffic.ip_count_harness import RunningDriver, command_of, start
 from tests.robustness.traffic.packaged_job_harness import JobScenario
 
@@ -32,7 +32,7 @@ class ArmedFailpoints:
     """
 
     def __init__(self, folder: Path, sinks: Mapping[str, str]) -> None:
-        self._files = {(p, s): folder / f"{p}.{s}" for p, s in places() if p != ANY_MOMENT}
+        self._files = {(p, s): folder / f"{p}.{s}" for p, s in all_failpoints() if p != ANY_MOMENT}
         folder.mkdir()
         for file in self._files.values():
             file.touch()
@@ -43,7 +43,7 @@ class ArmedFailpoints:
         """The value of SLUICEGATE_FAILPOINTS."""
 
     def arm(self, strike: Strike) -> None:
-        """Stop the next process that passes the place of a strike."""
+        """Stop the next process that passes the failpoint of a strike."""
         self._file(strike).unlink()
 
     def disarm(self, strike: Strike) -> None:

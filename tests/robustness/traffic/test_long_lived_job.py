@@ -13,12 +13,12 @@ from typing import cast
 import pytest
 
 from sluicegate import failpoints
-from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, Strike, places
+from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, Strike, all_failpoints
 from tests.robustness.traffic.ip_count_harness import RunningDriver
 from tests.robustness.traffic.long_lived_job import ArmedFailpoints, Driver, SupervisedDriver
 
-SINKS = {"topic": "kafka.out", "table": "mysql.out", "letters": "kafka.letters"}
-PLACES = [place for place in places() if place[0] != ANY_MOMENT]
+SINKS = {"topic": "kafka.out", "table": "mysql.out", "dead-letters": "kafka.letters"}
+FAILPOINTS = [one for one in all_failpoints() if one[0] != ANY_MOMENT]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def armed(tmp_path: Path) -> Iterator[ArmedFailpoints]:
     failpoints.arm("")
 
 
-@pytest.mark.parametrize(("point", "sink"), PLACES)
+@pytest.mark.parametrize(("point", "sink"), FAILPOINTS)
 def test_a_failpoint_fires_once_after_it_was_armed(
     armed: ArmedFailpoints, point: str, sink: str
 ) -> None:
