@@ -123,16 +123,34 @@ def _circumstances(joined: Joined) -> Iterator[str]:
         yield "Nothing yet: the tables name the commands that fill them."
         return
     rows = [
-        (f"`{part.about.command}`", part.about.date, part.about.commit, part.rounds, part.warnings)
+        (
+            f"`{part.about.command}`",
+            part.about.date,
+            part.about.commit,
+            part.about.machine.partition(",")[0],
+            part.rounds,
+            part.warnings,
+        )
         for part in joined.parts
     ]
-    heads = ("command", "date", "commit", "rounds", "rounds that began on a busy machine")
+    heads = (
+        "command",
+        "date",
+        "commit",
+        "processor",
+        "rounds",
+        "rounds that began while others ran",
+    )
     yield from table(heads, rows)
     for label, values in (
-        ("Machine", {part.about.machine for part in joined.parts}),
+        ("Machine", {part.about.machine.partition(",")[2].strip() for part in joined.parts}),
         ("Software", {part.about.software for part in joined.parts}),
     ):
-        yield from ("", paragraph(f"{label}: {'; '.join(sorted(values))}."))
+        yield from ("", paragraph(f"{label}: {'; or '.join(sorted(values))}."))
+    yield ""
+    yield paragraph(
+        "Compare only ratios between rows of this table: their rates and times depend on the processor."
+    )
 
 
 def _summary(joined: Joined) -> Iterator[str]:
@@ -154,7 +172,7 @@ def _summary(joined: Joined) -> Iterator[str]:
     yield from ("", "## Ahead and behind", "")
     yield "Latencies are times, so a ratio below 1 is ahead; throughput is ahead above 1."
     yield ""
-    heads = ("workload", "contender", "next to", "figure", "ratio", "", "aim")
+    heads = ("workload", "contender", "compared with", "figure", "ratio", "", "aim")
     yield from table(heads, rows) if rows else [NOT_MEASURED]
 
 

@@ -65,8 +65,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     names = [target.name for target in TARGETS]
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=", ".join(names))
-    parser.add_argument("--resume", action="store_true", help="only those that were not run before")
-    parser.add_argument("--survivors", action="store_true", help="these, and what survived before")
+    parser.add_argument("--resume", action="store_true", help="only mutants without a result")
+    parser.add_argument(
+        "--survivors", action="store_true", help="these, and those that survived or were unreached"
+    )
     parser.add_argument("--match", default="", help="only mutants with this text in their id")
     parser.add_argument("--seconds", type=float, default=36e3, help="stop after this time")
     parser.add_argument("--show", action="store_true", help="run nothing, report the last results")

@@ -33,7 +33,7 @@ POINTS: Mapping[str, str] = {
     "before-commit": "applier: rows and marker are written but not committed",
     "after-commit": "applier: the sink has committed, the driver does not know yet",
     "after-apply": "driver: one sink has the epoch, the next does not",
-    "before-done": "driver: every sink has the epoch, Spark does not know yet",
+    "before-done": "driver: every sink has the epoch; without overlap Spark has not committed it",
     "pruning-log": "pruning: an object of an old epoch is deleted, others of it are not",
     "before-sweep": "pruning: old records are deleted, their staged chunks are not",
     "savepoint-copying": "savepoint: files are being copied",
