@@ -275,6 +275,23 @@ def test_rows_that_are_gone_are_an_error_unless_another_driver_went_on() -> None
     assert played.names == ["before-apply", "Apply", "LatestEpoch"]
 
 
+def test_a_driver_whose_redo_finds_no_rows_is_fenced_if_another_one_went_on() -> None:
+    """It was paused while others pruned the rows, and meanwhile the sink was restored."""
+    job = replace(JOB, redoable=frozenset({"mysql"}))
+    played = Played(
+        coordinator.apply(job, DecidedEpoch(record(), replayed=False)),
+        {
+            Apply: [None, SinkRegressed("older"), EpochLogBroken("gone")],
+            effects.LatestEpoch: 5,
+        },
+    )
+    assert isinstance(played.error, Fenced)
+    assert played.names == [
+        *("before-apply", "Apply", "after-apply"),
+        *("before-apply", "Apply", "Apply", "LatestEpoch", "ReadRecord"),
+    ]
+
+
 # --- replays and deliveries ------------------------------------------------------------------------
 
 

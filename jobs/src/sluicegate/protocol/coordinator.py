@@ -301,16 +301,17 @@ def _apply_sink(
 def _apply_once(job: Job, effect: Apply) -> ApplySteps[None]:
     """Apply; to a redoable sink that regressed, apply the epochs that it lacks first."""
     try:
-        yield effect
+        try:
+            yield effect
+        except SinkRegressed:
+            if effect.sink not in job.redoable:
+                raise
+            for part in effect.parts:
+                yield from _redo_missing(replace(effect, parts=(part,)))
     except EpochLogBroken:
         # the staged rows of a driver that was paused for long are pruned: it is fenced
         yield from no_later_decision(effect.record.epoch, "while this driver was paused")
         raise
-    except SinkRegressed:
-        if effect.sink not in job.redoable:
-            raise
-        for part in effect.parts:
-            yield from _redo_missing(replace(effect, parts=(part,)))
 
 
 def _redo_missing(newest: Apply) -> ApplySteps[None]:
