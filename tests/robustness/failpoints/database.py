@@ -6,6 +6,7 @@ not. The judgment at the end of a run cannot tell them apart, so the server is c
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -76,6 +77,26 @@ def copy_files(database: MariaDB, folder: Path) -> None:
     shutil.copytree(database.data, folder, ignore=ignore, dirs_exist_ok=True)
 
 
+def _flushed_lsn(database: MariaDB) -> int:
+    """Return up to where the redo log of a running server is durable."""
+    with closing(database.admin.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW ENGINE INNODB STATUS")
+        (row,) = cursor.fetchall()
+    return int(_found(r"Log flushed up to\s+(\d+)", str(row[-1]))[-1])
+
+
+def _recovered_lsn(database: MariaDB) -> int:
+    """Return where the last start of a server found the end of its redo log."""
+    log = database.log.read_text(encoding="utf-8", errors="replace")
+    return int(_found(r"InnoDB: End of log at LSN=(\d+)", log)[-1])
+
+
+def _found(pattern: str, text: str) -> list[str]:
+    found = re.findall(pattern, text)
+    assert found, f"MariaDB does not write {pattern} any more"
+    return found
+
+
 @contextmanager
 def killed(database: MariaDB, folder: Path) -> Iterator[None]:
     """Kill a server, start it again at the end of the block, and check what it has.
@@ -87,13 +108,16 @@ def killed(database: MariaDB, folder: Path) -> Iterator[None]:
     Raises:
         LostCommits: the server lacks what it has acknowledged, or a part of it.
     """
-    before = _Content.of(database)
+    before, flushed = _Content.of(database), _flushed_lsn(database)
     database.kill()
     kept = Path(tempfile.mkdtemp(prefix="mysql-killed-", dir=folder))
     copy_files(database, kept)
     yield
     database.start()
+    recovered = _recovered_lsn(database)
     lost = before.lost(_Content.of(database))
+    if recovered < flushed:
+        lost.insert(0, f"its redo log was flushed to {flushed}, and ends at {recovered}")
     if lost:
         raise LostCommits(
             f"MySQL has lost acknowledged commits; its files are in {kept}: "
