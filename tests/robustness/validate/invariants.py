@@ -38,28 +38,29 @@ class InvariantBroken(AssertionError):
     """Raised if the world is in a state that the protocol rules out."""
 
 
-LAWS: set[str] = {
-    "agreement",
-    "atomicity",
-    "chain",
-    "commit of an undecided epoch",
-    "commit of an unapplied epoch",
-    "conservation",
-    "death",
-    "discard",
-    "input",
-    "marker",
-    "once",
-    "presumed abort",
-    "progress",
-    "redo",
-    "redo log",
-    "seal that stands",
-    "seal of an unapplied epoch",
-    "decision after the seal",
-    "change after the seal",
+LAWS: dict[str, str] = {
+    "agreement": "A sink shows only rows of the attempt that was decided.",
+    "atomicity": "At the end every sink has every decided epoch.",
+    "chain": "A part has exactly the decided rows of all epochs up to its marker.",
+    "commit of an undecided epoch": "Spark commits an epoch only after its decision.",
+    "commit of an unapplied epoch": "Spark commits an epoch only when every sink has it; with overlap, the one "
+    "before it.",
+    "conservation": "At the end every input is in every sink.",
+    "death": "A driver ends only with an error that something in its world has caused.",
+    "discard": "No sink shows rows of an epoch that was discarded for it.",
+    "input": "The input of an epoch starts where that of the one before ends.",
+    "marker": "The marker of a part is that of a decided attempt.",
+    "once": "No sink shows an input twice.",
+    "presumed abort": "No sink shows rows of an epoch that is not decided.",
+    "progress": "A driver that runs alone comes to an end.",
+    "redo": "A sink that lacks epochs whose records exist gets them.",
+    "redo log": "Every staged object that a retained record names exists.",
+    "seal that stands": "A process that says it has sealed has created the object after the newest decision.",
+    "seal of an unapplied epoch": "A checkpoint is sealed only when every sink has every decided epoch.",
+    "decision after the seal": "After a seal nothing is decided.",
+    "change after the seal": "After a seal no sink changes.",
 }
-"""The laws that are checked. `test_each_law` breaks each alone, with the others still checked."""
+"""The laws that are checked, and what each says. `test_each_law` breaks each alone."""
 
 
 def violated(law: str, how: str) -> None:

@@ -8,10 +8,12 @@ from typing import Final
 
 from infra.workspace import CHECKOUT
 from tests.robustness.failpoints.fault_plan import ACTORS, all_failpoints
+from tests.robustness.validate.invariants import LAWS
 
 README: Final = CHECKOUT / "README.md"
 ROBUSTNESS: Final = CHECKOUT / "docs" / "operations" / "robustness.md"
 LONG_RUNS: Final = CHECKOUT / "docs" / "reference" / "long-runs.md"
+MUTATION: Final = CHECKOUT / "docs" / "operations" / "mutation-testing.md"
 SOAK: Final = CHECKOUT / "docs" / "reference" / "soak.md"
 
 
@@ -60,8 +62,15 @@ def test_the_pages_have_the_kills_and_the_records_of_the_soak() -> None:
     assert set(column(SOAK, "`verify`")) == {"exact"}
 
 
-def test_the_page_of_the_long_run_has_the_numbers_of_its_places_and_actors() -> None:
+def test_the_page_of_the_long_run_has_the_numbers_of_its_failpoints_and_actors() -> None:
     text = words(ROBUSTNESS)
     assert set(re.findall(r"(\d+) failpoints", text)) == {str(len(all_failpoints()))}
     assert number(r"failpoints and (\d+) actors", ROBUSTNESS) == len(ACTORS)
     assert [point for point, _ in all_failpoints() if point and f"`{point}`" not in text] == []
+
+
+def test_the_page_of_the_simulation_has_its_laws() -> None:
+    lines = MUTATION.read_text(encoding="utf-8").splitlines()
+    assert [f"| {law} | {text} |" for law, text in LAWS.items()] == lines[
+        lines.index("| law | |") + 2 :
+    ][: len(LAWS)]
