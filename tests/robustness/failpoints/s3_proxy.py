@@ -88,6 +88,8 @@ class S3Proxy:
     faults: list[Fault] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    waited_for: int = 0
+    """Number of uploads whose client waited for an answer before it sent the file."""
     hanging: threading.Event = field(default_factory=threading.Event)
     """Set when a request was left without an answer."""
     ended: threading.Event = field(default_factory=threading.Event)
@@ -145,6 +147,11 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle_one_request()
         except ConnectionError:  # a client that was killed
             self.close_connection = True
+
+    def handle_expect_100(self) -> bool:
+        with self.proxy.lock:
+            self.proxy.waited_for += 1
+        return super().handle_expect_100()
 
     def _pass(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))

@@ -105,6 +105,31 @@ def write_file(
     output.close()
 
 
+def test_an_upload_does_not_wait_for_an_answer_before_it_sends_its_file(
+    spark: SparkSession, url: str, proxy: S3Proxy, objects: ObjectStore
+) -> None:
+    """The header Expect would cost each file a round trip."""
+    write_file(spark, url, "state/0/0/1.changelog", b"changes", replace=True)
+    write_file(spark, url, "commits/0", b"v1")
+    assert objects.read("commits/0") == b"v1"
+    assert proxy.waited_for == 0
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_look_for_a_file_of_a_log_is_one_request(
+    spark: SparkSession, url: str, proxy: S3Proxy, objects: ObjectStore, log: str
+) -> None:
+    objects.create(f"{log}/1", b"v1")
+    folder = jvm(spark).org.apache.hadoop.fs.Path(f"{url.replace('s3://', 's3a://')}/{log}")
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    manager = jvm(spark).dev.sluicegate.spark.FencedCheckpointFileManager(folder, conf)
+    file = jvm(spark).org.apache.hadoop.fs.Path
+    start = len(proxy.requests)
+    assert [manager.exists(file(folder, str(epoch))) for epoch in (1, 2)] == [True, False]
+    assert [request.kind for request in proxy.since(start)] == ["HEAD", "HEAD"]
+    assert manager.exists(folder)
+
+
 def test_exactly_one_of_six_racing_writers_wins_in_25_rounds(
     spark: SparkSession, url: str, objects: ObjectStore
 ) -> None:

@@ -29,6 +29,9 @@ QUERY_SETTINGS: Mapping[str, str] = {
 }
 """Settings for the start of a query with its checkpoint on S3, besides the file manager."""
 
+_WITHOUT_EXPECT = "dev.sluicegate.spark.UploadsWithoutExpect"
+"""Removes the header Expect from uploads."""
+
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 _WEB_IDENTITY = "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider"
@@ -82,6 +85,10 @@ def bucket_settings(config: S3Config) -> dict[str, str]:
     return {
         # skip the checks of a new file for parent folders and overwritten files: the names are ours
         "performance.flags": "create,mkdir",
+        # otherwise each upload waits for a round trip before it sends its few bytes: S3A has a setting,
+        # and the SDK sends the header in spite of it
+        "connection.expect.continue": "false",
+        "audit.execution.interceptors": _WITHOUT_EXPECT,
         # checkpoint files are small; a disk buffer would be an additional file for each
         "fast.upload.buffer": "bytebuffer",
         "create.conditional.enabled": "true",

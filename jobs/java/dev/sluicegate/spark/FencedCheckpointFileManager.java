@@ -4,6 +4,7 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.util.Set;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -29,6 +30,9 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedChe
 public final class FencedCheckpointFileManager extends FileSystemBasedCheckpointFileManager {
   /** Metadata of an object: which try wrote it. Settles a 412 that answers our own lost reply. */
   private static final String WRITER = "sluicegate-writer";
+
+  /** The folders of Spark's logs, which have files and no folders in them. */
+  private static final Set<String> LOGS = Set.of("offsets", "commits");
 
   private final Path root;
 
@@ -71,6 +75,25 @@ public final class FencedCheckpointFileManager extends FileSystemBasedCheckpoint
   @Override
   public Path createCheckpointDirectory() {
     return fs().makeQualified(root);
+  }
+
+  /**
+   * Returns whether a file, or a folder with files, exists. Before Spark creates offsets/N or commits/N
+   * it asks whether that exists: one request, where S3A would also look for a folder of that name.
+   */
+  @Override
+  @SuppressWarnings("deprecation") // isFile: S3A has no other way to look for an object alone
+  public boolean exists(Path path) {
+    try {
+      return isLogEntry(path) ? fs().isFile(path) : fs().exists(path);
+    } catch (IOException e) {
+      throw new UncheckedIOException("the checkpoint file " + path + " cannot be looked up", e);
+    }
+  }
+
+  private static boolean isLogEntry(Path path) {
+    Path folder = path.getParent();
+    return folder != null && LOGS.contains(folder.getName());
   }
 
   /** Lists a folder; one that no file is in yet is empty, not missing. */
