@@ -36,6 +36,7 @@ from sluicegate.spark.query_execution import RunningExecution
 from sluicegate.spark.watch import deadline
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, SystemClock
 from sluicegate.storage.epoch_report import EpochReport, write_report
+from sluicegate.storage.read_ahead import ReadAhead
 from sluicegate.storage.state_files import remove_undecided_snapshots
 from sluicegate.storage.verdict import EPOCHS, STAGE, verdict
 
@@ -70,7 +71,8 @@ class EpochRunner:
         retry: Retry = once,
     ) -> None:
         self._spark, self._context, self._timeout_s = spark, context, timeout_s
-        self._log, self._offsets = StoredEpochLog(context.store), StoredOffsets(context.store)
+        self._reads = ReadAhead(context.store)
+        self._log, self._offsets = StoredEpochLog(self._reads), StoredOffsets(self._reads)
         self._log_ports = LogPorts(self._log, self._offsets, SystemClock())
         self.background = BackgroundApply()
         self._markers = SinkMarkers(context.sinks, context.check_taken_over)
@@ -89,17 +91,21 @@ class EpochRunner:
         With `overlap` it returns when the apply has started in the background.
         """
         job, timings = self._context.job, EpochTimings(idle_since_ns=self._ended_ns)
+        self._reads.begin(epoch)
         if self._failed_stages[epoch]:
             remove_undecided_snapshots(self._context.store, epoch)
         with self._epoch_span(epoch) as span:
             plan = self._make_plan(batch, timings)
             self._context.metrics.planned(epoch, timings)
-            ports = self._apply_ports(timings, span, plan.offsets(epoch)).with_plan(plan)
+            offsets = plan.offsets(epoch, self._reads)
+            ports = self._apply_ports(timings, span, offsets).with_plan(plan)
             try:
                 decided = run_effects(run_epoch(job, epoch), ports)
             except SluicegateError:  # it may be tolerated: then the epoch is run again
                 self._failed_stages[epoch] += any(s.name == STAGE for s in timings.timed)
                 raise
+            finally:
+                self._reads.drop()
         if not job.applies_in_background(decided.record):
             self._after_apply(decided, timings, span, self._thrown_away(decided))
         self._rows_before = decided.record.counts.get(ROWS_IN)

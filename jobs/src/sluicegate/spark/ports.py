@@ -264,10 +264,10 @@ class BatchPlan:
         self._execution, self._context, self._batch = execution, context, batch
         self._timings, self._rows_before = timings, rows_before
 
-    def offsets(self, epoch: int) -> StoredOffsets:
-        """Return the offset log, which knows what the query has in memory for its epoch."""
+    def offsets(self, epoch: int, store: ObjectStore) -> StoredOffsets:
+        """Return the offset log of a store, which knows what the query has in memory for its epoch."""
         running = {epoch: self._execution.end_offsets()} if self._execution else None
-        return StoredOffsets(self._context.store, running)
+        return StoredOffsets(store, running)
 
     def begin_attempt(self) -> tuple[str, str]:
         return uuid.uuid4().hex, Tracing.traceparent()

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sluicegate.errors import (
     OffsetLogDiverged,
@@ -76,6 +76,7 @@ class Driver:
         self._background: DecidedEpoch | None = None
         self._last_applied: int | None = None
         self._in_doubt: set[int] = set()
+        self._ahead: dict[tuple[str, int], Any] = {}
         self._sub: SubSteps[Any] | None = None
         self.next_step = ""
         self._loop = self._spark()
@@ -196,6 +197,13 @@ class Driver:
         if last is not None:
             yield from recovery.mark_applied(last)
 
+    def _read_ahead(self, epoch: int) -> None:
+        """Read what the epoch reads first; an answer is given once, and none after a creation."""
+        self._ahead = {("newest", 0): self._newest()}
+        for number in (epoch - 1, epoch):
+            self._ahead["record", number] = self._stored(number)
+            self._ahead["offsets", number] = self.world.offsets.get(number)
+
     def _epochs(self, first: int) -> Iterator[int]:
         epoch = first
         while self.last is None or epoch <= self.last:
@@ -203,6 +211,8 @@ class Driver:
             epoch += 1
 
     def _epoch(self, epoch: int) -> EpochSteps[None]:
+        if self.world.config.reads_ahead:
+            self._read_ahead(epoch)
         yield from self._interleaved(self.world.config.run_epoch(self.job, epoch))
         yield Call("log commit", lambda: self._log_commit(epoch))
 
@@ -259,6 +269,7 @@ class Driver:
             raise StoreUnavailable("no reply")
 
     def create(self, record: EpochRecord) -> bool:
+        self._ahead = {}
         encoded = encode(record)
         self._in_doubt.add(record.epoch)
         if self.fault == "late":
@@ -285,6 +296,7 @@ class Driver:
         return stored
 
     def create_seal(self, seal: Seal) -> bool:
+        self._ahead = {}
         if self.fault == "late":
             deliver = partial(self._put_late_seal, seal)
             self.world.delay(LateRequest(f"seal {seal.id}", deliver, lambda: None))
@@ -294,6 +306,11 @@ class Driver:
 
     def read_any(self, epoch: int) -> Seal | EpochRecord | None:
         self._request()
+        if ("record", epoch) in self._ahead:
+            return cast("Seal | EpochRecord | None", self._ahead.pop(("record", epoch)))
+        return self._stored(epoch)
+
+    def _stored(self, epoch: int) -> Seal | EpochRecord | None:
         if epoch in self.world.seals:
             return self.world.seals[epoch]
         stored = self.world.records.get(epoch)
@@ -301,6 +318,11 @@ class Driver:
 
     def newest(self) -> int | None:
         self._request()
+        if ("newest", 0) in self._ahead:
+            return cast("int | None", self._ahead.pop(("newest", 0)))
+        return self._newest()
+
+    def _newest(self) -> int | None:
         return max([*self.world.records, *self.world.seals], default=None)
 
     def discarded(self, epoch: int) -> frozenset[str]:
@@ -324,7 +346,8 @@ class Driver:
 
     def digest(self, epoch: int) -> str | None:
         self._request()
-        stored = self.world.offsets.get(epoch)
+        ahead = ("offsets", epoch)
+        stored = self._ahead.pop(ahead) if ahead in self._ahead else self.world.offsets.get(epoch)
         if stored is not None and epoch in self.memory and self.memory[epoch][1] != stored:
             raise OffsetLogDiverged(f"another driver wrote offsets/{epoch}")
         return None if stored is None else hashlib.sha256(f"{epoch}:{stored}".encode()).hexdigest()

@@ -72,6 +72,8 @@ class WorldConfig:
         retention: number of epochs whose records and offsets are kept; Spark itself needs 2.
         size: the amount of input, by driver and epoch.
         route: the part of a row, by offset, attempt and number of parts.
+        reads_ahead: a driver has begun the first reads of an epoch when it has logged its offsets, as
+            `storage.read_ahead` does.
     """
 
     run_epoch: Callable[[Job, int], EpochSteps[Any]] = current_run_epoch
@@ -84,6 +86,7 @@ class WorldConfig:
     retention: int = 2
     size: Callable[[str, int], int] = spread
     route: Callable[[int, str, int], int] = salted
+    reads_ahead: bool = False
 
 
 @dataclass(frozen=True)
