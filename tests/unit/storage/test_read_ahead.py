@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,9 @@ class Remote(LocalObjectStore):
     def names(self, prefix: str) -> Iterator[str]:
         self.asked.append(prefix)
         return super().names(prefix)
+
+    def sync(self, names: Iterable[str]) -> None:
+        self.asked.extend(names)
 
 
 class Meeting(Remote):
@@ -92,6 +95,31 @@ def test_a_retry_reads_again(tmp_path: Path) -> None:
     store.create("epochs/7", b"another's")
     reads.begin(7)
     assert reads.read("epochs/7") == b"another's"
+
+
+def test_there_is_nothing_to_read_of_an_epoch_before_the_first(tmp_path: Path) -> None:
+    store = Remote(tmp_path)
+    reads = ReadAhead(store)
+    reads.begin(0)
+    assert (reads.read("epochs/0"), reads.read("offsets/0")) == (None, None)
+    assert list(reads.names("epochs/")) == []
+    assert sorted(store.asked) == ["epochs/", "epochs/0", "offsets/0"]
+
+
+def test_all_else_is_done_by_the_store(tmp_path: Path) -> None:
+    store = Remote(tmp_path)
+    reads = ReadAhead(store)
+    reads.put("state/1", [b"a", b"b"])
+    assert list(reads.entries("state/")) == ["state/1"]
+    assert b"".join(reads.stream("state/1") or ()) == b"ab"
+    reads.delete("state/1")
+    assert store.read("state/1") is None
+    reads.put("state/2", [b"c"])
+    reads.clear()
+    assert list(store.names("")) == []
+    reads.sync(["offsets/1"])
+    assert store.asked[-1] == "offsets/1"
+    assert reads.url == store.url
 
 
 def test_an_error_reaches_who_asks(tmp_path: Path) -> None:

@@ -30,13 +30,12 @@ class ReadAhead:
 
     def begin(self, epoch: int) -> None:
         """Begin to read what decides whether an epoch is run, and of the epoch before."""
-        self.drop()
-        if self._pool is not None:
-            names = [f"epochs/{epoch}", f"offsets/{epoch}"]
-            if epoch:
-                names += [f"epochs/{epoch - 1}", f"offsets/{epoch - 1}"]
-            self._begun = {name: self._pool.submit(self._store.read, name) for name in names}
-            self._begun[_EPOCHS] = self._pool.submit(lambda: list(self._store.names(_EPOCHS)))
+        if self._pool is None:
+            return
+        numbers = [number for number in (epoch, epoch - 1) if number >= 0]
+        names = [f"{log}/{number}" for log in ("epochs", "offsets") for number in numbers]
+        self._begun = {name: self._pool.submit(self._store.read, name) for name in names}
+        self._begun[_EPOCHS] = self._pool.submit(lambda: list(self._store.names(_EPOCHS)))
 
     def drop(self) -> None:
         """Forget the answers that nobody has asked for."""
