@@ -20,7 +20,7 @@ class ReadAhead:
 
     Each answer is given once, to the first who asks. It may be as old as the call of `begin`, as if the
     reader had been paused since; what decides an epoch is read after its record was created, so a
-    creation drops all answers that nobody has asked for.
+    creation drops all answers that were not taken.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -38,7 +38,7 @@ class ReadAhead:
         self._begun[_EPOCHS] = self._pool.submit(lambda: list(self._store.names(_EPOCHS)))
 
     def drop(self) -> None:
-        """Forget the answers that nobody has asked for."""
+        """Forget the answers that were not taken."""
         self._begun = {}
 
     @property
