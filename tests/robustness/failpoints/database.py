@@ -82,19 +82,19 @@ def _flushed_lsn(database: MariaDB) -> int:
     with closing(database.admin.connect()) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW ENGINE INNODB STATUS")
         (row,) = cursor.fetchall()
-    return int(_found(r"Log flushed up to\s+(\d+)", str(row[-1]))[-1])
+    return _last_number(r"Log flushed up to\s+(\d+)", str(row[-1]))
 
 
 def _recovered_lsn(database: MariaDB) -> int:
     """Return where the last start of a server found the end of its redo log."""
     log = database.log.read_text(encoding="utf-8", errors="replace")
-    return int(_found(r"InnoDB: End of log at LSN=(\d+)", log)[-1])
+    return _last_number(r"InnoDB: End of log at LSN=(\d+)", log)
 
 
-def _found(pattern: str, text: str) -> list[str]:
+def _last_number(pattern: str, text: str) -> int:
     found = re.findall(pattern, text)
     assert found, f"MariaDB does not write {pattern} any more"
-    return found
+    return int(found[-1])
 
 
 @contextmanager

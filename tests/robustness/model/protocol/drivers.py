@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluicegate.errors import (
     OffsetLogDiverged,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tests.robustness.model.protocol.world import World
 
 AnyEffect = Effect[EpochPorts]
+Answer = TypeVar("Answer")
 
 _TIMES_MS = (0, 1 << 42, 1)
 
@@ -268,6 +269,11 @@ class Driver:
         if self.fault in ("failed", "lost", "late"):
             raise StoreUnavailable("no reply")
 
+    def _answer(self, asked: tuple[str, int], read: Callable[[], Answer]) -> Answer:
+        """Return what was read ahead, once, and otherwise read."""
+        answer: Answer = self._ahead.pop(asked) if asked in self._ahead else read()
+        return answer
+
     def create(self, record: EpochRecord) -> bool:
         self._ahead = {}
         encoded = encode(record)
@@ -306,9 +312,7 @@ class Driver:
 
     def read_any(self, epoch: int) -> Seal | EpochRecord | None:
         self._request()
-        if ("record", epoch) in self._ahead:
-            return cast("Seal | EpochRecord | None", self._ahead.pop(("record", epoch)))
-        return self._stored(epoch)
+        return self._answer(("record", epoch), lambda: self._stored(epoch))
 
     def _stored(self, epoch: int) -> Seal | EpochRecord | None:
         if epoch in self.world.seals:
@@ -318,9 +322,7 @@ class Driver:
 
     def newest(self) -> int | None:
         self._request()
-        if ("newest", 0) in self._ahead:
-            return cast("int | None", self._ahead.pop(("newest", 0)))
-        return self._newest()
+        return self._answer(("newest", 0), self._newest)
 
     def _newest(self) -> int | None:
         return max([*self.world.records, *self.world.seals], default=None)
@@ -346,8 +348,7 @@ class Driver:
 
     def digest(self, epoch: int) -> str | None:
         self._request()
-        ahead = ("offsets", epoch)
-        stored = self._ahead.pop(ahead) if ahead in self._ahead else self.world.offsets.get(epoch)
+        stored = self._answer(("offsets", epoch), lambda: self.world.offsets.get(epoch))
         if stored is not None and epoch in self.memory and self.memory[epoch][1] != stored:
             raise OffsetLogDiverged(f"another driver wrote offsets/{epoch}")
         return None if stored is None else hashlib.sha256(f"{epoch}:{stored}".encode()).hexdigest()
