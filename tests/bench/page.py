@@ -149,7 +149,7 @@ def _circumstances(joined: Joined) -> Iterator[str]:
         yield from ("", paragraph(f"{label}: {'; or '.join(sorted(values))}."))
     yield ""
     yield paragraph(
-        "Compare only ratios between rows of this table: their rates and times depend on the processor."
+        "Rates and times of different processors cannot be compared, only ratios of the same row."
     )
 
 
