@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
@@ -47,7 +48,7 @@ def test_ctrl_c_ends_a_job_at_the_end_of_its_epoch(tmp_path: Path) -> None:
             start_new_session=True,
         )
     try:
-        _wait_for(tmp_path / "staging", process)
+        _wait_until((tmp_path / "staging").exists, process)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         (tmp_path / "continue").touch()
         code = process.wait(60)
@@ -78,16 +79,15 @@ def test_a_job_runs_under_spark_submit(tmp_path: Path) -> None:
             start_new_session=True,
         )
     try:
-        _wait_for(tmp_path / "checkpoint" / "epochs" / "0.report", process)
+        _wait_until(lambda: "epoch 0 committed" in (tmp_path / "log").read_text(), process)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert "epoch 0 committed" in (tmp_path / "log").read_text()
 
 
-def _wait_for(file: Path, process: subprocess.Popen[bytes]) -> None:
+def _wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 90
-    while not file.exists():
-        assert process.poll() is None, "the job ended before its first epoch"
-        assert time.monotonic() < deadline, "the job did not begin an epoch in 90 s"
+    while not condition():
+        assert process.poll() is None, "the job ended too early"
+        assert time.monotonic() < deadline, "the condition did not become true in 90 s"
         time.sleep(0.05)
