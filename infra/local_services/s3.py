@@ -85,6 +85,7 @@ class S3Server(Server):
             read_only: those of them that may only read and list.
         """
         super().__init__(folder)
+        self.data: Final = folder / "s3"
         self._certificate, self._read_only = certificate, read_only
         (self._port,) = free_ports(1)
         access, secret = self._stored_secrets("s3-keys", 8, 16)
@@ -148,7 +149,7 @@ class S3Server(Server):
             binary = go_programs.VERSITYGW.build()
         except BuildError as error:
             raise ServiceError(f"No S3 server can run on this machine: {error}") from error
-        objects, metadata = self._folder / "s3" / "objects", self._folder / "s3" / "metadata"
+        objects, metadata = self.data / "objects", self.data / "metadata"
         objects.mkdir(parents=True, exist_ok=True)
         if _BUCKET not in {user.bucket for user in self.users.values()}:
             # without an owner, which a copy by a user needs: only root may use it

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.storage.object_store import LocalObjectStore
-from tests.integration.power_cuts import cut, make_disk, mount
+from tests.integration.power_cuts import make_disk, mount_after_cut
+from tests.robustness.failpoints.disk import cut
 from tests.robustness.traffic.memory_streams import Stream
 
 pytestmark = [
@@ -161,7 +162,7 @@ def test_a_file_of_a_source_is_complete_after_a_power_cut_if_it_has_its_name(
         LocalObjectStore(disk).create("epochs/0.report", b"")  # makes names durable
         left = cut(image)
     with ExitStack() as stack:
-        store = LocalObjectStore(mount(left, tmp_path / "cut", stack))
+        store = LocalObjectStore(mount_after_cut(left, tmp_path / "cut", stack))
         assert {name: store.read(name) for name in wanted} == wanted
 
 

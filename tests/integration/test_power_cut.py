@@ -21,7 +21,8 @@ from infra.local_services.s3 import S3Endpoint, S3Server
 from infra.toolchain import go_programs
 from sluicegate.storage.epoch_log import StoredOffsets
 from sluicegate.storage.object_store import LocalObjectStore
-from tests.integration.power_cuts import cut, make_disk, mount, run
+from tests.integration.power_cuts import make_disk, mount_after_cut
+from tests.robustness.failpoints.disk import cut, flush
 from tests.unit.spark.test_ports import check_state
 
 _BUCKET = "sluicegate"
@@ -85,13 +86,13 @@ def server_after_the_cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         endpoint = server.endpoint
         for name in ("job/replaced", "old/deleted/alone", "old/deleted/together"):
             _put(_client(endpoint), name, b"old")
-        run(["sync", "-f", str(disk)])
+        flush(disk)
         _write(endpoint)
         server.make_buckets()
         obstore.put(_store(server.users["job"]), "job/epochs/1", b"decision", use_multipart=False)
         left = cut(image)
     with ExitStack() as stack:
-        yield _serve(mount(left, work / "cut", stack), stack)
+        yield _serve(mount_after_cut(left, work / "cut", stack), stack)
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +183,7 @@ def test_a_local_checkpoint_has_no_empty_log_file_when_spark_starts_after_the_cu
         store.put("epochs/2.report", [b"{}"])  # what makes names, but not contents, durable
         left = cut(image)
     with ExitStack() as stack:
-        store = LocalObjectStore(mount(left, tmp_path / "cut", stack) / "checkpoint")
+        store = LocalObjectStore(mount_after_cut(left, tmp_path / "cut", stack) / "checkpoint")
         assert store.read("commits/2") == b"", "the cut spared what this test is about"
         StoredOffsets(store).remove_empty()
         names = [name for folder in ("commits/", "offsets/") for name in store.names(folder)]

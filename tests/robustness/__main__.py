@@ -43,9 +43,10 @@ from tests.robustness.scenarios.run_options import (
     EndOfRun,
     RunOptions,
     matrix_of,
+    option_of,
 )
 
-_IN_NAMESPACE = {"network": network, "machine": machine}
+_IN_NAMESPACE = {"network": network, "machine": machine, "store_machine": machine}
 """The kinds of runs that are in a namespace of their own."""
 
 
@@ -74,13 +75,14 @@ def _run(options: RunOptions) -> int:
     folder.mkdir(parents=True)
     print(f"SEED={options.seed} repeats these faults. Writing to {folder}", flush=True)  # noqa: T201
     brokers = 3 if options.brokers else 1
-    with Services(s3=options.store, brokers=brokers) as services, ExitStack() as stack:
+    s3 = options.store or options.store_machine
+    with Services(s3=s3, brokers=brokers) as services, ExitStack() as stack:
         stack.callback(_keep_logs, services, folder)
         proxy = None
+        if s3:  # for the judgment, which needs no proxy
+            os.environ.update(services.store.endpoint.environment())
         if options.store:
-            endpoint = services.store.endpoint
-            os.environ.update(endpoint.environment())  # for the judgment, which needs no proxy
-            proxy = stack.enter_context(proxied(endpoint))
+            proxy = stack.enter_context(proxied(services.store.endpoint))
         LongRun(services, folder, options, end, proxy).run()
     report = summarize(read_history(folder / "history.jsonl"))
     page = as_markdown(report)
@@ -164,8 +166,14 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
     parser.add_argument(
         "--machine",
         action="store_true",
-        help="set the clock of the drivers, fill the disk of the checkpoint, and leave them no more "
-        "memory, in a mount namespace of the run; needs root",
+        help="set the clock of the drivers, fill the disk of the checkpoint, leave them no more memory, "
+        "and cut their power, in a mount namespace of the run; needs root",
+    )
+    parser.add_argument(
+        "--store-machine",
+        action="store_true",
+        help="keep the checkpoint in an S3 whose server is killed or paused, whose disk is full, or "
+        "which loses power, in a mount namespace of the run; needs root, and versitygw (make store)",
     )
     parser.add_argument(
         "--replica",
@@ -200,10 +208,10 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
     )
     given = parser.parse_args(arguments)
     if sum(getattr(given, kind) for kind in MATRICES) > 1:
-        parser.error(f"{', '.join(f'--{kind}' for kind in MATRICES)} are different runs")
+        parser.error(f"{', '.join(map(option_of, MATRICES))} are different runs")
     for kind, failing in _IN_NAMESPACE.items():
         if getattr(given, kind) and (reason := failing.missing()):
-            parser.error(f"--{kind}: {reason}")
+            parser.error(f"{option_of(kind)}: {reason}")
     try:
         chosen_cells(given.only, matrix_of(given))
     except ValueError as error:

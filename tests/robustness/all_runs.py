@@ -22,7 +22,8 @@ from pathlib import Path
 from infra.workspace import CHECKOUT
 from tests.robustness.__main__ import folder_of, read_arguments, run_options
 from tests.robustness.failpoints import machine, network
-from tests.robustness.failpoints.fault_plan import Matrix, cells_of
+from tests.robustness.failpoints.actors import Matrix
+from tests.robustness.failpoints.fault_plan import cells_of
 from tests.robustness.report.sum_of_runs import (
     RESULTS,
     published_reports,
@@ -95,6 +96,8 @@ RUNS = (
     Run("two_sinks", Matrix.MACHINE, "1/2", ("--machine",)),
     Run("ip_count", Matrix.MACHINE, "2/2", ("--machine",)),
     Run("two_sinks", Matrix.REPLICA, options=("--replica",)),
+    Run("joined_payments", Matrix.STORE_MACHINE, "1/2", ("--store-machine",)),
+    Run("two_sinks", Matrix.STORE_MACHINE, "2/2", ("--store-machine",)),
     Run("two_sinks", Matrix.STORE, options=("--store",)),
     Run("two_sinks", Matrix.EXECUTORS, options=("--executors",)),
 )

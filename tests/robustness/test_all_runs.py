@@ -7,7 +7,8 @@ import pytest
 from tests.robustness.__main__ import read_arguments, run_options
 from tests.robustness.all_runs import RUNS, Run
 from tests.robustness.failpoints import namespace
-from tests.robustness.failpoints.fault_plan import Cell, Matrix, cells_of, draw_plan
+from tests.robustness.failpoints.actors import Matrix
+from tests.robustness.failpoints.fault_plan import Cell, cells_of, draw_plan
 from tests.robustness.scenarios.run_options import matrix_of
 
 

@@ -8,12 +8,23 @@ replacement: each cell of the matrix comes once before one comes twice.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any
 
 from sluicegate.failpoints import POINTS
+from tests.robustness.failpoints.actors import (
+    ACTORS,
+    ACTORS_OF,
+    OUTLIVED_ACTORS,
+    REPLACED_BY_RUN,
+    SECOND_ACTORS,
+    STORE_EFFECTS,
+    STORE_REQUESTS,
+    SUPERVISED_SECOND_ACTORS,
+    Actor,
+    Matrix,
+)
 from tests.robustness.failpoints.random_failpoint import DRIVER_POINTS, SINK_POINTS
 
 DEAD_LETTERS = "dead-letters"
@@ -22,181 +33,6 @@ SINKS = ("topic", "table", DEAD_LETTERS)
 
 ANY_MOMENT = ""
 """The failpoint of a fault that waits for none."""
-
-
-class Actor(StrEnum):
-    """What fails, and how."""
-
-    DRIVER = "driver killed"
-    PYTHON = "Python killed"
-    JVM = "JVM killed"
-    WORKERS = "Python workers killed"
-    ZOMBIE = "driver resumed after its successor took over"
-    KAFKA_KILLED = "Kafka killed"
-    KAFKA_PAUSED = "Kafka paused"
-    MYSQL_KILLED = "MySQL killed"
-    MYSQL_PAUSED = "MySQL paused"
-    MYSQL_CUT = "MySQL connections cut"
-    EXECUTOR = "executor killed"
-    EXECUTOR_STOPPED = "executor stopped in order"
-    KAFKA_UNREACHABLE = "network to Kafka cut"
-    MYSQL_UNREACHABLE = "network to MySQL cut"
-    KAFKA_SLOW = "network to Kafka slow"
-    MYSQL_SLOW = "network to MySQL slow"
-    KAFKA_REPLIES_LOST = "Kafka's replies lost"
-    MYSQL_REPLIES_LOST = "MySQL's replies lost"
-    ISOLATED = "driver cut off until its successor took over"
-    LEADER_KILLED = "leader of a sink's topic killed"
-    LEADER_PAUSED = "leader of a sink's topic paused"
-    LEADER_RESTARTED = "leader of a sink's topic restarted in order"
-    COORDINATOR_KILLED = "transaction coordinator killed"
-    CONTROLLER_KILLED = "active controller killed"
-    SUPERVISOR_KILLED = "supervisor killed"
-    SUPERVISOR_PAUSED = "supervisor paused"
-    SUPERVISED = "driver of a supervisor killed"
-    CLOCK_AHEAD = "clock set ahead"
-    CLOCK_BACK = "clock set back"
-    DISK_FULL = "disk full"
-    NO_MEMORY = "no memory left"
-    FAILED_OVER = "MySQL failed over to a replica without the last epochs"
-    STORE_REFUSES = "store refuses (403)"
-    STORE_UNAVAILABLE = "store unavailable (503)"
-    STORE_FAILS = "store fails (500)"
-    STORE_SAYS_EXISTS = "store says that it exists (412)"
-    STORE_SLOW = "store slow"
-    STORE_LOSES_REPLY = "store loses its reply"
-
-
-STORE_EFFECTS = {
-    Actor.STORE_REFUSES: "refuse",
-    Actor.STORE_UNAVAILABLE: "unavailable",
-    Actor.STORE_FAILS: "fail",
-    Actor.STORE_SAYS_EXISTS: "say-exists",
-    Actor.STORE_SLOW: "slow",
-    Actor.STORE_LOSES_REPLY: "lose-reply",
-}
-"""Actors that fail at one request, with the effect of the proxy (`s3_proxy.Fault`)."""
-
-
-@dataclass(frozen=True)
-class StoreRequests:
-    """Requests of a driver to its object store.
-
-    Args:
-        kind: as in `s3_proxy.Request`.
-        name: a regular expression for the name of the object or listing.
-        prunes: whether they delete what is pruned, of which a run has nothing before its 100th epoch.
-        idle: whether a driver sends them only while it finds no input, so that the run must send none.
-    """
-
-    kind: str
-    name: str
-    prunes: bool = False
-    idle: bool = False
-
-
-STORE_REQUESTS = {
-    "offset log": StoreRequests("PUT", r"/offsets/\d+$"),
-    "upload of a part": StoreRequests("PUT", r"/staging/"),
-    "decide": StoreRequests("PUT", r"/epochs/\d+$"),
-    "epoch report": StoreRequests("PUT", r"/epochs/\d+\.report$"),
-    "applied marker": StoreRequests("PUT", r"/epochs/\d+\.applied$", idle=True),
-    "commit log": StoreRequests("PUT", r"/commits/\d+$"),
-    "list of the epoch log": StoreRequests("LIST", r"/epochs/\?$"),
-    "list of staged parts": StoreRequests("LIST", r"/staging/\?$"),
-    "deletion from the epoch log": StoreRequests("DELETE", r"/epochs/", prunes=True),
-    "deletion of a staged part": StoreRequests("DELETE", r"/staging/", prunes=True),
-}
-"""The failpoints of these actors."""
-
-EXECUTOR_ACTORS = (Actor.EXECUTOR, Actor.EXECUTOR_STOPPED)
-"""Actors of a run with executors that are processes of their own."""
-
-KAFKA_NETWORK_ACTORS = (Actor.KAFKA_UNREACHABLE, Actor.KAFKA_SLOW, Actor.KAFKA_REPLIES_LOST)
-
-NETWORK_ACTORS = (
-    *KAFKA_NETWORK_ACTORS,
-    Actor.MYSQL_UNREACHABLE,
-    Actor.MYSQL_SLOW,
-    Actor.MYSQL_REPLIES_LOST,
-    Actor.ISOLATED,
-)
-"""Actors of a run with a network namespace of its own: packets of one driver are dropped."""
-
-BROKER_ACTORS = (
-    Actor.LEADER_KILLED,
-    Actor.LEADER_PAUSED,
-    Actor.LEADER_RESTARTED,
-    Actor.COORDINATOR_KILLED,
-    Actor.CONTROLLER_KILLED,
-)
-"""Actors of a run with three brokers: one of them fails."""
-
-SUPERVISOR_ACTORS = (Actor.SUPERVISOR_KILLED, Actor.SUPERVISOR_PAUSED, Actor.SUPERVISED)
-"""Actors of a run whose drivers `sluicegate run` starts and restarts."""
-
-MACHINE_ACTORS = (Actor.CLOCK_AHEAD, Actor.CLOCK_BACK, Actor.DISK_FULL, Actor.NO_MEMORY)
-"""Actors of a run whose drivers have a clock, a disk and memory that can fail."""
-
-REPLICA_ACTORS = (Actor.FAILED_OVER,)
-"""Actors of a run in which MySQL fails over to a replica."""
-
-
-class Matrix(StrEnum):
-    """What the first fault of each pair is drawn from."""
-
-    ANY_RUN = "any run"
-    STORE = "the object store"
-    EXECUTORS = "the executors"
-    NETWORK = "the network"
-    BROKERS = "one of three brokers"
-    SUPERVISOR = "the supervisor"
-    MACHINE = "the machine"
-    REPLICA = "a replica of MySQL"
-
-
-_ACTORS_OF: Mapping[Matrix, Sequence[Actor]] = {
-    Matrix.STORE: tuple(STORE_EFFECTS),
-    Matrix.EXECUTORS: EXECUTOR_ACTORS,
-    Matrix.NETWORK: NETWORK_ACTORS,
-    Matrix.BROKERS: BROKER_ACTORS,
-    Matrix.SUPERVISOR: SUPERVISOR_ACTORS,
-    Matrix.MACHINE: MACHINE_ACTORS,
-    Matrix.REPLICA: REPLICA_ACTORS,
-}
-"""Actors that need a run of their kind."""
-
-_OTHERS = {actor for actors in _ACTORS_OF.values() for actor in actors}
-
-ACTORS = tuple(actor for actor in Actor if actor not in _OTHERS)
-"""Actors that fail at a failpoint or at any moment of any run."""
-
-OUTLIVED_ACTORS = frozenset({Actor.ZOMBIE, Actor.ISOLATED, Actor.SUPERVISOR_KILLED})
-"""Actors whose driver may still run when its successor does."""
-
-DRIVER_ACTORS = OUTLIVED_ACTORS | {
-    Actor.DRIVER,
-    Actor.PYTHON,
-    Actor.JVM,
-    Actor.WORKERS,
-    Actor.SUPERVISED,
-}
-"""Actors after which another driver starts."""
-
-_REPLACED_BY_RUN = DRIVER_ACTORS - {Actor.SUPERVISED}
-"""Actors after which the run starts the next driver, and may change its settings."""
-
-ENDING_ACTORS = frozenset({Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.SUPERVISED})
-"""Actors of which no process of the driver is left."""
-
-SECOND_ACTORS = tuple(actor for actor in ACTORS if actor is not Actor.ZOMBIE)
-
-_SUPERVISED_SECOND_ACTORS = (
-    *(actor for actor in ACTORS if actor not in DRIVER_ACTORS),
-    Actor.SUPERVISOR_PAUSED,
-    Actor.SUPERVISED,
-)
-
 
 Cell = tuple[tuple[str, str], Actor]
 """A cell of a matrix: failpoint and sink, and the actor that fails there."""
@@ -353,7 +189,7 @@ def draw_plan(
     moves = random.Random(f"moves of {seed}")
     number, _, parts = part.partition("/")
     cells = _shuffled(rng, only or cells_of(matrix)[int(number) - 1 :: int(parts)])
-    seconds = _SUPERVISED_SECOND_ACTORS if matrix is Matrix.SUPERVISOR else SECOND_ACTORS
+    seconds = SUPERVISED_SECOND_ACTORS if matrix is Matrix.SUPERVISOR else SECOND_ACTORS
     plan = [_draw(rng, moves, number, next(cells), seconds) for number in range(1, faults + 1)]
     return [replace(fault, second=None, change=None) for fault in plan] if only else plan
 
@@ -371,7 +207,7 @@ def cells_of(matrix: Matrix) -> list[Cell]:
     return [
         (failpoint, actor)
         for failpoint in all_failpoints()
-        for actor in _ACTORS_OF.get(matrix, ACTORS)
+        for actor in ACTORS_OF.get(matrix, ACTORS)
     ]
 
 
@@ -391,7 +227,7 @@ def _draw(
     second = Strike(*second_point, second_actor, round(rng.uniform(0.5, 8), 1))
     doubled = rng.randrange(_SECOND_ONE_IN) == 0 and actor not in OUTLIVED_ACTORS
     change = rng.choice(CHANGES)
-    changed = rng.randrange(_CHANGE_ONE_IN) == 0 and actor in _REPLACED_BY_RUN
+    changed = rng.randrange(_CHANGE_ONE_IN) == 0 and actor in REPLACED_BY_RUN
     # the driver of a killed supervisor still runs, and a job is moved after its driver has ended
     movable = actor is not Actor.SUPERVISOR_KILLED
     if changed and movable and moves.randrange(_MOVE_ONE_IN) == 0:

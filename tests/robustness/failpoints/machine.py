@@ -1,6 +1,6 @@
-"""The machine of a run's drivers: their clock is set, the disk of the checkpoint is full, no memory is left.
+"""The machine of a run's drivers: a wrong clock, a full disk, no memory, a power cut.
 
-The disk is a file system in memory that only the run and its drivers see, in a mount namespace of the run.
+Its disk has the checkpoint, and only the run and its drivers see it, in a mount namespace of the run.
 """
 
 from __future__ import annotations
@@ -8,25 +8,21 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tests.robustness.failpoints import clock, namespace
-from tests.robustness.failpoints.fault_plan import Actor
+from tests.robustness.failpoints import clock, disk, namespace
+from tests.robustness.failpoints.actors import Actor
 from tests.robustness.traffic.long_lived_job import Driver
 
-_PROGRAMS: Final = ("unshare", "mount")
-_MOUNT: Final = ("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs")
 _NO_LIMIT: Final = resource.RLIM_INFINITY
 
 
 def missing() -> str:
     """Return why this user cannot have such a machine; empty if nothing is missing."""
-    return namespace.missing(_PROGRAMS)
+    return namespace.missing(("unshare", *disk.PROGRAMS))
 
 
 def in_own_namespace() -> None:
@@ -42,9 +38,8 @@ class Machine:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.disk = folder / "disk"
-        self.disk.mkdir()
-        subprocess.run([*_MOUNT, self.disk], check=True)
+        self.disk, self._image = folder / "disk", folder / "disk.img"
+        disk.make_disk(self._image, self.disk)
         self._clock = clock.Clock(clock.build(folder), folder / "clock")
         self._clock.set(0)
 
@@ -57,7 +52,7 @@ class Machine:
         """Return a block in which the machine fails; a clock that was set stays wrong after it."""
         match actor:
             case Actor.DISK_FULL:
-                return full_disk(self.disk / "filler")
+                return disk.full_disk(self.disk / "filler")
             case Actor.NO_MEMORY:
                 return without_memory(driver)
             case Actor.CLOCK_AHEAD:
@@ -66,18 +61,10 @@ class Machine:
                 self._clock.set_back()
         return contextlib.nullcontext()
 
-
-@contextmanager
-def full_disk(file: Path) -> Iterator[None]:
-    """Fill a disk by a file while the block runs."""
-    with suppress(OSError), file.open("wb", buffering=0) as content:
-        while content.write(bytes(4096)):
-            pass
-    try:
-        assert shutil.disk_usage(file.parent).free == 0
-        yield
-    finally:
-        file.unlink()
+    def cut_power(self, driver: Driver) -> None:
+        """Kill a driver, and leave on the disk what was flushed to it."""
+        driver.kill()
+        disk.lose_power(self._image, self.disk)
 
 
 @contextmanager

@@ -9,26 +9,28 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from infra.local_services import Services
 from infra.local_services.process import Server
 from infra.local_services.services import start_all
 from tests.robustness.failpoints import brokers
-from tests.robustness.failpoints.database import LostCommits, killed
-from tests.robustness.failpoints.fault_plan import (
-    DEAD_LETTERS,
+from tests.robustness.failpoints.actors import (
     DRIVER_ACTORS,
     KAFKA_NETWORK_ACTORS,
     MACHINE_ACTORS,
     REPLICA_ACTORS,
     STORE_EFFECTS,
+    STORE_MACHINE_ACTORS,
     Actor,
-    Strike,
 )
+from tests.robustness.failpoints.database import LostCommits, killed
+from tests.robustness.failpoints.fault_plan import DEAD_LETTERS, Strike
 from tests.robustness.failpoints.machine import Machine
 from tests.robustness.failpoints.network import Network
 from tests.robustness.failpoints.replica import Replica
+from tests.robustness.failpoints.store_machine import StoreMachine
 from tests.robustness.traffic.long_lived_job import Driver, LongLivedJob, Process, SupervisedDriver
 
 EXIT_TIMEOUT_S = 120.0
@@ -45,27 +47,34 @@ class Violated(Exception):
     """A promise is broken, of the product or of a server: the message is an anomaly of the report."""
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What fails in runs of some kinds; None in the others.
+
+    Args:
+        network: where drivers can be cut off.
+        machine: that drivers share.
+        replica: of MySQL.
+        store: the machine of the object store.
+    """
+
+    network: Network | None = None
+    machine: Machine | None = None
+    replica: Replica | None = None
+    store: StoreMachine | None = None
+
+
 class Strikes:
     """The actors of a run.
 
     Args:
         services: servers of this run alone.
         job: the job whose driver is struck.
-        network: where drivers can be cut off; None in a run without such faults.
-        machine: that drivers share; None in a run without its faults.
-        replica: of MySQL; None in a run without such faults.
+        parts: what else fails.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        job: LongLivedJob,
-        network: Network | None = None,
-        machine: Machine | None = None,
-        replica: Replica | None = None,
-    ) -> None:
-        self._services, self._job, self._network = services, job, network
-        self._machine, self._replica = machine, replica
+    def __init__(self, services: Services, job: LongLivedJob, parts: Parts) -> None:
+        self._services, self._job, self._parts = services, job, parts
 
     def strike(self, strike: Strike, at_failpoint: Sequence[Process] = ()) -> str:
         """Let an actor fail; a driver that stands at a failpoint continues, or is replaced.
@@ -89,6 +98,7 @@ class Strikes:
             Actor.EXECUTOR: partial(_end_executor, signal.SIGKILL, at_failpoint),
             Actor.EXECUTOR_STOPPED: partial(_end_executor, signal.SIGTERM, at_failpoint),
             Actor.SUPERVISED: _kill_supervised,
+            Actor.POWER_CUT: self._cut_power,
         }
         if strike.actor in outcomes:
             outcomes[strike.actor](driver)
@@ -118,6 +128,8 @@ class Strikes:
         match strike.actor:
             case Actor.MYSQL_PAUSED:
                 return [self._services.database]
+            case Actor.STORE_KILLED | Actor.STORE_PAUSED:
+                return [self._services.store]
             case Actor.KAFKA_KILLED | Actor.KAFKA_PAUSED:
                 return self._services.brokers
             case Actor.COORDINATOR_KILLED:
@@ -130,26 +142,34 @@ class Strikes:
                 return [brokers.leader(self._services.brokers, topic)]
 
     def _impaired(self, actor: Actor, driver: Driver) -> AbstractContextManager[None]:
-        """Return a block in which MySQL is killed or fails over, or the machine or the network fails."""
+        """Return a block in which MySQL is killed or fails over, or a machine or the network fails."""
         if actor is Actor.MYSQL_KILLED:
             return self._database_killed(driver)
         if actor in REPLICA_ACTORS:
-            assert self._replica is not None
-            return self._replica.promoted()
+            assert self._parts.replica is not None
+            return self._parts.replica.promoted()
         if actor in MACHINE_ACTORS:
-            assert self._machine is not None
-            return self._machine.failing(actor, driver)
-        assert self._network is not None
+            assert self._parts.machine is not None
+            return self._parts.machine.failing(actor, driver)
+        if actor in STORE_MACHINE_ACTORS:
+            assert self._parts.store is not None
+            return self._parts.store.failing(actor)
+        assert self._parts.network is not None
         impair = {
-            Actor.KAFKA_UNREACHABLE: self._network.cut,
-            Actor.MYSQL_UNREACHABLE: self._network.cut,
-            Actor.KAFKA_SLOW: self._network.slow,
-            Actor.MYSQL_SLOW: self._network.slow,
-            Actor.KAFKA_REPLIES_LOST: self._network.lose_replies,
-            Actor.MYSQL_REPLIES_LOST: self._network.lose_replies,
+            Actor.KAFKA_UNREACHABLE: self._parts.network.cut,
+            Actor.MYSQL_UNREACHABLE: self._parts.network.cut,
+            Actor.KAFKA_SLOW: self._parts.network.slow,
+            Actor.MYSQL_SLOW: self._parts.network.slow,
+            Actor.KAFKA_REPLIES_LOST: self._parts.network.lose_replies,
+            Actor.MYSQL_REPLIES_LOST: self._parts.network.lose_replies,
         }
         kafka, mysql = self._ports()
         return impair[actor](driver, [kafka if actor in KAFKA_NETWORK_ACTORS else mysql])
+
+    def _cut_power(self, driver: Driver) -> None:
+        assert self._parts.machine is not None
+        self._job.drop_standby()  # it is on the same machine
+        self._parts.machine.cut_power(driver)
 
     @contextmanager
     def _database_killed(self, driver: Driver) -> Iterator[None]:
@@ -191,8 +211,8 @@ class Strikes:
                 back.join()
             return
         if strike.actor is Actor.ISOLATED:
-            assert self._network is not None
-            with self._network.cut(driver, self._ports()):
+            assert self._parts.network is not None
+            with self._parts.network.cut(driver, self._ports()):
                 driver.signal(signal.SIGCONT)  # it may stand at a failpoint
                 yield
             return
@@ -261,6 +281,8 @@ _SERVER_ACTORS: Mapping[Actor, Callable[[Sequence[Server]], AbstractContextManag
     Actor.LEADER_RESTARTED: _restarted,
     Actor.COORDINATOR_KILLED: _killed,
     Actor.CONTROLLER_KILLED: _killed,
+    Actor.STORE_KILLED: _killed,
+    Actor.STORE_PAUSED: _paused,
 }
 
 

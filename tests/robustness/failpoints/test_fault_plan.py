@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.robustness.failpoints.fault_plan import (
+from tests.robustness.failpoints.actors import (
     ACTORS,
     DRIVER_ACTORS,
-    MOVES,
     STORE_EFFECTS,
     STORE_REQUESTS,
     Actor,
     Matrix,
-    cell_named,
-    cells_of,
-    draw_plan,
 )
+from tests.robustness.failpoints.fault_plan import MOVES, cell_named, cells_of, draw_plan
 
 CELLS = len(cells_of(Matrix.ANY_RUN))
 

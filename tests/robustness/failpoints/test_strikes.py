@@ -7,8 +7,9 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, Strike
-from tests.robustness.failpoints.strikes import Strikes
+from tests.robustness.failpoints.actors import Actor
+from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Strike
+from tests.robustness.failpoints.strikes import Parts, Strikes
 from tests.robustness.traffic.long_lived_job import Process
 
 DRIVER, JVM, FIRST, SECOND, DAEMON = range(100, 105)
@@ -37,7 +38,7 @@ def test_the_executor_whose_worker_stands_at_the_failpoint_is_ended(
     """Another one would have no part in what happens there."""
     executors = [process(FIRST, JVM), process(SECOND, JVM)]
     driver = Mock(code=None, **{"executors.return_value": executors})
-    strikes = Strikes(Mock(), Mock(driver=driver))
+    strikes = Strikes(Mock(), Mock(driver=driver), Parts())
     strikes.strike(Strike(ANY_MOMENT, "", actor, 1.0), at_failpoint)
     (ended,) = (one for one in executors if one.pid == struck)
     assert driver.signal.call_args_list == [call(number, [ended]), call(signal.SIGCONT)]

@@ -10,15 +10,15 @@ from textwrap import fill
 from typing import Any, Final
 
 from infra.workspace import CHECKOUT
+from tests.robustness.failpoints.actors import Matrix
 from tests.robustness.failpoints.fault_plan import (
     Cell,
-    Matrix,
     cell_named,
     cells_of,
     failpoint_name,
 )
 from tests.robustness.report.run_report import Cells, RunReport, Times, cells_table, times_table
-from tests.robustness.scenarios.run_options import KINDS
+from tests.robustness.scenarios.run_options import KINDS, option_of
 
 _HEADS = (
     *("seed", "job", "faults", "of them double", "minutes", "drivers", "rows judged", "anomalies"),
@@ -144,7 +144,11 @@ def _is_covered(cells: Cells, cell: Cell) -> bool:
 
 def _row(report: RunReport) -> str:
     run = report.run
-    options = [run["job"], *(kind for kind in KINDS if run.get(kind)), run["delivery"]]
+    options = [
+        run["job"],
+        *(kind.replace("_", " ") for kind in KINDS if run.get(kind)),
+        run["delivery"],
+    ]
     if run.get("state_backend") == "hdfs":
         options.append("state on the heap")
     rows = f"{report.rows:,}" if report.judged else "not judged"
@@ -161,7 +165,7 @@ def command_of(run: Mapping[str, Any]) -> str:
         *("--minutes", f"{run['minutes']:g}", "--end-minutes", f"{run['end_minutes']:g}"),
         *("--rate", f"{run['rate']:g}", "--delivery", run["delivery"]),
         *(("--state-backend", "hdfs") if run.get("state_backend") == "hdfs" else ()),
-        *(f"--{kind}" for kind in KINDS if run.get(kind)),
+        *(option_of(kind) for kind in KINDS if run.get(kind)),
     ]
     if run.get("part", "1/1") != "1/1":
         options += ["--part", run["part"]]

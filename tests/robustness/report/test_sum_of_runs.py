@@ -12,7 +12,8 @@ import pytest
 
 from infra.workspace import CHECKOUT
 from tests.robustness.__main__ import read_arguments, run_options
-from tests.robustness.failpoints.fault_plan import Matrix, cell_named, cells_of
+from tests.robustness.failpoints.actors import Matrix
+from tests.robustness.failpoints.fault_plan import cell_named, cells_of
 from tests.robustness.report.run_report import ELSEWHERE, RunReport
 from tests.robustness.report.sum_of_runs import (
     chosen_cells,

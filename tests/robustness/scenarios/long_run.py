@@ -11,8 +11,7 @@ from pathlib import Path
 
 from infra.local_services import Services
 from tests.bench.about import commit
-from tests.robustness.failpoints.fault_plan import (
-    ANY_MOMENT,
+from tests.robustness.failpoints.actors import (
     DRIVER_ACTORS,
     ENDING_ACTORS,
     EXECUTOR_ACTORS,
@@ -21,6 +20,9 @@ from tests.robustness.failpoints.fault_plan import (
     STORE_EFFECTS,
     STORE_REQUESTS,
     Actor,
+)
+from tests.robustness.failpoints.fault_plan import (
+    ANY_MOMENT,
     PlannedFault,
     Strike,
     draw_plan,
@@ -29,7 +31,8 @@ from tests.robustness.failpoints.machine import Machine
 from tests.robustness.failpoints.network import Network, as_driver
 from tests.robustness.failpoints.replica import Replica
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
-from tests.robustness.failpoints.strikes import Strikes, Violated
+from tests.robustness.failpoints.store_machine import StoreMachine
+from tests.robustness.failpoints.strikes import Parts, Strikes, Violated
 from tests.robustness.history.recorder import Recorder
 from tests.robustness.report.sum_of_runs import chosen_cells
 from tests.robustness.scenarios.judgment import Stuck, judge, read_rest
@@ -89,11 +92,17 @@ class LongRun:
         proxy: S3Proxy | None,
     ) -> None:
         self._proxy, self._end = proxy, end
-        self._network = Network() if options.network else None
-        self._machine = Machine(folder) if options.machine else None
-        self._replica = Replica(services.database) if options.replica else None
+        self._parts = Parts(
+            network=Network() if options.network else None,
+            machine=Machine(folder) if options.machine else None,
+            replica=Replica(services.database) if options.replica else None,
+            store=StoreMachine(services.store, folder) if options.store_machine else None,
+        )
+        self._store = services.store.endpoint if options.store_machine else None
+        if proxy:
+            self._store = proxy.endpoint
         self._options, self._services = options, services
-        run_job = JOBS[options.job]
+        machine, run_job = self._parts.machine, JOBS[options.job]
         self._scenario = new_job_scenario(
             services,
             folder,
@@ -106,8 +115,8 @@ class LongRun:
             apply_timeout_s=_APPLY_TIMEOUT_S,
             delivery=options.delivery,
             state_backend=options.state_backend,
-            **({"checkpoint": f"{proxy.endpoint.url}/run"} if proxy else {}),
-            **({"checkpoint": str(self._machine.disk / "checkpoint")} if self._machine else {}),
+            **({"checkpoint": f"{self._store.url}/run"} if self._store else {}),
+            **({"checkpoint": str(machine.disk / "checkpoint")} if machine else {}),
             **({"inline_bytes": 0} if stages_files(options) else {}),
             **(ENDLESS_RESTARTS if options.supervisor else {}),
         )
@@ -143,9 +152,9 @@ class LongRun:
         self._history.add("run", **dataclasses.asdict(options), staged=staged, commit=commit())
         self._traffic.start()
         self._readers.start()
-        store = self._proxy.endpoint.environment() if self._proxy else {}
+        store = self._store.environment() if self._store else {}
         variables = {**store, **(CLUSTER if options.executors else {})}
-        variables |= self._machine.variables if self._machine else {}
+        variables |= self._parts.machine.variables if self._parts.machine else {}
         within = {"within": as_driver} if options.network else {}
         supervisor = ["--standby"] if options.standby else []
         self._job = LongLivedJob(
@@ -155,9 +164,7 @@ class LongRun:
             supervisor=supervisor if options.supervisor else None,
             **within,
         )
-        self._strikes = Strikes(
-            self._services, self._job, self._network, self._machine, self._replica
-        )
+        self._strikes = Strikes(self._services, self._job, self._parts)
         self._successors = Successors(self._job, self._traffic, self._services)
         self._progress = Progress(
             self._traffic, self._successors, self._readers.seen, self._history, self._end
@@ -308,8 +315,8 @@ class LongRun:
     def _reach(self, strike: Strike) -> bool:
         """Wait until the driver is stopped at the failpoint of a strike; return whether it is."""
         if strike.actor in REPLICA_ACTORS:
-            assert self._replica is not None
-            self._replica.catch_up()
+            assert self._parts.replica is not None
+            self._parts.replica.catch_up()
             self._progress.await_rows(time.monotonic())  # which it lacks
         if strike.point == ANY_MOMENT:
             return True

@@ -14,7 +14,7 @@ from typing import Any
 from sluicegate.packaged_job import PackagedJob
 from sluicegate.settings.restart import EXPONENTIAL
 from sluicegate_jobs import ip_count, two_sinks
-from tests.robustness.failpoints.fault_plan import Matrix
+from tests.robustness.failpoints.actors import Matrix
 from tests.robustness.traffic import joined_payments
 from tests.robustness.traffic.steady_traffic import access_lines, indicators
 
@@ -65,7 +65,8 @@ class RunOptions:
         network: run in a network namespace, where a driver is cut off.
         brokers: run three brokers, of which one fails.
         supervisor: let `sluicegate run` start and restart the drivers; it fails, or they do.
-        machine: let the clock, the disk and the memory of the drivers fail.
+        machine: let the clock, the disk, the memory and the power of the drivers fail.
+        store_machine: keep the checkpoint in an object store, whose server, disk or power fails.
         replica: let MySQL fail over to a replica that lacks the last epochs.
         standby: keep a standby, which takes over unless its settings are others.
         part: of the matrix, such as '1/4': its first faults are of this quarter of the cells.
@@ -86,6 +87,7 @@ class RunOptions:
     brokers: bool
     supervisor: bool
     machine: bool
+    store_machine: bool
     replica: bool
     standby: bool
     part: str
@@ -99,12 +101,18 @@ MATRICES: Mapping[str, Matrix] = {
     "brokers": Matrix.BROKERS,
     "supervisor": Matrix.SUPERVISOR,
     "machine": Matrix.MACHINE,
+    "store_machine": Matrix.STORE_MACHINE,
     "replica": Matrix.REPLICA,
 }
 """What the faults of a kind of runs are drawn from."""
 
 KINDS = (*MATRICES, "standby")
 """The options that make a run one of another kind."""
+
+
+def option_of(kind: str) -> str:
+    """Return the option that makes a run one of a kind."""
+    return f"--{kind.replace('_', '-')}"
 
 
 def matrix_of(options: RunOptions | Namespace) -> Matrix:
@@ -121,6 +129,7 @@ def stages_files(options: RunOptions) -> bool:
     """
     return (
         options.store
+        or options.store_machine
         or options.executors
         or random.Random(f"files of {options.seed}").random() < 0.5
     )

@@ -11,7 +11,7 @@ import pytest
 
 from infra.local_services import Services
 from infra.local_services.s3 import S3Server
-from tests.robustness.failpoints.machine import full_disk
+from tests.robustness.failpoints.disk import full_disk
 from tests.robustness.traffic.ip_count_harness import (
     DRIVER_TIMEOUT_S,
     EPOCH_LINES,

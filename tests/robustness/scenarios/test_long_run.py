@@ -11,7 +11,8 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, PlannedFault, Strike
+from tests.robustness.failpoints.actors import Actor
+from tests.robustness.failpoints.fault_plan import ANY_MOMENT, PlannedFault, Strike
 from tests.robustness.failpoints.s3_proxy import Request
 from tests.robustness.scenarios.long_run import LongRun
 from tests.robustness.scenarios.progress import Progress

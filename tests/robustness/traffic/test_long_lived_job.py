@@ -13,7 +13,8 @@ from typing import cast
 import pytest
 
 from sluicegate import failpoints
-from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Actor, Strike, all_failpoints
+from tests.robustness.failpoints.actors import Actor
+from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Strike, all_failpoints
 from tests.robustness.traffic.ip_count_harness import RunningDriver
 from tests.robustness.traffic.long_lived_job import ArmedFailpoints, Driver, SupervisedDriver
 

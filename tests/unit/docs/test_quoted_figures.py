@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from infra.workspace import CHECKOUT
-from tests.robustness.failpoints.fault_plan import ACTORS, all_failpoints
+from tests.robustness.failpoints.actors import ACTORS
+from tests.robustness.failpoints.fault_plan import all_failpoints
 from tests.robustness.validate.invariants import LAWS
 
 README: Final = CHECKOUT / "README.md"

@@ -14,7 +14,7 @@ from sluicegate.storage import s3_object_store
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import ObjectStore, open_store
 from sluicegate.storage.staging_area import StagingArea
-from tests.robustness.failpoints.fault_plan import STORE_REQUESTS
+from tests.robustness.failpoints.actors import STORE_REQUESTS
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy, proxied
 from tests.unit.savepoints.builders import record
 
