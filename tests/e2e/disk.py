@@ -6,10 +6,8 @@ after a power cut.
 
 from __future__ import annotations
 
-import subprocess
-
-from infra.kind.cluster import NODE
-from tests.e2e.cluster import CommandFailed, Object
+from tests.e2e.cluster import Object
+from tests.e2e.node import on_node
 
 NAME = "disk"
 """Name of its PersistentVolume and of the claim."""
@@ -26,7 +24,7 @@ _MOUNT = f"mount -o loop,commit=600 {{}} {FOLDER}"
 def create() -> None:
     """Make and mount the image, in place of an earlier run's."""
     remove()
-    _on_node(
+    on_node(
         f"truncate -s 1G {_IMAGE} && mkfs.ext4 -q -F {_IMAGE} && mkdir -p {FOLDER} && "
         f"{_MOUNT.format(_IMAGE)} && rmdir {FOLDER}/lost+found && "
         f"chmod 777 {FOLDER}"  # a subPath gets the mode of its volume
@@ -38,13 +36,13 @@ def cut_power(program: str) -> None:
 
     The program's pod keeps the old disk until it is deleted.
     """
-    _on_node(f"pkill -STOP -x {program} && cp --sparse=always {_IMAGE} {_CUT}")
-    _on_node(f"umount -l {FOLDER} && {_MOUNT.format(_CUT)}")
+    on_node(f"pkill -STOP -x {program} && cp --sparse=always {_IMAGE} {_CUT}")
+    on_node(f"umount -l {FOLDER} && {_MOUNT.format(_CUT)}")
 
 
 def remove() -> None:
     """Unmount and delete the images, if there are any."""
-    _on_node(f"while umount -l {FOLDER} 2>/dev/null; do :; done; rm -f {_IMAGE} {_CUT}")
+    on_node(f"while umount -l {FOLDER} 2>/dev/null; do :; done; rm -f {_IMAGE} {_CUT}")
 
 
 def volume(namespace: str) -> list[Object]:
@@ -73,10 +71,3 @@ def volume(namespace: str) -> list[Object]:
             },
         },
     ]
-
-
-def _on_node(script: str) -> None:
-    command = ["docker", "exec", NODE, "sh", "-c", script]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    if result.returncode != 0:
-        raise CommandFailed(f"{script} ended with {result.returncode}: {result.stderr.strip()}")
