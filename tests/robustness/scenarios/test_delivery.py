@@ -11,6 +11,7 @@ import pytest
 from infra.local_services import Services
 from sluicegate.errors import RowsLost
 from tests.integration.kafka_reader import read_topic
+from tests.robustness.failpoints.fault_matrix import select_cases
 from tests.robustness.traffic.ip_count_harness import CLUSTER, Scenario, access_lines, new_scenario
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -24,15 +25,20 @@ def delivered(services: Services, scenario: Scenario) -> Counter[bytes]:
     return Counter(record.value or b"" for record in records)
 
 
+KILLED = [
+    ("exactly-once", "after-commit", 1),
+    ("at-least-once", "before-commit", 1),
+    ("at-least-once", "after-commit", 2),
+    ("at-most-once", "before-commit", 0),
+    ("at-most-once", "after-commit", 1),
+]
+
+RETRIED = [("before-commit", EPOCH_LINES), ("after-commit", 0)]
+
+
 @pytest.mark.parametrize(
     ("delivery", "point", "times"),
-    [
-        ("exactly-once", "after-commit", 1),
-        ("at-least-once", "before-commit", 1),
-        ("at-least-once", "after-commit", 2),
-        ("at-most-once", "before-commit", 0),
-        ("at-most-once", "after-commit", 1),
-    ],
+    select_cases(KILLED, KILLED[1:]),  # exactly-once is that of test_driver_killed
 )
 def test_a_killed_epoch_is_delivered_as_often_as_the_guarantee_allows(
     services: Services, tmp_path: Path, delivery: str, point: str, times: int
@@ -50,7 +56,7 @@ def test_a_killed_epoch_is_delivered_as_often_as_the_guarantee_allows(
     assert set(line_counts) <= set(LINES)
 
 
-@pytest.mark.parametrize(("point", "lost"), [("before-commit", EPOCH_LINES), ("after-commit", 0)])
+@pytest.mark.parametrize(("point", "lost"), select_cases(RETRIED, RETRIED[:1]))
 def test_at_most_once_a_retried_task_writes_nothing_and_the_driver_says_so(
     services: Services, tmp_path: Path, point: str, lost: int
 ) -> None:
