@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Final
 PROGRAMS: Final = ("mkfs.ext4", "mount", "umount")
 SIZE: Final = 128 << 20
 _BLOCK: Final = 4096
+
+_RELEASED_S: Final = 10.0
+_TICK_S: Final = 0.05
 
 # ext4 writes its journal on request only, not every 5 seconds by chance, and does not guess that a file
 # which replaces another one should be flushed
@@ -38,8 +42,15 @@ def mount(image: Path, folder: Path) -> None:
 
 
 def unmount(folder: Path) -> None:
-    """Unmount a disk, which nobody uses."""
-    _run(["umount", str(folder)])
+    """Unmount a disk, which nobody uses. A thread of a killed process may still do so for a moment."""
+    deadline = time.monotonic() + _RELEASED_S
+    while True:
+        try:
+            return _run(["umount", str(folder)])
+        except subprocess.CalledProcessError as error:
+            if b"busy" not in error.stderr or time.monotonic() > deadline:
+                raise
+        time.sleep(_TICK_S)
 
 
 def flush(folder: Path) -> None:
