@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 PROGRAMS: Final = ("mkfs.ext4", "mount", "umount")
-SIZE: Final = 128 << 20
+_SIZE: Final = 128 << 20
 _BLOCK: Final = 4096
 
 _RELEASED_S: Final = 10.0
@@ -30,7 +30,7 @@ def make_disk(image: Path, folder: Path) -> None:
         CalledProcessError: this machine mounts no loop device.
     """
     with image.open("wb") as file:
-        file.truncate(SIZE)
+        file.truncate(_SIZE)
     _run(["mkfs.ext4", "-q", "-F", "-m", "0", "-b", str(_BLOCK), str(image)])
     mount(image, folder)
 
