@@ -37,7 +37,7 @@ CHART = CHECKOUT / "charts" / "sluicegate"
 DIAGNOSTICS = work_folder() / "e2e"
 """Folder with logs and resources of failed tests."""
 
-LINES, RECORDS = 400, 400
+LINES, RECORDS = 300, 300
 """Number of lines and records that a call of `feed` feeds."""
 
 _SECURED_CONSOLE = {

@@ -115,7 +115,7 @@ def test_an_upgrade_of_everything_under_load_leaves_the_jobs_exact(
     parts = (*SERVERS, "operator")
     annotations = [f"{part}.podAnnotations.upgraded=again" for part in parts]
     feed()
-    with repeated(lambda: jobs.feed(list(islice(lines, 100)))):
+    with repeated(lambda: jobs.feed(list(islice(lines, 20)))):
         upgrade(
             jobs,
             *("--set", ",".join(annotations)),
