@@ -16,7 +16,7 @@ _BACK_S = 240.0
 
 def _attempts(jobs: Platform) -> list[int]:
     return [
-        jobs.job_when(name, lambda status: status["phase"] == "Running", "to run")["attempt"]
+        jobs.job_when(name, lambda status: status.get("phase") == "Running", "to run")["attempt"]
         for name in ("ip-count", "two-sinks")
     ]
 

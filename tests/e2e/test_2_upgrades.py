@@ -86,7 +86,7 @@ def repeated(action: Callable[[], None]) -> Iterator[None]:
 def test_an_upgrade_of_the_operator_restarts_no_driver(jobs: Platform, feed: Feed) -> None:
     """Its new release has another default for a field of which jobs store the earlier default."""
     for name in ("ip-count", "two-sinks"):
-        jobs.job_when(name, lambda status: status["phase"] == "Running", "to run")
+        jobs.job_when(name, lambda status: status.get("phase") == "Running", "to run")
     before = drivers(jobs)
     upgrade(jobs, *another_release(jobs))
     for pod in jobs.operators.list_objects("pods", OPERATORS):
