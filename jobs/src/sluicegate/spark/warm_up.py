@@ -8,7 +8,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -55,6 +56,11 @@ _STAGED_ROWS: Final = 1000
 _OF_POSITIONS: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 """Options of a Kafka source, one of which says where it starts."""
 
+
+_CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+_MIN_DELTAS: Final = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
+"""The number of changelogs after which the next commit writes a snapshot."""
 
 _warm_applications: Final[set[str]] = set()
 """The ids of the Spark applications that have their workers."""
@@ -138,7 +144,7 @@ def warm_up(spark: SparkSession, writer: Described) -> None:
     """Stage a small stateful epoch, then one of the job's own plan over the same records of Kafka.
 
     The first epoch of the job then need not load the same code, nor compile the code that Spark
-    generates for the plan. Nothing of it is written: the checkpoints are temporary, the staged rows are
+    generates for the plan. Before them some epochs load the state that others have left. Nothing of it is written: the checkpoints are temporary, the staged rows are
     dropped, and neither a checkpoint nor a sink of the job is opened or read. The input is generated,
     and from each Kafka topic of the job it also has the records of the last second. The own plan runs
     only if it reads nothing but Kafka: there is no such bound for other sources.
@@ -146,20 +152,47 @@ def warm_up(spark: SparkSession, writer: Described) -> None:
     own = _without_sinks(writer)
     inputs, numbers = _inputs(own.stream())
     sources = [options for relation in inputs if (options := kafka_options(relation)) is not None]
-    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 8).load()
-    values = rows.select("value")
+    values = _generated(spark)
     for source in sources:
         values = values.union(_recent(spark, source))
-    counts = values.groupBy("value").count()
-    generic = Outputs({_OUTPUT: counts}, {_OUTPUT: [_discarding(0, arrow_schema(counts))]})
+    generic = _counted(values)
     modules = _modules(writer.sinks)
     _warm_applications.add(spark.sparkContext.applicationId)
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder, "generic"), Path(folder, "own")
+        load_state(spark, Path(folder, "state"), modules)
         _run_epoch(spark, generic, "update", first, modules)
         if sources and len(sources) == len(inputs):
             _plan_same_records(first, second, numbers)
             _run_epoch(spark, own, writer.output_mode, second, modules)
+
+
+def load_state(spark: SparkSession, folder: Path, modules: Sequence[str]) -> None:
+    """Load the state of a query without Kafka: once a snapshot, and once a changelog too.
+
+    A driver that takes over loads both. The state is in the files of the query before, because each
+    query has its own stores. Without a changelog, a snapshot is written when an epoch commits.
+
+    Args:
+        spark: the session.
+        folder: of the checkpoint; it need not exist.
+        modules: what a worker imports.
+    """
+    for settings in ({_CHANGELOG: "false"}, {}, {_MIN_DELTAS: "1"}):
+        with _set(spark, settings):
+            _run_epoch(spark, _counted(_generated(spark)), "update", folder, modules)
+
+
+def _generated(spark: SparkSession) -> DataFrame:
+    """Return a few generated numbers."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 8).load()
+    return rows.select("value")
+
+
+def _counted(values: DataFrame) -> Outputs:
+    """Return the outputs of a stateful query."""
+    counts = values.groupBy("value").count()
+    return Outputs({_OUTPUT: counts}, {_OUTPUT: [_discarding(0, arrow_schema(counts))]})
 
 
 def _run_epoch(
@@ -203,6 +236,19 @@ def _run_epoch(
             data="nothing of it was written",
             do="find what waits in the job's plan, for example a request to another server",
         )
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session while the block runs."""
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def _inputs(stream: DataFrame) -> tuple[list[JavaObject], list[int]]:
