@@ -102,11 +102,12 @@ def test_a_warm_up_loads_a_snapshot_of_state_and_a_changelog(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """The second query loads what the first one has written, and the third one both."""
+    settings = all_settings(spark)
     warm_up.load_state(spark, tmp_path / "state", ["json"])
     files = [path.name for path in (tmp_path / "state" / "state" / "0" / "0").iterdir()]
     assert {"1.zip", "2.changelog", "3.changelog"} <= set(files)
     assert not {"1.changelog", "2.zip"} & set(files)
-    assert spark.conf.get("spark.sql.streaming.stateStore.minDeltasForSnapshot") == "10"
+    assert all_settings(spark) == settings
 
 
 def test_a_warm_up_finds_the_kafka_sources_of_a_job(spark: SparkSession) -> None:

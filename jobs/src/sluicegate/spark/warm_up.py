@@ -32,6 +32,7 @@ from sluicegate.spark.query_execution import (
     kafka_options,
     leaves,
 )
+from sluicegate.spark.session import all_settings
 from sluicegate.spark.staging import (
     NO_EPOCH,
     RESULT_TYPE,
@@ -144,10 +145,11 @@ def warm_up(spark: SparkSession, writer: Described) -> None:
     """Stage a small stateful epoch, then one of the job's own plan over the same records of Kafka.
 
     The first epoch of the job then need not load the same code, nor compile the code that Spark
-    generates for the plan. Before them some epochs load the state that others have left. Nothing of it is written: the checkpoints are temporary, the staged rows are
-    dropped, and neither a checkpoint nor a sink of the job is opened or read. The input is generated,
-    and from each Kafka topic of the job it also has the records of the last second. The own plan runs
-    only if it reads nothing but Kafka: there is no such bound for other sources.
+    generates for the plan. Before them some epochs load the state that others have left. Nothing of it
+    is written: the checkpoints are temporary, the staged rows are dropped, and neither a checkpoint nor
+    a sink of the job is opened or read. The input is generated, and from each Kafka topic of the job it
+    also has the records of the last second. The own plan runs only if it reads nothing but Kafka: there
+    is no such bound for other sources.
     """
     own = _without_sinks(writer)
     inputs, numbers = _inputs(own.stream())
@@ -240,15 +242,18 @@ def _run_epoch(
 
 @contextmanager
 def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of a session while the block runs."""
-    before = {name: str(spark.conf.get(name)) for name in settings}
+    """Change settings of a session while the block runs; a start records those that are set."""
+    before = all_settings(spark)
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+        for name in settings:
+            if name in before:
+                spark.conf.set(name, before[name])
+            else:
+                spark.conf.unset(name)
 
 
 def _inputs(stream: DataFrame) -> tuple[list[JavaObject], list[int]]:
