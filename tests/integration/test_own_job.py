@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.object_store import open_store
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -48,7 +48,7 @@ def test_ctrl_c_ends_a_job_at_the_end_of_its_epoch(tmp_path: Path) -> None:
             start_new_session=True,
         )
     try:
-        _wait_until((tmp_path / "staging").exists, process)
+        _wait_until((tmp_path / "staging").exists, "the first epoch", process)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         (tmp_path / "continue").touch()
         code = process.wait(60)
@@ -79,15 +79,18 @@ def test_a_job_runs_under_spark_submit(tmp_path: Path) -> None:
             start_new_session=True,
         )
     try:
-        _wait_until(lambda: "epoch 0 committed" in (tmp_path / "log").read_text(), process)
+        shown = "epoch 0 committed"
+        _wait_until(lambda: shown in (tmp_path / "log").read_text(), shown, process)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def _wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 90
-    while not condition():
-        assert process.poll() is None, "the job ended too early"
-        assert time.monotonic() < deadline, "the condition did not become true in 90 s"
-        time.sleep(0.05)
+def _wait_until(condition: Callable[[], bool], what: str, process: subprocess.Popen[bytes]) -> None:
+    def holds() -> bool:
+        if condition():
+            return True
+        assert process.poll() is None, f"the job ended before {what} came"
+        return False
+
+    wait_until(holds, what, seconds=90)

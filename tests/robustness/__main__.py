@@ -75,11 +75,10 @@ def _run(options: RunOptions) -> int:
     folder.mkdir(parents=True)
     print(f"SEED={options.seed} repeats these faults. Writing to {folder}", flush=True)  # noqa: T201
     brokers = 3 if options.brokers else 1
-    s3 = options.store or options.store_machine
-    with Services(s3=s3, brokers=brokers) as services, ExitStack() as stack:
+    with Services(s3=options.in_store, brokers=brokers) as services, ExitStack() as stack:
         stack.callback(_keep_logs, services, folder)
         proxy = None
-        if s3:  # for the judgment, which needs no proxy
+        if options.in_store:  # for the judgment, which needs no proxy
             os.environ.update(services.store.endpoint.environment())
         if options.store:
             proxy = stack.enter_context(proxied(services.store.endpoint))

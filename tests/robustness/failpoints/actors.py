@@ -97,51 +97,8 @@ STORE_REQUESTS = {
 }
 """The failpoints of these actors."""
 
-EXECUTOR_ACTORS = (Actor.EXECUTOR, Actor.EXECUTOR_STOPPED)
-"""Actors of a run with executors that are processes of their own."""
-
 KAFKA_NETWORK_ACTORS = (Actor.KAFKA_UNREACHABLE, Actor.KAFKA_SLOW, Actor.KAFKA_REPLIES_LOST)
-
-NETWORK_ACTORS = (
-    *KAFKA_NETWORK_ACTORS,
-    Actor.MYSQL_UNREACHABLE,
-    Actor.MYSQL_SLOW,
-    Actor.MYSQL_REPLIES_LOST,
-    Actor.ISOLATED,
-)
-"""Actors of a run with a network namespace of its own: packets of one driver are dropped."""
-
-BROKER_ACTORS = (
-    Actor.LEADER_KILLED,
-    Actor.LEADER_PAUSED,
-    Actor.LEADER_RESTARTED,
-    Actor.COORDINATOR_KILLED,
-    Actor.CONTROLLER_KILLED,
-)
-"""Actors of a run with three brokers: one of them fails."""
-
-SUPERVISOR_ACTORS = (Actor.SUPERVISOR_KILLED, Actor.SUPERVISOR_PAUSED, Actor.SUPERVISED)
-"""Actors of a run whose drivers `sluicegate run` starts and restarts."""
-
-MACHINE_ACTORS = (
-    Actor.CLOCK_AHEAD,
-    Actor.CLOCK_BACK,
-    Actor.DISK_FULL,
-    Actor.NO_MEMORY,
-    Actor.POWER_CUT,
-)
-"""Actors of a run whose drivers have a clock, a disk, memory and power that can fail."""
-
-STORE_MACHINE_ACTORS = (
-    Actor.STORE_KILLED,
-    Actor.STORE_PAUSED,
-    Actor.STORE_DISK_FULL,
-    Actor.STORE_POWER_CUT,
-)
-"""Actors of a run whose object store has a machine of its own."""
-
-REPLICA_ACTORS = (Actor.FAILED_OVER,)
-"""Actors of a run in which MySQL fails over to a replica."""
+"""Actors of the network that are between a driver and Kafka."""
 
 
 class Matrix(StrEnum):
@@ -160,15 +117,38 @@ class Matrix(StrEnum):
 
 ACTORS_OF: Mapping[Matrix, Sequence[Actor]] = {
     Matrix.STORE: tuple(STORE_EFFECTS),
-    Matrix.EXECUTORS: EXECUTOR_ACTORS,
-    Matrix.NETWORK: NETWORK_ACTORS,
-    Matrix.BROKERS: BROKER_ACTORS,
-    Matrix.SUPERVISOR: SUPERVISOR_ACTORS,
-    Matrix.MACHINE: MACHINE_ACTORS,
-    Matrix.STORE_MACHINE: STORE_MACHINE_ACTORS,
-    Matrix.REPLICA: REPLICA_ACTORS,
+    Matrix.EXECUTORS: (Actor.EXECUTOR, Actor.EXECUTOR_STOPPED),
+    Matrix.NETWORK: (
+        *KAFKA_NETWORK_ACTORS,
+        Actor.MYSQL_UNREACHABLE,
+        Actor.MYSQL_SLOW,
+        Actor.MYSQL_REPLIES_LOST,
+        Actor.ISOLATED,
+    ),
+    Matrix.BROKERS: (
+        Actor.LEADER_KILLED,
+        Actor.LEADER_PAUSED,
+        Actor.LEADER_RESTARTED,
+        Actor.COORDINATOR_KILLED,
+        Actor.CONTROLLER_KILLED,
+    ),
+    Matrix.SUPERVISOR: (Actor.SUPERVISOR_KILLED, Actor.SUPERVISOR_PAUSED, Actor.SUPERVISED),
+    Matrix.MACHINE: (
+        Actor.CLOCK_AHEAD,
+        Actor.CLOCK_BACK,
+        Actor.DISK_FULL,
+        Actor.NO_MEMORY,
+        Actor.POWER_CUT,
+    ),
+    Matrix.STORE_MACHINE: (
+        Actor.STORE_KILLED,
+        Actor.STORE_PAUSED,
+        Actor.STORE_DISK_FULL,
+        Actor.STORE_POWER_CUT,
+    ),
+    Matrix.REPLICA: (Actor.FAILED_OVER,),
 }
-"""Actors that need a run of their kind."""
+"""Actors that need a run of their kind; see `RunOptions`."""
 
 _OTHERS = {actor for actors in ACTORS_OF.values() for actor in actors}
 

@@ -17,13 +17,12 @@ from infra.local_services.process import Server
 from infra.local_services.services import start_all
 from tests.robustness.failpoints import brokers
 from tests.robustness.failpoints.actors import (
+    ACTORS_OF,
     DRIVER_ACTORS,
     KAFKA_NETWORK_ACTORS,
-    MACHINE_ACTORS,
-    REPLICA_ACTORS,
     STORE_EFFECTS,
-    STORE_MACHINE_ACTORS,
     Actor,
+    Matrix,
 )
 from tests.robustness.failpoints.database import LostCommits, killed
 from tests.robustness.failpoints.fault_plan import DEAD_LETTERS, Strike
@@ -145,13 +144,13 @@ class Strikes:
         """Return a block in which MySQL is killed or fails over, or a machine or the network fails."""
         if actor is Actor.MYSQL_KILLED:
             return self._database_killed(driver)
-        if actor in REPLICA_ACTORS:
+        if actor in ACTORS_OF[Matrix.REPLICA]:
             assert self._parts.replica is not None
             return self._parts.replica.promoted()
-        if actor in MACHINE_ACTORS:
+        if actor in ACTORS_OF[Matrix.MACHINE]:
             assert self._parts.machine is not None
             return self._parts.machine.failing(actor, driver)
-        if actor in STORE_MACHINE_ACTORS:
+        if actor in ACTORS_OF[Matrix.STORE_MACHINE]:
             assert self._parts.store is not None
             return self._parts.store.failing(actor)
         assert self._parts.network is not None

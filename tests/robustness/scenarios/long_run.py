@@ -12,14 +12,14 @@ from pathlib import Path
 from infra.local_services import Services
 from tests.bench.about import commit
 from tests.robustness.failpoints.actors import (
+    ACTORS_OF,
     DRIVER_ACTORS,
     ENDING_ACTORS,
-    EXECUTOR_ACTORS,
     OUTLIVED_ACTORS,
-    REPLICA_ACTORS,
     STORE_EFFECTS,
     STORE_REQUESTS,
     Actor,
+    Matrix,
 )
 from tests.robustness.failpoints.fault_plan import (
     ANY_MOMENT,
@@ -98,7 +98,7 @@ class LongRun:
             replica=Replica(services.database) if options.replica else None,
             store=StoreMachine(services.store, folder) if options.store_machine else None,
         )
-        self._store = services.store.endpoint if options.store_machine else None
+        self._store = services.store.endpoint if options.in_store else None
         if proxy:
             self._store = proxy.endpoint
         self._options, self._services = options, services
@@ -265,7 +265,7 @@ class LongRun:
                 records=self._traffic.confirmed,
             )
         self._check_wait(fault, wait_s)
-        alone = fault.strike.actor in EXECUTOR_ACTORS and fault.second is None
+        alone = fault.strike.actor in ACTORS_OF[Matrix.EXECUTORS] and fault.second is None
         if alone and self._job.started > drivers:
             self._anomaly("the driver ended, although only an executor did", fault=fault.number)
 
@@ -314,7 +314,7 @@ class LongRun:
 
     def _reach(self, strike: Strike) -> bool:
         """Wait until the driver is stopped at the failpoint of a strike; return whether it is."""
-        if strike.actor in REPLICA_ACTORS:
+        if strike.actor in ACTORS_OF[Matrix.REPLICA]:
             assert self._parts.replica is not None
             self._parts.replica.catch_up()
             self._progress.await_rows(time.monotonic())  # which it lacks

@@ -93,6 +93,11 @@ class RunOptions:
     part: str
     only: tuple[str, ...]
 
+    @property
+    def in_store(self) -> bool:
+        """Whether the checkpoint is in an object store."""
+        return self.store or self.store_machine
+
 
 MATRICES: Mapping[str, Matrix] = {
     "store": Matrix.STORE,
@@ -128,8 +133,7 @@ def stages_files(options: RunOptions) -> bool:
     worker that fails meanwhile has no part in it. Half of the other seeds stage files, for the workers.
     """
     return (
-        options.store
-        or options.store_machine
+        options.in_store
         or options.executors
         or random.Random(f"files of {options.seed}").random() < 0.5
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from sluicegate.spark import s3a
 from sluicegate.spark.java_classes import has_class
+from sluicegate.spark.session import temporary_settings
 from sluicegate.storage.s3_config import is_s3
 
 LOCAL_FILE_MANAGER: Final = "dev.sluicegate.spark.LocalCheckpointFileManager"
@@ -18,25 +19,13 @@ LOCAL_FILE_MANAGER: Final = "dev.sluicegate.spark.LocalCheckpointFileManager"
 _CLASS: Final = "spark.sql.streaming.checkpointFileManagerClass"
 
 
-@contextmanager
-def checkpoint_files(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Make a query that starts in the block use the checkpoint file manager of its store.
+def checkpoint_files(spark: SparkSession, checkpoint: str) -> AbstractContextManager[None]:
+    """Return a block in which a query that starts uses the checkpoint file manager of its store.
 
-    A query keeps the settings of its start; other queries of the session are not affected. A session
-    without our classes writes to a disk with Spark's own manager, which is correct there, and slower.
+    Other queries of the session are not affected. A session without our classes writes to a disk with
+    Spark's own manager, which is correct there, and slower.
     """
-    before: dict[str, str | None] = {}
-    for key, value in _settings(spark, checkpoint).items():
-        before[key] = spark.conf.get(key, None)
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
+    return temporary_settings(spark, _settings(spark, checkpoint))
 
 
 def _settings(spark: SparkSession, checkpoint: str) -> Mapping[str, str]:

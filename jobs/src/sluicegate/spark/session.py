@@ -8,8 +8,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
 from typing import TextIO
@@ -43,10 +44,13 @@ STATE_BACKENDS: Mapping[str, str] = {
 }
 """Spark's names of the state backends."""
 
+CHANGELOG_CHECKPOINTING = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+"""Whether a commit of state writes a changelog, and a snapshot only now and then."""
+
 RUNTIME_SETTINGS: Mapping[str, str] = {
     **{key: value for key, (value, _) in REQUIRED.items() if key.startswith("spark.sql.")},
     _PROVIDER: STATE_BACKENDS["rocksdb"],
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    CHANGELOG_CHECKPOINTING: "true",
     # for RocksDB's caches and write buffers, for all partitions of a process together
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
@@ -236,6 +240,25 @@ def prepare(spark: SparkSession, state_backend: str = "rocksdb") -> None:
     settings = {**kept, **overrides, _PROVIDER: STATE_BACKENDS[state_backend]}
     for key, value in settings.items():
         spark.conf.set(key, value)
+
+
+@contextmanager
+def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session for the queries that start in the block; they keep those of their start.
+
+    Afterwards it has those of before; a setting that was not set is not set again.
+    """
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
 
 
 def all_settings(spark: SparkSession) -> dict[str, str]:

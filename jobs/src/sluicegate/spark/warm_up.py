@@ -8,8 +8,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -32,7 +31,7 @@ from sluicegate.spark.query_execution import (
     kafka_options,
     leaves,
 )
-from sluicegate.spark.session import all_settings
+from sluicegate.spark.session import CHANGELOG_CHECKPOINTING, temporary_settings
 from sluicegate.spark.staging import (
     NO_EPOCH,
     RESULT_TYPE,
@@ -57,8 +56,6 @@ _STAGED_ROWS: Final = 1000
 _OF_POSITIONS: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 """Options of a Kafka source, one of which says where it starts."""
 
-
-_CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 _MIN_DELTAS: Final = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 """The number of changelogs after which the next commit writes a snapshot."""
@@ -180,8 +177,8 @@ def load_state(spark: SparkSession, folder: Path, modules: Sequence[str]) -> Non
         folder: of the checkpoint; it need not exist.
         modules: what a worker imports.
     """
-    for settings in ({_CHANGELOG: "false"}, {}, {_MIN_DELTAS: "1"}):
-        with _set(spark, settings):
+    for settings in ({CHANGELOG_CHECKPOINTING: "false"}, {}, {_MIN_DELTAS: "1"}):
+        with temporary_settings(spark, settings):
             _run_epoch(spark, _counted(_generated(spark)), "update", folder, modules)
 
 
@@ -238,22 +235,6 @@ def _run_epoch(
             data="nothing of it was written",
             do="find what waits in the job's plan, for example a request to another server",
         )
-
-
-@contextmanager
-def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of a session while the block runs; a start records those that are set."""
-    before = all_settings(spark)
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in settings:
-            if name in before:
-                spark.conf.set(name, before[name])
-            else:
-                spark.conf.unset(name)
 
 
 def _inputs(stream: DataFrame) -> tuple[list[JavaObject], list[int]]:
