@@ -50,13 +50,21 @@ class Sandbox:
         """Set when its container receives SIGTERM."""
         self.node: NodeState | None = None
         self.task: asyncio.Task[None] | None = None
+        self.pod = pod
         self.update(pod)
 
     def update(self, pod: Object) -> None:
-        """Store a newer object."""
+        """Store an object, unless a newer one is stored: a watch may be ahead of an answer."""
+        if self._version(pod) < self._version(self.pod):
+            return
         self.pod = pod
         if "deletionTimestamp" in pod["metadata"]:
             self.deleted.set()
+
+    @staticmethod
+    def _version(pod: Object) -> int:
+        """Return the version of an object; etcd counts them up (KEP-5504)."""
+        return int(pod["metadata"]["resourceVersion"])
 
     @property
     def path(self) -> str:

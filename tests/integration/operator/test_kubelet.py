@@ -15,6 +15,7 @@ from tests.integration.operator.container_script import (
     Behavior,
     ends,
 )
+from tests.integration.operator.fake_node import Sandbox
 from tests.integration.operator.kubelet import OUT_OF_SERVICE, Kubelet
 
 Object = dict[str, Any]
@@ -95,6 +96,15 @@ def test_container_that_ignores_sigterm_is_killed_after_its_grace_period(
     pod = api.pod_when(namespace, "one", phase("Failed"))
     assert time.monotonic() - start >= 0.9
     assert state(pod)["terminated"]["exitCode"] == 137
+
+
+def test_an_answer_that_arrives_after_a_newer_event_does_not_undo_a_deletion() -> None:
+    deleted = {"resourceVersion": "10", "deletionTimestamp": "now", "deletionGracePeriodSeconds": 1}
+    sandbox = Sandbox({"metadata": {"resourceVersion": "8"}})
+    sandbox.update({"metadata": deleted})
+    sandbox.update({"metadata": {"resourceVersion": "9"}})
+    assert sandbox.deleted.is_set()
+    assert sandbox.grace_s == 1
 
 
 def test_pod_with_a_missing_image_waits(api: Api, namespace: str, kubelet: Kubelet) -> None:

@@ -69,8 +69,13 @@ def test_a_sender_that_stalls_does_not_shift_due_times(
     kafka: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stalls_s = iter((0.1,))
-    sleep = time.sleep
-    monkeypatch.setattr(time, "sleep", lambda s: sleep(next(stalls_s, s)))
+    send_all = Sender.send_all
+
+    def stall_once(sender: Sender, values: list[bytes], partition: int) -> None:
+        time.sleep(next(stalls_s, 0))
+        send_all(sender, values, partition)
+
+    monkeypatch.setattr(Sender, "send_all", stall_once)
     sent = paced.send(kafka, TOPIC, PACE, MEASURED)
     due_ns = np.sort(arrived(read(kafka, PACE.records), 0).due_ns)
     assert set(np.diff(due_ns).tolist()) == {1_000_000_000 // PACE.records_s}
