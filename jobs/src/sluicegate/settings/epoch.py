@@ -31,7 +31,7 @@ class EpochSettings:
         delivery: 'exactly-once' (default), 'at-least-once' or 'at-most-once'. Fixed for the
             lifetime of a checkpoint.
         min_pause_ms: pause in ms between the end of an epoch and the start of the next, at least;
-            default 500. Ignored with AVAILABLE_NOW.
+            default 0, as Flink's. Ignored with AVAILABLE_NOW.
         timeout_s: an epoch that takes longer ends the process, default 60. After the restart the
             epoch runs again or, if it was decided, is applied (rule 18). 0 disables the timeout.
         progress_timeout_s: a query that is neither in an epoch nor idle for longer ends the process,
@@ -78,7 +78,7 @@ class EpochSettings:
         choices=(EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE),
     )
     min_pause_ms: int = option(
-        500,
+        0,
         "Minimum pause in milliseconds between the end of an epoch and the start of the next.",
         at_least=0,
     )
