@@ -13,7 +13,7 @@ def test_code_with_other_watermarks_over_a_decided_epoch_is_not_restarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A restart would only repeat it: the decided epoch needs the former code once."""
-    monkeypatch.setattr(RunningExecution, "_watermarks", lambda _self: [])
+    monkeypatch.setattr(RunningExecution, "_watermarks", [])
     execution = RunningExecution.__new__(RunningExecution)
     with pytest.raises(RecordOfAnotherJob, match="with 1 watermarks, and the job has 0") as raised:
         execution.restore_watermark((EventTime(1, 1, 1.0, 1),))

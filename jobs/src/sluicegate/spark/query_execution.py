@@ -73,6 +73,18 @@ class StateOperator:
     partitions: int
 
 
+@dataclass(frozen=True)
+class _Node:
+    """A node of a plan. What is known of it is kept: each question to the JVM delays the epoch."""
+
+    java: JavaObject
+    is_leaf: bool
+
+    @cached_property
+    def name(self) -> str:
+        return _name(self.java)
+
+
 class RunningExecution:
     """The physical plan of the epoch whose foreachBatch callback is running."""
 
@@ -82,7 +94,6 @@ class RunningExecution:
         self._query = query.streamingQuery()
         self._execution = self._query.lastExecution()
         self._root = self._execution.executedPlan()
-        self._scans: list[JavaObject] | None = None
         self._context = spark.sparkContext
         self._jvm: JavaObject = spark._jvm  # noqa: SLF001 - no public API
 
@@ -136,13 +147,13 @@ class RunningExecution:
 
     def _kafka_scans(self) -> Iterator[JavaObject]:
         for node in _nodes(self._execution.logical()):
-            streaming = _name(node) == "StreamingDataSourceV2ScanRelation"
-            if streaming and _name(node.stream()) == "KafkaMicroBatchStream":
-                yield node
+            streaming = node.is_leaf and node.name == "StreamingDataSourceV2ScanRelation"
+            if streaming and _name(node.java.stream()) == "KafkaMicroBatchStream":
+                yield node.java
 
     def event_times(self) -> tuple[EventTime, ...]:
         """Return the statistics of each watermark operator after the plan has run."""
-        values = (node.eventTimeStats().value() for node in self._watermarks())
+        values = (node.eventTimeStats().value() for node in self._watermarks)
         none = EventTime(0, 0, 0.0, 0)
         return tuple(
             EventTime(v.max(), v.min(), v.avg(), v.count()) if v.count() else none for v in values
@@ -154,16 +165,22 @@ class RunningExecution:
         A source that is scanned twice counts once: an output of late rows scans its source in
         addition to the aggregation. A stage that Spark runs again counts again.
         """
-        if self._scans is None:
-            leaves = [node for node in _nodes(self._root) if not node.children().size()]
-            self._scans = [node for node in leaves if node.metrics().contains(_ROWS)]
         by_source: dict[str, int] = {}
-        for scan in self._scans:
-            stream = _name(scan) == "MicroBatchScanExec"
-            source = str(scan.stream().hashCode() if stream else scan.id())
-            rows = int(scan.metrics().apply(_ROWS).value())
-            by_source[source] = max(by_source.get(source, 0), rows)
+        for source, metric in self._inputs:
+            by_source[source] = max(by_source.get(source, 0), int(metric.value()))
         return sum(by_source.values())
+
+    @cached_property
+    def _inputs(self) -> list[tuple[str, JavaObject]]:
+        """Return source and number of rows of each leaf that counts them."""
+        found = []
+        for leaf in (node for node in self._nodes if node.is_leaf):
+            metrics = leaf.java.metrics()
+            if metrics.contains(_ROWS):
+                streamed = leaf.name == "MicroBatchScanExec"
+                source = leaf.java.stream().hashCode() if streamed else leaf.java.id()
+                found.append((str(source), metrics.apply(_ROWS)))
+        return found
 
     def state_rows(self) -> int | None:
         """Return how many rows the state has since the plan has run, for people only; None without state.
@@ -212,7 +229,7 @@ class RunningExecution:
         Raises:
             RecordOfAnotherJob: the plan has other watermarks than the one that ran.
         """
-        nodes = self._watermarks()
+        nodes = self._watermarks
         if len(nodes) != len(event_times):
             raise RecordOfAnotherJob(
                 f"the decided epoch ran a plan with {len(event_times)} watermarks, and the job has "
@@ -248,17 +265,24 @@ class RunningExecution:
     def _stateful(self) -> list[JavaObject]:
         """Return the nodes that write state; nodes that only read it share their operator id."""
         writer = self._root.getClass().getClassLoader().loadClass(_STATE_WRITER)
-        nodes = (node for node in _nodes(self._root) if writer.isInstance(node))
-        return [node for node in nodes if node.stateInfo().isDefined()]
+        nodes = (node.java for node in self._nodes if not node.is_leaf)
+        return [node for node in nodes if writer.isInstance(node) and node.stateInfo().isDefined()]
 
+    @cached_property
     def _watermarks(self) -> list[JavaObject]:
-        return [node for node in _nodes(self._root) if _name(node) == "EventTimeWatermarkExec"]
+        nodes = (node for node in self._nodes if not node.is_leaf)
+        return [node.java for node in nodes if node.name == "EventTimeWatermarkExec"]
+
+    @cached_property
+    def _nodes(self) -> list[_Node]:
+        """Return the nodes of the physical plan."""
+        return list(_nodes(self._root))
 
 
 def leaves(rows: DataFrame) -> list[JavaObject]:
     """Return the inputs of a DataFrame that is not started, from left to right."""
     plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public API
-    return [node for node in _nodes(plan) if not node.children().size()][::-1]
+    return [node.java for node in _nodes(plan) if node.is_leaf][::-1]
 
 
 def kafka_options(relation: JavaObject) -> dict[str, str] | None:
@@ -290,13 +314,14 @@ def _distance(start: KafkaOffsets, end: KafkaOffsets) -> int:
     )
 
 
-def _nodes(root: JavaObject) -> Iterator[JavaObject]:
+def _nodes(root: JavaObject) -> Iterator[_Node]:
     pending = [root]
     while pending:
         node = pending.pop()
-        yield node
         children = node.children()
-        pending.extend(children.apply(i) for i in range(children.size()))
+        number = children.size()
+        yield _Node(node, is_leaf=not number)
+        pending.extend(children.apply(i) for i in range(number))
 
 
 def _name(of: JavaObject) -> str:
