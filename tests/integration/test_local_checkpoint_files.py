@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sluicegate.sinks.memory import MemorySink
+from sluicegate.spark.checkpoint_files import checkpoint_files
 from sluicegate.storage.object_store import LocalObjectStore
 from tests.integration.power_cuts import make_disk, mount_after_cut
 from tests.robustness.failpoints.disk import cut
@@ -176,3 +177,23 @@ def test_a_query_writes_its_files_with_our_manager(spark: SparkSession, tmp_path
         assert found
         assert not [name for name in found if name.startswith(".")]
     assert spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("ours", [True, False])
+def test_no_process_is_started_to_copy_a_file_of_a_state(
+    spark: SparkSession,
+    tmp_path: Path,
+    ours: bool,  # noqa: FBT001
+) -> None:
+    """Hadoop starts two for each, at each load and each snapshot of a state."""
+    (tmp_path / "1.sst").write_bytes(b"state")
+    with checkpoint_files(spark, str(tmp_path)) if ours else nullcontext():
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+    made = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+    copied = made((tmp_path / "2.sst").as_uri())
+    files, before = copied.getFileSystem(conf), faults_of_ended_children(spark)
+    files.copyFromLocalFile(made((tmp_path / "1.sst").as_uri()), copied)
+    assert (faults_of_ended_children(spark) > before) is not ours
+    assert read(spark, tmp_path / "2.sst", 10) == b"state"
+    assert (tmp_path / "2.sst").stat().st_mode == (tmp_path / "1.sst").stat().st_mode

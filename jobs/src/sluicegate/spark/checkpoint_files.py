@@ -1,4 +1,4 @@
-"""Chooses who writes Spark's own checkpoint files: the file manager of the checkpoint's store."""
+"""Chooses the Java classes that write Spark's own checkpoint files, and those of its state."""
 
 from __future__ import annotations
 
@@ -16,19 +16,28 @@ from sluicegate.storage.s3_config import is_s3
 LOCAL_FILE_MANAGER: Final = "dev.sluicegate.spark.LocalCheckpointFileManager"
 """Creates a file once by a hard link, and starts no process; source in jobs/java."""
 
+LOCAL_FILES: Final = "dev.sluicegate.spark.LocalFiles"
+"""Copies the files of a state store without a process for each; source in jobs/java."""
+
 _CLASS: Final = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL: Final = "fs.file.impl"
+_OURS: Final = {
+    _LOCAL: LOCAL_FILES,
+    # otherwise it is the one that the JVM has used before, whatever its class
+    f"{_LOCAL}.disable.cache": "true",
+}
 
 
 def checkpoint_files(spark: SparkSession, checkpoint: str) -> AbstractContextManager[None]:
     """Return a block in which a query that starts uses the checkpoint file manager of its store.
 
     Other queries of the session are not affected. A session without our classes writes to a disk with
-    Spark's own manager, which is correct there, and slower.
+    Spark's own, which are correct there, and slower.
     """
     return temporary_settings(spark, _settings(spark, checkpoint))
 
 
 def _settings(spark: SparkSession, checkpoint: str) -> Mapping[str, str]:
     if is_s3(checkpoint):
-        return {_CLASS: s3a.FILE_MANAGER, **s3a.QUERY_SETTINGS}
-    return {_CLASS: LOCAL_FILE_MANAGER} if has_class(spark, LOCAL_FILE_MANAGER) else {}
+        return {_CLASS: s3a.FILE_MANAGER, **s3a.QUERY_SETTINGS, **_OURS}
+    return {_CLASS: LOCAL_FILE_MANAGER, **_OURS} if has_class(spark, LOCAL_FILE_MANAGER) else {}
