@@ -1,7 +1,7 @@
 """The lag of a running job, as its metrics and Kafka's own tools show it.
 
-One job reads a topic in three drivers: the first one stops with records left, the second one catches
-up, the third one finds nothing new. Between them somebody resets the consumer group.
+One job reads a topic in three drivers: the first one pauses after an epoch and stops with records left,
+the second one catches up, the third one finds nothing new. Between them somebody resets the consumer group.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ RECORDS: Final = 25
 OF_AN_EPOCH: Final = 10
 DEADLINE_S: Final = 60.0
 
-ONE_EPOCH: Final = "24000 hours"
-"""An interval without a second epoch: Spark aligns intervals to 1970, so an hour may end any moment."""
+YEARS: Final = "24000 hours"
+"""An interval that does not end: Spark aligns intervals to 1970, so an hour may end any moment."""
+
+HOUR_MS: Final = 3_600_000
 
 _GROUPS_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
@@ -80,10 +82,11 @@ class Job:
         ).start()
 
     @contextmanager
-    def running(self, interval: str) -> Iterator[tuple[EpochsQuery, int]]:
+    def running(self, interval: str, pause_ms: int = 0) -> Iterator[tuple[EpochsQuery, int]]:
         """Yield a driver and the port of its metrics; it stops at the end of the block."""
         (port,) = free_ports(1)
-        query = self.start(EpochSettings(interval=interval, min_pause_ms=0, metrics_port=port))
+        settings = EpochSettings(interval=interval, min_pause_ms=pause_ms, metrics_port=port)
+        query = self.start(settings)
         try:
             yield query, port
         finally:
@@ -191,11 +194,11 @@ class Seen:
 @pytest.fixture(scope="module")
 def seen(spark: SparkSession, services: Services, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     job = Job(spark, services.kafka, tmp_path_factory.mktemp("offsets"))
-    with job.running(ONE_EPOCH) as (query, port):
+    with job.running(YEARS, pause_ms=HOUR_MS) as (query, port):
         wait_until(query, lambda: job.lag() is not None)
         backlog, backlog_in_tool = scrape(port), job.lag_in_tool()
     job.reset(1)
-    with job.running("100 milliseconds") as (query, port):
+    with job.running(YEARS) as (query, port):
         wait_until(query, lambda: scrape(port).get("sluicegate_source_lag_records") == 0)
         caught_up = scrape(port)
     caught_up_in_tool = job.lag_in_tool()
@@ -215,6 +218,11 @@ def test_a_backlog_is_the_same_in_kafkas_tool_and_in_the_metric(seen: Seen) -> N
 def test_a_job_that_has_caught_up_and_ended_has_no_lag_in_either(seen: Seen) -> None:
     assert seen.caught_up["sluicegate_source_lag_records"] == 0
     assert seen.caught_up_in_tool == 0
+
+
+def test_a_job_that_is_behind_does_not_wait_for_its_trigger(seen: Seen) -> None:
+    """It would read the records of one epoch in each interval, here of years."""
+    assert seen.caught_up["sluicegate_epoch_applied"] == (RECORDS - 1) // OF_AN_EPOCH
 
 
 def test_a_backlog_has_an_age_until_it_is_read(seen: Seen) -> None:

@@ -27,7 +27,8 @@ class EpochSettings:
 
     Args:
         interval: time from the start of one epoch to the start of the next, such as '5 seconds'
-            (default 10), or AVAILABLE_NOW. Flink's checkpoint interval.
+            (default 10), or AVAILABLE_NOW. Flink's checkpoint interval. An epoch that leaves records in
+            a Kafka source is followed by the next one at once.
         delivery: 'exactly-once' (default), 'at-least-once' or 'at-most-once'. Fixed for the
             lifetime of a checkpoint.
         min_pause_ms: pause in ms between the end of an epoch and the start of the next, at least;
@@ -66,8 +67,8 @@ class EpochSettings:
     interval: str = option(
         "10 seconds",
         "Time from the start of one epoch to the start of the next, as a number and a unit "
-        "(milliseconds, seconds, minutes, hours). available-now processes the available input and "
-        "stops.",
+        "(milliseconds, seconds, minutes, hours). An epoch that leaves records in a Kafka source is "
+        "followed by the next one at once. available-now processes the available input and stops.",
     )
     delivery: str = option(
         EXACTLY_ONCE,

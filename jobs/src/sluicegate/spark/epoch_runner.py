@@ -31,6 +31,7 @@ from sluicegate.spark.apply import (
     SinkMarkers,
     close_writers,
 )
+from sluicegate.spark.catch_up import CatchUp
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
 from sluicegate.spark.query_execution import RunningExecution
 from sluicegate.spark.watch import deadline
@@ -77,7 +78,7 @@ class EpochRunner:
         self.background = BackgroundApply()
         self._markers = SinkMarkers(context.sinks, context.check_taken_over)
         self._make_plan, self._retry = make_plan or self._micro_batch_plan, retry
-        self._primed = False
+        self._primed, self._catch_up = False, CatchUp(spark)
         self._last_applied: DecidedEpoch | None = None
         self._marked: DecidedEpoch | None = None
         self._ended_ns: int | None = None
@@ -196,6 +197,7 @@ class EpochRunner:
             self._primed = True
         timings.add_planned(execution.durations_ms())
         timings.sources, timings.planned_ms = execution.kafka_sources(), execution.planned_ms()
+        self._catch_up.planned(execution, timings.sources)
         return BatchPlan(execution, self._context, batch, timings, self._rows_before)
 
     def _apply_ports(

@@ -98,6 +98,11 @@ class RunningExecution:
         self._jvm: JavaObject = spark._jvm  # noqa: SLF001 - no public API
 
     @property
+    def query(self) -> JavaObject:
+        """Spark's object of the query, a MicroBatchExecution."""
+        return self._query
+
+    @property
     def plan(self) -> JavaObject:
         """The root of the physical plan."""
         return self._root

@@ -43,7 +43,8 @@ class LibrarySettings:
 EPOCHS = LibrarySettings(
     descriptions={
         "interval": "Time between the starts of two epochs: a number and milliseconds, seconds, "
-        "minutes or hours. Only a job with trigger Interval uses it.",
+        "minutes or hours. An epoch that leaves records in a Kafka source is followed by the next one "
+        "at once. Only a job with trigger Interval uses it.",
         "delivery": "Delivery guarantee of the sinks. ExactlyOnce: a failure neither loses nor "
         "repeats rows. AtLeastOnce: a failure may repeat rows. AtMostOnce: a failure may lose rows. "
         "It belongs to the checkpoint: only upgradeMode Stateless can change it.",
