@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -24,7 +25,6 @@ class CatchUp:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._is_possible = has_class(spark, _CLOCK)
         self._clock: JavaObject | None = None
 
     def planned(self, execution: RunningExecution, sources: Iterable[KafkaSource]) -> None:
@@ -34,9 +34,13 @@ class CatchUp:
             execution: the epoch's.
             sources: up to where it reads them.
         """
-        if not self._is_possible or not any(source.lag for source in sources):
+        if not any(source.lag for source in sources) or not self._is_possible:
             return
         if self._clock is None:
             jvm: JavaObject = self._spark._jvm  # noqa: SLF001 - no public API
             self._clock = jvm.dev.sluicegate.spark.CatchUpClock.of(execution.query)
         self._clock.skipNextWait()
+
+    @cached_property
+    def _is_possible(self) -> bool:
+        return has_class(self._spark, _CLOCK)
