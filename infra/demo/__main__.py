@@ -123,10 +123,10 @@ def driver(demo: Demo) -> Iterator[subprocess.Popen[str]]:
 
 def _relay(demo: Demo, process: subprocess.Popen[str], log: object) -> None:
     """Keep the driver's log, and show the lines that tell the story."""
-    told = (" sluicegate.epoch: ", " sluicegate.run: ")
+    shown = (" sluicegate.epoch: ", " sluicegate.run: ")
     for line in process.stderr or ():
         print(line, end="", file=log, flush=True)  # type: ignore[call-overload]
-        for name in told:
+        for name in shown:
             if name in line:
                 demo.say(f"    {line.split(name, 1)[1].rstrip()}")
 

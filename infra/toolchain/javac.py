@@ -27,25 +27,25 @@ _DAWN: Final = (1980, 1, 1, 0, 0, 0)
 
 def build(sources: Path = SOURCES) -> Path:
     """Compile unless the jar of these sources and jars is there; return it."""
-    beside = maven.fetch("spark")
+    jars = maven.fetch("spark")
     files = sorted(sources.rglob("*.java"))
-    target = beside / f"{_NAME}-{_identity(sources, files)}.jar"
-    with making(beside.with_name(_NAME)):
+    target = jars / f"{_NAME}-{_identity(sources, files)}.jar"
+    with making(jars.with_name(_NAME)):
         if not target.is_file():
             _build(files, target)
     return target
 
 
 def _build(files: Sequence[Path], target: Path) -> None:
-    beside = target.parent
+    jars = target.parent
     print("Compiling Sluicegate's own Java classes ...", flush=True)
     with scratch_folder("java") as scratch:
         classes = scratch / "classes"
-        theirs = [*sorted(maven.pyspark_jars().glob("*.jar")), *sorted(beside.glob("*.jar"))]
+        theirs = [*sorted(maven.pyspark_jars().glob("*.jar")), *sorted(jars.glob("*.jar"))]
         compile_files(files, (jar for jar in theirs if not jar.name.startswith(_NAME)), classes)
         made = scratch / target.name
         _pack(classes, made)
-        for old in beside.glob(f"{_NAME}-*.jar"):
+        for old in jars.glob(f"{_NAME}-*.jar"):
             old.unlink()
         made.rename(target)
 

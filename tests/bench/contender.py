@@ -1,8 +1,8 @@
 """One run of one contender: `python -m tests.bench.contender FOLDER`, started by `child`.
 
 Reads `order.json` in the folder. With the trigger available-now it exits when the topic is read,
-otherwise when a file `stop` appears. Writes Spark's progress and the error, if any, to
-`result.json`. It measures nothing itself.
+otherwise when a file `stop` appears or the records of the order are read. Writes Spark's progress and
+the error, if any, to `result.json`. It measures nothing itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from infra.local_services import MySQLEndpoint
 from infra.local_services.services import MYSQL_VARIABLE
 from sluicegate import failpoints, session
 from sluicegate.settings.epoch import AVAILABLE_NOW
-from tests.bench.plan import SESSION, SPARK_JDBC, Order
+from tests.bench.epochs import read_epochs
+from tests.bench.order import Order
+from tests.bench.plan import SESSION, SPARK_JDBC
 from tests.bench.queries import Started, start
 from tests.bench.stage_and_merge import driver_jar
 from tests.bench.usage import EVERY_S
@@ -47,17 +49,22 @@ def main() -> int:
         if order.trigger == AVAILABLE_NOW:
             started.await_end()
         else:
-            _until_stopped(started, folder / STOP)
+            _until_stopped(started, order.records, folder / STOP)
     except Exception as raised:  # noqa: BLE001 - after any error the run has no number
         error = f"{type(raised).__name__}: {str(raised)[:2000]}"
-    progress = [json.loads(p.json) for p in started.query.recentProgress] if started else []
-    _write(folder, {"error": error, "progress": progress})
+    _write(folder, {"error": error, "progress": _progress(started) if started else []})
     time.sleep(2 * EVERY_S)  # the watcher needs a sample after the last epoch
     return 1 if error else 0
 
 
-def _until_stopped(started: Started, stop: Path) -> None:
+def _progress(started: Started) -> list[dict[str, Any]]:
+    return [json.loads(progress.json) for progress in started.query.recentProgress]
+
+
+def _until_stopped(started: Started, records: int, stop: Path) -> None:
     while not stop.exists():
+        if records and sum(epoch.records for epoch in read_epochs(_progress(started))) >= records:
+            break
         if not started.query.isActive:
             started.await_end()
             raise RuntimeError("the query stopped unexpectedly")

@@ -26,13 +26,13 @@ from tests.bench.epochs import irregular, read_epochs
 from tests.bench.figures import Run
 from tests.bench.flink import job as flink
 from tests.bench.flink import program as flink_program
+from tests.bench.order import Order
 from tests.bench.phases import phase_times, repeated
 from tests.bench.plan import (
     FLINK,
     LATENCY_PARTITIONS,
     MYSQL_LATENCY,
     SPARK_JDBC,
-    Order,
     Pace,
 )
 from tests.bench.usage import cpu_s

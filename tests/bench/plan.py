@@ -6,12 +6,12 @@ settings. They differ only in how they write to the sinks. Other engines have th
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
+
+from sluicegate.settings.epoch import AVAILABLE_NOW
 
 T = TypeVar("T")
 
@@ -89,6 +89,7 @@ class Workload:
         round_trip_ms: from clients to the broker and back, in milliseconds; 0: it is on this machine.
         store: whether the checkpoint is in an S3 server, not in a folder.
         store_round_trip_ms: from clients to that server and back; 0: it is on this machine.
+        trigger: AVAILABLE_NOW or an interval.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Workload:
     round_trip_ms: float = 0.0
     store: bool = False
     store_round_trip_ms: float = 0.0
+    trigger: str = AVAILABLE_NOW
 
     def of_size(self, records: int) -> Workload:
         """Return the workload with another number of records, in at least ten epochs."""
@@ -220,6 +222,16 @@ WORKLOADS: Final = (
             f"the same rows, and numbers are added to those in the table. {SPARK_JDBC} is at-least-once: an "
             "epoch that Spark repeats is added twice"
         ),
+    ),
+    Workload(
+        "backlog",
+        PASS_THROUGH,
+        100,
+        2_000_000,
+        200_000,
+        contenders=(SLUICEGATE, SPARK),
+        note="with the default trigger of packaged jobs, which the others do not have",
+        trigger="10 seconds",
     ),
     Workload(
         "slow-sink",
@@ -358,59 +370,3 @@ KILLS: Final = 5
 def shuffled(contenders: Sequence[T], *, seed: int, round_: int, workload: str) -> list[T]:
     """Return the contenders in the order of a round; the same seed gives the same order."""
     return random.Random(f"{seed}/{round_}/{workload}").sample(list(contenders), len(contenders))
-
-
-@dataclass(frozen=True)
-class Order:
-    """Instructions for a contender's process: a file in its folder, without passwords.
-
-    Args:
-        kind: as in the workload.
-        contender: name of the contender.
-        bootstrap: Kafka's bootstrap servers.
-        source: source topic.
-        sink: sink topic.
-        dead_letters: topic for lines that cannot be counted.
-        table: sink table, if the kind has one; its staging table has `_staging` after its name.
-        epoch_records: maxOffsetsPerTrigger.
-        trigger: an interval, or 'available-now'.
-        apply_wait_s: as in the workload.
-        cores: as in the workload.
-        executors: as in the workload.
-        checkpoint: its address; empty: it is in the folder.
-    """
-
-    kind: str
-    contender: str
-    bootstrap: str
-    source: str
-    sink: str
-    dead_letters: str
-    table: str
-    epoch_records: int
-    trigger: str
-    apply_wait_s: float = 0.0
-    cores: int = 2
-    executors: int = 0
-    checkpoint: str = ""
-
-    @property
-    def spark_master(self) -> str:
-        """The master of Spark's session: threads of the driver, or executors of 1 GiB."""
-        if self.executors:
-            return f"local-cluster[{self.executors},{self.cores},1024]"
-        return f"local[{self.cores}]"
-
-    @property
-    def staging_table(self) -> str:
-        """The table that SPARK_JDBC fills before it merges."""
-        return f"{self.table}_staging"
-
-    def write(self, folder: Path) -> None:
-        """Write the order to a folder."""
-        (folder / "order.json").write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def read(cls, folder: Path) -> Order:
-        """Read the order from a folder."""
-        return cls(**json.loads((folder / "order.json").read_text(encoding="utf-8")))

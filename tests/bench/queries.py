@@ -22,6 +22,7 @@ from sluicegate_jobs.ip_count import job as ip_count
 from sluicegate_jobs.orders import stream as orders_stream
 from sluicegate_jobs.word_count import job as word_count
 from tests.bench import stage_and_merge
+from tests.bench.order import Order
 from tests.bench.plan import (
     ADD,
     COMMON_QUERY,
@@ -41,7 +42,6 @@ from tests.bench.plan import (
     SPARK_JDBC,
     UPSERT,
     WORD_COUNT,
-    Order,
 )
 from tests.bench.rows import KEYS, as_records, job_settings, rows
 
@@ -129,7 +129,6 @@ def _sluicegate_query(
         checkpoint=checkpoint,
         settings=EpochSettings(
             interval=order.trigger,
-            min_pause_ms=0,
             timeout_s=EPOCH_TIMEOUT_S,
             overlap=order.contender != SERIAL,
             state_backend="hdfs" if order.contender == HEAP else "rocksdb",

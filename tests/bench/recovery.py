@@ -56,7 +56,6 @@ def run(contender: str, round_: int, kills: int, services: Services, base: Path)
         table=stem.replace("-", "_"),
         dead_letters=f"{stem}-letters",
         interval=INTERVAL,
-        min_pause_ms=0,
         restart_attempts=kills,
         restart_delay_s=0.0,
         kafka=services.kafka.bootstrap,

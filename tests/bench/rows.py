@@ -16,6 +16,7 @@ from sluicegate_jobs.ip_count import job as ip_count
 from sluicegate_jobs.ip_count.job import IpCountSettings
 from sluicegate_jobs.kafka_source import kafka_source
 from sluicegate_jobs.orders.schema import LATENESS, WINDOW
+from tests.bench.order import Order
 from tests.bench.plan import (
     ADD,
     EPOCH_TIMEOUT_S,
@@ -28,7 +29,6 @@ from tests.bench.plan import (
     SERIAL,
     UPSERT,
     WORD_COUNT,
-    Order,
 )
 
 KEYS: Final[Mapping[str, str]] = {
@@ -51,7 +51,6 @@ def job_settings(
         "table": order.table,
         "dead_letters": order.dead_letters,
         "interval": order.trigger,
-        "min_pause_ms": 0,
         "timeout_s": EPOCH_TIMEOUT_S,
         "overlap": order.contender != SERIAL,
         "max_records": order.epoch_records,

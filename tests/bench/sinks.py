@@ -12,6 +12,7 @@ from sluicegate_jobs.targets import table_ddl
 from sluicegate_jobs.word_count.job import TABLE_COLUMNS as WORD_COUNT_COLUMNS
 from tests.bench import readback
 from tests.bench.inputs import WORDS_PER_LINE
+from tests.bench.order import Order
 from tests.bench.plan import (
     ADD,
     COMMON_QUERY,
@@ -27,7 +28,6 @@ from tests.bench.plan import (
     SPARK,
     UPSERT,
     WORD_COUNT,
-    Order,
 )
 from tests.bench.readback import Content
 

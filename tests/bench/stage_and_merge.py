@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame
 
 from infra.local_services import MySQLEndpoint
 from infra.toolchain import maven
-from tests.bench.plan import ADD, MYSQL_LATENCY, Order
+from tests.bench.order import Order
+from tests.bench.plan import ADD, MYSQL_LATENCY
 
 BATCH_ROWS: Final = 10_000
 DRIVER: Final = "org.mariadb.jdbc.Driver"

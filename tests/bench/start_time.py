@@ -25,7 +25,8 @@ from tests.bench.contender import RESULT
 from tests.bench.epochs import read_epochs
 from tests.bench.figures import Run
 from tests.bench.growth import Start
-from tests.bench.plan import PASS_THROUGH, SLUICEGATE, Order, Workload
+from tests.bench.order import Order
+from tests.bench.plan import PASS_THROUGH, SLUICEGATE, Workload
 from tests.bench.readback import Content
 
 _RECORDS = 1000

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.toolchain import maven
-from sluicegate.settings.epoch import AVAILABLE_NOW
 from tests.bench import child, profiling, sinks, usage
 from tests.bench.child import RunFailed
 from tests.bench.epochs import Epoch, irregular, read_epochs, steady_rate
@@ -17,8 +16,14 @@ from tests.bench.figures import Run, percentile
 from tests.bench.flink import job as flink
 from tests.bench.flink import program as flink_program
 from tests.bench.kafka_streams import job as kafka_streams
+from tests.bench.order import Order
 from tests.bench.phases import phase_times, repeated
-from tests.bench.plan import KAFKA_STREAMS, OTHER_ENGINES, SPARK_JDBC, Order, Workload
+from tests.bench.plan import (
+    KAFKA_STREAMS,
+    OTHER_ENGINES,
+    SPARK_JDBC,
+    Workload,
+)
 from tests.bench.profiling import Profilers
 from tests.bench.readback import Content
 from tests.bench.sinks import Servers
@@ -83,11 +88,12 @@ def _order(turn: Turn, source: Source, services: Servers) -> Order:
         dead_letters=f"{stem}-dead-letters",
         table=stem.replace("-", "_")[-50:],
         epoch_records=turn.workload.epoch_records,
-        trigger=AVAILABLE_NOW,
+        trigger=turn.workload.trigger,
         apply_wait_s=turn.workload.apply_wait_s,
         cores=turn.workload.cores,
         executors=turn.workload.executors,
         checkpoint=turn.checkpoints and f"{turn.checkpoints}/{stem}",
+        records=turn.workload.records,
     )
 
 

@@ -16,6 +16,7 @@ from sluicegate.settings.epoch import AVAILABLE_NOW
 from sluicegate_jobs.ip_count.job import LINE, TIME, IpCountSettings
 from sluicegate_jobs.orders.schema import LATENESS, WINDOW
 from tests.bench.flink.program import MAIN, Flink
+from tests.bench.order import Order
 from tests.bench.plan import (
     COMPRESSION,
     FLINK_AT_LEAST_ONCE,
@@ -24,7 +25,6 @@ from tests.bench.plan import (
     ORDERS,
     SESSION,
     WORD_COUNT,
-    Order,
 )
 from tests.bench.stage_and_merge import BATCH_ROWS, DRIVER, url
 

@@ -15,7 +15,8 @@ from typing import Final
 from infra.preflight import java_command
 from infra.toolchain import javac, maven
 from infra.workspace import scratch_folder, work_folder
-from tests.bench.plan import COMPRESSION, SESSION, Order
+from tests.bench.order import Order
+from tests.bench.plan import COMPRESSION, SESSION
 
 _SOURCE: Final = Path(__file__).with_name("CopyTopic.java")
 _MAIN: Final = "CopyTopic"

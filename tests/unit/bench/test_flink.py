@@ -11,6 +11,7 @@ from infra.local_services import MySQLEndpoint
 from tests.bench import paced
 from tests.bench.flink import job
 from tests.bench.flink.program import Flink
+from tests.bench.order import Order
 from tests.bench.plan import (
     FLINK,
     FLINK_AT_LEAST_ONCE,
@@ -19,7 +20,6 @@ from tests.bench.plan import (
     PASS_THROUGH,
     SESSION,
     WORD_COUNT,
-    Order,
 )
 from tests.bench.throughput import append_figures
 

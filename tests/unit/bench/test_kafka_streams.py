@@ -7,7 +7,8 @@ from pathlib import Path
 from tests.bench.flink import job as flink
 from tests.bench.flink.program import Flink
 from tests.bench.kafka_streams import job
-from tests.bench.plan import KAFKA_STREAMS, PASS_THROUGH, SESSION, Order
+from tests.bench.order import Order
+from tests.bench.plan import KAFKA_STREAMS, PASS_THROUGH, SESSION
 
 ORDER = Order(PASS_THROUGH, KAFKA_STREAMS, "host:1", "in", "out", "", "", 10, "available-now")
 

@@ -10,6 +10,7 @@ import pytest
 from tests.bench import __main__
 from tests.bench.figures import spread
 from tests.bench.joined import Joined, join
+from tests.bench.order import Order
 from tests.bench.page import RESULTS
 from tests.bench.plan import (
     FLINK,
@@ -19,7 +20,6 @@ from tests.bench.plan import (
     SLUICEGATE,
     WARM_UP_EPOCHS,
     WORKLOADS,
-    Order,
     Pace,
     Workload,
     shuffled,

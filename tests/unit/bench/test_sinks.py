@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.bench.order import Order
 from tests.bench.plan import (
     ADD,
     BARE,
@@ -19,7 +20,6 @@ from tests.bench.plan import (
     SPARK_JDBC,
     UPSERT,
     WORD_COUNT,
-    Order,
 )
 from tests.bench.sinks import writes_table, writes_topic
 

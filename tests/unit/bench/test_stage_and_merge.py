@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from infra.local_services import MySQLEndpoint
-from tests.bench.plan import ADD, SPARK_JDBC, UPSERT, Order
+from tests.bench.order import Order
+from tests.bench.plan import ADD, SPARK_JDBC, UPSERT
 from tests.bench.stage_and_merge import merge_statement, url
 
 

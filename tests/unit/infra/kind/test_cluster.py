@@ -105,11 +105,11 @@ def test_without_root_the_error_names_what_is_missing(
 ) -> None:
     assert not list(no_commands.iterdir())
     monkeypatch.setattr("infra.toolchain.host.root", lambda: False)
-    with pytest.raises(HostError) as told:
+    with pytest.raises(HostError) as raised:
         need({"nft": "nftables", "dockerd": "docker.io"})
-    assert "dockerd, nft" in str(told.value)
-    assert "apt-get install docker.io nftables" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert "dockerd, nft" in str(raised.value)
+    assert "apt-get install docker.io nftables" in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_without_an_engine_the_error_asks_to_start_one(

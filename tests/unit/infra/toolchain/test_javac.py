@@ -13,9 +13,9 @@ GOOD = "package a;\n/** Nothing. */\npublic final class A { }\n"
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Yield a source folder, and a jar folder of the test's own with the real compiler."""
-    beside, compiler = tmp_path / "spark", maven.folder("compiler")
-    beside.mkdir()
-    monkeypatch.setattr(maven, "fetch", lambda name: beside if name == "spark" else compiler)
+    spark, compiler = tmp_path / "spark", maven.folder("compiler")
+    spark.mkdir()
+    monkeypatch.setattr(maven, "fetch", lambda name: spark if name == "spark" else compiler)
     folder = tmp_path / "java"
     (folder / "a").mkdir(parents=True)
     (folder / "a" / "A.java").write_text(GOOD)

@@ -63,8 +63,8 @@ def server() -> LeaseServer:
 
 def elector(server: LeaseServer, name: str, changes: list[bool] | None = None) -> LeaderElector:
     """Return a candidate that records its changes."""
-    told = [] if changes is None else changes
-    return LeaderElector(server, "n", "lease", name, told.append)  # type: ignore[arg-type]
+    seen = [] if changes is None else changes
+    return LeaderElector(server, "n", "lease", name, seen.append)  # type: ignore[arg-type]
 
 
 async def try_during(
