@@ -185,9 +185,9 @@ def test_driver_receives_tracing_and_dead_letter_topic() -> None:
 
 
 def test_epoch_settings_are_passed_by_their_library_names() -> None:
-    epochs = EpochSettings(interval="2 seconds", min_pause_ms=0)
+    epochs = EpochSettings(interval="2 seconds", min_pause_ms=100)
     variables = json.loads(env_of(pod_of(spec(epochs=epochs)))["SLUICEGATE_EPOCHS"])
-    assert variables == {"interval": "2 seconds", "min_pause_ms": 0}
+    assert variables == {"interval": "2 seconds", "min_pause_ms": 100}
 
 
 def test_a_metrics_port_has_a_name_that_a_pod_monitor_can_select() -> None:
