@@ -230,7 +230,7 @@ WORKLOADS: Final = (
         2_000_000,
         200_000,
         contenders=(SLUICEGATE, SPARK),
-        note="with the default trigger of packaged jobs, which the others do not have",
+        note="the trigger is that of packaged jobs, which do not wait for it while they are behind",
         trigger="10 seconds",
     ),
     Workload(
