@@ -9,6 +9,7 @@ import pytest
 
 from sluicegate.spark import catch_up
 from sluicegate.spark.catch_up import CatchUp
+from sluicegate.spark.ports import EpochTimings
 from sluicegate.spark.query_execution import KafkaSource
 
 SKIPPED: list[str] = []
@@ -28,11 +29,12 @@ def skipped_after(monkeypatch: pytest.MonkeyPatch, ends: list[int], *, has_class
     monkeypatch.setattr(catch_up, "has_class", lambda *_: has_class)
     java = SimpleNamespace(sluicegate=SimpleNamespace(spark=SimpleNamespace(CatchUpClock=Clock)))
     found: Any = CatchUp(SimpleNamespace(_jvm=SimpleNamespace(dev=java)))  # type: ignore[arg-type]
-    sources = [
+    timings = EpochTimings()
+    timings.sources = tuple(
         KafkaSource(n, None, {"t": {"0": end}}, {"t": {"0": 9}}) for n, end in enumerate(ends)
-    ]
+    )
     for _ in range(2):
-        found.planned(SimpleNamespace(query="query"), sources)
+        found.planned(SimpleNamespace(query="query"), timings.lag)
     return len(SKIPPED)
 
 

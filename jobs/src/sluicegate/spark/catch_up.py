@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from sluicegate.spark.java_classes import has_class
-from sluicegate.spark.query_execution import JavaObject, KafkaSource, RunningExecution
+from sluicegate.spark.query_execution import JavaObject, RunningExecution
 
 _CLOCK: Final = "dev.sluicegate.spark.CatchUpClock"
 """Replaces the clock of a query's trigger; source in jobs/java."""
@@ -27,14 +26,14 @@ class CatchUp:
         self._spark = spark
         self._clock: JavaObject | None = None
 
-    def planned(self, execution: RunningExecution, sources: Iterable[KafkaSource]) -> None:
+    def planned(self, execution: RunningExecution, lag: int) -> None:
         """Decide, in an epoch, whether the next one waits.
 
         Args:
             execution: the epoch's.
-            sources: up to where it reads them.
+            lag: the number of records that it leaves in Kafka sources.
         """
-        if not any(source.lag for source in sources) or not self._is_possible:
+        if not lag or not self._is_possible:
             return
         if self._clock is None:
             jvm: JavaObject = self._spark._jvm  # noqa: SLF001 - no public API

@@ -16,16 +16,13 @@ from sluicegate.storage.s3_config import is_s3
 LOCAL_FILE_MANAGER: Final = "dev.sluicegate.spark.LocalCheckpointFileManager"
 """Creates a file once by a hard link, and starts no process; source in jobs/java."""
 
-LOCAL_FILES: Final = "dev.sluicegate.spark.LocalFiles"
-"""Copies the files of a state store without a process for each; source in jobs/java."""
-
 _CLASS: Final = "spark.sql.streaming.checkpointFileManagerClass"
-_LOCAL: Final = "fs.file.impl"
-_OURS: Final = {
-    _LOCAL: LOCAL_FILES,
+_COPIES: Final = {
+    "fs.file.impl": "dev.sluicegate.spark.LocalFiles",
     # otherwise it is the one that the JVM has used before, whatever its class
-    f"{_LOCAL}.disable.cache": "true",
+    "fs.file.impl.disable.cache": "true",
 }
+"""Settings by which the files of a state are copied without a process for each; source in jobs/java."""
 
 
 def checkpoint_files(spark: SparkSession, checkpoint: str) -> AbstractContextManager[None]:
@@ -39,5 +36,5 @@ def checkpoint_files(spark: SparkSession, checkpoint: str) -> AbstractContextMan
 
 def _settings(spark: SparkSession, checkpoint: str) -> Mapping[str, str]:
     if is_s3(checkpoint):
-        return {_CLASS: s3a.FILE_MANAGER, **s3a.QUERY_SETTINGS, **_OURS}
-    return {_CLASS: LOCAL_FILE_MANAGER, **_OURS} if has_class(spark, LOCAL_FILE_MANAGER) else {}
+        return {_CLASS: s3a.FILE_MANAGER, **s3a.QUERY_SETTINGS, **_COPIES}
+    return {_CLASS: LOCAL_FILE_MANAGER, **_COPIES} if has_class(spark, LOCAL_FILE_MANAGER) else {}

@@ -197,7 +197,7 @@ class EpochRunner:
             self._primed = True
         timings.add_planned(execution.durations_ms())
         timings.sources, timings.planned_ms = execution.kafka_sources(), execution.planned_ms()
-        self._catch_up.planned(execution, timings.sources)
+        self._catch_up.planned(execution, timings.lag)
         return BatchPlan(execution, self._context, batch, timings, self._rows_before)
 
     def _apply_ports(

@@ -73,20 +73,11 @@ class StateOperator:
     partitions: int
 
 
-@dataclass(frozen=True)
-class _Node:
-    """A node of a plan. What is known of it is kept: each question to the JVM delays the epoch."""
-
-    java: JavaObject
-    is_leaf: bool
-
-    @cached_property
-    def name(self) -> str:
-        return _name(self.java)
-
-
 class RunningExecution:
-    """The physical plan of the epoch whose foreachBatch callback is running."""
+    """The physical plan of the epoch whose foreachBatch callback is running.
+
+    What is known of it is kept: each call into the JVM delays the epoch.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         query_id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -113,10 +104,8 @@ class RunningExecution:
 
     def _ends(self) -> Iterator[tuple[JavaObject, str | None]]:
         """Yield each source of the query, and as JSON up to where it is read; None: nowhere yet."""
-        sources = self._query.sources()
         ends = self._query.getLatestExecutionContext().endOffsets()
-        for number in range(sources.size()):
-            source = sources.apply(number)
+        for source in _items(self._query.sources()):
             end = ends.get(source)
             yield source, str(end.get().json()) if end.isDefined() else None
 
@@ -151,10 +140,10 @@ class RunningExecution:
         return tuple(found.values())
 
     def _kafka_scans(self) -> Iterator[JavaObject]:
-        for node in _nodes(self._execution.logical()):
-            streaming = node.is_leaf and node.name == "StreamingDataSourceV2ScanRelation"
-            if streaming and _name(node.java.stream()) == "KafkaMicroBatchStream":
-                yield node.java
+        for leaf in _leaves(self._execution.logical()):
+            streaming = _name(leaf) == "StreamingDataSourceV2ScanRelation"
+            if streaming and _name(leaf.stream()) == "KafkaMicroBatchStream":
+                yield leaf
 
     def event_times(self) -> tuple[EventTime, ...]:
         """Return the statistics of each watermark operator after the plan has run."""
@@ -177,13 +166,13 @@ class RunningExecution:
 
     @cached_property
     def _inputs(self) -> list[tuple[str, JavaObject]]:
-        """Return source and number of rows of each leaf that counts them."""
+        """Return the source of each leaf that counts its rows, and the metric that does."""
         found = []
-        for leaf in (node for node in self._nodes if node.is_leaf):
-            metrics = leaf.java.metrics()
+        for leaf in _leaves(self._root):
+            metrics = leaf.metrics()
             if metrics.contains(_ROWS):
-                streamed = leaf.name == "MicroBatchScanExec"
-                source = leaf.java.stream().hashCode() if streamed else leaf.java.id()
+                streamed = _name(leaf) == "MicroBatchScanExec"
+                source = leaf.stream().hashCode() if streamed else leaf.id()
                 found.append((str(source), metrics.apply(_ROWS)))
         return found
 
@@ -270,24 +259,27 @@ class RunningExecution:
     def _stateful(self) -> list[JavaObject]:
         """Return the nodes that write state; nodes that only read it share their operator id."""
         writer = self._root.getClass().getClassLoader().loadClass(_STATE_WRITER)
-        nodes = (node.java for node in self._nodes if not node.is_leaf)
-        return [node for node in nodes if writer.isInstance(node) and node.stateInfo().isDefined()]
+        nodes = (node for node in self._nodes if writer.isInstance(node))
+        return [node for node in nodes if node.stateInfo().isDefined()]
 
     @cached_property
     def _watermarks(self) -> list[JavaObject]:
-        nodes = (node for node in self._nodes if not node.is_leaf)
-        return [node.java for node in nodes if node.name == "EventTimeWatermarkExec"]
+        return [node for node in self._nodes if _name(node) == "EventTimeWatermarkExec"]
 
     @cached_property
-    def _nodes(self) -> list[_Node]:
-        """Return the nodes of the physical plan."""
-        return list(_nodes(self._root))
+    def _nodes(self) -> list[JavaObject]:
+        """Return the nodes of the physical plan; records have event times in the order of this walk."""
+        found, pending = [], [self._root]
+        while pending:
+            node = pending.pop()
+            found.append(node)
+            pending += _items(node.children())
+        return found
 
 
 def leaves(rows: DataFrame) -> list[JavaObject]:
     """Return the inputs of a DataFrame that is not started, from left to right."""
-    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public API
-    return [node.java for node in _nodes(plan) if node.is_leaf][::-1]
+    return _leaves(rows._jdf.queryExecution().analyzed())  # noqa: SLF001 - no public API
 
 
 def kafka_options(relation: JavaObject) -> dict[str, str] | None:
@@ -300,9 +292,9 @@ def kafka_options(relation: JavaObject) -> dict[str, str] | None:
 def committed_sources(query: StreamingQuery) -> tuple[KafkaSource, ...]:
     """Return up to where the Kafka sources are read by the epochs that Spark has committed."""
     running = query._jsq.streamingQuery()  # noqa: SLF001 - no public API
-    sources, committed = running.sources(), running.committedOffsets()
+    committed = running.committedOffsets()
     found = []
-    for stream in (sources.apply(number) for number in range(sources.size())):
+    for stream in _items(running.sources()):
         end = committed.get(stream)
         if _name(stream) == "KafkaMicroBatchStream" and end.isDefined():
             offsets = json.loads(end.get().json())
@@ -319,14 +311,14 @@ def _distance(start: KafkaOffsets, end: KafkaOffsets) -> int:
     )
 
 
-def _nodes(root: JavaObject) -> Iterator[_Node]:
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        children = node.children()
-        number = children.size()
-        yield _Node(node, is_leaf=not number)
-        pending.extend(children.apply(i) for i in range(number))
+def _leaves(plan: JavaObject) -> list[JavaObject]:
+    """Return the leaves of a plan from left to right."""
+    return _items(plan.collectLeaves())
+
+
+def _items(of: JavaObject) -> list[JavaObject]:
+    """Return the items of a Scala Seq."""
+    return [of.apply(number) for number in range(of.size())]
 
 
 def _name(of: JavaObject) -> str:
