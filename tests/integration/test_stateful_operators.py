@@ -6,6 +6,7 @@ epoch is staged again) and one after a decision (the next start skips the plan o
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -161,6 +162,15 @@ NOT_RUN_BY_PYSPARK = pytest.mark.xfail(
 )
 
 
+def assert_same_without_our_classes(execution: RunningExecution) -> None:
+    """Check that a session without PlanNodes finds the same nodes, in the same order."""
+    query = copy.copy(execution._query)
+    assert query.nodes is not None, "the tests' session has our classes"
+    query.nodes = None
+    walked = RunningExecution(query)
+    assert (walked._stateful, walked._watermarks) == (execution._stateful, execution._watermarks)
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -185,6 +195,7 @@ def test_failures_change_no_row(
 
     def recording(self: RunningExecution) -> list[StateOperator]:
         found.append(state_operators(self))
+        assert_same_without_our_classes(self)
         return found[-1]
 
     monkeypatch.setattr(RunningExecution, "state_operators", recording)

@@ -18,7 +18,14 @@ from sluicegate.sinks.reserved_columns import PART
 from sluicegate.spark import apply as spark_apply
 from sluicegate.spark import staging
 from sluicegate.spark.apply import PartOrder, apply_part
-from sluicegate.spark.staging import StagedPart, StageOrder, parse, stage_with
+from sluicegate.spark.staging import (
+    StageAttempt,
+    StagedPart,
+    StageOrder,
+    parse,
+    stage_task,
+    stage_with,
+)
 from sluicegate.storage.arrow_encoding import decode_batches, encode_batches
 from sluicegate.storage.object_store import LocalObjectStore
 from sluicegate.storage.staging_area import StagingArea
@@ -45,8 +52,8 @@ class FakeTask:
         return self._task
 
     def getLocalProperty(self, name: str) -> str:  # noqa: N802 - Spark's name
-        assert name == staging.TASKS_PROPERTY
-        return str(self._tasks)
+        assert name == staging.ATTEMPT_PROPERTY
+        return StageAttempt(0, "a", self._tasks).as_property()
 
 
 def random_rows(rows: int) -> pa.RecordBatch:
@@ -59,11 +66,11 @@ def staged_by(
     tasks: int, batches: Iterable[pa.RecordBatch], folder: Path, patch: pytest.MonkeyPatch
 ) -> list[Chunk]:
     """Stage the same batches in each of an epoch's tasks."""
-    order = StageOrder(str(folder), 0, "a", INLINE_BYTES, (BOUND,), None)
+    order = StageOrder(str(folder), INLINE_BYTES, (BOUND,), None)
     chunks = []
     for task in range(tasks):
         patch.setattr(staging, "TaskContext", FakeTask(task, tasks))
-        reports = parse(pa.Table.from_batches(stage_with(order)(batches)))
+        reports = parse(stage_with(order)(batches))
         chunks += [report.chunk for report in reports if report.chunk]
     return chunks
 
@@ -110,11 +117,11 @@ def test_a_task_holds_no_more_rows_if_a_sink_has_many_parts(
             yield pa.record_batch({"s0": pa.StructArray.from_arrays(struct, ["value", PART])})
 
     sink = MemorySink("rows", parts=parts).bind(ROWS, lineage="l", apply_timeout_s=1)
-    order = StageOrder(str(tmp_path), 0, "a", 1 << 20, (sink,), None)
+    order = StageOrder(str(tmp_path), 1 << 20, (sink,), None)
     largest = closed = 0
-    for result in stage_with(order)(batches()):
+    for result in stage_task(order, StageAttempt(0, "a"))(batches()):
         largest = max(largest, fed - closed)
-        (report,) = parse(pa.Table.from_batches([result]))
+        (report,) = parse([result])
         closed += report.memory_bytes
     assert largest <= 42 * ROW_BYTES
     assert closed >= fed
@@ -124,8 +131,8 @@ def test_a_task_reports_the_size_of_its_rows_before_compression(tmp_path: Path) 
     """It is what a sink writes, so it is what bounds a transaction."""
     values = pa.array([b"." * ROW_BYTES] * 1000, pa.binary())
     batch = pa.record_batch({"s0": pa.StructArray.from_arrays([values], ["value"])})
-    order = StageOrder(str(tmp_path), 0, "a", INLINE_BYTES, (BOUND,), None)
-    (report,) = parse(pa.Table.from_batches(stage_with(order)([batch])))
+    order = StageOrder(str(tmp_path), INLINE_BYTES, (BOUND,), None)
+    (report,) = parse(stage_task(order, StageAttempt(0, "a"))([batch]))
     assert isinstance(report, StagedPart)
     assert report.chunk is not None
     assert report.chunk.size < 100 * ROW_BYTES

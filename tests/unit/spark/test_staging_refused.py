@@ -12,7 +12,7 @@ from sluicegate.sinks.contract import BoundSink
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.sinks.reserved_columns import PART, REFUSED
 from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA
-from sluicegate.spark.staging import StagedPart, StageOrder, parse, stage_with
+from sluicegate.spark.staging import StageAttempt, StagedPart, StageOrder, parse, stage_task
 from sluicegate.storage.arrow_encoding import decode_batches
 
 ROWS = pa.schema([("id", pa.int64())])
@@ -27,12 +27,12 @@ def staged(
 ) -> list[StagedPart]:
     """Stage one row per reason."""
     sinks = (bound("rows", ROWS), bound("letters", DEAD_LETTER_SCHEMA))
-    order = StageOrder("/nowhere", 0, "a", 1 << 20, sinks, sinks[1].id if dead_letters else None)
+    order = StageOrder("/nowhere", 1 << 20, sinks, sinks[1].id if dead_letters else None)
     count = len(reasons)
     ids = pa.StructArray.from_arrays([pa.array(range(count), pa.int64())], ["id"])
     empty = pa.nulls(count, pa.struct([("value", pa.binary())]))
     batch = pa.record_batch({"s0": ids, "s1": empty, REFUSED: pa.array(reasons, pa.string())})
-    return parse(pa.Table.from_batches(stage_with(order)([batch])))
+    return parse(stage_task(order, StageAttempt(0, "a"))([batch]))
 
 
 def rows(parts: list[StagedPart], sink: str) -> list[dict[str, object]]:
@@ -97,8 +97,8 @@ def test_without_a_reason_nothing_is_refused() -> None:
 def test_a_row_whose_part_a_sink_does_not_have_ends_the_epoch(part: int | None) -> None:
     """No transaction would write the row, so a sink of the user's own would lose it."""
     sink = MemorySink("parts", parts=2).bind(ROWS, lineage="l", apply_timeout_s=1)
-    order = StageOrder("/nowhere", 0, "a", 1 << 20, (sink,), None)
+    order = StageOrder("/nowhere", 1 << 20, (sink,), None)
     columns = [pa.array([1, 2], pa.int64()), pa.array([0, part], pa.int32())]
     batch = pa.record_batch({"s0": pa.StructArray.from_arrays(columns, ["id", PART])})
     with pytest.raises(SettingsInvalid, match=r"memory.parts .* part .*, and it has parts 0 to 1"):
-        list(stage_with(order)([batch]))
+        list(stage_task(order, StageAttempt(0, "a"))([batch]))

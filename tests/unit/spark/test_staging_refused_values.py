@@ -20,7 +20,7 @@ from sluicegate.sinks.mysql.row_validation import refusals
 from sluicegate.sinks.mysql.statements import InsertForm
 from sluicegate.sinks.mysql.writer import BoundMySQL
 from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA
-from sluicegate.spark.staging import StageOrder, parse, stage_with
+from sluicegate.spark.staging import StageAttempt, StageOrder, parse, stage_task
 from sluicegate.storage.arrow_encoding import decode_batches
 
 TIMES = pa.timestamp("us", "UTC")
@@ -83,11 +83,11 @@ def test_a_value_that_the_table_refuses_becomes_a_dead_letter(
     binding, address = SinkBinding("mysql", "table d.t", 1, "m"), Address("h", 1, "u", "p", "d")
     sink = BoundMySQL("mysql.t", binding, (), None, address, form, 1000, 64 << 20, 60, "L")
     letters = MemorySink("letters").bind(DEAD_LETTER_SCHEMA, lineage="L", apply_timeout_s=1)
-    order = StageOrder("/nowhere", 0, "a", 1 << 20, (sink, letters), letters.id)
+    order = StageOrder("/nowhere", 1 << 20, (sink, letters), letters.id)
     rows = pa.StructArray.from_arrays([values], ["x"])
     empty = pa.nulls(2, pa.struct(list(DEAD_LETTER_SCHEMA)))
     batch = pa.record_batch({"s0": rows, "s1": empty})
-    parts = parse(pa.Table.from_batches(stage_with(order)([batch])))
+    parts = parse(stage_task(order, StageAttempt(0, "a"))([batch]))
     chunks = {part.chunk.sink: part.chunk for part in parts if part.chunk}
     assert chunks["mysql.t"].rows == 1
     (decoded,) = decode_batches(chunks[letters.id].inline or b"")

@@ -33,7 +33,7 @@ from sluicegate.spark.apply import (
 )
 from sluicegate.spark.catch_up import CatchUp
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
-from sluicegate.spark.query_execution import RunningExecution
+from sluicegate.spark.query_execution import RunningExecution, RunningQuery
 from sluicegate.spark.watch import deadline
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, SystemClock
 from sluicegate.storage.epoch_report import EpochReport, write_report
@@ -78,7 +78,8 @@ class EpochRunner:
         self.background = BackgroundApply()
         self._markers = SinkMarkers(context.sinks, context.check_taken_over)
         self._make_plan, self._retry = make_plan or self._micro_batch_plan, retry
-        self._primed, self._catch_up = False, CatchUp(spark)
+        self._query: RunningQuery | None = None
+        self._catch_up = CatchUp(spark)
         self._last_applied: DecidedEpoch | None = None
         self._marked: DecidedEpoch | None = None
         self._ended_ns: int | None = None
@@ -191,10 +192,10 @@ class EpochRunner:
         return epoch
 
     def _micro_batch_plan(self, batch: DataFrame, timings: EpochTimings) -> BatchPlan:
-        execution = RunningExecution(self._spark)
-        if not self._primed:
-            execution.prime_sources()
-            self._primed = True
+        if self._query is None:
+            self._query = RunningQuery(self._spark)
+            self._query.prime_sources()
+        execution = RunningExecution(self._query)
         timings.add_planned(execution.durations_ms())
         timings.sources, timings.planned_ms = execution.kafka_sources(), execution.planned_ms()
         self._catch_up.planned(execution, timings.lag)

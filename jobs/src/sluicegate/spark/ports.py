@@ -8,7 +8,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -39,8 +40,9 @@ from sluicegate.spark.staging import (
     FEW_ROWS,
     StagedPart,
     StageOrder,
+    Stager,
     number_of_tasks,
-    stage_rows,
+    stage_with,
 )
 from sluicegate.spark.start_times import StartTimes
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
@@ -86,6 +88,13 @@ class QueryContext:
     metrics: DriverMetrics = field(default_factory=DriverMetrics)
     source_offsets: SourceOffsets | None = None
     start_times: StartTimes = field(default_factory=StartTimes)
+
+    @cached_property
+    def stager(self) -> Stager:
+        """Stages the epochs."""
+        sinks = tuple(self.outputs.sinks())
+        order = StageOrder(self.checkpoint, self.inline_bytes, sinks, self.dead_letters)
+        return Stager(stage_with(order))
 
     def close(self) -> None:
         """Send what is still to be reported, and stop serving metrics."""
@@ -303,41 +312,34 @@ class BatchPlan:
 
     def _run_tasks(self, epoch: int, attempt: str) -> list[StagedPart]:
         """Run the plan in staging tasks and record a span for each chunk."""
-        context = self._context
-        order = StageOrder(
-            checkpoint=context.checkpoint,
-            epoch=epoch,
-            attempt=attempt,
-            inline_bytes=context.inline_bytes,
-            sinks=tuple(context.outputs.sinks()),
-            dead_letters=context.dead_letters,
-        )
         try:
-            parts = self._stage_outputs(order)
+            parts = self._stage_outputs(epoch, attempt)
         except (PySparkException, Py4JJavaError) as error:
             raise stage_failure(str(error), epoch) from error
-        record = context.tracing.record
+        record = self._context.tracing.record
         for part in parts:
             if (chunk := part.chunk) is not None:
                 ids: dict[str, str | int] = {"sink": chunk.sink, "part": chunk.part}
                 record("stage chunk", part.start_ns, part.end_ns, rows=chunk.rows, **ids)
         return parts
 
-    def _stage_outputs(self, order: StageOrder) -> list[StagedPart]:
+    def _stage_outputs(self, epoch: int, attempt: str) -> list[StagedPart]:
         """Stage all outputs; those of dropped rows only if another output has dropped a row."""
         outputs, execution, batch = self._context.outputs, self._execution, self._batch
+        most = self._most_tasks()
+        stage = partial(self._context.stager.stage, epoch=epoch, attempt=attempt, most_tasks=most)
         watermark = execution.late_watermark_ms() if execution else None
         halves = None
         if execution and outputs.may_be_split:
             halves = split(batch, execution.plan)
         if execution is None or halves is None:
-            return stage_rows(outputs.rows_to_stage(batch, watermark), order, self._most_tasks())
+            return stage(outputs.rows_to_stage(batch, watermark))
         others, dropped = halves
-        most, tasks = self._most_tasks(), number_of_tasks(batch)
-        parts = stage_rows(outputs.rows_to_stage(others, watermark), order, most, tasks)
+        tasks = number_of_tasks(batch)
+        parts = stage(outputs.rows_to_stage(others, watermark), tasks=tasks)
         if may_have_dropped(batch.sparkSession, execution.plan):
             rows = outputs.rows_to_stage(dropped, watermark)
-            parts += stage_rows(rows, replace(order, first_task=tasks), most, tasks)
+            parts += stage(rows, tasks=tasks, first_task=tasks)
         return parts
 
     def _most_tasks(self) -> int | None:

@@ -23,6 +23,7 @@ from sluicegate.spark.apply import close_writers
 from sluicegate.spark.checkpoint_files import checkpoint_files
 from sluicegate.spark.epoch_runner import EpochRunner
 from sluicegate.spark.errors import refused_query, translate_failure
+from sluicegate.spark.foreach_batch import foreach_batch
 from sluicegate.spark.interrupt import first_interrupt
 from sluicegate.spark.pacing import Pace, TriggerClock
 from sluicegate.spark.ports import QueryContext
@@ -146,8 +147,8 @@ class EpochsQuery(Run):
             .writeStream.outputMode(output_mode)
             .queryName(context.job.name)
             .option("checkpointLocation", spark_url(context.checkpoint))
-            .foreachBatch(self._run_epoch)
         )
+        stream = foreach_batch(stream, self._run_epoch)
         if settings.interval == AVAILABLE_NOW:
             triggered = stream.trigger(availableNow=True)
         else:

@@ -2,8 +2,7 @@
 
 Spark has no public API for it. Tests check the names used here against the pinned version:
 `StreamExecution.lastExecution`, `IncrementalExecution.offsetSeqMetadata`,
-`EventTimeWatermarkExec.eventTimeStats`, `StreamingDataSourceV2ScanRelation.endOffset`,
-`SupportsAdmissionControl.reportLatestOffset`,
+`EventTimeWatermarkExec.eventTimeStats`, `SupportsAdmissionControl.reportLatestOffset`,
 `StateStoreWriter.stateInfo` and `eventTimeWatermarkForLateEvents`,
 `ProgressContext.currentDurationsMs`,
 `MicroBatchExecution.sources`, `committedOffsets` and `getLatestExecutionContext`,
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sluicegate.errors import RecordOfAnotherJob, StateIncomplete
 from sluicegate.protocol.record import EventTime
+from sluicegate.spark.java_classes import has_class
 from sluicegate.storage.object_store import ObjectStore
 
 JavaObject = Any
@@ -39,6 +39,8 @@ rows take to come from the input and to be staged."""
 _DURATION = re.compile(r"(\w+) -> (\d+)")
 _WITHOUT_WATERMARK = frozenset({"StreamingGlobalLimitExec"})
 """Stateful operators that know no watermark."""
+_PLAN_NODES = "dev.sluicegate.spark.PlanNodes"
+"""Finds nodes of a plan in one call; source in jobs/java."""
 _STATE_WRITER = "org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter"
 
 
@@ -73,45 +75,41 @@ class StateOperator:
     partitions: int
 
 
-class RunningExecution:
-    """The physical plan of the epoch whose foreachBatch callback is running.
+class RunningQuery:
+    """The query whose foreachBatch callback is running: what is the same in each of its epochs.
 
-    What is known of it is kept: each call into the JVM delays the epoch.
+    What is known of it is kept: each call into the JVM delays an epoch.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         query_id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         query = spark._jsparkSession.streams().get(query_id)  # noqa: SLF001 - no public API
-        self._query = query.streamingQuery()
-        self._execution = self._query.lastExecution()
-        self._root = self._execution.executedPlan()
-        self._context = spark.sparkContext
-        self._jvm: JavaObject = spark._jvm  # noqa: SLF001 - no public API
+        self.java: JavaObject = query.streamingQuery()
+        jvm: JavaObject = spark._jvm  # noqa: SLF001 - no public API
+        has_nodes = has_class(spark, _PLAN_NODES)
+        self.nodes: JavaObject | None = jvm.dev.sluicegate.spark.PlanNodes if has_nodes else None
+        self._context, self._jvm = spark.sparkContext, jvm
 
-    @property
-    def query(self) -> JavaObject:
-        """Spark's object of the query, a MicroBatchExecution."""
-        return self._query
+    @cached_property
+    def cores(self) -> int:
+        """The number of tasks that run at a time."""
+        return max(1, self._context.defaultParallelism)
 
-    @property
-    def plan(self) -> JavaObject:
-        """The root of the physical plan."""
-        return self._root
+    @cached_property
+    def sources(self) -> list[JavaObject]:
+        """The sources, in the order of Spark's offset log; one that two outputs read is there once for each."""
+        return _items(self.java.sources())
 
-    def end_offsets(self) -> tuple[str, ...]:
-        """Return up to where each source is read, in the order and the form of Spark's offset log."""
-        return tuple("-" if end is None else end for _, end in self._ends())
-
-    def _ends(self) -> Iterator[tuple[JavaObject, str | None]]:
-        """Yield each source of the query, and as JSON up to where it is read; None: nowhere yet."""
-        ends = self._query.getLatestExecutionContext().endOffsets()
-        for source in _items(self._query.sources()):
-            end = ends.get(source)
-            yield source, str(end.get().json()) if end.isDefined() else None
-
-    def planned_ms(self) -> int:
-        """Return when the epoch was planned, in ms since 1970; a later driver finds the same time."""
-        return int(self._execution.offsetSeqMetadata().batchTimestampMs())
+    @cached_property
+    def kafka_numbers(self) -> dict[int, int]:
+        """The position of each Kafka source in `sources`, and its `KafkaSource.number`."""
+        found: dict[int, int] = {}
+        for position, stream in enumerate(self.sources):
+            if _name(stream) == "KafkaMicroBatchStream":
+                number = int(stream.hashCode())
+                if number not in found.values():
+                    found[position] = number
+        return found
 
     def prime_sources(self) -> None:
         """Make each Kafka source fetch the latest offsets of its topics once.
@@ -121,29 +119,57 @@ class RunningExecution:
         without records for the epoch is no part of its plan, and reports its lag too.
         """
         streaming = self._jvm.org.apache.spark.sql.connector.read.streaming
-        for stream, end in self._ends():
-            if _name(stream) == "KafkaMicroBatchStream":
-                known = stream.initialOffset() if end is None else stream.deserializeOffset(end)
-                stream.latestOffset(known, streaming.ReadLimit.allAvailable())
+        ends = RunningExecution(self).ends
+        for position in self.kafka_numbers:
+            stream, end = self.sources[position], ends[position]
+            known = stream.initialOffset() if end is None else stream.deserializeOffset(end)
+            stream.latestOffset(known, streaming.ReadLimit.allAvailable())
+
+
+class RunningExecution:
+    """The physical plan of the epoch whose foreachBatch callback is running."""
+
+    def __init__(self, query: RunningQuery) -> None:
+        self._query = query
+        self._execution = query.java.lastExecution()
+        self._trigger = query.java.getLatestExecutionContext()
+        self._root = self._execution.executedPlan()
+
+    @property
+    def query(self) -> JavaObject:
+        """Spark's object of the query, a MicroBatchExecution."""
+        return self._query.java
+
+    @property
+    def plan(self) -> JavaObject:
+        """The root of the physical plan."""
+        return self._root
+
+    def end_offsets(self) -> tuple[str, ...]:
+        """Return up to where each source is read, in the order and the form of Spark's offset log."""
+        return tuple("-" if end is None else end for end in self.ends)
+
+    @cached_property
+    def ends(self) -> list[str | None]:
+        """Up to where each source of the query is read, as JSON; None: nowhere yet."""
+        ends = self._trigger.endOffsets()
+        found = (ends.get(source) for source in self._query.sources)
+        return [str(end.get().json()) if end.isDefined() else None for end in found]
+
+    def planned_ms(self) -> int:
+        """Return when the epoch was planned, in ms since 1970; a later driver finds the same time."""
+        return int(self._execution.offsetSeqMetadata().batchTimestampMs())
 
     def kafka_sources(self) -> tuple[KafkaSource, ...]:
-        """Return up to where this epoch reads the Kafka sources that have input for it."""
-        found: dict[int, KafkaSource] = {}
-        for node in self._kafka_scans():
-            stream, end = node.stream(), node.endOffset()
-            number = int(stream.hashCode())
-            if number in found or not end.isDefined():  # two outputs of a job scan the same source
-                continue
-            offsets, latest = json.loads(end.get().json()), stream.reportLatestOffset()
-            known = offsets if latest is None else json.loads(latest.json())
-            found[number] = KafkaSource(number, stream, offsets, known)
-        return tuple(found.values())
-
-    def _kafka_scans(self) -> Iterator[JavaObject]:
-        for leaf in _leaves(self._execution.logical()):
-            streaming = _name(leaf) == "StreamingDataSourceV2ScanRelation"
-            if streaming and _name(leaf.stream()) == "KafkaMicroBatchStream":
-                yield leaf
+        """Return up to where this epoch reads the Kafka sources that have had input."""
+        found = []
+        for position, number in self._query.kafka_numbers.items():
+            stream, end = self._query.sources[position], self.ends[position]
+            if end is not None:
+                offsets, latest = json.loads(end), stream.reportLatestOffset()
+                known = offsets if latest is None else json.loads(latest.json())
+                found.append(KafkaSource(number, stream, offsets, known))
+        return tuple(found)
 
     def event_times(self) -> tuple[EventTime, ...]:
         """Return the statistics of each watermark operator after the plan has run."""
@@ -167,13 +193,12 @@ class RunningExecution:
     @cached_property
     def _inputs(self) -> list[tuple[str, JavaObject]]:
         """Return the source of each leaf that counts its rows, and the metric that does."""
-        found = []
-        for leaf in _leaves(self._root):
+        found, all_leaves = [], _leaves(self._root)
+        for leaf in all_leaves:
             metrics = leaf.metrics()
             if metrics.contains(_ROWS):
-                streamed = _name(leaf) == "MicroBatchScanExec"
-                source = leaf.stream().hashCode() if streamed else leaf.id()
-                found.append((str(source), metrics.apply(_ROWS)))
+                source = _source_of(leaf) if len(all_leaves) > 1 else ""
+                found.append((source, metrics.apply(_ROWS)))
         return found
 
     def state_rows(self) -> int | None:
@@ -187,11 +212,7 @@ class RunningExecution:
 
     def cores_without_state(self) -> int | None:
         """Return how many tasks run at a time; None if the plan has state, which belongs to partitions."""
-        return None if self._stateful else self._cores
-
-    @property
-    def _cores(self) -> int:
-        return max(1, self._context.defaultParallelism)
+        return None if self._stateful else self._query.cores
 
     def state_ms(self) -> float | None:
         """Return about how long the plan's state stores have committed; None without state.
@@ -200,7 +221,7 @@ class RunningExecution:
         """
         if not self._stateful:
             return None
-        total, cores = 0.0, self._cores
+        total, cores = 0.0, self._query.cores
         for node in self._stateful:
             metrics = node.metrics()
             sums = [metrics.apply(n).value() for n in _STATE_TIMES if metrics.contains(n)]
@@ -212,7 +233,7 @@ class RunningExecution:
 
         Their text is parsed: a call into the JVM for each of them would delay the epoch.
         """
-        text = self._query.getLatestExecutionContext().currentDurationsMs().toString()
+        text = self._trigger.currentDurationsMs().toString()
         return {name: int(ms) for name, ms in _DURATION.findall(text)}
 
     def restore_watermark(self, event_times: tuple[EventTime, ...]) -> None:
@@ -258,17 +279,24 @@ class RunningExecution:
     @cached_property
     def _stateful(self) -> list[JavaObject]:
         """Return the nodes that write state; nodes that only read it share their operator id."""
+        if self._query.nodes is not None:
+            return list(self._query.nodes.stateful(self._root))
         writer = self._root.getClass().getClassLoader().loadClass(_STATE_WRITER)
         nodes = (node for node in self._nodes if writer.isInstance(node))
         return [node for node in nodes if node.stateInfo().isDefined()]
 
     @cached_property
     def _watermarks(self) -> list[JavaObject]:
+        if self._query.nodes is not None:
+            return list(self._query.nodes.watermarks(self._root))
         return [node for node in self._nodes if _name(node) == "EventTimeWatermarkExec"]
 
     @cached_property
     def _nodes(self) -> list[JavaObject]:
-        """Return the nodes of the physical plan; records have event times in the order of this walk."""
+        """Return the nodes of the physical plan; records have event times in the order of this walk.
+
+        PlanNodes walks in the same order.
+        """
         found, pending = [], [self._root]
         while pending:
             node = pending.pop()
@@ -309,6 +337,12 @@ def _distance(start: KafkaOffsets, end: KafkaOffsets) -> int:
         for topic, partitions in end.items()
         for partition, offset in partitions.items()
     )
+
+
+def _source_of(leaf: JavaObject) -> str:
+    """Return what identifies the source of a leaf."""
+    streamed = _name(leaf) == "MicroBatchScanExec"
+    return str(leaf.stream().hashCode() if streamed else leaf.id())
 
 
 def _leaves(plan: JavaObject) -> list[JavaObject]:

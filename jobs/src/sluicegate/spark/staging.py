@@ -12,18 +12,23 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import json
 import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.util import PythonEvalType
 
 from sluicegate import failpoints
 from sluicegate.dead_letters import letter as dead_letter
@@ -42,8 +47,8 @@ OPEN_BYTES = 4 * CHUNK_BYTES
 """The largest chunks of a task are closed early when its open chunks have this size in memory together,
 however many sinks and parts there are."""
 
-TASKS_PROPERTY = "sluicegate.staging.tasks"
-"""The local property that tells a task the number of staging tasks."""
+ATTEMPT_PROPERTY = "sluicegate.staging.attempt"
+"""The local property that has a task's `StageAttempt` as JSON."""
 
 NO_EPOCH = -1
 """The number of an epoch that only warms up a session. It passes no failpoint."""
@@ -59,23 +64,45 @@ there are cores, even if its source has more partitions."""
 
 @dataclass(frozen=True)
 class StageOrder:
-    """What a staging task needs; sent to the executors.
+    """What the staging tasks of all epochs of a query need; sent to the executors.
 
     Args:
         checkpoint: address of the checkpoint, for chunks that are too large for the task's result.
         inline_bytes: size in bytes of the chunks that all tasks together return in their results.
         sinks: bound, in the order of the struct columns.
         dead_letters: id of the sink for refused rows; None: a refused row fails the epoch.
-        first_task: number of the first task, in the order of an epoch's chunks.
     """
 
     checkpoint: str
-    epoch: int
-    attempt: str
     inline_bytes: int
     sinks: tuple[BoundSink, ...]
     dead_letters: str | None
+
+
+@dataclass(frozen=True)
+class StageAttempt:
+    """What the staging tasks of one attempt at an epoch have in common.
+
+    Args:
+        tasks: number of tasks that share `inline_bytes`; PySpark's TaskContext does not have it.
+        first_task: number of the first task, in the order of an epoch's chunks.
+    """
+
+    epoch: int
+    attempt: str
+    tasks: int = 1
     first_task: int = 0
+
+    def as_property(self) -> str:
+        """Return the value of `ATTEMPT_PROPERTY`."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_task(cls, context: TaskContext) -> StageAttempt:
+        """Return the attempt of a task that runs."""
+        text = context.getLocalProperty(ATTEMPT_PROPERTY)
+        assert text is not None, "the stager sets it"
+        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -95,26 +122,61 @@ class StagedPart:
 
 
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+JavaObject = Any
 
 
-def stage_rows(
-    rows: DataFrame, order: StageOrder, most_tasks: int | None = None, tasks: int | None = None
-) -> list[StagedPart]:
-    """Run the plan of `Outputs.rows_to_stage` once; return the reports of its tasks.
+class Stager:
+    """Stages the epochs of a query.
+
+    Spark gets the function of its tasks once. PySpark's `mapInArrow` and `toArrow` pickle it in each epoch,
+    and make three times as many calls into the JVM, which took longer than to stage a small epoch's rows.
 
     Args:
-        rows: what the plan returns.
-        order: what a task needs.
-        most_tasks: one task stages several partitions if there are more; None: a task each.
-        tasks: number of tasks that share `inline_bytes`; None: those of these rows.
+        stage: what a task runs, as `stage_with` returns it.
     """
-    if most_tasks is not None:
-        rows = rows.coalesce(most_tasks)
-    staged = rows.mapInArrow(stage_with(order), RESULT_TYPE)
-    # PySpark's TaskContext does not have the number of tasks
-    tasks = number_of_tasks(staged) if tasks is None else tasks
-    rows.sparkSession.sparkContext.setLocalProperty(TASKS_PROPERTY, str(tasks))
-    return parse(staged.toArrow())
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._function: Column | None = None
+
+    def stage(
+        self,
+        rows: DataFrame,
+        epoch: int,
+        attempt: str,
+        *,
+        most_tasks: int | None = None,
+        tasks: int | None = None,
+        first_task: int = 0,
+    ) -> list[StagedPart]:
+        """Run the plan of `Outputs.rows_to_stage` once; return the reports of its tasks.
+
+        Args:
+            rows: what the plan returns; the columns are those of every epoch.
+            epoch: the epoch's number.
+            attempt: id of the attempt.
+            most_tasks: one task stages several partitions if there are more; None: a task each.
+            tasks: number of tasks that share `inline_bytes`; None: those of these rows.
+            first_task: number of the first task.
+        """
+        if most_tasks is not None:
+            rows = rows.coalesce(most_tasks)
+        plan = rows._jdf.mapInArrow(self._function_of(rows), False, None)  # noqa: FBT003, SLF001 - see above
+        staged = DataFrame(plan, rows.sparkSession)
+        tasks = number_of_tasks(staged) if tasks is None else tasks
+        value = StageAttempt(epoch, attempt, tasks, first_task).as_property()
+        rows.sparkSession.sparkContext.setLocalProperty(ATTEMPT_PROPERTY, value)
+        return parse(staged._collect_as_arrow())  # type: ignore[operator] # noqa: SLF001 - see above
+
+    def _function_of(self, rows: DataFrame) -> JavaObject:
+        """Return the function of the tasks, for rows with these columns."""
+        if self._function is None:
+            columns = (F.col(name) for name in rows.columns)
+            kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+            function = pandas_udf(self._stage, RESULT_TYPE, kind)  # type: ignore[call-overload]
+            self._function = function(*columns)
+            assert self._function is not None
+        return self._function._jc  # noqa: SLF001 - no public API
 
 
 def number_of_tasks(rows: DataFrame) -> int:
@@ -130,16 +192,24 @@ def stage_with(order: StageOrder) -> Stage:
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        task, attempt, tasks = order.first_task, 0, 1
-        if context is not None:
-            task, attempt = task + context.partitionId(), context.taskAttemptId()
-            number = context.getLocalProperty(TASKS_PROPERTY)
-            assert number is not None, "stage_rows sets it"
-            tasks = int(number)
-            _freeze_modules()
-        yield from _PartStager(order, task, attempt, order.inline_bytes // tasks).run(batches)
+        assert context is not None, "a task of Spark"
+        _freeze_modules()
+        of = StageAttempt.of_task(context)
+        yield from stage_task(order, of, context.partitionId(), context.taskAttemptId())(batches)
 
     return stage
+
+
+def stage_task(order: StageOrder, of: StageAttempt, task: int = 0, task_attempt: int = 0) -> Stage:
+    """Return what stages the rows of one task.
+
+    Args:
+        order: the query's.
+        of: the attempt at an epoch.
+        task: number of the task among those of its Spark job.
+        task_attempt: Spark's id of the attempt at the task.
+    """
+    return _PartStager(order, of, of.first_task + task, task_attempt).run
 
 
 @cache
@@ -155,9 +225,9 @@ def _freeze_modules() -> None:
 class _PartStager:
     """Stages the rows of one task."""
 
-    def __init__(self, order: StageOrder, task: int, task_attempt: int, inline_bytes: int) -> None:
-        self._order, self._task, self._task_attempt = order, task, task_attempt
-        self._inline_bytes_left = inline_bytes
+    def __init__(self, order: StageOrder, of: StageAttempt, task: int, task_attempt: int) -> None:
+        self._order, self._of, self._task, self._task_attempt = order, of, task, task_attempt
+        self._inline_bytes_left = order.inline_bytes // of.tasks
         self._open: dict[tuple[int, int], list[pa.RecordBatch]] = {}
         self._bytes: dict[tuple[int, int], int] = {}
         self._sequence = 0
@@ -171,8 +241,8 @@ class _PartStager:
             for key in sorted(self._bytes, key=self._bytes.__getitem__, reverse=True):
                 if self._bytes[key] >= CHUNK_BYTES or sum(self._bytes.values()) > OPEN_BYTES:
                     yield self._close(key)
-            if self._order.epoch != NO_EPOCH:
-                failpoints.reach("stage-part", epoch=self._order.epoch)
+            if self._of.epoch != NO_EPOCH:
+                failpoints.reach("stage-part", epoch=self._of.epoch)
         for key in sorted(self._open):
             yield self._close(key)
         if self._refused or self._kinds:
@@ -252,7 +322,7 @@ class _PartStager:
         else:
             area = StagingArea(open_checkpoint(self._order.checkpoint))
             tail = f"{sink}/{part}-{self._task}-{self._task_attempt}-{sequence}"
-            name = area.write(self._order.epoch, self._order.attempt, tail, encoded)
+            name = area.write(self._of.epoch, self._of.attempt, tail, encoded)
         chunk = Chunk(
             sink=sink,
             part=part,
@@ -279,9 +349,10 @@ def _result(staged: StagedPart) -> pa.RecordBatch:
     return pa.record_batch({"staged": pa.array([pickle.dumps(staged)], pa.binary())})
 
 
-def parse(results: pa.Table) -> list[StagedPart]:
+def parse(results: Iterable[pa.RecordBatch]) -> list[StagedPart]:
     """Return the reports of the tasks."""
-    return [pickle.loads(staged) for staged in results["staged"].to_pylist()]  # noqa: S301 - pickled by us
+    staged = (value for batch in results for value in batch.column("staged").to_pylist())
+    return [pickle.loads(value) for value in staged]  # noqa: S301 - pickled by us
 
 
 def _refused_by_job(batch: pa.RecordBatch) -> dict[int, str]:

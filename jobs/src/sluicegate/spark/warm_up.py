@@ -28,17 +28,12 @@ from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_
 from sluicegate.spark.query_execution import (
     JavaObject,
     RunningExecution,
+    RunningQuery,
     kafka_options,
     leaves,
 )
 from sluicegate.spark.session import CHANGELOG_CHECKPOINTING, temporary_settings
-from sluicegate.spark.staging import (
-    NO_EPOCH,
-    RESULT_TYPE,
-    TASKS_PROPERTY,
-    StageOrder,
-    stage_with,
-)
+from sluicegate.spark.staging import NO_EPOCH, StageOrder, Stager, stage_with
 
 log = logging.getLogger("sluicegate.run")
 
@@ -198,8 +193,7 @@ def _run_epoch(
     spark: SparkSession, outputs: Outputs, mode: str, folder: Path, modules: Sequence[str]
 ) -> None:
     """Run one epoch with a temporary checkpoint and drop what it stages."""
-    order = StageOrder(str(folder), NO_EPOCH, _OUTPUT, 1 << 20, tuple(outputs.sinks()), None)
-    stage = stage_with(order)
+    stage = stage_with(StageOrder(str(folder), 1 << 20, tuple(outputs.sinks()), None))
 
     def load_and_stage(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for module in modules:
@@ -210,14 +204,14 @@ def _run_epoch(
             pass
 
     def run(batch: DataFrame, _epoch: int) -> None:
-        execution = RunningExecution(spark)
-        execution.prime_sources()
+        query = RunningQuery(spark)
+        query.prime_sources()
+        execution = RunningExecution(query)
         execution.durations_ms()
         execution.end_offsets()
-        staged = outputs.rows_to_stage(batch, execution.late_watermark_ms())
-        # the share of a task in the inline bytes; it need not be exact here
-        spark.sparkContext.setLocalProperty(TASKS_PROPERTY, "1")
-        staged.mapInArrow(load_and_stage, RESULT_TYPE).toArrow()
+        rows = outputs.rows_to_stage(batch, execution.late_watermark_ms())
+        stager = Stager(load_and_stage)
+        stager.stage(rows, NO_EPOCH, _OUTPUT, tasks=1)  # their number need not be exact here
         execution.kafka_sources()
         execution.rows_in()
         execution.state_rows()
