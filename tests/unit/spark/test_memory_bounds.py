@@ -70,7 +70,7 @@ def staged_by(
     chunks = []
     for task in range(tasks):
         patch.setattr(staging, "TaskContext", FakeTask(task, tasks))
-        reports = parse(stage_with(order)(batches))
+        reports = parse(stage_with(order)(batches), "a")
         chunks += [report.chunk for report in reports if report.chunk]
     return chunks
 
@@ -121,7 +121,7 @@ def test_a_task_holds_no_more_rows_if_a_sink_has_many_parts(
     largest = closed = 0
     for result in stage_task(order, StageAttempt(0, "a"))(batches()):
         largest = max(largest, fed - closed)
-        (report,) = parse([result])
+        (report,) = parse([result], "a")
         closed += report.memory_bytes
     assert largest <= 42 * ROW_BYTES
     assert closed >= fed
@@ -132,7 +132,7 @@ def test_a_task_reports_the_size_of_its_rows_before_compression(tmp_path: Path) 
     values = pa.array([b"." * ROW_BYTES] * 1000, pa.binary())
     batch = pa.record_batch({"s0": pa.StructArray.from_arrays([values], ["value"])})
     order = StageOrder(str(tmp_path), INLINE_BYTES, (BOUND,), None)
-    (report,) = parse(stage_task(order, StageAttempt(0, "a"))([batch]))
+    (report,) = parse(stage_task(order, StageAttempt(0, "a"))([batch]), "a")
     assert isinstance(report, StagedPart)
     assert report.chunk is not None
     assert report.chunk.size < 100 * ROW_BYTES

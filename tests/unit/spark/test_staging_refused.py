@@ -32,7 +32,7 @@ def staged(
     ids = pa.StructArray.from_arrays([pa.array(range(count), pa.int64())], ["id"])
     empty = pa.nulls(count, pa.struct([("value", pa.binary())]))
     batch = pa.record_batch({"s0": ids, "s1": empty, REFUSED: pa.array(reasons, pa.string())})
-    return parse(stage_task(order, StageAttempt(0, "a"))([batch]))
+    return parse(stage_task(order, StageAttempt(0, "a"))([batch]), "a")
 
 
 def rows(parts: list[StagedPart], sink: str) -> list[dict[str, object]]:

@@ -87,7 +87,7 @@ def test_a_value_that_the_table_refuses_becomes_a_dead_letter(
     rows = pa.StructArray.from_arrays([values], ["x"])
     empty = pa.nulls(2, pa.struct(list(DEAD_LETTER_SCHEMA)))
     batch = pa.record_batch({"s0": rows, "s1": empty})
-    parts = parse(stage_task(order, StageAttempt(0, "a"))([batch]))
+    parts = parse(stage_task(order, StageAttempt(0, "a"))([batch]), "a")
     chunks = {part.chunk.sink: part.chunk for part in parts if part.chunk}
     assert chunks["mysql.t"].rows == 1
     (decoded,) = decode_batches(chunks[letters.id].inline or b"")

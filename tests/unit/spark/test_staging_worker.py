@@ -10,6 +10,7 @@ import pytest
 from pyspark import TaskContext
 
 from sluicegate import failpoints
+from sluicegate.errors import StageFailed
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark import staging
 from sluicegate.spark.staging import (
@@ -54,7 +55,7 @@ def test_the_second_spark_job_of_an_epoch_stages_its_chunks_after_those_of_the_f
     task: TaskContext,
 ) -> None:
     """Both number their partitions from 0, and a sink of dead letters has chunks of both."""
-    parts = parse(stage(task, 0) + stage(task, 0, first_task=4))
+    parts = parse(stage(task, 0) + stage(task, 0, first_task=4), "a")
     assert [part.chunk.order for part in parts if part.chunk] == [(0, 0), (4, 0)]
 
 
@@ -67,3 +68,9 @@ def test_a_warm_up_passes_no_failpoint(task: TaskContext) -> None:
             stage(task, 0)
     finally:
         failpoints.arm("")
+
+
+def test_chunks_that_were_staged_for_another_attempt_are_refused(task: TaskContext) -> None:
+    """The attempt reaches a task as a property of the thread that starts the Spark job."""
+    with pytest.raises(StageFailed, match="for attempt a, and the driver waits for attempt b"):
+        parse(stage(task, 0), "b")

@@ -17,7 +17,7 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -32,7 +32,7 @@ from pyspark.util import PythonEvalType
 
 from sluicegate import failpoints
 from sluicegate.dead_letters import letter as dead_letter
-from sluicegate.errors import SettingsInvalid
+from sluicegate.errors import SettingsInvalid, StageFailed
 from sluicegate.protocol.record import Chunk
 from sluicegate.sinks.contract import BoundSink
 from sluicegate.sinks.reserved_columns import PART, REFUSED
@@ -109,7 +109,7 @@ class StageAttempt:
 class StagedPart:
     """A task's report of one chunk, or of its refused rows if there is no chunk.
 
-    `memory_bytes` is the size of the chunk's rows before they are encoded.
+    `memory_bytes` is the size of the chunk's rows before they are encoded, `attempt` that of the task.
     """
 
     start_ns: int
@@ -119,6 +119,7 @@ class StagedPart:
     refused: int = 0
     reason: str = ""
     kinds: Mapping[str, int] = field(default_factory=dict)
+    attempt: str = ""
 
 
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -158,6 +159,9 @@ class Stager:
             most_tasks: one task stages several partitions if there are more; None: a task each.
             tasks: number of tasks that share `inline_bytes`; None: those of these rows.
             first_task: number of the first task.
+
+        Raises:
+            StageFailed: a task staged its rows for another attempt.
         """
         if most_tasks is not None:
             rows = rows.coalesce(most_tasks)
@@ -166,7 +170,7 @@ class Stager:
         tasks = number_of_tasks(staged) if tasks is None else tasks
         value = StageAttempt(epoch, attempt, tasks, first_task).as_property()
         rows.sparkSession.sparkContext.setLocalProperty(ATTEMPT_PROPERTY, value)
-        return parse(staged._collect_as_arrow())  # type: ignore[operator] # noqa: SLF001 - see above
+        return parse(staged._collect_as_arrow(), attempt)  # type: ignore[operator] # noqa: SLF001 - see above
 
     def _function_of(self, rows: DataFrame) -> JavaObject:
         """Return the function of the tasks, for rows with these columns."""
@@ -247,7 +251,7 @@ class _PartStager:
             yield self._close(key)
         if self._refused or self._kinds:
             counts = self._refused, self._reason, self._kinds
-            yield _result(StagedPart(self._start_ns, time.time_ns(), None, 0, *counts))
+            yield self._result(StagedPart(self._start_ns, time.time_ns(), None, 0, *counts))
 
     def _stage_batch(self, batch: pa.RecordBatch) -> None:
         """Split a batch by sink and part, and separate the refused rows."""
@@ -333,7 +337,11 @@ class _PartStager:
             inline=None if name else encoded,
             name=name,
         )
-        return _result(StagedPart(self._start_ns, time.time_ns(), chunk, memory_bytes))
+        return self._result(StagedPart(self._start_ns, time.time_ns(), chunk, memory_bytes))
+
+    def _result(self, part: StagedPart) -> pa.RecordBatch:
+        pickled = pickle.dumps(replace(part, attempt=self._of.attempt))
+        return pa.record_batch({"staged": pa.array([pickled], pa.binary())})
 
 
 def _no_such_part(sink: BoundSink, part: int | None) -> SettingsInvalid:
@@ -345,14 +353,18 @@ def _no_such_part(sink: BoundSink, part: int | None) -> SettingsInvalid:
     )
 
 
-def _result(staged: StagedPart) -> pa.RecordBatch:
-    return pa.record_batch({"staged": pa.array([pickle.dumps(staged)], pa.binary())})
-
-
-def parse(results: Iterable[pa.RecordBatch]) -> list[StagedPart]:
-    """Return the reports of the tasks."""
+def parse(results: Iterable[pa.RecordBatch], attempt: str) -> list[StagedPart]:
+    """Return the reports of the tasks of an attempt; raises StageFailed if a task ran for another one."""
     staged = (value for batch in results for value in batch.column("staged").to_pylist())
-    return [pickle.loads(value) for value in staged]  # noqa: S301 - pickled by us
+    parts: list[StagedPart] = [pickle.loads(value) for value in staged]  # noqa: S301 - pickled by us
+    for part in parts:
+        if part.attempt != attempt:
+            raise StageFailed(
+                f"a task staged rows for attempt {part.attempt}, and the driver waits for attempt {attempt}",
+                data="the epoch is undecided and nothing of it is visible",
+                do="restart the driver; report a bug if it happens again",
+            )
+    return parts
 
 
 def _refused_by_job(batch: pa.RecordBatch) -> dict[int, str]:

@@ -24,6 +24,7 @@ from sluicegate.sinks.contract import BoundSink, Sink
 from sluicegate.sinks.memory import MemorySink
 from sluicegate.spark.checkpoint_files import checkpoint_files
 from sluicegate.spark.errors import cause_of
+from sluicegate.spark.foreach_batch import foreach_batch
 from sluicegate.spark.outputs import DEAD_LETTER_SCHEMA, Output, Outputs, arrow_schema
 from sluicegate.spark.query_execution import (
     JavaObject,
@@ -221,7 +222,7 @@ def _run_epoch(
 
     stream = outputs.stream().writeStream.outputMode(mode).trigger(once=True)
     with checkpoint_files(spark, str(folder)):
-        query = stream.option("checkpointLocation", str(folder)).foreachBatch(run).start()
+        query = foreach_batch(stream.option("checkpointLocation", str(folder)), run).start()
     if not query.awaitTermination(LIMIT_S):
         query.stop()
         raise StageFailed(
