@@ -1,12 +1,14 @@
-"""Records a JVM archive of the classes that a driver loads (JEP 350), which halves a driver's start.
+"""Makes a JVM archive of the classes that a driver loads (JEP 310), which halves a driver's start.
 
-It runs ip_count's windows on a few lines against a Kafka of its own. The archive is optional: without one,
-or with one of another JVM, classes are loaded from their jars.
+It runs ip_count's windows on a few lines against a Kafka of its own, and records which classes that loads.
+The archive is optional: without one, or with one of another JVM, classes are loaded from their jars. The
+image of jobs has one too, which its build makes of the same list.
 """
 
 import dataclasses
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,14 +25,19 @@ from infra.preflight import java_command
 from infra.toolchain import maven
 from infra.toolchain.maven import JarError
 from infra.workspace import scratch_folder
-from sluicegate.spark.session import CLASS_ARCHIVE, JARS_VARIABLE
+from sluicegate.spark import class_archive
+from sluicegate.spark.session import JARS_VARIABLE
+
+_CLASSES: Final = "driver.classes"
+"""The names of the classes, in the folder of the jars."""
 
 _PATIENCE_S: Final = 240.0
 
 
-def archive() -> Path:
-    """Return where the archive is, or will be."""
-    return maven.folder("spark") / CLASS_ARCHIVE
+def classes() -> Path:
+    """Return the list of the classes that a driver loads; records it if it is missing."""
+    record()
+    return maven.folder("spark") / _CLASSES
 
 
 def identity() -> str:
@@ -43,16 +50,26 @@ def identity() -> str:
 
 
 def record() -> None:
-    """Make the archive unless there is one that fits; ServiceError if Kafka or the driver fails."""
-    stamp = archive().with_suffix(".stamp")
-    wanted = identity()
-    if archive().is_file() and stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+    """Make list and archive unless there are some that fit.
+
+    Raises:
+        ServiceError: Kafka, the driver or the making of the archive failed.
+        JarError: a jar cannot be fetched.
+    """
+    folder = maven.folder("spark")
+    stamp, wanted = folder / "driver.stamp", identity()
+    made = (
+        stamp,
+        *(folder / n for n in (_CLASSES, class_archive.ARCHIVE, class_archive.CLASS_PATH)),
+    )
+    if all(file.is_file() for file in made) and stamp.read_text(encoding="utf-8") == wanted:
         return
     print(
         "Recording the classes that a driver loads, so that it starts in half the time ...",
         flush=True,
     )
-    archive().unlink(missing_ok=True)
+    for file in made:
+        file.unlink(missing_ok=True)
     with scratch_folder("classes") as scratch:
         broker = KafkaBroker(scratch / "kafka")
         broker.start()
@@ -60,12 +77,19 @@ def record() -> None:
             _drive(scratch, broker.endpoint.bootstrap)
         finally:
             broker.stop()
+        shutil.copyfile(scratch / _CLASSES, folder / _CLASSES)
+    try:
+        class_archive.write(folder, folder / _CLASSES)
+    except subprocess.CalledProcessError as error:
+        raise ServiceError(
+            f"The archive of the classes could not be made: {error}\n{error.stdout}"
+        ) from error
     stamp.write_text(wanted, encoding="utf-8")
 
 
 def _drive(scratch: Path, bootstrap: str) -> None:
-    made = scratch / CLASS_ARCHIVE
-    options = f"--driver-java-options -XX:ArchiveClassesAtExit={made} pyspark-shell"
+    made = scratch / _CLASSES
+    options = f"--driver-java-options -XX:DumpLoadedClassList={made} pyspark-shell"
     jars = str(maven.folder("spark"))
     environment = os.environ | {JARS_VARIABLE: jars, "PYSPARK_SUBMIT_ARGS": options}
     command = [sys.executable, "-m", "infra.class_data_sharing", bootstrap, str(scratch)]
@@ -81,7 +105,7 @@ def _drive(scratch: Path, bootstrap: str) -> None:
     try:
         code = process.wait(_PATIENCE_S)
         if code == 0:
-            _wait_until_gone(process.pid)  # the JVM writes the archive after Python has ended
+            _wait_until_gone(process.pid)  # the JVM ends, and has written the list, after Python
     except subprocess.TimeoutExpired as late:
         raise ServiceError(
             f"The driver that was to record its classes did not end in {_PATIENCE_S:g} s."
@@ -94,7 +118,6 @@ def _drive(scratch: Path, bootstrap: str) -> None:
     if code != 0 or not made.is_file():
         last = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
         raise ServiceError(f"The driver that was to record its classes ended with {code}:\n{last}")
-    made.rename(archive())
 
 
 def _wait_until_gone(group: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infra.images.build import build, built
 from infra.images.catalog import IMAGES, Image
+from infra.local_services import ServiceError
 from infra.toolchain.go_build import BuildError
 from infra.toolchain.host import HostError, run
 from infra.toolchain.maven import JarError
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
             print("\n".join(map(str, _archives(images))))
         else:
             _build(images, fresh=options.fresh, load=options.load)
-    except (HostError, BuildError, JarError) as error:
+    except (HostError, BuildError, JarError, ServiceError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

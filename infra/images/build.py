@@ -58,6 +58,7 @@ def build(image: Image, *, fresh: bool = False) -> Built:
         HostError: there is no engine, the context cannot be filled, or a build step fails.
         BuildError: a Go program cannot be built.
         JarError: a jar cannot be fetched.
+        ServiceError: the classes that a driver loads could not be recorded.
     """
     folder().mkdir(parents=True, exist_ok=True)
     with locked(folder() / ".lock"):  # two builds at once would share the cores

@@ -70,8 +70,8 @@ _IMAGES: Final = (
     Image(
         "jobs",
         f"Spark {versions.SPARK}",
-        1250 * _MB,
-        (REQUIREMENTS / "runtime.txt", maven.LOCK, JOBS),
+        1350 * _MB,
+        (REQUIREMENTS / "runtime.txt", maven.LOCK, JOBS, CHECKOUT / "infra/class_data_sharing.py"),
     ),
     Image(
         "operator",

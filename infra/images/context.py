@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from infra import class_data_sharing
 from infra.images import python_packages
 from infra.images.catalog import JOBS, OPERATORS, REQUIREMENTS, SCRIPTS, Image
 from infra.toolchain import go_programs, javac, maven
@@ -43,6 +44,7 @@ def _jobs(context: Path) -> None:
     python_packages.install_own([JOBS], context / "library")
     javac.build()
     _copy(maven.folder("spark").glob("*.jar"), context / "jars")
+    _copy([class_data_sharing.classes()], context)
 
 
 def _operator(context: Path) -> None:

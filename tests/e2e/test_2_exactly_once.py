@@ -31,6 +31,15 @@ def test_both_jobs_run_and_are_exact(jobs: Platform) -> None:
     assert {"job-ip-count/1", "job-two-sinks/1"} <= set(re.findall(r'id="(job-[^"]+)"', start_page))
 
 
+def test_the_jvms_have_the_class_archive_of_their_image(jobs: Platform) -> None:
+    """One that refuses it starts without a word, and more slowly."""
+    pods = jobs.cluster.list_objects("pods", "sluicegate.dev/role in (driver,executor)")
+    names = [pod["metadata"]["name"] for pod in pods]
+    assert len(names) > 2
+    mapped = "cat /proc/[0-9]*/maps | grep -q driver.jsa"
+    assert not [name for name in names if not jobs.cluster.succeeds(name, "sh", "-c", mapped)]
+
+
 @pytest.mark.parametrize(
     "point", ["before-decide", "after-decide", "after-apply:kafka.ip_count_sink"]
 )

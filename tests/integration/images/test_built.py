@@ -17,6 +17,7 @@ from infra.images import build, sbom
 from infra.images.catalog import IMAGES, VERSION, Image
 from infra.images.contents import Entry, Files
 from infra.workspace import CHECKOUT, cache_folder, work_folder
+from sluicegate.spark.class_archive import ARCHIVE, CLASS_PATH
 from tests.integration.images import archives
 
 
@@ -141,6 +142,16 @@ def test_the_jobs_image_has_the_jars_of_a_session(built: Built) -> None:
     home = variables["SPARK_HOME"].lstrip("/")
     assert any(p.startswith(f"{home}/jars/spark-core_") for p in built.files)
     assert any(p.startswith(f"{home}/jars/spark-kubernetes_") for p in built.files)
+
+
+@pytest.mark.parametrize("built", ["jobs"], indirect=True)
+def test_the_jobs_image_has_a_class_archive_of_jars_that_it_has(built: Built) -> None:
+    variables = dict(variable.split("=", 1) for variable in built.config["Env"])
+    folder = variables["SLUICEGATE_JARS"].lstrip("/")
+    assert f"{folder}/{ARCHIVE}" in built.files
+    jars = _read(built.files[f"{folder}/{CLASS_PATH}"]).decode().split()
+    assert len(jars) > 200
+    assert not [jar for jar in jars if jar.lstrip("/") not in built.files]
 
 
 @pytest.mark.parametrize("built", ["jobs", "operator"], indirect=True)

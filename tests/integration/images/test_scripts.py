@@ -64,6 +64,19 @@ def test_an_executor_gets_its_options_in_order_and_unsplit(path: str) -> None:
     }
 
 
+def test_an_executor_has_the_class_archive_and_the_class_path_that_it_fits(
+    path: str, tmp_path: Path
+) -> None:
+    (tmp_path / "driver.jsa").touch()
+    (tmp_path / "driver.classpath").write_text("/jars/a.jar\n/spark/jars/b.jar\n")
+    own = {"SLUICEGATE_JARS": str(tmp_path), "SPARK_CONF_DIR": "/conf", "SPARK_JAVA_OPT_0": "-Da"}
+    result = _run("entrypoint", "executor", path=path, environment=EXECUTOR | own)
+    lines = result.stdout.splitlines()
+    assert lines[3:6] == ["-Da", f"-XX:SharedArchiveFile={tmp_path}/driver.jsa", "-Xshare:auto"]
+    class_path = lines[lines.index("-cp") + 1]
+    assert class_path == "/jars/a.jar:/spark/jars/b.jar:/conf:/spark/jars/*"
+
+
 def test_an_executor_names_a_missing_variable(path: str) -> None:
     environment = {k: v for k, v in EXECUTOR.items() if k != "SPARK_DRIVER_URL"}
     result = _run("entrypoint", "executor", path=path, environment=environment)

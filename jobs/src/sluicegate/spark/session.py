@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from sluicegate.deployment.environment import DriverEnvironment, DriverVariable
 from sluicegate.errors import SettingsInvalid
+from sluicegate.spark.class_archive import jar_settings
 from sluicegate.spark.compilers import lower_priority
 from sluicegate.spark.conf import KUBERNETES, REQUIRED, check_conf, kubernetes_conf, merge
 from sluicegate.spark.event_log import event_log_settings
@@ -31,9 +32,6 @@ JARS_VARIABLE = "SLUICEGATE_JARS"
 
 _BETWEEN = "\0"
 """Stands between two settings; no setting contains it."""
-
-CLASS_ARCHIVE = "driver.jsa"
-"""The JVM's archive of loaded classes in that directory (JEP 350); it halves a driver's start time."""
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -112,7 +110,9 @@ def session(
     check_conf(environment.spark_conf)
     if master.startswith(("local", KUBERNETES)):  # workers use the Python of the driver
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    ours = merge({**_STATIC_SETTINGS, **RUNTIME_SETTINGS}, _jar_settings(master))
+    ours = {**_STATIC_SETTINGS, **RUNTIME_SETTINGS}
+    if folder := os.environ.get(JARS_VARIABLE):
+        ours = merge(ours, jar_settings(Path(folder).resolve(), master))
     if master.startswith(KUBERNETES):
         ours |= kubernetes_conf(os.environ)
     ours["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
@@ -173,27 +173,6 @@ def created_session(name: str) -> SparkSession:
     sessions = SparkSession._get_j_spark_session_class(created._jvm)  # noqa: SLF001
     sessions.setActiveSession(created._jsparkSession)  # noqa: SLF001
     return created
-
-
-def _jar_settings(master: str) -> dict[str, str]:
-    """Return the settings that put the jars on the class paths of driver and executors."""
-    folder_name = os.environ.get(JARS_VARIABLE)
-    if not folder_name:
-        return {}
-    folder = Path(folder_name).resolve()
-    jars = sorted(str(path) for path in folder.glob("*.jar"))
-    here = ["driver", "executor"] if master.startswith("local-cluster") else ["driver"]
-    # on the initial class path of the JVM: only those classes can be archived
-    settings = {f"spark.{process}.extraClassPath": os.pathsep.join(jars) for process in here}
-    if not master.startswith("local"):
-        settings["spark.jars"] = ",".join(jars)
-    archive = folder / CLASS_ARCHIVE
-    if archive.is_file():
-        # the JVM silently ignores an archive of another JVM or of other jars
-        options = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
-        options = f"-XX:SharedArchiveFile={archive} {options}"
-        settings |= {f"spark.{process}.extraJavaOptions": options for process in here}
-    return settings
 
 
 class _DefaultHandler(logging.StreamHandler[TextIO]):
