@@ -1,6 +1,7 @@
 """Leader election, with a Lease in memory and no clock but the test's.
 
-These are the cases of client-go's own tests (`tools/leaderelection`), where they apply:
+These are the cases of client-go's own tests (`tools/leaderelection`), where they apply; `test_release.py` has
+those of a release:
 
 | client-go | here |
 |---|---|
@@ -13,10 +14,6 @@ These are the cases of client-go's own tests (`tools/leaderelection`), where the
 | renew until RenewDeadline | `test_a_leader_without_an_answer_leads_until_its_deadline` |
 | ... with a request that hangs | `test_a_leader_whose_requests_hang_stops_at_its_deadline` |
 | FastPathLeaderElection: conflict of an update | `test_a_conflict_does_not_end_the_term_of_a_leader` |
-| ReleaseLease | `test_a_released_lease_is_acquired_at_once_and_not_by_the_one_that_released_it` |
-| ReleaseMethodCallsGet | `test_the_lease_of_another_is_not_released` |
-| ReleaseRetriesOnConflict | `test_a_release_is_repeated_after_a_conflict` |
-| ReleaseOnCancellation | `test_a_lease_that_is_acquired_during_the_release_is_released_too` |
 | LeaderElectionConfigValidation | `test_a_leader_stops_before_another_may_take_over` |
 | jitter of the retries | `test_of_candidates_that_try_at_the_same_moment_one_leads` |
 
@@ -29,59 +26,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable
 
 import pytest
 
-from sluicegate_operator.kube import leader_election
 from sluicegate_operator.kube.leader_election import (
     DURATION_S,
-    RELEASE_S,
     RENEW_S,
     RETRY_S,
     WATCH_S,
-    LeaderElector,
 )
 from sluicegate_operator.kube.resource import Json
 from tests.unit.operator.clocks import Clock, run_in_skipped_time
-from tests.unit.operator.kube.lease_server import LeaseServer
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Replace the time of the elector."""
-    clock = Clock()
-    monkeypatch.setattr(leader_election, "time", clock)
-    return clock
-
-
-@pytest.fixture
-def server() -> LeaseServer:
-    """Return a server without a Lease."""
-    return LeaseServer()
-
-
-def elector(server: LeaseServer, name: str, changes: list[bool] | None = None) -> LeaderElector:
-    """Return a candidate that records its changes."""
-    seen = [] if changes is None else changes
-    return LeaderElector(server, "n", "lease", name, seen.append)  # type: ignore[arg-type]
-
-
-async def try_during(
-    clock: Clock,
-    candidate: LeaderElector,
-    *pauses: float,
-    meanwhile: Callable[[], None] | None = None,
-) -> list[bool]:
-    """Let a candidate try after each pause; return whether it leads then."""
-    leads = []
-    for seconds in pauses:
-        clock.now += seconds
-        if meanwhile is not None:
-            meanwhile()
-        await candidate.renew()
-        leads.append(candidate.is_leader)
-    return leads
+from tests.unit.operator.kube.leader_election.lease_server import LeaseServer, elector, try_during
 
 
 def test_a_leader_stops_before_another_may_take_over() -> None:
@@ -363,92 +319,3 @@ def test_a_renewal_counts_from_when_it_began(clock: Clock, server: LeaseServer) 
         assert not candidate.is_leader
 
     asyncio.run(scenario())
-
-
-def test_a_released_lease_is_acquired_at_once_and_not_by_the_one_that_released_it(
-    clock: Clock, server: LeaseServer
-) -> None:
-    changes: list[bool] = []
-    first, second = elector(server, "a", changes), elector(server, "b")
-
-    async def scenario() -> None:
-        await first.renew()
-        await first.release()
-        await first.renew()
-        assert not first.is_leader
-        await second.renew()
-
-    asyncio.run(scenario())
-    assert changes == [True, False]
-    assert second.is_leader
-    assert clock.now == 1000.0
-
-
-def test_a_release_is_repeated_after_a_conflict(clock: Clock, server: LeaseServer) -> None:
-    """A renewal that was cancelled may still have been written."""
-    candidate, writes = elector(server, "a"), iter([True])
-
-    async def touch_once() -> None:
-        if next(writes, False):
-            server.touch()
-
-    async def scenario() -> None:
-        await candidate.renew()
-        server.before_write = touch_once
-        await candidate.release()
-        assert await try_during(clock, elector(server, "b"), 0.0) == [True]
-
-    asyncio.run(scenario())
-
-
-def test_a_lease_that_is_acquired_during_the_release_is_released_too(
-    clock: Clock, server: LeaseServer
-) -> None:
-    changes: list[bool] = []
-    candidate = elector(server, "a", changes)
-
-    async def pause() -> None:
-        await asyncio.sleep(1)
-
-    async def scenario() -> None:
-        server.before_write = pause
-        acquiring = asyncio.create_task(candidate.renew())
-        await asyncio.sleep(0.5)
-        await candidate.release()
-        await acquiring
-        assert await try_during(clock, elector(server, "b"), 0.0) == [True]
-
-    run_in_skipped_time(clock, scenario())
-    assert changes == []
-
-
-def test_the_lease_of_another_is_not_released(clock: Clock, server: LeaseServer) -> None:
-    candidate = elector(server, "a")
-
-    async def scenario() -> None:
-        await candidate.renew()
-        server.held_by("b")
-        await candidate.release()
-
-    asyncio.run(scenario())
-    assert server.spec["holderIdentity"] == "b"
-    assert clock.now == 1000.0
-
-
-@pytest.mark.parametrize("state", ["no Lease", "no answer", "no end"])
-def test_a_release_ends_soon_whatever_the_server_does(
-    clock: Clock, server: LeaseServer, state: str
-) -> None:
-    """A shutdown has 30 s, of which the reconciliations in progress may take 20."""
-    candidate = elector(server, "a")
-
-    async def scenario() -> None:
-        await candidate.renew()
-        if state == "no Lease":
-            server.lease = None
-        server.answers, server.hangs = state != "no answer", state == "no end"
-        await candidate.release()
-
-    run_in_skipped_time(clock, scenario())
-    assert not candidate.is_leader
-    assert clock.now <= 1000 + RELEASE_S

@@ -1,4 +1,4 @@
-"""An API server with one Lease, in memory."""
+"""An API server with one Lease, in memory, and candidates for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from http import HTTPStatus
 from typing import Any
 
 from sluicegate_operator.kube.client import ApiError
+from sluicegate_operator.kube.leader_election import LeaderElector
 from sluicegate_operator.kube.resource import Json
+from tests.unit.operator.clocks import Clock
 
 
 async def nothing() -> None:
@@ -68,3 +70,26 @@ class LeaseServer:
     def held_by(self, holder: str | None, **spec: Any) -> None:
         """Store a Lease that names a holder."""
         self.store({"metadata": {"name": "lease"}, "spec": {"holderIdentity": holder, **spec}})
+
+
+def elector(server: LeaseServer, name: str, changes: list[bool] | None = None) -> LeaderElector:
+    """Return a candidate that records its changes."""
+    seen = [] if changes is None else changes
+    return LeaderElector(server, "n", "lease", name, seen.append)  # type: ignore[arg-type]
+
+
+async def try_during(
+    clock: Clock,
+    candidate: LeaderElector,
+    *pauses: float,
+    meanwhile: Callable[[], None] | None = None,
+) -> list[bool]:
+    """Let a candidate try after each pause; return whether it leads then."""
+    leads = []
+    for seconds in pauses:
+        clock.now += seconds
+        if meanwhile is not None:
+            meanwhile()
+        await candidate.renew()
+        leads.append(candidate.is_leader)
+    return leads
