@@ -111,7 +111,7 @@ def _run(command: Sequence[str], stdin: bytes, timeout_s: float) -> str:
 def eventually(
     poll: Callable[[], T | None], what: str, *, within_s: float, every_s: float = 0.5
 ) -> T:
-    """Return what `look` returns once it is true.
+    """Return what `poll` returns once it is true.
 
     Raises:
         AssertionError: it was not true in time; has `what` and the last value.
