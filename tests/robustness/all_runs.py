@@ -85,8 +85,8 @@ RUNS = (
     # the longest first, so that no run goes on alone; no two with three brokers at a time
     Run("two_sinks", Matrix.NETWORK, "1/2", ("--network", "--standby")),
     Run("two_sinks", Matrix.BROKERS, "1/2", ("--brokers",)),
-    Run("ip_count", Matrix.BROKERS, "2/2", ("--brokers",)),
     Run("ip_count", Matrix.NETWORK, "2/2", ("--network",)),
+    Run("ip_count", Matrix.BROKERS, "2/2", ("--brokers",)),
     Run("two_sinks", Matrix.SUPERVISOR, options=("--supervisor",)),
     Run("joined_payments", Matrix.ANY_RUN, "1/4"),
     Run("ip_count", Matrix.ANY_RUN, "2/4"),
