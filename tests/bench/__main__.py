@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -27,8 +26,8 @@ from infra.local_services.process import free_ports
 from infra.toolchain.maven import JarError
 from infra.workspace import work_folder
 from tests.bench import (
+    command_line,
     delaying_proxy,
-    growth,
     latency,
     machine,
     page,
@@ -39,19 +38,14 @@ from tests.bench import (
     start_time,
     throughput,
 )
-from tests.bench.about import about
+from tests.bench.command_line import QUICK_JOBS, QUICK_SECONDS
 from tests.bench.console import rounds as console_rounds
 from tests.bench.distant_broker import DistantBroker, DistantServers
 from tests.bench.figures import Run, anomalies
-from tests.bench.growth import Start
 from tests.bench.operator import rounds
 from tests.bench.plan import (
-    KILLS,
-    PACES,
     RECOVERY,
     RECOVERY_CONTENDERS,
-    WORKLOADS,
-    Pace,
     Workload,
     shuffled,
 )
@@ -62,15 +56,8 @@ from tests.bench.throughput import Source, Turn
 
 _BEGAN = time.monotonic()
 
-_QUICK_RECORDS = 100_000
-_QUICK_SECONDS = 5.0
-_QUICK_LENGTHS = (10, 100)
-_QUICK_JOBS = 40
-_QUICK_SUBMITS = 2
-
-_OPERATOR, _CONSOLE = "operator", "console"
-_JOBS = 1000
 _VIEWED_S = 30.0
+_QUICK_SUBMITS = 2
 _SUBMITS = 8
 """Jobs submitted through spark-submit, for each number of JVMs."""
 
@@ -174,7 +161,9 @@ class Bench:
                 pace.contenders, seed=seed, round_=round_, workload=pace.name
             ):
                 _print(f"  round {round_}: {pace.name}, {contender} ...")
-                run = latency.run(contender, round_, pace, self._services, self._folder)
+                run = latency.run(
+                    contender, round_, pace, self._services, self._folder, self._profilers
+                )
                 self._add_run(run, "p50_ms", "p99_ms")
 
     def _add_run(self, run: Run, *shown: str) -> None:
@@ -191,7 +180,7 @@ class Bench:
 async def _operator(results: Results, round_: int, folder: Path) -> None:
     """Run a round of the operator benchmark."""
     _sample_machine(results, f"Operator, round {round_}")
-    submits = _QUICK_SUBMITS if results.jobs <= _QUICK_JOBS else _SUBMITS
+    submits = _QUICK_SUBMITS if results.jobs <= QUICK_JOBS else _SUBMITS
     figures: dict[str, float] = {}
     results.operator.append(figures)
     async for name, value in rounds.round_of(folder, results.jobs, submits):
@@ -202,11 +191,11 @@ async def _operator(results: Results, round_: int, folder: Path) -> None:
 async def _console(results: Results, round_: int, folder: Path) -> None:
     """Run a round of the console's benchmark."""
     _sample_machine(results, f"Console, round {round_}")
-    quick = results.console_jobs <= _QUICK_JOBS
+    quick = results.console_jobs <= QUICK_JOBS
     figures: dict[str, dict[str, float]] = {}
     results.console.append(figures)
     async for store, name, value in console_rounds.round_of(
-        folder, results.console_jobs, _QUICK_SECONDS if quick else _VIEWED_S
+        folder, results.console_jobs, QUICK_SECONDS if quick else _VIEWED_S
     ):
         figures.setdefault(store, {})[name] = value
         _print(f"    {store}: {name} {value:,.2f}")
@@ -231,129 +220,6 @@ def _print(message: str) -> None:
     print(f"[{time.monotonic() - _BEGAN:6.1f} s] {message}", flush=True)
 
 
-def _selected(options: argparse.Namespace, arguments: Sequence[str]) -> Results:
-    """Return empty results for the workloads that the options select."""
-    records = options.records or (_QUICK_RECORDS if options.quick else None)
-    workloads = [w for w in WORKLOADS if options.only in (None, w.name)]
-    if options.only in (None, growth.PARTITIONS):
-        workloads += growth.partition_workloads(options.cores)
-    if options.only in (None, growth.EXECUTORS):
-        workloads += growth.executor_workloads()
-    if options.only in (None, growth.STATE):
-        workloads += growth.state_workloads(many_keys=options.many_keys)
-    if options.contenders:
-        workloads = [
-            replace(
-                w, contenders=tuple(name for name in w.contenders if name in options.contenders)
-            )
-            for w in workloads
-        ]
-    if records:
-        workloads = [w.of_size(records) for w in workloads]
-    starts: Sequence[Start] = ()
-    if options.only in (None, growth.START):
-        lengths = _QUICK_LENGTHS if options.quick else growth.LOG_LENGTHS
-        starts = [Start(length) for length in lengths]
-    paces: Sequence[Pace] = [
-        replace(pace, only=options.contenders, records_s=options.records_s or pace.records_s)
-        for pace in PACES
-        if options.only in (None, pace.workload)
-    ]
-    if options.quick:
-        paces = [replace(pace, seconds=_QUICK_SECONDS, warm_s=0.0) for pace in paces]
-    jobs = _QUICK_JOBS if options.quick else options.jobs
-    kills = 1 if options.quick else KILLS
-    return Results(
-        1 if options.quick or options.profile else options.rounds,
-        options.seed,
-        workloads,
-        paces,
-        starts,
-        about(arguments),
-        kills=kills if options.only in (None, RECOVERY) else 0,
-        jobs=jobs if options.only in (None, _OPERATOR) else 0,
-        console_jobs=jobs if options.only in (None, _CONSOLE) else 0,
-    )
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="make bench ARGS=...", description="Compare Sluicegate with its peers."
-    )
-    names = [w.name for w in WORKLOADS]
-    names += [*growth.NAMES, RECOVERY, *dict.fromkeys(pace.workload for pace in PACES)]
-    names += [_OPERATOR, _CONSOLE]
-    parser.add_argument("--rounds", type=int, default=5, help="default 5")
-    parser.add_argument("--records", type=int, help="records per source topic; default by workload")
-    parser.add_argument(
-        "--records-s",
-        type=int,
-        help="records per second of a latency workload; default by workload",
-    )
-    parser.add_argument(
-        "--jobs", type=int, default=_JOBS, help=f"jobs for operator and console; default {_JOBS}"
-    )
-    parser.add_argument(
-        "--cores",
-        type=_cores,
-        default=growth.CORES,
-        metavar="1,2",
-        help=f"threads of Spark's session in {growth.PARTITIONS}, each of them; default 2",
-    )
-    parser.add_argument(
-        "--many-keys",
-        action="store_true",
-        help=f"{growth.STATE} with {growth.MANY_KEYS:,} keys too: ten minutes more for each run",
-    )
-    parser.add_argument("--only", choices=names, metavar="WORKLOAD", help=", ".join(names))
-    parser.add_argument(
-        "--contenders",
-        type=lambda text: tuple(text.split(",")),
-        default=(),
-        metavar="A,B",
-        help="only these of each workload, for example sluicegate,flink",
-    )
-    parser.add_argument(
-        "--profile",
-        type=Path,
-        metavar="FOLDER",
-        help="one round that writes the stacks of throughput runs of more than 40 s to FOLDER, for flame "
-        "graphs; its figures do not count",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="one small round as a smoke test; no figures"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all results to FILE")
-    parser.add_argument(
-        "--page",
-        type=Path,
-        metavar="FILE",
-        help="write the report page with its plots; default: docs/reference/performance.md if everything is "
-        "measured, without --only and --quick",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="seed of the contender order; default 1"
-    )
-    options = parser.parse_args(arguments)
-    if options.profile and (options.json or options.page):
-        parser.error("--profile slows the runs down: use it without --json and --page")
-    sizes = (options.records, options.records_s)
-    if options.rounds < 1 or any(size is not None and size < 100 for size in sizes):
-        parser.error("--rounds must be 1 or more, --records and --records-s 100 or more")
-    return options
-
-
-def _cores(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in text.split(","))
-
-
-def _page_file(options: argparse.Namespace) -> Path | None:
-    """Return where the report page is written; None: nowhere."""
-    sizes = options.quick or options.records or options.records_s
-    partial = options.only or sizes or options.contenders or options.profile
-    return options.page or (None if partial else page.PAGE)
-
-
 def _write_files(results: Results, options: argparse.Namespace, *, complete: bool) -> None:
     """Write what the options request."""
     if options.quick:
@@ -361,7 +227,7 @@ def _write_files(results: Results, options: argparse.Namespace, *, complete: boo
     if options.json:
         report.write_json(results, options.json)
         print(f"\nAll results are in {options.json}")
-    page_file = _page_file(options) if complete else None
+    page_file = command_line.page_file(options) if complete else None
     if page_file:
         page.write([report.as_json(results)], page_file, page.kept_profiles())
         print(f"\nThe page with plots is {page_file}")
@@ -374,9 +240,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     given = sys.argv[1:] if arguments is None else arguments
-    options = _parse(given)
+    options = command_line.parse(given)
     signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` leaves no process running
-    results = _selected(options, given)
+    results = command_line.selected(options, given)
     base = work_folder() / "bench"
     base.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=base))

@@ -11,14 +11,14 @@ import json
 import re
 import subprocess
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from infra.local_services import MySQLEndpoint, Services
 from infra.toolchain import maven
-from tests.bench import child, paced, reader, sinks
+from tests.bench import child, paced, profiling, reader, sinks
 from tests.bench.alongside import alongside
 from tests.bench.child import RunFailed
 from tests.bench.contender import STOP
@@ -35,6 +35,7 @@ from tests.bench.plan import (
     SPARK_JDBC,
     Pace,
 )
+from tests.bench.profiling import Profilers
 from tests.bench.usage import cpu_s
 
 WARM_EPOCHS = 5
@@ -45,8 +46,24 @@ _READ_S = 120.0
 _SLIPPED = 1.05
 
 
-def run(contender: str, round_: int, pace: Pace, services: Services, base: Path) -> Run:
-    """Run a contender once; report any error as the run's anomaly."""
+def run(
+    contender: str,
+    round_: int,
+    pace: Pace,
+    services: Services,
+    base: Path,
+    profilers: Profilers | None = None,
+) -> Run:
+    """Run a contender once; report any error as the run's anomaly.
+
+    Args:
+        contender: its name.
+        round_: the number of the round.
+        pace: of the input.
+        services: where source and sink are.
+        base: folder for the folder of the run.
+        profilers: profile the contender while the measured records are sent; None: do not.
+    """
     turn = re.sub("[ ,_]+", "-", f"{pace.name}-{contender}-{round_}")
     folder = base / turn
     folder.mkdir(parents=True)
@@ -69,7 +86,8 @@ def run(contender: str, round_: int, pace: Pace, services: Services, base: Path)
     if contender == SPARK_JDBC:
         maven.fetch("jdbc")
     try:
-        return _measured(order, round_, pace, folder, services.mysql if order.table else None)
+        mysql = services.mysql if order.table else None
+        return _measured(order, round_, pace, folder, mysql, profilers)
     except RunFailed as error:
         return Run(pace.name, contender, round_, anomaly=str(error))
     finally:
@@ -78,7 +96,12 @@ def run(contender: str, round_: int, pace: Pace, services: Services, base: Path)
 
 
 def _measured(
-    order: Order, round_: int, pace: Pace, folder: Path, mysql: MySQLEndpoint | None
+    order: Order,
+    round_: int,
+    pace: Pace,
+    folder: Path,
+    mysql: MySQLEndpoint | None,
+    profilers: Profilers | None,
 ) -> Run:
     with (
         child.running("tests.bench.reader", folder, mysql) as reader_process,
@@ -90,7 +113,8 @@ def _measured(
             child.await_ready(lambda: _is_warm(order, folder), folder, process, _START_S)
         begin_ms = time.time() * 1000
         before_s = cpu_s(process.pid), cpu_s(reader_process.pid)
-        sent = paced.send(order.bootstrap, order.source, pace, paced.MEASURED)
+        with _profiled(profilers, pace, order.contender, process.pid, folder):
+            sent = paced.send(order.bootstrap, order.source, pace, paced.MEASURED)
         after_s = cpu_s(process.pid), cpu_s(reader_process.pid)
         end_ms = time.time() * 1000
         with _unmeasured(order, pace):
@@ -119,6 +143,15 @@ def _measured(
         "sender_behind_ms": sent.behind_ms,
     }
     return Run(pace.name, order.contender, round_, figures=figures, phases=phases)
+
+
+def _profiled(
+    profilers: Profilers | None, pace: Pace, contender: str, root: int, folder: Path
+) -> AbstractContextManager[None]:
+    if profilers is None:
+        return nullcontext()
+    name = f"{pace.name.replace(', ', '-').replace(' ', '-')}.{contender}"
+    return profiling.profiling(profilers, name, root, folder)
 
 
 def _contender(

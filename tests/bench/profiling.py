@@ -1,4 +1,4 @@
-"""Stacks of a contender's processes while both cores are busy, for the flame graphs of the report page.
+"""Stacks of a contender's processes, for the flame graphs of the report page.
 
 async-profiler samples the JVM, with its native code, compiler and garbage collector; py-spy samples the
 Python processes. Both cost some time, so a run that is profiled has no figures.

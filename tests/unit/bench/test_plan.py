@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import __main__
+from tests.bench import command_line
 from tests.bench.figures import spread
 from tests.bench.joined import Joined, join
 from tests.bench.order import Order
@@ -117,23 +117,23 @@ def test_records_are_due_at_equal_distances() -> None:
 def test_the_rate_of_a_latency_can_be_given() -> None:
     name = f"latency-{HALF_LOAD}"
     arguments = ["--only", name, "--records-s", "90000"]
-    paces = __main__._selected(__main__._parse(arguments), []).paces
+    paces = command_line.selected(command_line.parse(arguments), []).paces
     assert [(pace.workload, pace.records_s) for pace in paces] == [(name, 90_000)] * 2
 
 
 def test_each_latency_is_selected_alone() -> None:
     for only in {pace.workload for pace in PACES}:
-        paces = __main__._selected(__main__._parse(["--only", only]), []).paces
+        paces = command_line.selected(command_line.parse(["--only", only]), []).paces
         assert [pace.trigger for pace in paces] == ["1 second", "200 milliseconds"]
 
 
 def test_only_the_selected_contenders_are_measured() -> None:
-    results = __main__._selected(__main__._parse(["--contenders", "flink,sluicegate"]), [])
+    results = command_line.selected(command_line.parse(["--contenders", "flink,sluicegate"]), [])
     assert {name for one in results.workloads for name in one.contenders} == {FLINK, SLUICEGATE}
     assert results.paces[0].contenders == (SLUICEGATE, FLINK)
 
 
 def test_a_profiled_run_gives_no_figures(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        __main__._parse(["--profile", "here", "--json", "figures.json"])
+        command_line.parse(["--profile", "here", "--json", "figures.json"])
     assert "--profile slows the runs down" in capsys.readouterr().err
