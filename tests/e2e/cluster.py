@@ -76,6 +76,15 @@ class Cluster:
         """Merge a change into an object."""
         self.run("patch", kind, name, "--type", "merge", "-p", json.dumps(change))
 
+    def wait_rollout(self, workload: str, *, within_s: float) -> None:
+        """Wait until all pods of a workload, such as `deployment/operator`, are new and available.
+
+        Raises:
+            CommandFailed: they were not in time.
+        """
+        limit = f"--timeout={within_s:.0f}s"
+        self.run("rollout", "status", workload, limit, timeout_s=within_s + 10)
+
     def kill(self, pod: str) -> None:
         """Delete a pod at once, with grace period 0."""
         self.run("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")

@@ -139,10 +139,8 @@ def test_an_executor_killed_while_it_stages_is_replaced_and_exact(
 def test_a_killed_server_leaves_the_jobs_exact(jobs: Platform, feed: Feed, pod: str) -> None:
     feed()
     jobs.cluster.kill(f"{RELEASE}-{pod}")
-    jobs.cluster.run(
-        "rollout", "status", f"statefulset/{RELEASE}-{pod.removesuffix('-0')}", "--timeout=240s",
-        timeout_s=250.0,
-    )  # fmt: skip
+    server = pod.removesuffix("-0")
+    jobs.cluster.wait_rollout(f"statefulset/{RELEASE}-{server}", within_s=240.0)
     feed()
     wait_both_exact(jobs)
     jobs.wait_ladder("ip-count")
@@ -156,9 +154,7 @@ def test_a_killed_operator_leaves_the_jobs_running_and_resumes(jobs: Platform, f
     feed()
     wait_both_exact(jobs)
     jobs.wait_ladder("ip-count")
-    jobs.operators.run(
-        "rollout", "status", f"deployment/{RELEASE}-operator", "--timeout=180s", timeout_s=190.0
-    )
+    jobs.operators.wait_rollout(f"deployment/{RELEASE}-operator", within_s=180.0)
     assert jobs.job_when("ip-count", bool, "a status")["attempt"] == before["attempt"]
     cluster.patch("streamingjob", "ip-count", {"spec": {"restartNonce": 1000}})
     jobs.job_when(  # a standby that was removed had the next number

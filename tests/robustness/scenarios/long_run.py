@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from infra.local_services import Services
@@ -17,12 +14,10 @@ from tests.robustness.failpoints.actors import (
     ENDING_ACTORS,
     OUTLIVED_ACTORS,
     STORE_EFFECTS,
-    STORE_REQUESTS,
     Actor,
     Matrix,
 )
 from tests.robustness.failpoints.fault_plan import (
-    ANY_MOMENT,
     PlannedFault,
     Strike,
     draw_plan,
@@ -30,13 +25,14 @@ from tests.robustness.failpoints.fault_plan import (
 from tests.robustness.failpoints.machine import Machine
 from tests.robustness.failpoints.network import Network, as_driver
 from tests.robustness.failpoints.replica import Replica
-from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
+from tests.robustness.failpoints.s3_proxy import S3Proxy
 from tests.robustness.failpoints.store_machine import StoreMachine
 from tests.robustness.failpoints.strikes import Parts, Strikes, Violated
 from tests.robustness.history.recorder import Recorder
 from tests.robustness.report.sum_of_runs import chosen_cells
 from tests.robustness.scenarios.judgment import Stuck, judge, read_rest
 from tests.robustness.scenarios.progress import Progress, TooLate
+from tests.robustness.scenarios.reach import REACH_TIMEOUT_S, SETTLE_S, Reach
 from tests.robustness.scenarios.run_options import (
     ENDLESS_RESTARTS,
     JOBS,
@@ -48,16 +44,10 @@ from tests.robustness.scenarios.run_options import (
 )
 from tests.robustness.scenarios.successors import Successors
 from tests.robustness.traffic.ip_count_harness import CLUSTER
-from tests.robustness.traffic.long_lived_job import ArmedFailpoints, LongLivedJob, Process
+from tests.robustness.traffic.long_lived_job import ArmedFailpoints, LongLivedJob
 from tests.robustness.traffic.packaged_job_harness import new_job_scenario
 from tests.robustness.traffic.steady_traffic import SteadyTraffic
 from tests.robustness.validate.readers import SinkReaders
-
-REACH_TIMEOUT_S = 60.0
-"""How long a failpoint is waited for; then the actor fails wherever the driver is."""
-
-PRUNE_TIMEOUT_S = 300.0
-"""How long a deletion from the log is waited for: a run has a hundred epochs before the first."""
 
 _STOP_TIMEOUT_S = 120.0
 _APPLY_TIMEOUT_S = 30.0
@@ -65,8 +55,6 @@ READER_LIMIT_S = _APPLY_TIMEOUT_S + 15.0
 """A dead driver's transaction times out as an apply does, and Kafka looks for such transactions every 10 s."""
 
 _TICK_S = 0.05
-_STOPPED_S = 20.0
-_SETTLE_S = 0.5
 
 LAST_ROWS_S = 90.0
 """How long a driver may take to show rows when the time for faults is over: half of the judgment's time."""
@@ -142,8 +130,8 @@ class LongRun:
         self._strikes: Strikes
         self._successors: Successors
         self._progress: Progress
+        self._reach: Reach
         self._number = 0  # of the fault that is being injected
-        self._at_failpoint: Sequence[Process] = ()  # what stopped there last
 
     def run(self) -> None:
         """Run to the end; the outcome is in the history."""
@@ -168,6 +156,14 @@ class LongRun:
         self._successors = Successors(self._job, self._traffic, self._services)
         self._progress = Progress(
             self._traffic, self._successors, self._readers.seen, self._history, self._end
+        )
+        self._reach = Reach(
+            self._job,
+            self._armed,
+            self._progress,
+            self._traffic,
+            self._end,
+            self._proxy,
         )
         try:
             with self._end.enforced():
@@ -221,7 +217,11 @@ class LongRun:
         """
         self._progress.run_for(fault.delay_s)
         drivers, moves, began = self._job.started, self._successors.moves, time.monotonic()
-        reached = self._reach(fault.strike)
+        if fault.strike.actor in ACTORS_OF[Matrix.REPLICA]:
+            assert self._parts.replica is not None
+            self._parts.replica.catch_up()
+            self._progress.await_rows(time.monotonic())  # which it lacks
+        reached = self._reach.wait(fault.strike)
         if not reached and fault.strike.actor in STORE_EFFECTS:
             self._history.add("skipped", **fault.strike.described())
             return
@@ -246,7 +246,7 @@ class LongRun:
         baseline = time.monotonic()
         recovered: dict[str, float] = {}
         try:
-            recovered = self._progress.await_rows(baseline if second else struck + _SETTLE_S)
+            recovered = self._progress.await_rows(baseline if second else struck + SETTLE_S)
         finally:
             self._successors.forget_plan()
             wait_s = self._readers.waits.longest(began, time.monotonic())
@@ -281,15 +281,15 @@ class LongRun:
         ends = fault.strike.actor in ENDING_ACTORS
         if second is not None and not ends:
             self._armed.arm(second)
-        outcome = self._strikes.strike(fault.strike, self._at_failpoint)
+        outcome = self._strikes.strike(fault.strike, self._reach.stopped)
         if second is not None and ends:
             self._armed.arm(second)
-        time.sleep(_SETTLE_S if fault.strike.actor in DRIVER_ACTORS else 0)
+        time.sleep(SETTLE_S if fault.strike.actor in DRIVER_ACTORS else 0)
         self._successors.replace_ended()
         if second is None:
             return outcome, None
-        reached = self._await_stopped(second)
-        outcome += f", then {self._strikes.strike(second, self._at_failpoint)}"
+        reached = self._reach.wait_stopped(second)
+        outcome += f", then {self._strikes.strike(second, self._reach.stopped)}"
         self._successors.replace_ended()
         return outcome, reached
 
@@ -303,58 +303,14 @@ class LongRun:
         zombie = self._job.driver
         try:
             with self._strikes.away(zombie, strike):
-                time.sleep(_SETTLE_S)
+                time.sleep(SETTLE_S)
                 began = time.monotonic()
                 self._successors.start()
                 found = self._progress.await_rows(began)
-                self._progress.await_rows(max(found.values()) + _SETTLE_S)
+                self._progress.await_rows(max(found.values()) + SETTLE_S)
             return self._strikes.await_superseded(zombie)
         finally:
             zombie.kill()
-
-    def _reach(self, strike: Strike) -> bool:
-        """Wait until the driver is stopped at the failpoint of a strike; return whether it is."""
-        if strike.actor in ACTORS_OF[Matrix.REPLICA]:
-            assert self._parts.replica is not None
-            self._parts.replica.catch_up()
-            self._progress.await_rows(time.monotonic())  # which it lacks
-        if strike.point == ANY_MOMENT:
-            return True
-        if strike.actor in STORE_EFFECTS:
-            return self._await_request(strike)
-        self._armed.arm(strike)
-        return self._await_stopped(strike)
-
-    def _await_request(self, strike: Strike) -> bool:
-        """Let the next request of a kind fail, and wait for it; return whether there was one."""
-        assert self._proxy is not None
-        requests = STORE_REQUESTS[strike.point]
-        fault = Fault(requests.kind, requests.name, STORE_EFFECTS[strike.actor])
-        self._proxy.faults.append(fault)
-        deadline = self._end.deadline(PRUNE_TIMEOUT_S if requests.prunes else REACH_TIMEOUT_S)
-        with self._traffic.paused() if requests.idle else nullcontext():
-            met = self._progress.until(lambda: bool(fault.met), deadline)
-        self._proxy.faults.remove(fault)
-        return met
-
-    def _await_stopped(self, strike: Strike) -> bool:
-        """Wait until a process is stopped at a failpoint; return whether one is.
-
-        Raises:
-            Stuck: none is, and then a sink shows no new rows: a driver that hangs must not be replaced by
-                the strike.
-        """
-        deadline = self._end.deadline(REACH_TIMEOUT_S)
-        if not self._progress.until(lambda: self._armed.reached(strike), deadline):
-            self._armed.disarm(strike)
-            with suppress(TooLate):  # the end of the run waits for rows too
-                self._progress.await_rows(time.monotonic())
-            return False
-        self._at_failpoint = self._job.driver.await_stopped(_STOPPED_S)
-        # the process that was stopped may be a Python worker, and others still run
-        self._job.driver.signal(signal.SIGSTOP)
-        time.sleep(_SETTLE_S)
-        return True
 
     # --- judgment ---------------------------------------------------------------------------
 
