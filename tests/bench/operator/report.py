@@ -24,6 +24,8 @@ UPGRADE_PAUSE: Final = "upgrade_pause_s"
 UPGRADE_DOWN: Final = "upgrade_down"
 UPGRADE_OTHER_P99: Final = "upgrade_other_p99_ms"
 SYNC_SAME: Final = "sync_same_s"
+READ_OTHER: Final = "read_other_s"
+LEASE_OTHER: Final = "lease_other_s"
 SYNC_OTHER: Final = "sync_other_s"
 LEASE: Final = "lease_s"
 SYNC_REPLICA: Final = "sync_replica_s"
@@ -78,9 +80,9 @@ def measures(jobs: int) -> list[Measure]:
         Measure(UPGRADE_DOWN, "  most jobs without a driver at a time", "", "20"),
         Measure(UPGRADE_OTHER_P99, "  another job: applied -> pod, p99 ms", "2,000", "150"),
         Measure(SYNC_SAME, "killed, started again in its pod -> in sync, s", "30", "10", 1),
-        Measure(
-            SYNC_OTHER, "killed, another is started and takes over -> in sync, s", "30", "5", 1
-        ),
+        Measure(READ_OTHER, "killed, another is started -> has read all objects, s", "", "", 1),
+        Measure(LEASE_OTHER, "  -> leads, s", "", "", 1),
+        Measure(SYNC_OTHER, "  -> in sync, s", "30", "5", 1),
         Measure(LEASE, "killed, the other replica takes over -> leads, s", "30", "5", 1),
         Measure(SYNC_REPLICA, "  -> in sync, s", "30", "5", 1),
         Measure(DUPLICATES, "  pods made twice by that", "0", "0"),

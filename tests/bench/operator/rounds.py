@@ -92,16 +92,29 @@ async def _executors(cluster: BenchCluster, names: Sequence[str]) -> None:
     await asyncio.sleep(5.0)  # memory of the last events is released
 
 
+async def _started(cluster: BenchCluster, identity: str, jobs: int) -> tuple[float, float, float]:
+    """Start the operator; return after how many seconds it has read all, leads and is in sync."""
+    start_s = time.monotonic()
+    await cluster.start(identity)
+    read_s = time.monotonic() - start_s
+    await until(cluster.leads)
+    leads_s = time.monotonic() - start_s
+    await until(lambda: cluster.reconciliations() >= jobs, every_s=0.1)
+    await cluster.wait_idle()
+    return read_s, leads_s, time.monotonic() - start_s
+
+
 async def _killed(cluster: BenchCluster, jobs: int) -> AsyncIterator[Figure]:
     """Kill the operator three times: its pod restarts it, another is started, a replica takes over."""
     pods = set(cluster.seen)
-    for key, identity in ((report.SYNC_SAME, "bench"), (report.SYNC_OTHER, "another")):
+    for identity, *keys in (
+        ("bench", report.SYNC_SAME),
+        ("another", report.READ_OTHER, report.LEASE_OTHER, report.SYNC_OTHER),
+    ):
         cluster.kill()
-        start_s = time.monotonic()
-        await cluster.start(identity)
-        await until(lambda: cluster.reconciliations() >= jobs, every_s=0.1)
-        await cluster.wait_idle()
-        yield key, time.monotonic() - start_s
+        times = await _started(cluster, identity, jobs)
+        for figure in zip(keys, times[-len(keys) :], strict=True):
+            yield figure
     await cluster.start_follower("replica")
     cluster.kill_leader()
     start_s = time.monotonic()
