@@ -111,9 +111,17 @@ class Operator:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _lead(self) -> None:
-        """Compete for the lease once all caches are synced, and reconcile."""
-        while not self.caches.synced:  # noqa: ASYNC110 - only while starting
-            await asyncio.sleep(0.05)
+        """Compete for the lease once all caches are synced, and reconcile.
+
+        Until then another's lease is observed, so that a dead leader's expires meanwhile.
+        """
+        observing = asyncio.create_task(self.elector.observe())
+        try:
+            while not self.caches.synced:  # noqa: ASYNC110 - only while starting
+                await asyncio.sleep(0.05)
+        finally:
+            observing.cancel()
+            await asyncio.gather(observing, return_exceptions=True)
         log.info("caches are synced: %d jobs", len(list(self.caches.jobs)))
         async with asyncio.TaskGroup() as group:
             group.create_task(self.elector.run())

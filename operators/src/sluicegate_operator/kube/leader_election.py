@@ -68,6 +68,21 @@ class LeaderElector:
             await self.renew()
             await asyncio.sleep(self._pause_s)
 
+    async def observe(self) -> None:
+        """Read the Lease until cancelled, without acquiring it.
+
+        The duration of another's Lease counts from then on.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(RENEW_S / 2):
+                    began, found = time.monotonic(), await self._read()
+                self._note((found or {}).get("spec") or {}, began)
+            except (ApiError, TimeoutError) as error:
+                why = str(error) or "no answer in time"
+                log.warning("Lease %s could not be read: %s", self.name, why)
+            await asyncio.sleep(WATCH_S)
+
     async def renew(self) -> None:
         """Try once to acquire or renew the Lease, unless it was released.
 
@@ -150,23 +165,32 @@ class LeaderElector:
     async def _acquire_or_renew(self) -> bool:
         """Write the Lease if it is free, expired or ours; return whether it is ours now."""
         began = time.monotonic()
-        try:
-            found = await self.api.request("GET", self._path)
-        except ApiError as error:
-            if not error.missing:
-                raise
+        found = await self._read()
+        if found is None:
             body = {"metadata": {"name": self.name, "namespace": self.namespace}}
             return await self._write("POST", LEASES.path(self.namespace), body, began)
         spec = found.get("spec") or {}
-        holder = spec.get("holderIdentity") or ""
-        if holder not in ("", self.identity):
-            if spec != self._observed:
-                self._observed, self._observed_at = spec, began
-            duration = float(spec.get("leaseDurationSeconds") or DURATION_S)
-            self._expires_at = self._observed_at + duration
+        if (spec.get("holderIdentity") or "") not in ("", self.identity):
+            self._note(spec, began)
             if began < self._expires_at:
                 return False
         return await self._write("PUT", self._path, found, began)
+
+    async def _read(self) -> Json | None:
+        """Return the Lease; None if there is none."""
+        try:
+            return await self.api.request("GET", self._path)
+        except ApiError as error:
+            if not error.missing:
+                raise
+            return None
+
+    def _note(self, spec: Json, began: float) -> None:
+        """Note another's Lease, from a read that began at a time: it expires unless its spec changes."""
+        if spec != self._observed:
+            self._observed, self._observed_at = spec, began
+        duration = float(spec.get("leaseDurationSeconds") or DURATION_S)
+        self._expires_at = self._observed_at + duration
 
     async def _write(self, method: str, path: str, body: Json, began: float) -> bool:
         """Write the Lease with our identity; return whether it is ours now.

@@ -94,6 +94,53 @@ def test_a_dead_leader_is_replaced_within_five_seconds(clock: Clock, server: Lea
         run_in_skipped_time(clock, scenario(died_after_s))
 
 
+def test_the_duration_of_anothers_lease_counts_while_a_candidate_only_observes(
+    clock: Clock, server: LeaseServer
+) -> None:
+    """A new pod reads thousands of objects before it may lead; the Lease of a dead leader expires meanwhile."""
+    candidate = elector(server, "a")
+    server.held_by("b")
+    acquired: list[float] = []
+    candidate.changed = lambda _leads: acquired.append(clock.now - 1000)
+
+    async def scenario() -> None:
+        observing = asyncio.create_task(candidate.observe())
+        await asyncio.sleep(DURATION_S - 1)
+        observing.cancel()
+        await asyncio.gather(observing, return_exceptions=True)
+        running = asyncio.create_task(candidate.run())
+        await asyncio.sleep(DURATION_S)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run_in_skipped_time(clock, scenario())
+    assert acquired == [pytest.approx(DURATION_S, abs=0.01)]
+
+
+def test_a_candidate_that_only_observes_acquires_no_lease(
+    clock: Clock, server: LeaseServer
+) -> None:
+    """Neither a missing one nor one that nobody holds, nor after a read that failed."""
+    candidate = elector(server, "a")
+
+    async def scenario() -> None:
+        observing = asyncio.create_task(candidate.observe())
+        await asyncio.sleep(1)
+        assert server.lease is None
+        server.answers = False
+        await asyncio.sleep(1)
+        server.answers = True
+        server.held_by("")
+        await asyncio.sleep(2 * DURATION_S)
+        assert not observing.done()
+        observing.cancel()
+        await asyncio.gather(observing, return_exceptions=True)
+
+    run_in_skipped_time(clock, scenario())
+    assert server.spec["holderIdentity"] == ""
+    assert not candidate.is_leader
+
+
 def test_a_lease_is_taken_over_after_the_duration_that_it_names(
     clock: Clock, server: LeaseServer
 ) -> None:
