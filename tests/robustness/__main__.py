@@ -29,6 +29,7 @@ from tests.robustness.failpoints.s3_proxy import proxied
 from tests.robustness.history.recorder import read_history
 from tests.robustness.report.run_report import as_markdown, summarize
 from tests.robustness.report.sum_of_runs import (
+    REPORT,
     chosen_cells,
     published_reports,
     read_report,
@@ -86,7 +87,7 @@ def _run(options: RunOptions) -> int:
     report = summarize(read_history(folder / "history.jsonl"))
     page = as_markdown(report)
     (folder / "report.md").write_text(page, encoding="utf-8")
-    (folder / "report.json").write_text(json.dumps(report.as_json(), indent=1), encoding="utf-8")
+    (folder / REPORT).write_text(json.dumps(report.as_json(), indent=1), encoding="utf-8")
     print(page)  # noqa: T201
     return 0 if report.passed else 1
 
@@ -105,10 +106,19 @@ def folder_of(options: RunOptions) -> Path:
 
 
 def _print_sum(folders: list[Path]) -> int:
-    """Print the sum of some runs; return the exit code."""
-    reports = [read_report(folder) for folder in dict.fromkeys(f.resolve() for f in folders)]
+    """Print the sum of the runs with a report; return the exit code.
+
+    A file is skipped: `.work/robustness/*` names logs too.
+    """
+    runs = [
+        folder for folder in dict.fromkeys(f.resolve() for f in folders) if not folder.is_file()
+    ]
+    unended = [folder for folder in runs if not (folder / REPORT).is_file()]
+    for folder in unended:
+        print(f"{folder} has no {REPORT}: the run has not ended", file=sys.stderr)  # noqa: T201
+    reports = [read_report(folder) for folder in runs if folder not in unended]
     print(sum_as_markdown(reports))  # noqa: T201
-    return 0 if all(report.passed for report in reports) else 1
+    return 0 if not unended and all(report.passed for report in reports) else 1
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -25,6 +25,7 @@ from tests.robustness.failpoints import machine, network
 from tests.robustness.failpoints.actors import Matrix
 from tests.robustness.failpoints.fault_plan import cells_of
 from tests.robustness.report.sum_of_runs import (
+    REPORT,
     RESULTS,
     published_reports,
     read_report,
@@ -119,7 +120,7 @@ def main(arguments: Sequence[str]) -> int:
     seeds = [given.seed * 100 + number for number in range(1, len(RUNS) + 1)]
     codes = _make_all(seeds, given.at_once, say)
     folders = [run.folder(seed) for run, seed in zip(RUNS, seeds, strict=True)]
-    reports = [read_report(folder) for folder in folders if (folder / "report.json").exists()]
+    reports = [read_report(folder) for folder in folders if (folder / REPORT).exists()]
     print(sum_as_markdown(reports))
     if any(codes):
         return 1
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
         shutil.rmtree(RESULTS)
         for folder in folders:
             (RESULTS / folder.name).mkdir(parents=True)
-            shutil.copy(folder / "report.json", RESULTS / folder.name)
+            shutil.copy(folder / REPORT, RESULTS / folder.name)
         PAGE.write_text(sum_as_page(published_reports()), encoding="utf-8")
     return 0
 

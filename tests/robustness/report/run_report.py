@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from tests.robustness.failpoints.fault_plan import SAVEPOINT
 from tests.robustness.history.recorder import Event
 
 ELSEWHERE = "not at its failpoint"
@@ -17,6 +18,12 @@ Times = dict[str, dict[str, list[float]]]
 
 Cells = dict[str, dict[str, int]]
 """Actor -> failpoint -> number of failures; a double fault has two."""
+
+
+Changes = dict[str, int]
+"""What was changed before the next driver, as `setting=value` -> number of faults."""
+
+_MOVE = f"{SAVEPOINT}="
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,9 @@ class RunReport:
         recovery_s: time until every sink had new rows.
         reader_wait_s: longest wait of a read_committed reader.
         single, double: numbers of faults.
-        changed: faults after which a driver was started with another setting, partition or checkpoint.
-        moved: those of them with another checkpoint: a savepoint has moved the job.
+        changes: faults after which a driver was started with another setting, partition or checkpoint, by
+            what was changed. 'savepoint=POINT' has moved the job, and one of the commands or the first
+            driver was killed at that failpoint; without one, none was.
         missed: failures that were not at their failpoint; see ELSEWHERE.
         skipped: planned faults that did not happen, because the request to fail was not sent in time.
         unfinished: faults from which the job had not recovered when the run ended.
@@ -65,8 +73,7 @@ class RunReport:
     reader_wait_s: Times = field(default_factory=dict)
     single: int = 0
     double: int = 0
-    changed: int = 0
-    moved: int = 0
+    changes: Changes = field(default_factory=dict)
     missed: int = 0
     skipped: int = 0
     unfinished: int = 0
@@ -80,6 +87,16 @@ class RunReport:
     def faults(self) -> int:
         """How many faults happened."""
         return self.single + self.double
+
+    @property
+    def changed(self) -> int:
+        """How many faults were followed by a driver with something changed."""
+        return sum(self.changes.values())
+
+    @property
+    def moved(self) -> int:
+        """How many of those have moved the job by a savepoint."""
+        return sum(number for change, number in self.changes.items() if change.startswith(_MOVE))
 
     @property
     def passed(self) -> bool:
@@ -108,11 +125,16 @@ def summarize(history: Iterable[Event]) -> RunReport:
     """Return the report of a history; it begins with the event 'run'."""
     events = list(history)
     report = RunReport({k: v for k, v in events[0].items() if k not in ("at_s", "event")})
+    planned = ""  # change of the fault that began last
     for event in events:
         report.seconds = event["at_s"]
         match event["event"]:
+            case "begin":
+                planned = event["change"]
             case "fault":
                 _count(report, event)
+                if event["changed"]:
+                    report.changes[planned] = report.changes.get(planned, 0) + 1
             case "skipped":
                 report.skipped += 1
             case "anomaly":
@@ -136,8 +158,6 @@ def _count(report: RunReport, event: Event) -> None:
     kind = "double" if second else "single"
     report.double += bool(second)
     report.single += not second
-    report.changed += event["changed"]
-    report.moved += event["moved"]
     if event["recovery_s"]:
         times = report.recovery_s.setdefault(actor, {}).setdefault(kind, [])
         times.append(max(event["recovery_s"].values()))
@@ -164,6 +184,8 @@ def as_markdown(report: RunReport) -> str:
     if report.faults:
         lines += [*times_table(report.recovery_s, report.reader_wait_s), ""]
         lines += cells_table(report.cells)
+    if report.changes:
+        lines += ["", *changes_table(report.changes)]
     return "\n".join(lines) + "\n"
 
 
@@ -196,6 +218,18 @@ def cells_table(cells: Cells) -> list[str]:
         f"| {failpoint} | {' | '.join(str(cells[actor].get(failpoint, '')) for actor in actors)} |"
         for failpoint in failpoints
     ]
+
+
+def changes_table(changes: Changes) -> list[str]:
+    """Return the lines of a table of changes."""
+    lines = ["| what was changed before the next driver | faults |", "|---|---|"]
+    for change, number in sorted(changes.items()):
+        text = f"`{change}`"
+        if change.startswith(_MOVE):
+            killed = change.removeprefix(_MOVE)
+            text = "moved by a savepoint" + (f", with a kill at `{killed}`" if killed else "")
+        lines.append(f"| {text} | {number} |")
+    return lines
 
 
 def _verdict(report: RunReport) -> list[str]:

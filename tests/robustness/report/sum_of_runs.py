@@ -17,13 +17,25 @@ from tests.robustness.failpoints.fault_plan import (
     cells_of,
     failpoint_name,
 )
-from tests.robustness.report.run_report import Cells, RunReport, Times, cells_table, times_table
+from tests.robustness.report.run_report import (
+    Cells,
+    Changes,
+    RunReport,
+    Times,
+    cells_table,
+    changes_table,
+    times_table,
+)
 from tests.robustness.scenarios.run_options import KINDS, option_of
 
 _HEADS = (
     *("seed", "job", "faults", "of them double", "minutes", "drivers", "rows judged", "anomalies"),
     *("commit", "repeated by"),
 )
+
+
+REPORT: Final = "report.json"
+"""Name of the file with the report of a run, in its folder."""
 
 
 def read_report(folder: Path) -> RunReport:
@@ -33,7 +45,7 @@ def read_report(folder: Path) -> RunReport:
         FileNotFoundError: the run has not ended.
         ValueError: another version wrote it.
     """
-    file = folder / "report.json"
+    file = folder / REPORT
     try:
         return RunReport.from_json(json.loads(file.read_text(encoding="utf-8")))
     except ValueError as error:
@@ -92,7 +104,10 @@ def sum_as_page(reports: Sequence[RunReport]) -> str:
 def sum_as_markdown(reports: Sequence[RunReport]) -> str:
     """Return the sum of some runs as a page."""
     cells, recovery_s, reader_wait_s = _sum_of_cells(reports), Times(), Times()
+    changes: Changes = {}
     for report in reports:
+        for change, number in report.changes.items():
+            changes[change] = changes.get(change, 0) + number
         _extend(recovery_s, report.recovery_s)
         _extend(reader_wait_s, report.reader_wait_s)
     lines = [f"# {len(reports)} runs", "", _summary(reports, cells), ""]
@@ -117,6 +132,8 @@ def sum_as_markdown(reports: Sequence[RunReport]) -> str:
         zeros = "0: of a matrix, and of no run so far. Empty: of no matrix."
         lines += [*times_table(recovery_s, reader_wait_s), "", zeros, ""]
         lines += cells_table(_with_zeros(cells))
+    if changes:
+        lines += ["", *changes_table(changes)]
     return "\n".join(lines) + "\n"
 
 

@@ -87,9 +87,17 @@ def test_a_failure_elsewhere_does_not_count_in_the_cell_that_was_planned() -> No
     assert report.missed == 2
 
 
-def test_only_a_changed_setting_that_a_driver_got_counts() -> None:
-    report = summarize([RUN, fault(1, 3.0), fault(2, 3.0, changed=True), JUDGED, END])
-    assert report.changed == 1
+def test_only_a_change_that_a_driver_got_counts() -> None:
+    plans = ["", "overlap=True", "savepoint=after-seal", "overlap=False"]
+    begun = [{"at_s": 1.0, "event": "begin", "change": plan} for plan in plans]
+    faults = [fault(n, 3.0, changed=n in {1, 2}) for n in range(4)]
+    events = [event for pair in zip(begun, faults, strict=True) for event in pair]
+    report = summarize([RUN, *events, JUDGED, END])
+    assert report.changes == {"overlap=True": 1, "savepoint=after-seal": 1}
+    assert (report.changed, report.moved) == (2, 1)
+    page = as_markdown(report)
+    assert "| `overlap=True` | 1 |" in page
+    assert "| moved by a savepoint, with a kill at `after-seal` | 1 |" in page
 
 
 def test_a_planned_fault_that_did_not_happen_is_no_fault() -> None:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from infra.workspace import CHECKOUT
-from tests.robustness.__main__ import read_arguments, run_options
+from tests.robustness.__main__ import _print_sum, read_arguments, run_options
 from tests.robustness.failpoints.actors import Matrix
 from tests.robustness.failpoints.fault_plan import cell_named, cells_of
 from tests.robustness.report.run_report import ELSEWHERE, RunReport
 from tests.robustness.report.sum_of_runs import (
+    REPORT,
     chosen_cells,
     command_of,
     published_reports,
@@ -69,6 +70,17 @@ def test_cells_and_times_of_all_runs_are_summed() -> None:
     assert "**No anomaly in these runs**: of 3,702 records" in page
 
 
+def test_changes_of_all_runs_are_summed() -> None:
+    runs = [
+        report(1, KILLED, "before-stage", 10.0, changes={"savepoint=": 1, "overlap=True": 2}),
+        report(2, KILLED, "before-stage", 10.0, changes={"savepoint=": 3}),
+    ]
+    page = sum_as_markdown(runs)
+    assert "6 with a changed setting, 4 of which moved the job by a savepoint" in page
+    assert "| moved by a savepoint | 4 |" in page
+    assert "| `overlap=True` | 2 |" in page
+
+
 def test_a_cell_counts_as_covered_once_and_only_at_its_failpoint() -> None:
     runs = [report(n, KILLED, "before-stage", 10.0) for n in (1, 2)]
     page = sum_as_markdown([*runs, report(3, PAUSED, ELSEWHERE, 5.0)])
@@ -103,13 +115,30 @@ def test_one_failed_run_fails_the_sum_and_is_named(fields: dict[str, object], re
 
 def test_the_report_of_a_run_is_read_from_its_folder(tmp_path: Path) -> None:
     run = report(1, KILLED, "before-stage", 10.0)
-    (tmp_path / "report.json").write_text(json.dumps(run.as_json()))
+    (tmp_path / REPORT).write_text(json.dumps(run.as_json()))
     assert read_report(tmp_path) == run
 
 
 def test_a_run_that_was_killed_is_not_left_out_in_silence(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"report\.json"):
         read_report(tmp_path)
+
+
+def test_a_sum_skips_logs_and_names_the_runs_that_have_not_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`ALL=1` writes a log next to the folder of each run, and `SUM=".work/robustness/*"` names both."""
+    ended, log, running = tmp_path / "1", tmp_path / "1.log", tmp_path / "2"
+    ended.mkdir()
+    running.mkdir()
+    log.touch()
+    run = report(1, KILLED, "before-stage", 10.0)
+    (ended / REPORT).write_text(json.dumps(run.as_json()))
+    assert _print_sum([ended, log]) == 0
+    assert _print_sum([ended, log, running]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == f"{running} has no report.json: the run has not ended\n"
+    assert printed.out.count("1 faults, 0 of them double") == 2
 
 
 def test_the_commit_of_a_run_is_in_its_row() -> None:
