@@ -12,6 +12,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ from tests.bench.plan import (
     FLINK,
     LATENCY,
     MEASURED,
+    MYSQL_LATENCY,
     OTHER_ENGINES,
     PACES,
     RECOVERY,
@@ -102,7 +104,10 @@ def _lines(joined: Joined, plot: Plot) -> Iterator[str]:
     yield from _summary(joined)
     yield from ("", "## Throughput")
     for workload in WORKLOADS:
-        yield from _throughput(joined, joined.workloads.get(workload.name), workload.name, plot)
+        measured = joined.workloads.get(workload.name)
+        # a kept file has the note of its time, which may have been wrong
+        noted = measured and replace(measured, note=workload.note)
+        yield from _throughput(joined, noted, workload.name, plot)
     yield from ("", "## Latency")
     for pace in PACES:
         yield from page_latency.latency(joined, joined.paces.get(pace.name, pace), plot)
@@ -192,7 +197,7 @@ def _result(ratio: float, *, more_is_better: bool) -> str:
 
 def _aim(workload: str, other: str, ratio: float) -> str:
     """Return the aim of a comparison and whether it is met, empty if it has none."""
-    if workload.startswith(LATENCY) and other == FLINK:
+    if workload.startswith((LATENCY, MYSQL_LATENCY)) and other == FLINK:
         return f"at most 1: {'met' if ratio <= 1 else 'missed'}"
     least = AIMS.get((workload, other))
     return "" if least is None else f"{least}: {'met' if ratio >= least else 'missed'}"
