@@ -14,6 +14,10 @@ from tests.robustness.traffic.long_lived_job import LongLivedJob, SupervisedDriv
 from tests.robustness.traffic.moved_job import moved
 from tests.robustness.traffic.steady_traffic import SteadyTraffic
 
+WHOLE_BACKLOG = 200_000
+"""`max_records` of the next driver when a partition was added. That gets the newest events, and a driver that
+is some epochs behind would move the watermark past the events that the other partitions still have."""
+
 
 @dataclass
 class Successors:
@@ -83,6 +87,7 @@ class Successors:
         scenario = self.job.scenario
         if change.setting == PARTITIONS:
             self._add_partition()
+            self.job.scenario = scenario.with_settings(max_records=WHOLE_BACKLOG)
             return True
         if change.setting == SAVEPOINT:
             address = f"{self._first_checkpoint}-{self.moves + 1}"

@@ -7,8 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from tests.robustness.failpoints.fault_plan import PARTITIONS, Change
 from tests.robustness.scenarios.judgment import Stuck
-from tests.robustness.scenarios.successors import Successors
+from tests.robustness.scenarios.successors import WHOLE_BACKLOG, Successors
 from tests.robustness.traffic.long_lived_job import SupervisedDriver
 
 
@@ -62,3 +63,18 @@ def test_a_driver_that_no_earlier_one_can_have_fenced_is_stuck(line: str, age_s:
     successors, _ = successors_of(65, line, age_s)
     with pytest.raises(Stuck):
         successors.replace_ended()
+
+
+def test_a_driver_that_finds_another_partition_reads_its_whole_backlog_at_once() -> None:
+    """Rows of the other partitions would be late otherwise, although the input has no late ones."""
+    _, job = successors_of(-9)
+    traffic, services, before = Mock(partitions=4), Mock(), job.scenario
+    before.settings.source = "source"
+    services.kafka.admin().create_partitions.return_value = {"source": Mock()}
+    successors = Successors(job, traffic, services)
+    successors.plan(Change(PARTITIONS, 1))
+    successors.replace_ended()
+    before.with_settings.assert_called_once_with(max_records=WHOLE_BACKLOG)
+    assert job.scenario is before.with_settings.return_value
+    traffic.grow.assert_called_once_with(5)
+    assert successors.changed
