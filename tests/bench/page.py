@@ -310,8 +310,9 @@ def _operator(joined: Joined) -> Iterator[str]:
     rows = []
     for measure in operator_report.measures(joined.jobs):
         values = [figures[measure.key] for figures in joined.operator if measure.key in figures]
-        shown_here = shown(Spread.of(values), measure.digits)
-        rows.append((measure.name.strip(), shown_here, measure.least, measure.aim))
+        if values:  # an older file does not have every measure
+            shown_here = shown(Spread.of(values), measure.digits)
+            rows.append((measure.name.strip(), shown_here, measure.least, measure.aim))
     for at_once in operator_report.SUBMITS:
         key = operator_report.rate_key(at_once)
         values = [figures[key] for figures in joined.operator if key in figures]
