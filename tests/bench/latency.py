@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,8 @@ def _measured(
             child.await_ready(lambda: _is_warm(order, folder), folder, process, _START_S)
         begin_ms = time.time() * 1000
         before_s = cpu_s(process.pid), cpu_s(reader_process.pid)
-        with _profiled(profilers, pace, order.contender, process.pid, folder):
+        name = f"{pace.name.replace(', ', '-').replace(' ', '-')}.{order.contender}"
+        with profiling.profiling(profilers, name, process.pid, folder):
             sent = paced.send(order.bootstrap, order.source, pace, paced.MEASURED)
         after_s = cpu_s(process.pid), cpu_s(reader_process.pid)
         end_ms = time.time() * 1000
@@ -143,15 +144,6 @@ def _measured(
         "sender_behind_ms": sent.behind_ms,
     }
     return Run(pace.name, order.contender, round_, figures=figures, phases=phases)
-
-
-def _profiled(
-    profilers: Profilers | None, pace: Pace, contender: str, root: int, folder: Path
-) -> AbstractContextManager[None]:
-    if profilers is None:
-        return nullcontext()
-    name = f"{pace.name.replace(', ', '-').replace(' ', '-')}.{contender}"
-    return profiling.profiling(profilers, name, root, folder)
 
 
 def _contender(

@@ -88,15 +88,18 @@ def _agent(folder: Path) -> Path:
 
 
 @contextmanager
-def profiling(profilers: Profilers, name: str, root: int, folder: Path) -> Iterator[None]:
+def profiling(profilers: Profilers | None, name: str, root: int, folder: Path) -> Iterator[None]:
     """Profile a process and its children for 15 s, 20 s after the block begins, and write the stacks.
 
     Args:
-        profilers: the installed ones.
+        profilers: the installed ones; None: the run is not profiled.
         name: of the file, without its suffix.
         root: id of the process.
         folder: of the run, for the files of the profilers.
     """
+    if profilers is None:
+        yield
+        return
     found: Stacks = {}
 
     def profile(ended: Event) -> None:

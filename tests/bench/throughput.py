@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,6 +57,11 @@ class Turn:
         """The name used for folders, topics and tables."""
         return f"{self.workload.name}-{self.contender}-{self.round_}".replace("_", "-")
 
+    @property
+    def profile(self) -> str:
+        """The name of its stacks."""
+        return f"{self.workload.name}.{self.contender}"
+
 
 def run(turn: Turn, source: Source, services: Servers, base: Path) -> Run:
     """Run a contender once; report any error as the run's anomaly."""
@@ -104,7 +108,7 @@ def _measured(turn: Turn, order: Order, expected: Content, services: Servers, fo
     with (
         child.running("tests.bench.contender", folder, mysql) as process,
         usage.sampling(process.pid) as used,
-        _profiled(turn, process.pid, folder),
+        profiling.profiling(turn.profilers, turn.profile, process.pid, folder),
     ):
         child.await_exit(process, _timeout_s(turn.workload), "the contender")
     whole_s = time.monotonic() - start
@@ -135,13 +139,6 @@ def _measured(turn: Turn, order: Order, expected: Content, services: Servers, fo
     )
 
 
-def _profiled(turn: Turn, root: int, folder: Path) -> AbstractContextManager[None]:
-    if turn.profilers is None:
-        return nullcontext()
-    name = f"{turn.workload.name}.{turn.contender}"
-    return profiling.profiling(turn.profilers, name, root, folder)
-
-
 def _timeout_s(workload: Workload) -> float:
     return max(_TIMEOUT_S, workload.records / _LEAST_RECORDS_S)
 
@@ -165,7 +162,7 @@ def _engine_measured(
     with (
         child.running_command(command, folder / child.LOG) as process,
         usage.sampling(process.pid) as used,
-        _profiled(turn, process.pid, folder),
+        profiling.profiling(turn.profilers, turn.profile, process.pid, folder),
     ):
         child.await_exit(process, _timeout_s(turn.workload), turn.contender)
     whole_s = time.monotonic() - start

@@ -55,8 +55,8 @@ class RunReport:
         reader_wait_s: longest wait of a read_committed reader.
         single, double: numbers of faults.
         changes: faults after which a driver was started with another setting, partition or checkpoint, by
-            what was changed. 'savepoint=POINT' has moved the job, and one of the commands or the first
-            driver was killed at that failpoint; without one, none was.
+            what was changed. 'savepoint=POINT': the job was moved, and a command or the first driver was
+            killed at the failpoint POINT; 'savepoint=': it was moved without a kill.
         missed: failures that were not at their failpoint; see ELSEWHERE.
         skipped: planned faults that did not happen, because the request to fail was not sent in time.
         unfinished: faults from which the job had not recovered when the run ended.

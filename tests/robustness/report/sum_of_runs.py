@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
@@ -19,7 +20,6 @@ from tests.robustness.failpoints.fault_plan import (
 )
 from tests.robustness.report.run_report import (
     Cells,
-    Changes,
     RunReport,
     Times,
     cells_table,
@@ -104,10 +104,9 @@ def sum_as_page(reports: Sequence[RunReport]) -> str:
 def sum_as_markdown(reports: Sequence[RunReport]) -> str:
     """Return the sum of some runs as a page."""
     cells, recovery_s, reader_wait_s = _sum_of_cells(reports), Times(), Times()
-    changes: Changes = {}
+    changes: Counter[str] = Counter()
     for report in reports:
-        for change, number in report.changes.items():
-            changes[change] = changes.get(change, 0) + number
+        changes.update(report.changes)
         _extend(recovery_s, report.recovery_s)
         _extend(reader_wait_s, report.reader_wait_s)
     lines = [f"# {len(reports)} runs", "", _summary(reports, cells), ""]

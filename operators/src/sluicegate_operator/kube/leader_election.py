@@ -79,8 +79,7 @@ class LeaderElector:
                     began, found = time.monotonic(), await self._read()
                 self._note((found or {}).get("spec") or {}, began)
             except (ApiError, TimeoutError) as error:
-                why = str(error) or "no answer in time"
-                log.warning("Lease %s could not be read: %s", self.name, why)
+                log.warning("Lease %s could not be read: %s", self.name, _why(error))
             await asyncio.sleep(WATCH_S)
 
     async def renew(self) -> None:
@@ -99,8 +98,7 @@ class LeaderElector:
                     return
                 held = await self._acquire_or_renew()
         except (ApiError, TimeoutError) as error:
-            why = str(error) or "no answer in time"
-            log.warning("Lease %s could not be renewed: %s", self.name, why)
+            log.warning("Lease %s could not be renewed: %s", self.name, _why(error))
             held = self.is_leader
         self._notify(held and not self._released)
 
@@ -117,8 +115,7 @@ class LeaderElector:
                 while not await self._release_once():
                     pass
         except (ApiError, TimeoutError) as error:
-            why = str(error) or "no answer in time"
-            log.warning("Lease %s was not released; it expires: %s", self.name, why)
+            log.warning("Lease %s was not released; it expires: %s", self.name, _why(error))
 
     @property
     def _remaining_s(self) -> float:
@@ -219,3 +216,8 @@ class LeaderElector:
         self._notify_lapse()  # the answer may have come too late
         self._renewed = began
         return True
+
+
+def _why(error: Exception) -> str:
+    """Return why a request failed; a TimeoutError has no text."""
+    return str(error) or "no answer in time"
