@@ -72,9 +72,17 @@ class ApiServer:
         return self.requests
 
 
+_REPORTERS = ("sluicegate-progress", "sluicegate-executors")
+"""Threads of a driver, in this process, that may still send a last request."""
+
+
 @contextmanager
 def api_server(folder: Path) -> Iterator[ApiServer]:
-    """Yield a server with a service account folder for a driver."""
+    """Yield a server with a service account folder for a driver.
+
+    At the end it answers the reports that are under way. Without that, a connection may be reset
+    between TCP's handshake and that of TLS, and there Python's `ssl` leaves a socket open.
+    """
     account = folder / "serviceaccount"
     account.mkdir(parents=True)
     (account / "token").write_text("first\n")
@@ -90,6 +98,8 @@ def api_server(folder: Path) -> Iterator[ApiServer]:
         yield state
     finally:
         state.silent.clear()
+        for reporter in [t for t in threading.enumerate() if t.name in _REPORTERS]:
+            reporter.join(10.0)
         server.shutdown()
         thread.join()
         server.server_close()
