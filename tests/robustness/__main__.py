@@ -190,6 +190,12 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
         help="let MySQL fail over to a replica that lacks the last epochs",
     )
     parser.add_argument(
+        "--move",
+        action="store_true",
+        help="move the job to a new checkpoint by a savepoint at each fault, and kill a command of that "
+        "or the first driver afterwards; only with exactly-once",
+    )
+    parser.add_argument(
         "--standby",
         action="store_true",
         help="keep a standby, which takes over unless its settings are others",
@@ -218,6 +224,8 @@ def read_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace
     given = parser.parse_args(arguments)
     if sum(getattr(given, kind) for kind in MATRICES) > 1:
         parser.error(f"{', '.join(map(option_of, MATRICES))} are different runs")
+    if given.move and given.delivery != EXACTLY_ONCE:
+        parser.error(f"--move: {given.delivery} has no markers that the next driver takes over")
     for kind, failing in _IN_NAMESPACE.items():
         if getattr(given, kind) and (reason := failing.missing()):
             parser.error(f"{option_of(kind)}: {reason}")

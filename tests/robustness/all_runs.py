@@ -101,6 +101,8 @@ RUNS = (
     Run("two_sinks", Matrix.STORE_MACHINE, "2/2", ("--store-machine",)),
     Run("two_sinks", Matrix.STORE, options=("--store",)),
     Run("two_sinks", Matrix.EXECUTORS, options=("--executors",)),
+    Run("ip_count", Matrix.MOVE, options=("--move",)),
+    Run("joined_payments", Matrix.MOVE, options=("--move",)),
 )
 
 

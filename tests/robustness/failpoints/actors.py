@@ -42,6 +42,8 @@ class Actor(StrEnum):
     DISK_FULL = "disk full"
     NO_MEMORY = "no memory left"
     POWER_CUT = "power cut"
+    MOVED = "driver killed, and its job moved"
+    MOVED_ZOMBIE = "driver resumed after its job had moved"
     FAILED_OVER = "MySQL failed over to a replica without the last epochs"
     STORE_REFUSES = "store refuses (403)"
     STORE_UNAVAILABLE = "store unavailable (503)"
@@ -113,6 +115,7 @@ class Matrix(StrEnum):
     MACHINE = "the machine"
     STORE_MACHINE = "the machine of the object store"
     REPLICA = "a replica of MySQL"
+    MOVE = "a move to a new checkpoint"
 
 
 ACTORS_OF: Mapping[Matrix, Sequence[Actor]] = {
@@ -147,6 +150,7 @@ ACTORS_OF: Mapping[Matrix, Sequence[Actor]] = {
         Actor.STORE_POWER_CUT,
     ),
     Matrix.REPLICA: (Actor.FAILED_OVER,),
+    Matrix.MOVE: (Actor.MOVED, Actor.MOVED_ZOMBIE),
 }
 """Actors that need a run of their kind; see `RunOptions`."""
 
@@ -155,7 +159,9 @@ _OTHERS = {actor for actors in ACTORS_OF.values() for actor in actors}
 ACTORS = tuple(actor for actor in Actor if actor not in _OTHERS)
 """Actors that fail at a failpoint or at any moment of any run."""
 
-OUTLIVED_ACTORS = frozenset({Actor.ZOMBIE, Actor.ISOLATED, Actor.SUPERVISOR_KILLED})
+OUTLIVED_ACTORS = frozenset(
+    {Actor.ZOMBIE, Actor.ISOLATED, Actor.SUPERVISOR_KILLED, Actor.MOVED_ZOMBIE}
+)
 """Actors whose driver may still run when its successor does."""
 
 DRIVER_ACTORS = OUTLIVED_ACTORS | {
@@ -165,6 +171,7 @@ DRIVER_ACTORS = OUTLIVED_ACTORS | {
     Actor.WORKERS,
     Actor.SUPERVISED,
     Actor.POWER_CUT,
+    Actor.MOVED,
 }
 """Actors after which another driver starts."""
 
@@ -172,7 +179,7 @@ REPLACED_BY_RUN = DRIVER_ACTORS - {Actor.SUPERVISED}
 """Actors after which the run starts the next driver, and may change its settings."""
 
 ENDING_ACTORS = frozenset(
-    {Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.SUPERVISED, Actor.POWER_CUT}
+    {Actor.DRIVER, Actor.PYTHON, Actor.JVM, Actor.SUPERVISED, Actor.POWER_CUT, Actor.MOVED}
 )
 """Actors of which no process of the driver is left."""
 

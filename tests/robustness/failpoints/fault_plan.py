@@ -43,7 +43,7 @@ class Strike:
     """One failure: a failpoint and an actor.
 
     Args:
-        point: a failpoint, ANY_MOMENT, or a key of STORE_REQUESTS.
+        point: a failpoint, ANY_MOMENT, a key of STORE_REQUESTS, or one of MOVE_POINTS.
         sink: one of SINKS if the failpoint is passed once for each sink, otherwise empty.
         actor: what fails.
         length_s: how long a paused server stays paused, and a killed one down.
@@ -120,11 +120,16 @@ CHANGES = (
     Change(PARTITIONS, 1),
 )
 
-_MOVE_POINTS = [
+MOVE_POINTS = tuple(
     p for p, user in POINTS.items() if user.startswith(("savepoint:", "restore:", "takeover:"))
-]
+)
+"""Failpoints of the commands of a move and of the first driver after them. In the matrix of moves the driver
+before them is struck at MOVED_FROM, and the command or driver is killed at one of these."""
 
-MOVES = tuple(Change(SAVEPOINT, point) for point in ("", *_MOVE_POINTS))
+MOVED_FROM = "before-stage"
+"""Spark has committed every decided epoch here, so the job can be moved."""
+
+MOVES = tuple(Change(SAVEPOINT, point) for point in ("", *MOVE_POINTS))
 """Moves of the job; each of its commands, or the first driver after them, may be killed once."""
 
 _PRUNING = "before-sweep"
@@ -204,10 +209,9 @@ def cells_of(matrix: Matrix) -> list[Cell]:
             # only a creation can find that the object exists
             if requests.kind == "PUT" or actor is not Actor.STORE_SAYS_EXISTS
         ]
+    failpoints = [(p, "") for p in MOVE_POINTS] if matrix is Matrix.MOVE else all_failpoints()
     return [
-        (failpoint, actor)
-        for failpoint in all_failpoints()
-        for actor in ACTORS_OF.get(matrix, ACTORS)
+        (failpoint, actor) for failpoint in failpoints for actor in ACTORS_OF.get(matrix, ACTORS)
     ]
 
 
@@ -232,6 +236,8 @@ def _draw(
     movable = actor is not Actor.SUPERVISOR_KILLED
     if changed and movable and moves.randrange(_MOVE_ONE_IN) == 0:
         change = moves.choice(MOVES)
+    if actor in ACTORS_OF[Matrix.MOVE]:
+        changed, change = True, Change(SAVEPOINT, strike.point)
     return PlannedFault(
         number, delay_s, strike, second if doubled else None, change if changed else None
     )

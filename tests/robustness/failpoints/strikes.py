@@ -91,6 +91,7 @@ class Strikes:
         driver = self._job.driver
         outcomes: dict[Actor, Callable[[Driver], None]] = {
             Actor.DRIVER: lambda d: d.kill(),
+            Actor.MOVED: lambda d: d.kill(),
             Actor.PYTHON: _kill_python,
             Actor.JVM: _kill_jvm,
             Actor.WORKERS: _kill_workers,

@@ -12,7 +12,14 @@ from tests.robustness.failpoints.actors import (
     Actor,
     Matrix,
 )
-from tests.robustness.failpoints.fault_plan import MOVES, cell_named, cells_of, draw_plan
+from tests.robustness.failpoints.fault_plan import (
+    MOVES,
+    SAVEPOINT,
+    Change,
+    cell_named,
+    cells_of,
+    draw_plan,
+)
 
 CELLS = len(cells_of(Matrix.ANY_RUN))
 
@@ -69,3 +76,10 @@ def test_a_plan_of_given_cells_has_single_faults_of_these_alone() -> None:
 def test_an_unknown_cell_is_refused_with_the_names_of_all() -> None:
     with pytest.raises(ValueError, match=r"before-commit:topic.* driver killed"):
         cell_named("before-commit:driver killed", Matrix.ANY_RUN)
+
+
+def test_each_fault_of_the_matrix_of_moves_moves_the_job_and_is_a_kill_at_its_failpoint() -> None:
+    plan = draw_plan(7, 20, Matrix.MOVE)
+    assert [fault.change for fault in plan] == [
+        Change(SAVEPOINT, fault.strike.point) for fault in plan
+    ]

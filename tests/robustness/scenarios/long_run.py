@@ -242,6 +242,8 @@ class LongRun:
                 self._successors.start()
         except TooLate:  # a stopped driver was not resumed
             outcome, described["actor"] = "killed", Actor.DRIVER
+        if fault.strike.actor in ACTORS_OF[Matrix.MOVE]:
+            reached = self._successors.changed  # the kill is part of the move
         second = fault.second if second_reached is not None else None
         baseline = time.monotonic()
         recovered: dict[str, float] = {}

@@ -6,9 +6,10 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 
-from tests.robustness.failpoints.actors import STORE_EFFECTS, STORE_REQUESTS
-from tests.robustness.failpoints.fault_plan import ANY_MOMENT, Strike
+from tests.robustness.failpoints.actors import ACTORS_OF, STORE_EFFECTS, STORE_REQUESTS, Matrix
+from tests.robustness.failpoints.fault_plan import ANY_MOMENT, MOVED_FROM, Strike
 from tests.robustness.failpoints.s3_proxy import Fault, S3Proxy
 from tests.robustness.scenarios.progress import Progress, TooLate
 from tests.robustness.scenarios.run_options import EndOfRun
@@ -52,11 +53,13 @@ class Reach:
         """What was stopped at a failpoint last."""
 
     def wait(self, strike: Strike) -> bool:
-        """Wait until the driver is stopped at the failpoint of a strike; return whether it is."""
+        """Wait until the driver is stopped where a strike is to happen; return whether it is."""
         if strike.point == ANY_MOMENT:
             return True
         if strike.actor in STORE_EFFECTS:
             return self._await_request(strike)
+        if strike.actor in ACTORS_OF[Matrix.MOVE]:
+            strike = replace(strike, point=MOVED_FROM)
         self._armed.arm(strike)
         return self.wait_stopped(strike)
 

@@ -68,6 +68,7 @@ class RunOptions:
         machine: let the clock, the disk, the memory and the power of the drivers fail.
         store_machine: keep the checkpoint in an object store, whose server, disk or power fails.
         replica: let MySQL fail over to a replica that lacks the last epochs.
+        move: move the job to a new checkpoint at each fault, and kill what moves it.
         standby: keep a standby, which takes over unless its settings are others.
         part: of the matrix, such as '1/4': its first faults are of this quarter of the cells.
         only: cells, of which alone faults are drawn, as `chosen_cells` takes them; empty for all.
@@ -89,6 +90,7 @@ class RunOptions:
     machine: bool
     store_machine: bool
     replica: bool
+    move: bool
     standby: bool
     part: str
     only: tuple[str, ...]
@@ -108,6 +110,7 @@ MATRICES: Mapping[str, Matrix] = {
     "machine": Matrix.MACHINE,
     "store_machine": Matrix.STORE_MACHINE,
     "replica": Matrix.REPLICA,
+    "move": Matrix.MOVE,
 }
 """What the faults of a kind of runs are drawn from."""
 
