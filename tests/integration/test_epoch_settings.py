@@ -241,26 +241,6 @@ def test_a_stop_is_not_a_cancel(ids: Stream) -> None:
     assert ids.checkpoint.exists()
 
 
-@pytest.mark.parametrize(
-    ("state", "tasks"), [([], [5, 2]), (["id"], [5, 5])], ids=["stateless", "with-state"]
-)
-def test_an_epoch_after_a_small_one_has_a_task_for_each_core_if_its_plan_has_no_state(
-    spark: SparkSession, tmp_path: Path, state: list[str], tasks: list[int]
-) -> None:
-    """Its rows are the same."""
-    stream = Stream(spark, tmp_path, "id long")
-    stream.add(*[[{"id": epoch * 100 + i} for i in range(50)] for epoch in range(2)])
-    rows = (stream.rows.dropDuplicates(state) if state else stream.rows).repartition(5)
-    stream.run(rows, [MemorySink(stream.store("out"))])
-    log = StoredEpochLog(open_store(stream.url))
-    records = [record for epoch in (0, 1) if (record := log.read(epoch))]
-    assert [len({chunk.order[0] for chunk in record.chunks}) for record in records] == tasks
-    assert sorted(row["id"] for row in stream.committed_rows("out")) == [
-        *range(50),
-        *range(100, 150),
-    ]
-
-
 def test_an_apply_that_fails_ends_the_job_while_the_next_epoch_is_staged(
     ids: Stream, tmp_path: Path
 ) -> None:

@@ -33,6 +33,8 @@ from sluicegate.sinks.kafka.connection import Deadline
 from sluicegate.sinks.kafka.errors import TRANSIENT, error_of
 from sluicegate.sinks.memory import MemorySink, committed
 from sluicegate.spark.query import EpochsQuery
+from sluicegate.storage.epoch_log import StoredEpochLog
+from sluicegate.storage.object_store import open_store
 
 pytestmark = [
     pytest.mark.integration,
@@ -58,21 +60,42 @@ Samples = Mapping[str, float]
 _LABELS: Final = ("step", "sink", "part")
 
 
+def new_topic(kafka: KafkaEndpoint, records: int, partitions: int) -> str:
+    """Return a topic with the numbers below `records`, each in the next partition."""
+    topic = f"source-offsets-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, partitions)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in range(records):
+        producer.produce(topic, str(number), partition=number % partitions)
+    assert producer.flush(30) == 0
+    return topic
+
+
+def read_numbers(
+    spark: SparkSession, kafka: KafkaEndpoint, topic: str, of_an_epoch: int
+) -> DataFrame:
+    """Return the numbers of a topic as column `n`."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", of_an_epoch)
+        .load()
+        .selectExpr("cast(cast(value as string) as int) as n")
+    )
+
+
 class Job:
     """A job that copies a topic of two partitions into two stores in memory, by two outputs."""
 
     def __init__(self, spark: SparkSession, kafka: KafkaEndpoint, folder: Path) -> None:
-        self.name = f"source-offsets-{uuid.uuid4().hex[:8]}"
+        self.name = new_topic(kafka, RECORDS, 2)
         self.group = f"sluicegate.{self.name}"
         self._spark, self._kafka, self._checkpoint = spark, kafka, folder / "checkpoint"
-        kafka.create_topic(self.name, 2)
-        producer = Producer({"bootstrap.servers": kafka.bootstrap})
-        for number in range(RECORDS):
-            producer.produce(self.name, str(number), partition=number % 2)
-        assert producer.flush(30) == 0
 
     def start(self, settings: EpochSettings) -> EpochsQuery:
-        rows = self._records().selectExpr("cast(cast(value as string) as int) as n")
+        rows = read_numbers(self._spark, self._kafka, self.name, OF_AN_EPOCH)
         return epochs(
             {"even": rows.where("n % 2 = 0"), "odd": rows.where("n % 2 = 1")},
             sinks=[MemorySink(f"{self.name}.{of}", id=of, of=of) for of in ("even", "odd")],
@@ -150,16 +173,6 @@ class Job:
 
     def _at(self, offset: int = 0) -> list[TopicPartition]:
         return [TopicPartition(self.name, partition, offset) for partition in (0, 1)]
-
-    def _records(self) -> DataFrame:
-        return (
-            self._spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self._kafka.bootstrap)
-            .option("subscribe", self.name)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", OF_AN_EPOCH)
-            .load()
-        )
 
 
 def scrape(port: int) -> Samples:
@@ -276,3 +289,25 @@ def test_a_group_in_use_by_a_consumer_is_a_warning(
     assert "(UnknownMemberIdException)" in warning
     assert "stop the consumers that have joined the group" in warning
     assert job.values() == list(range(RECORDS))
+
+
+@pytest.mark.parametrize(
+    ("state", "tasks"), [([], [5, 2]), (["n"], [5, 5])], ids=["stateless", "with-state"]
+)
+def test_partitions_with_few_rows_share_a_task_for_each_core_if_the_plan_has_no_state(
+    spark: SparkSession, services: Services, tmp_path: Path, state: list[str], tasks: list[int]
+) -> None:
+    """From the second epoch of a driver on: before, nobody knows how many rows a partition has."""
+    topic = new_topic(services.kafka, 200, 5)
+    rows = read_numbers(spark, services.kafka, topic, 100)
+    epochs(
+        rows.dropDuplicates(state).repartition(5) if state else rows,
+        sinks=[MemorySink(topic)],
+        name=topic,
+        checkpoint=str(tmp_path / "checkpoint"),
+        settings=EpochSettings(interval=AVAILABLE_NOW),
+    ).start().await_end()
+    log = StoredEpochLog(open_store(str(tmp_path / "checkpoint")))
+    records = [record for epoch in log.decided() if (record := log.read(epoch))]
+    assert [len({chunk.order[0] for chunk in record.chunks}) for record in records] == tasks
+    assert sorted(row["n"] for row in committed(topic)) == [*range(200)]

@@ -33,7 +33,8 @@ from sluicegate.spark.apply import (
 )
 from sluicegate.spark.catch_up import CatchUp
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext, TracedLog, TracedSinks
-from sluicegate.spark.query_execution import RunningExecution, RunningQuery
+from sluicegate.spark.query_execution import KafkaSource, RunningExecution, RunningQuery
+from sluicegate.spark.task_count import rows_by_partition
 from sluicegate.spark.watch import deadline
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets, SystemClock
 from sluicegate.storage.epoch_report import EpochReport, write_report
@@ -85,7 +86,7 @@ class EpochRunner:
         self._ended_ns: int | None = None
         self._reports: tuple[EpochReport, ...] = ()
         self._failed_stages = Counter[int]()
-        self._rows_before: int | None = None
+        self._sources_before: tuple[KafkaSource, ...] = ()
 
     def run(self, batch: DataFrame, epoch: int) -> None:
         """Run one attempt at an epoch: stage, decide, apply (`coordinator.run_epoch`).
@@ -110,7 +111,7 @@ class EpochRunner:
                 self._reads.drop()
         if not job.applies_in_background(decided.record):
             self._after_apply(decided, timings, span, self._thrown_away(decided))
-        self._rows_before = decided.record.counts.get(ROWS_IN)
+        self._sources_before = timings.sources
         self._ended_ns = time.time_ns()
 
     def recover(self) -> None:
@@ -199,7 +200,10 @@ class EpochRunner:
         timings.add_planned(execution.durations_ms())
         timings.sources, timings.planned_ms = execution.kafka_sources(), execution.planned_ms()
         self._catch_up.planned(execution, timings.lag)
-        return BatchPlan(execution, self._context, batch, timings, self._rows_before)
+        rows = None
+        if self._query.reads_kafka_alone:
+            rows = rows_by_partition(self._sources_before, timings.sources)
+        return BatchPlan(execution, self._context, batch, timings, rows)
 
     def _apply_ports(
         self, timings: EpochTimings, span: Span, offsets: StoredOffsets | None = None

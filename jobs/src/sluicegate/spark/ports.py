@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -37,7 +37,6 @@ from sluicegate.spark.outputs import Outputs
 from sluicegate.spark.query_execution import KafkaSource, RunningExecution, check_state
 from sluicegate.spark.source_offsets import SourceOffsets
 from sluicegate.spark.staging import (
-    FEW_ROWS,
     StagedPart,
     StageOrder,
     Stager,
@@ -45,6 +44,7 @@ from sluicegate.spark.staging import (
     stage_with,
 )
 from sluicegate.spark.start_times import StartTimes
+from sluicegate.spark.task_count import most_tasks
 from sluicegate.storage.epoch_log import StoredEpochLog, StoredOffsets
 from sluicegate.storage.epoch_report import (
     APPLY,
@@ -259,7 +259,7 @@ class TracedSinks:
 class BatchPlan:
     """`ports.Plan` of a DataFrame; a batch has no execution, and so no watermark and no state.
 
-    `rows_before` is the number of rows that the sources delivered to the previous epoch.
+    `rows` are those of each partition of the sources, if they are known.
     """
 
     def __init__(
@@ -268,10 +268,10 @@ class BatchPlan:
         context: QueryContext,
         batch: DataFrame,
         timings: EpochTimings,
-        rows_before: int | None = None,
+        rows: Sequence[int] | None = None,
     ) -> None:
         self._execution, self._context, self._batch = execution, context, batch
-        self._timings, self._rows_before = timings, rows_before
+        self._timings, self._rows = timings, rows
 
     def offsets(self, epoch: int, store: ObjectStore) -> StoredOffsets:
         """Return the offset log of a store, which knows what the query has in memory for its epoch."""
@@ -344,9 +344,10 @@ class BatchPlan:
 
     def _most_tasks(self) -> int | None:
         """Return how many tasks may stage the epoch, None if as many as there are partitions."""
-        if self._execution is None or self._rows_before is None or self._rows_before >= FEW_ROWS:
+        if self._execution is None or self._rows is None:
             return None
-        return self._execution.cores_without_state()
+        cores = self._execution.cores_without_state()
+        return cores and most_tasks(self._rows, cores)
 
     def _check_part_sizes(self, epoch: int, staged: list[StagedPart]) -> None:
         """Raise PartTooLarge for a part that one transaction may not be able to write (rule 10)."""

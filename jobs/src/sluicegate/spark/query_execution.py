@@ -111,6 +111,11 @@ class RunningQuery:
                     found[position] = number
         return found
 
+    @cached_property
+    def reads_kafka_alone(self) -> bool:
+        """Whether every source is a Kafka source."""
+        return {int(source.hashCode()) for source in self.sources} == {*self.kafka_numbers.values()}
+
     def prime_sources(self) -> None:
         """Make each Kafka source fetch the latest offsets of its topics once.
 

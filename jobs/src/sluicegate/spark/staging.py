@@ -57,10 +57,6 @@ RESULT_TYPE = StructType([StructField("staged", BinaryType())])
 """The schema of a task's result: a pickled `StagedPart` in each row. As text it would be parsed in the JVM,
 each time."""
 
-FEW_ROWS = 20_000
-"""A task costs about as much as 5,000 rows, so an epoch with fewer rows than this is staged in as many tasks as
-there are cores, even if its source has more partitions."""
-
 
 @dataclass(frozen=True)
 class StageOrder:
