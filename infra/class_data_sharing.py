@@ -26,7 +26,7 @@ from infra.toolchain import maven
 from infra.toolchain.maven import JarError
 from infra.workspace import scratch_folder
 from sluicegate.spark import class_archive
-from sluicegate.spark.session import JARS_VARIABLE
+from sluicegate.spark.conf import JARS_VARIABLE
 
 _CLASSES: Final = "driver.classes"
 """The names of the classes, in the folder of the jars."""

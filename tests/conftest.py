@@ -13,7 +13,7 @@ from infra.local_services.services import S3_VARIABLE
 from infra.local_services.valkey import REDIS_VARIABLE, redis_command, redis_missing_reason
 from infra.toolchain import go_programs
 from infra.toolchain.maven import folder as jars_folder
-from sluicegate.spark.session import JARS_VARIABLE
+from sluicegate.spark.conf import JARS_VARIABLE
 
 pytest_plugins = ["tests.required"]
 

@@ -14,7 +14,7 @@ from infra.local_services.valkey import REDIS_VARIABLE, redis_missing_reason
 from infra.toolchain import go_programs
 from infra.toolchain.maven import JarError, folder
 from infra.workspace import work_folder
-from sluicegate.spark.session import JARS_VARIABLE
+from sluicegate.spark.conf import JARS_VARIABLE
 
 VARIABLES: Final = work_folder() / "services.env"
 """Export lines with passwords; a terminal, and its log, would keep them."""

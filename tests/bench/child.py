@@ -17,7 +17,7 @@ from infra.local_services import MySQLEndpoint
 from infra.local_services.services import MYSQL_VARIABLE
 from infra.toolchain.maven import folder as jars
 from infra.workspace import CHECKOUT
-from sluicegate.spark.session import JARS_VARIABLE
+from sluicegate.spark.conf import JARS_VARIABLE
 from sluicegate.tracing import TRACE_FILE_VARIABLE
 from tests.bench.contender import RESULT
 

@@ -20,7 +20,7 @@ from infra.local_services import Services
 from infra.toolchain.maven import folder as jars
 from sluicegate.cli.options import as_arguments
 from sluicegate.errors import SluicegateError
-from sluicegate.spark.session import JARS_VARIABLE
+from sluicegate.spark.conf import JARS_VARIABLE
 from sluicegate.storage.epoch_log import StoredEpochLog
 from sluicegate.storage.epoch_report import read_report
 from sluicegate.storage.object_store import open_store

@@ -23,7 +23,7 @@ from infra.local_services import Services
 from infra.toolchain.maven import folder as jars_folder
 from infra.workspace import work_folder
 from sluicegate.settings.epoch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
-from sluicegate.spark.session import JARS_VARIABLE
+from sluicegate.spark.conf import JARS_VARIABLE
 from tests.robustness.failpoints import machine, network
 from tests.robustness.failpoints.s3_proxy import proxied
 from tests.robustness.history.recorder import read_history

@@ -226,7 +226,7 @@ def drive(job: PackagedJob, settings: JobSettings) -> int:
     SIGTERM, or the end of its supervisor, stops it at the end of an epoch. SIGINT (Ctrl-C) cancels
     it, which is the same unless `on_cancel` is 'delete'.
     """
-    from sluicegate.spark.query import Run  # noqa: PLC0415 - only a driver needs Spark
+    from sluicegate.spark.run import Run  # noqa: PLC0415 - only a driver needs Spark
     from sluicegate.spark.session import created_session  # noqa: PLC0415
     from sluicegate.spark.start_times import OF_PROCESS, StartPart  # noqa: PLC0415
     from sluicegate.spark.warm_up import prepare_standby  # noqa: PLC0415

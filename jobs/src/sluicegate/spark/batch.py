@@ -32,7 +32,7 @@ from sluicegate.spark.epochs import SINGLE_OUTPUT, EpochsWriter
 from sluicegate.spark.outputs import frame_of
 from sluicegate.spark.pacing import Pace
 from sluicegate.spark.ports import BatchPlan, EpochTimings, QueryContext
-from sluicegate.spark.query import Run
+from sluicegate.spark.run import Run
 from sluicegate.spark.watch import deadline
 from sluicegate.storage.lineage import delete_checkpoint
 

@@ -9,6 +9,9 @@ from sluicegate.deployment.environment import DriverVariable
 from sluicegate.errors import SettingsInvalid
 from sluicegate.settings.schema import NOTHING_STARTED
 
+JARS_VARIABLE = "SLUICEGATE_JARS"
+"""A directory of jars that the session loads: Spark's Kafka connector and its dependencies."""
+
 KUBERNETES = "k8s://"
 """Prefix of a master URL whose executors are pods."""
 

@@ -34,7 +34,8 @@ from sluicegate.spark.outputs import (
     nondeterministic,
 )
 from sluicegate.spark.ports import QueryContext
-from sluicegate.spark.query import BackgroundService, EpochsQuery
+from sluicegate.spark.query import EpochsQuery
+from sluicegate.spark.run import BackgroundService
 from sluicegate.spark.s3a import prepare_store
 from sluicegate.spark.session import (
     all_settings,

@@ -17,6 +17,7 @@ from pyspark.find_spark_home import _find_spark_home
 from sluicegate.deployment.environment import EVENT_LOG, EVENT_LOG_FOLDER
 from sluicegate.errors import SettingsInvalid, TargetMissing
 from sluicegate.settings.schema import NOTHING_STARTED
+from sluicegate.spark.conf import JARS_VARIABLE
 from sluicegate.spark.s3a import bucket_settings, spark_url
 from sluicegate.storage.object_store import open_store
 from sluicegate.storage.s3_config import S3Config, bucket_of, is_s3
@@ -99,7 +100,7 @@ def history_server(folder: str, host: str, port: int) -> tuple[list[str], dict[s
         **_access(folder),
     }
     home = _find_spark_home()  # type: ignore[no-untyped-call] # as pyspark's own programs
-    jars = os.environ.get("SLUICEGATE_JARS")
+    jars = os.environ.get(JARS_VARIABLE)
     environment = {
         **os.environ,
         "SPARK_LOCAL_IP": host,

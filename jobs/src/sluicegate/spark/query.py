@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
 
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,13 +26,13 @@ from sluicegate.spark.interrupt import first_interrupt
 from sluicegate.spark.pacing import Pace, TriggerClock
 from sluicegate.spark.ports import QueryContext
 from sluicegate.spark.query_execution import committed_sources
+from sluicegate.spark.run import BackgroundService, Run
 from sluicegate.spark.s3a import spark_url
 from sluicegate.spark.session import jvm_process
 from sluicegate.spark.start_times import StartPart
 from sluicegate.spark.stop_handler import StopRequestHandler
 from sluicegate.spark.watch import ProgressLimit, deadline
 from sluicegate.storage.lineage import delete_checkpoint
-from sluicegate.storage.object_store import ObjectStore
 
 log = logging.getLogger("sluicegate.query")
 
@@ -46,22 +44,6 @@ _COMMIT_WAIT_S = 10.0
 
 _IDLE_MESSAGES = ("Waiting for next trigger", "Waiting for data to arrive")
 """Status messages of MicroBatchExecution in Spark 4.1; before the first trigger there are others."""
-
-
-class BackgroundService(Protocol):
-    """Something that runs in the driver as long as a query does, such as a receiver of lines.
-
-    The query starts it before its first epoch, stops it before its last one, and ends when it fails.
-    """
-
-    def start(self, checkpoint: ObjectStore) -> None:
-        """Start its threads; the checkpoint is already claimed by this job."""
-
-    def failure(self) -> SluicegateError | None:
-        """Return the error that ended it, None while it runs."""
-
-    def stop(self) -> None:
-        """Stop it and wait; may be called before `start`, and twice."""
 
 
 def is_idle(query: StreamingQuery) -> bool:
@@ -77,41 +59,6 @@ def is_idle(query: StreamingQuery) -> bool:
 
 class _StopRequested(Exception):
     """Ends the query between two epochs."""
-
-
-class Run(ABC):
-    """What every running job has, a stream (`EpochsQuery`) as well as a batch (`BatchRun`)."""
-
-    @property
-    @abstractmethod
-    def lineage(self) -> str:
-        """The id of the checkpoint's history."""
-
-    @property
-    @abstractmethod
-    def is_active(self) -> bool:
-        """Whether it is running."""
-
-    @property
-    @abstractmethod
-    def has_settled(self) -> bool:
-        """Whether it has completed an epoch since its start, or found no input."""
-
-    @abstractmethod
-    def await_end(self, timeout_s: float | None = None) -> bool:
-        """Wait until it ends, by default without limit; return whether it has.
-
-        Raises:
-            SluicegateError: it failed.
-        """
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Stop at the end of the running epoch and wait for it."""
-
-    @abstractmethod
-    def cancel(self) -> None:
-        """Stop, then delete the checkpoint if `on_cancel` is 'delete'."""
 
 
 class EpochsQuery(Run):

@@ -22,13 +22,17 @@ from sluicegate.deployment.environment import DriverEnvironment, DriverVariable
 from sluicegate.errors import SettingsInvalid
 from sluicegate.spark.class_archive import jar_settings
 from sluicegate.spark.compilers import lower_priority
-from sluicegate.spark.conf import KUBERNETES, REQUIRED, check_conf, kubernetes_conf, merge
+from sluicegate.spark.conf import (
+    JARS_VARIABLE,
+    KUBERNETES,
+    REQUIRED,
+    check_conf,
+    kubernetes_conf,
+    merge,
+)
 from sluicegate.spark.event_log import event_log_settings
 from sluicegate.spark.start_times import OF_PROCESS, StartPart
 from sluicegate.storage.object_store import ObjectStore
-
-JARS_VARIABLE = "SLUICEGATE_JARS"
-"""A directory of jars that the session loads: Spark's Kafka connector and its dependencies."""
 
 _BETWEEN = "\0"
 """Stands between two settings; no setting contains it."""

@@ -188,7 +188,8 @@ class StoredOffsets:
             raise OffsetLogDiverged(
                 f"offsets/{epoch} is not what this driver's query reads: another driver wrote it",
                 data="this driver decides nothing with it; rows that it read are read again",
-                do="run one driver for each checkpoint, then start the job again",
+                do="nothing if that driver is this job's next one, which goes on; otherwise stop it, and start "
+                "the job again",
             )
         return hashlib.sha256(stored).hexdigest()
 
