@@ -19,7 +19,7 @@ START: Final = "growth-start"
 NAMES: Final = (PARTITIONS, EXECUTORS, STATE, START)
 """Values of `--only`."""
 
-PARTITION_COUNTS: Final = (1, 2, 4, 8)
+PARTITION_COUNTS: Final = (1, 2, 4, 8, 48)
 CORES: Final = (2,)
 EXECUTOR_COUNTS: Final = (1, 2, 4)
 """Of one thread each."""
@@ -33,7 +33,7 @@ LOG_LENGTHS: Final = (10, 100, 1_000, 10_000)
 CONTENDERS: Final = (SLUICEGATE, SPARK)
 """Spark's own sink shows what grows without Sluicegate."""
 
-_COPIED: Final = 2_000_000
+_COPIED: Final = 4_000_000
 _COPY_EPOCH: Final = 200_000
 _KEY_EPOCH: Final = 50_000
 _MEASURED_EPOCHS: Final = 20
