@@ -346,7 +346,7 @@ class BatchPlan:
         """Return how many tasks may stage the epoch, None if as many as there are partitions."""
         if self._execution is None or self._rows is None:
             return None
-        cores = self._execution.cores_without_state()
+        cores = self._execution.enough_tasks()
         return cores and most_tasks(self._rows, cores)
 
     def _check_part_sizes(self, epoch: int, staged: list[StagedPart]) -> None:

@@ -90,10 +90,16 @@ class RunningQuery:
         self.nodes: JavaObject | None = jvm.dev.sluicegate.spark.PlanNodes if has_nodes else None
         self._context, self._jvm = spark.sparkContext, jvm
 
-    @cached_property
+    @property
     def cores(self) -> int:
-        """The number of tasks that run at a time."""
+        """The number of tasks that run at a time, now: executors may start later than the query."""
         return max(1, self._context.defaultParallelism)
+
+    @cached_property
+    def adds_executors(self) -> bool:
+        """Whether Spark starts executors when tasks wait for a core."""
+        conf = self._context.getConf()
+        return conf.get("spark.dynamicAllocation.enabled", "false") == "true"
 
     @cached_property
     def sources(self) -> list[JavaObject]:
@@ -215,9 +221,14 @@ class RunningExecution:
         counted = [of.apply(_STATE_ROWS) for of in metrics if of.contains(_STATE_ROWS)]
         return sum(int(metric.value()) for metric in counted) if counted else None
 
-    def cores_without_state(self) -> int | None:
-        """Return how many tasks run at a time; None if the plan has state, which belongs to partitions."""
-        return None if self._stateful else self._query.cores
+    def enough_tasks(self) -> int | None:
+        """Return how many tasks use every core.
+
+        Returns:
+            None if there may be no fewer tasks than partitions: their number belongs to the state, or
+            makes Spark start executors.
+        """
+        return None if self._stateful or self._query.adds_executors else self._query.cores
 
     def state_ms(self) -> float | None:
         """Return about how long the plan's state stores have committed; None without state.
