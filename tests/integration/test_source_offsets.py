@@ -300,14 +300,30 @@ def test_partitions_with_few_rows_share_a_task_for_each_core_if_the_plan_has_no_
     """From the second epoch of a driver on: before, nobody knows how many rows a partition has."""
     topic = new_topic(services.kafka, 200, 5)
     rows = read_numbers(spark, services.kafka, topic, 100)
+    outputs = {"out": rows.dropDuplicates(state).repartition(5) if state else rows}
+    assert tasks_of_epochs(outputs, topic, tmp_path) == tasks
+    assert sorted(row["n"] for row in committed(f"{topic}.out")) == [*range(200)]
+
+
+def test_a_partition_that_two_outputs_read_counts_for_each_of_them(
+    spark: SparkSession, services: Services, tmp_path: Path
+) -> None:
+    """Two partitions are four scans then, which share the tasks of two cores."""
+    topic = new_topic(services.kafka, 200, 2)
+    rows = read_numbers(spark, services.kafka, topic, 100)
+    assert tasks_of_epochs({"one": rows, "two": rows}, topic, tmp_path) == [4, 2]
+
+
+def tasks_of_epochs(outputs: Mapping[str, DataFrame], name: str, folder: Path) -> list[int]:
+    """Run a job with a store in memory for each output; return how many tasks have staged each epoch."""
+    checkpoint = str(folder / "checkpoint")
     epochs(
-        rows.dropDuplicates(state).repartition(5) if state else rows,
-        sinks=[MemorySink(topic)],
-        name=topic,
-        checkpoint=str(tmp_path / "checkpoint"),
+        outputs,
+        sinks=[MemorySink(f"{name}.{of}", id=of, of=of) for of in outputs],
+        name=name,
+        checkpoint=checkpoint,
         settings=EpochSettings(interval=AVAILABLE_NOW),
     ).start().await_end()
-    log = StoredEpochLog(open_store(str(tmp_path / "checkpoint")))
+    log = StoredEpochLog(open_store(checkpoint))
     records = [record for epoch in log.decided() if (record := log.read(epoch))]
-    assert [len({chunk.order[0] for chunk in record.chunks}) for record in records] == tasks
-    assert sorted(row["n"] for row in committed(topic)) == [*range(200)]
+    return [len({chunk.order[0] for chunk in record.chunks}) for record in records]

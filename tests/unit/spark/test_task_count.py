@@ -44,10 +44,14 @@ def test_an_epoch_without_rows_has_no_limit() -> None:
 def test_the_rows_of_a_partition_are_those_since_the_epoch_before() -> None:
     before = [source(1, {"0": 10, "1": 20}), source(2, {"0": 5}, "u")]
     now = [source(1, {"0": 110, "1": 20}), source(2, {"0": 8}, "u")]
-    assert rows_by_partition(before, now) == [100, 3]
+    assert rows_by_partition(before, now, {1: 1, 2: 1}) == [100, 3]
+
+
+def test_a_partition_that_two_outputs_read_counts_twice() -> None:
+    assert rows_by_partition([source(1, {"0": 1})], [source(1, {"0": 3})], {1: 2}) == [2, 2]
 
 
 @pytest.mark.parametrize("before", [[], [source(1, {"0": 10})], [source(2, {"0": 10, "1": 10})]])
 def test_rows_are_unknown_if_the_start_of_a_partition_is(before: list[KafkaSource]) -> None:
     """In the first epoch of a driver, and when a topic has got another partition or source."""
-    assert rows_by_partition(before, [source(1, {"0": 110, "1": 20})]) is None
+    assert rows_by_partition(before, [source(1, {"0": 110, "1": 20})], {1: 1}) is None

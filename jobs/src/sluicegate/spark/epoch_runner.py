@@ -201,8 +201,8 @@ class EpochRunner:
         timings.sources, timings.planned_ms = execution.kafka_sources(), execution.planned_ms()
         self._catch_up.planned(execution, timings.lag)
         rows = None
-        if self._query.reads_kafka_alone:
-            rows = rows_by_partition(self._sources_before, timings.sources)
+        if (scans := self._query.kafka_scans) is not None:
+            rows = rows_by_partition(self._sources_before, timings.sources, scans)
         return BatchPlan(execution, self._context, batch, timings, rows)
 
     def _apply_ports(

@@ -259,7 +259,7 @@ class TracedSinks:
 class BatchPlan:
     """`ports.Plan` of a DataFrame; a batch has no execution, and so no watermark and no state.
 
-    `rows` are those of each partition of the sources, if they are known.
+    `rows` are those of each partition that the plan reads, if they are known.
     """
 
     def __init__(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -118,9 +119,10 @@ class RunningQuery:
         return found
 
     @cached_property
-    def reads_kafka_alone(self) -> bool:
-        """Whether every source is a Kafka source."""
-        return {int(source.hashCode()) for source in self.sources} == {*self.kafka_numbers.values()}
+    def kafka_scans(self) -> Counter[int] | None:
+        """How often the plan reads each Kafka source, by its number; None if there are other sources."""
+        scans = Counter(int(source.hashCode()) for source in self.sources)
+        return scans if scans.keys() == {*self.kafka_numbers.values()} else None
 
     def prime_sources(self) -> None:
         """Make each Kafka source fetch the latest offsets of its topics once.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sluicegate.spark.query_execution import KafkaSource
@@ -20,35 +20,40 @@ look at their sizes when it lets partitions share a task, and a core could be id
 
 
 def rows_by_partition(
-    before: Sequence[KafkaSource], now: Sequence[KafkaSource]
+    before: Sequence[KafkaSource], now: Sequence[KafkaSource], scans: Mapping[int, int]
 ) -> list[int] | None:
-    """Return how many rows an epoch reads of each Kafka partition that has some.
+    """Return how many rows an epoch reads of each Kafka partition that has some, in each scan.
 
     Args:
         before: up to where the epoch before has read.
         now: up to where this one reads.
+        scans: how often the plan reads a source, by `KafkaSource.number`.
 
     Returns:
         None if the start of a partition is not known: it is new, or there was no epoch before.
     """
-    starts = {source.number: source.end for source in before}
-    rows = []
-    for source in now:
-        start = starts.get(source.number, {})
-        for topic, ends in source.end.items():
-            for partition, end in ends.items():
-                begin = start.get(topic, {}).get(partition)
-                if begin is None:
-                    return None
-                rows.append(end - begin)
-    return [number for number in rows if number > 0]
+    starts, ends = _offsets(before), _offsets(now)
+    if not ends.keys() <= starts.keys():
+        return None
+    rows = [(end - starts[at], scans[at[0]]) for at, end in ends.items()]
+    return [number for number, times in rows for _ in range(times) if number > 0]
+
+
+def _offsets(sources: Sequence[KafkaSource]) -> dict[tuple[int, str, str], int]:
+    """Return the end of each partition, by source and topic."""
+    return {
+        (source.number, topic, partition): offset
+        for source in sources
+        for topic, partitions in source.end.items()
+        for partition, offset in partitions.items()
+    }
 
 
 def most_tasks(rows: Sequence[int], cores: int) -> int | None:
     """Return how many tasks stage the partitions of an epoch.
 
     Args:
-        rows: of each partition.
+        rows: of each partition, as often as the plan reads it.
         cores: how many tasks run at a time.
 
     Returns:
