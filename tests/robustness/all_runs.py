@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from infra.toolchain.host import HostError, need
 from infra.workspace import CHECKOUT
 from tests.robustness.__main__ import folder_of, read_arguments, run_options
 from tests.robustness.failpoints import machine, network
@@ -109,6 +110,11 @@ RUNS = (
 def main(arguments: Sequence[str]) -> int:
     """Make all runs and print their sum; return 1 if one of them failed or could not be made."""
     given = _parser().parse_args(arguments)
+    try:
+        need({**network.PROGRAMS, **machine.PROGRAMS})
+    except HostError as error:
+        print(f"the runs with --network or --machine cannot be made: {error}", file=sys.stderr)
+        return 1
     if reason := network.missing() or machine.missing():
         print(f"the runs with --network or --machine cannot be made: {reason}", file=sys.stderr)
         return 1

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-PROGRAMS: Final = ("mkfs.ext4", "mount", "umount")
+PROGRAMS: Final = {"mkfs.ext4": "e2fsprogs", "mount": "mount", "umount": "mount"}
+"""What it runs, with the Debian package that contains it."""
 _SIZE: Final = 128 << 20
 _BLOCK: Final = 4096
 

@@ -17,12 +17,15 @@ from tests.robustness.failpoints import clock, disk, namespace
 from tests.robustness.failpoints.actors import Actor
 from tests.robustness.traffic.long_lived_job import Driver
 
+PROGRAMS: Final = {"unshare": "util-linux", **disk.PROGRAMS}
+"""What it runs, with the Debian package that contains it."""
+
 _NO_LIMIT: Final = resource.RLIM_INFINITY
 
 
 def missing() -> str:
     """Return why this user cannot have such a machine; empty if nothing is missing."""
-    return namespace.missing(("unshare", *disk.PROGRAMS))
+    return namespace.missing(PROGRAMS)
 
 
 def in_own_namespace() -> None:

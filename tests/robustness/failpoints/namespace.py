@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 _INSIDE: Final = "SLUICEGATE_TESTS_NAMESPACE"
 
 
-def missing(programs: Sequence[str]) -> str:
-    """Return why this user cannot have a namespace in which these programs run; empty if nothing is missing."""
+def missing(programs: Mapping[str, str]) -> str:
+    """Return why this user cannot have a namespace in which programs run; empty if nothing is missing.
+
+    Args:
+        programs: each with the Debian package that contains it.
+    """
     if os.geteuid() != 0:
         return "only root can make a namespace"
     lacking = [name for name in programs if shutil.which(name) is None]
-    return f"{', '.join(lacking)} must be installed" if lacking else ""
+    packages = " ".join(sorted({programs[name] for name in lacking}))
+    what = f"{', '.join(lacking)} must be installed (on Debian: apt-get install {packages})"
+    return what if lacking else ""
 
 
 def enter(option: str) -> None:

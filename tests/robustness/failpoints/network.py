@@ -17,7 +17,13 @@ from typing import Final
 from tests.robustness.failpoints import namespace
 from tests.robustness.traffic.long_lived_job import Driver
 
-PROGRAMS: Final = ("unshare", "ip", "nft", "setpriv")
+PROGRAMS: Final = {
+    "unshare": "util-linux",
+    "ip": "iproute2",
+    "nft": "nftables",
+    "setpriv": "util-linux",
+}
+"""What it runs, with the Debian package that contains it."""
 _LOOPBACK_UP: Final = ("ip", "link", "set", "lo", "up")
 _NFT: Final = ("nft", "-f", "-")
 _FIRST_GROUP: Final = 70_000
